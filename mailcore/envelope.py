@@ -1,0 +1,94 @@
+"""The words every room shares: Envelope, Recipient, Verdict and where a message's data lies.
+
+Values only: no I/O, no clock, no settings. Everything here is stored in the log as MessagePack arrays, so a field is only
+ever added at the end, with a default.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+__all__ = ["DataPlace", "Envelope", "Origin", "Recipient", "Status", "Verdict"]
+
+
+class Origin(enum.IntEnum):
+    """Where a message came from."""
+
+    SMTP = 0
+    LOCAL = 1  # injected by the operator
+    BOUNCE = 2  # made by us about another message; a bounce never bounces
+
+
+class Status(enum.IntEnum):
+    """What became of one recipient in one attempt (STYLE: outcomes are values)."""
+
+    DELIVERED = 0
+    DEFERRED = 1
+    BOUNCED = 2  # refused for good
+    EXPIRED = 3  # deferred until the queue lifetime was over
+    DELETED = 4  # by an operator
+
+
+class Recipient(msgspec.Struct, frozen=True, array_like=True):
+    """One recipient of a message.
+
+    ``number`` is the recipient's place in the message as received. It stays the same over all generations, so that
+    recipients done add up over generations whatever was rewritten in between (DESIGN, recovery step 2).
+    """
+
+    number: int
+    address: str  # as given in RCPT TO, without the angle brackets
+    destination: str = ""  # "transport:next hop" under which it was last counted; "" while not yet routed
+    route: str = ""  # an operator's reroute, "transport:next hop"; overrides the routes table
+    reply: str = ""  # the last reply that deferred it, "" before the first attempt
+
+
+class DataPlace(enum.IntEnum):
+    INLINE = 0  # in the ENVELOPE record, behind the envelope
+    SPOOL = 1  # in the spool file of that queue id
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """A message's envelope, immutable once written; a retry writes another with the next generation.
+
+    Times are wall-clock seconds since 1970 (UTC). ``recipients`` holds at most ``RECIPIENTS_PER_RECORD``; the others lie
+    in RECIPIENTS records of the same lane, in front of this one, at the offsets in ``batches``.
+    """
+
+    queue_id: str
+    generation: int  # 0 as received, +1 with each replacement
+    sender: str  # MAIL FROM without brackets; "" for bounces
+    recipients: tuple[Recipient, ...]
+    recipient_count: int  # all of them, those in batches included
+    batches: tuple[int, ...] = ()  # lane offsets of RECIPIENTS records
+    arrived_at: float
+    due_at: float = 0.0  # not before; 0 is at once
+    attempts: int = 0  # passes made so far
+    size_bytes: int  # of the data as on the wire, without the final dot
+    data: DataPlace
+    data_offset: int = 0  # in the spool file; an inline message's data begins behind its envelope
+    origin: Origin = Origin.SMTP
+    client_address: str = ""
+    client_port: int = 0
+    helo: str = ""
+    server_address: str = ""
+    tls: str = ""  # "TLSv1.3 TLS_AES_256_GCM_SHA384", "" in the clear
+    login: str = ""
+    eight_bit: bool = False  # BODY=8BITMIME
+    smtputf8: bool = False
+    message_id: str = ""  # header field Message-ID, "" when there is none
+    held_because: str = ""  # an operator's reason, while in the hold or deleted lane
+
+
+class Verdict(msgspec.Struct, frozen=True, array_like=True):
+    """delivered, deferred or bounced, for one recipient, with the reply that says so."""
+
+    number: int  # Recipient.number
+    status: Status
+    dsn: str  # enhanced status code, RFC 3463: "2.0.0"
+    reply: str  # the remote's reply, or our own words; control characters escaped by who prints it
+
+
+RECIPIENTS_PER_RECORD = 1_000  # DESIGN section 1: long lists in RECIPIENTS records of <= 1 000

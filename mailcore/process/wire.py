@@ -1,0 +1,163 @@
+"""Frames between the processes: a length (4 bytes, little-endian) and a MessagePack array.
+
+One vocabulary for all pairs; who may send what to whom stands beside each frame. Frames are written in batches: a
+``FrameWriter`` collects what one turn of the loop produced and writes it once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from mailcore.envelope import Verdict
+
+__all__ = [
+    "Deliver", "Delivered", "Durable", "Frame", "FrameDecoder", "FrameWriter", "Hello", "NextHop", "Request", "Response",
+    "WireError", "encode",
+]
+
+FRAME_BYTES_MAX = 16 * 1024 * 1024  # a browse page or 50 recipients is far below; what is longer is a broken peer
+
+
+class WireError(Exception):
+    """The peer sent what is no frame: the connection is worthless and must be closed."""
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """First on every connection to the manager: who is there. role: receiver, deliverer or control."""
+
+    role: str
+    number: int
+    pid: int
+    capacity: int = 0  # of a deliverer: deliveries at once
+
+
+class Durable(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """receiver -> manager: the lane is on disk up to (not including) ``end``."""
+
+    lane: str
+    end: int
+    messages: int  # envelopes that became durable since the last Durable on this connection
+    recipients: int
+
+
+class NextHop(msgspec.Struct, frozen=True, array_like=True):
+    """Where to: a domain to look up, or (``mx`` false) a host or address literal taken as it is."""
+
+    host: str  # a domain, host name, IPv4 or IPv6 address, without brackets
+    port: int
+    mx: bool
+
+
+class Deliver(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """manager -> deliverer: one transaction to make. The data is ``length`` bytes of ``path`` from ``offset`` on,
+    dot-stuffed, CRLF, without the final dot."""
+
+    entry: int  # the manager's number of it, unique while it lives
+    queue_id: str
+    transport: str
+    next_hop: NextHop
+    sender: str
+    recipients: tuple[tuple[int, str], ...]  # Recipient.number, address
+    path: str
+    offset: int
+    length: int
+    eight_bit: bool
+    smtputf8: bool
+    tls: str = "may"  # transport's tls level: none, may, encrypt
+
+
+class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """deliverer -> manager: what came of it, one verdict for every recipient of the entry."""
+
+    entry: int
+    verdicts: tuple[Verdict, ...]
+    relay: str  # "mx.example.org[192.0.2.1]:25", or "none" when no host was reached
+    tls: str  # as Envelope.tls
+    site_failure: bool  # could not connect, be greeted, say EHLO, or lost the handshake
+    connect_s: float  # delay c: DNS, connecting, greeting, EHLO, TLS; 0.0 on a kept connection
+    transmit_s: float  # delay d: from MAIL FROM to the last reply
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """control -> manager, and any client -> control: an operation of ``mailcore.control.protocol``."""
+
+    number: int
+    operation: str
+    arguments: dict[str, Any]
+    who: str = ""
+    why: str = ""
+
+
+class Response(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """The answer to ``Request.number``. A long answer comes in parts; ``last`` is true on the final one."""
+
+    number: int
+    result: Any = None
+    error: str = ""  # "" when it went well; else what and where, for a person
+    last: bool = True
+
+
+Frame = Hello | Durable | Deliver | Delivered | Request | Response
+
+_LENGTH = struct.Struct("<I")
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(frame: Frame) -> bytes:
+    body = _encoder.encode(frame)
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameDecoder:
+    """Bytes in, frames out; keeps what is incomplete until more comes."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._decode = msgspec.msgpack.Decoder(Frame).decode
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Yields each frame completed by ``data``. Raises WireError at what is no frame."""
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        try:
+            while len(buffer) - start >= _LENGTH.size:
+                (length,) = _LENGTH.unpack_from(buffer, start)
+                if length > FRAME_BYTES_MAX:
+                    raise WireError(f"a frame of {length} bytes; at most {FRAME_BYTES_MAX} are allowed")
+                end = start + _LENGTH.size + length
+                if len(buffer) < end:
+                    break
+                try:
+                    frame = self._decode(bytes(buffer[start + _LENGTH.size : end]))
+                except msgspec.MsgspecError as error:
+                    raise WireError(f"not a frame: {error}") from error
+                start = end
+                yield frame
+        finally:
+            del buffer[:start]
+
+
+class FrameWriter:
+    """Collects frames and hands them to the transport once per turn of the event loop."""
+
+    def __init__(self, transport: asyncio.WriteTransport, loop: asyncio.AbstractEventLoop) -> None:
+        self._write: Callable[[bytes], None] = transport.write
+        self._loop = loop
+        self._pending: list[bytes] = []
+
+    def send(self, frame: Frame) -> None:
+        if not self._pending:
+            self._loop.call_soon(self._flush)
+        body = _encoder.encode(frame)
+        self._pending.append(_LENGTH.pack(len(body)))
+        self._pending.append(body)
+
+    def _flush(self) -> None:
+        self._write(b"".join(self._pending))
+        self._pending.clear()
