@@ -1,0 +1,106 @@
+"""Route: where the routes table or an operator sends mail, as written: ``transport[:next hop[:port]]``.
+
+Laws: parsing and ``str`` are inverse up to spelling (case, a final dot, the short form of an IPv6 address). An address is
+only ever written in brackets, because without them the next hop is a domain whose MX hosts are looked up (transport(5)).
+Knows neither the settings nor DNS: whether the transport exists is asked elsewhere.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+__all__ = ["ROUTE_FORMS", "Route", "RouteError", "domain_name", "parse_route"]
+
+ROUTE_FORMS = (
+    '"transport", "transport:domain", "transport:domain:port", "transport:[host]", "transport:[host]:port" '
+    "(host: a name, an IPv4 or an IPv6 address)"
+)
+
+_TRANSPORT = re.compile(r"[a-z][a-z0-9_-]{0,31}")  # 32: one service name of master(5) is never longer in practice
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")  # RFC 1035 2.3.4: 63 octets; "_" occurs in the wild
+_DOMAIN_MAX = 253  # RFC 1035 2.3.4: 255 octets on the wire
+_PORT = re.compile(r"[0-9]{1,5}")
+
+
+class RouteError(ValueError):
+    """What is wrong with the text of a route, for the operator as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """``next_hop`` is "" for the recipient's domain, else a domain, or (``mx`` false) a host or address taken as it is.
+
+    ``port`` None is the deliverer's own (25, unless the settings say otherwise).
+    """
+
+    transport: str
+    next_hop: str = ""
+    port: int | None = None
+    mx: bool = True
+
+    def __str__(self) -> str:
+        if not self.next_hop:
+            return self.transport
+        host = self.next_hop if self.mx else f"[{self.next_hop}]"
+        return f"{self.transport}:{host}" if self.port is None else f"{self.transport}:{host}:{self.port}"
+
+
+def domain_name(text: str) -> str:
+    """A domain or host name in lower case, without the final dot. Raises RouteError at what is none (RFC 1035 2.3.1)."""
+    name = text.lower().removesuffix(".")
+    if not name.isascii():
+        raise RouteError(f"{text!r} is not ASCII: write the domain as DNS has it (xn--...)")
+    if len(name) > _DOMAIN_MAX or not all(_LABEL.fullmatch(label) for label in name.split(".")):
+        raise RouteError(f"{text!r} is no domain name")
+    return name
+
+
+def parse_route(text: str) -> Route:
+    """Reads one route. Raises RouteError naming what is wrong and the forms allowed."""
+    transport, colon, rest = text.partition(":")
+    if not _TRANSPORT.fullmatch(transport):
+        raise RouteError(f"{text!r} does not begin with a transport's name; allowed: {ROUTE_FORMS}")
+    if not colon:
+        return Route(transport)
+    try:
+        if rest.startswith("["):
+            host, closed, behind = rest[1:].partition("]")
+            if not closed or (behind and not behind.startswith(":")):
+                raise RouteError("the bracket is not closed before the port")
+            return Route(transport, _host(host), _port(behind[1:]) if behind else None, mx=False)
+        if rest.count(":") > 1:
+            raise RouteError("an IPv6 address stands in brackets")
+        domain, colon, port = rest.partition(":")
+        if _is_address(domain):
+            raise RouteError(f"an address stands in brackets: [{domain}]")
+        return Route(transport, domain_name(domain), _port(port) if colon else None)
+    except RouteError as error:
+        raise RouteError(f"{text!r}: {error}; allowed: {ROUTE_FORMS}") from None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _host(text: str) -> str:
+    """What stands in brackets: an address, in its short form, or a host name."""
+    literal = (
+        text[5:] if text.lower().startswith("ipv6:") else text
+    )  # RFC 5321 4.1.3 writes [IPv6:...], transport(5) too
+    if _is_address(literal):
+        return ipaddress.ip_address(literal).compressed
+    if ":" in text or re.fullmatch(r"[0-9.]+", text):
+        raise RouteError(f"[{text}] is no address")
+    return domain_name(text)
+
+
+def _port(text: str) -> int:
+    if not _PORT.fullmatch(text) or not 1 <= int(text) <= 65_535:
+        raise RouteError(f"port {text!r} is not in 1..65535")
+    return int(text)

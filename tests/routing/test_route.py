@@ -1,0 +1,67 @@
+"""A route is read as it is written, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import pytest
+
+from mailcore.routing.route import Route, RouteError, domain_name, parse_route
+
+
+@pytest.mark.parametrize(
+    ("text", "route"),
+    [
+        ("smtp", Route("smtp")),
+        ("relay:example.org", Route("relay", "example.org")),
+        ("relay:Example.ORG.", Route("relay", "example.org")),
+        ("smtp:example.org:2525", Route("smtp", "example.org", 2525)),
+        ("smtp:[mx.example.org]", Route("smtp", "mx.example.org", mx=False)),
+        ("smtp:[127.0.0.1]:2526", Route("smtp", "127.0.0.1", 2526, mx=False)),
+        ("smtp:[::1]:2526", Route("smtp", "::1", 2526, mx=False)),
+        ("smtp:[IPv6:2001:DB8:0::1]", Route("smtp", "2001:db8::1", mx=False)),
+        ("my-bulk_2:_mta.example", Route("my-bulk_2", "_mta.example")),
+    ],
+)
+def test_a_route_is_read_and_written_back(text: str, route: Route) -> None:
+    assert parse_route(text) == route
+    assert parse_route(str(route)) == route
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "transport's name"),
+        (":example.org", "transport's name"),
+        ("Smtp:example.org", "transport's name"),
+        ("smtp:", "no domain name"),
+        ("smtp::25", "no domain name"),
+        ("smtp:example.org:", "port"),
+        ("smtp:example.org:0", "port"),
+        ("smtp:example.org:65536", "port"),
+        ("smtp:example.org:٢٥", "port"),
+        ("smtp:example.org:25:25", "IPv6"),
+        ("smtp:2001:db8::1", "IPv6"),
+        ("smtp:127.0.0.1", r"in brackets: \[127.0.0.1\]"),
+        ("smtp:[127.0.0.1", "not closed"),
+        ("smtp:[127.0.0.1]25", "not closed"),
+        ("smtp:[127.0.0.1]:", "port"),
+        ("smtp:[127.0.0.256]", "no address"),
+        ("smtp:[2001:zz::]", "no address"),
+        ("smtp:[]", "no domain name"),
+        ("smtp:exa mple.org", "no domain name"),
+        ("smtp:example..org", "no domain name"),
+        ("smtp:-example.org", "no domain name"),
+        ("smtp:bücher.example", "xn--"),
+        ("smtp:example.org\r\nRCPT", "no domain name"),
+    ],
+)
+def test_what_is_no_route_says_why_and_what_is_allowed(text: str, what: str) -> None:
+    with pytest.raises(RouteError, match=what) as error:
+        parse_route(text)
+    assert "transport:[host]:port" in str(error.value)
+
+
+def test_a_domain_name_is_bounded() -> None:
+    assert domain_name("a" * 63 + ".example") == "a" * 63 + ".example"
+    for long in ("a" * 64 + ".example", ".".join(["abcdefgh"] * 29)):
+        with pytest.raises(RouteError):
+            domain_name(long)
