@@ -1,7 +1,8 @@
 """Route: where the routes table or an operator sends mail, as written: ``transport[:next hop[:port]]``.
 
-Laws: parsing and ``str`` are inverse up to spelling (case, a final dot, the short form of an IPv6 address). An address is
-only ever written in brackets, because without them the next hop is a domain whose MX hosts are looked up (transport(5)).
+Laws: parsing and ``str`` are inverse up to spelling (case, a final dot, the short form of an IPv6 address). An address
+is only ever written in brackets, because without them the next hop is a domain whose MX hosts are looked up
+(transport(5)).
 Knows neither the settings nor DNS: whether the transport exists is asked elsewhere.
 """
 
@@ -48,7 +49,7 @@ class Route:
 
 
 def domain_name(text: str) -> str:
-    """A domain or host name in lower case, without the final dot. Raises RouteError at what is none (RFC 1035 2.3.1)."""
+    """A domain or host name in lower case, without the final dot. Raises RouteError at what is none."""
     name = text.lower().removesuffix(".")
     if not name.isascii():
         raise RouteError(f"{text!r} is not ASCII: write the domain as DNS has it (xn--...)")
