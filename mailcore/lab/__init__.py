@@ -1,0 +1,11 @@
+"""`waypost lab`: a set of next hops with a temper, for demos, tests and benchmarks.
+
+Nothing in here is part of the mail path, and nothing in here knows the rest of mailcore: what judges a relay must not
+share its code.
+"""
+
+from mailcore.lab.arrival import Arrival
+from mailcore.lab.lab import Lab
+from mailcore.lab.temper import TemperError
+
+__all__ = ["Arrival", "Lab", "TemperError"]

@@ -1,0 +1,162 @@
+"""`waypost lab`: the command line of the lab.
+
+    waypost lab --hop accept:127.0.0.1:2526 --hop "late=slow(1.5)+limit(20):127.0.0.1:0"
+    waypost lab --file lab.toml --events arrivals.jsonl --control lab.sock
+    waypost lab --ask lab.sock '{"do": "counters"}'
+
+Prints one line of JSON for each hop that listens (or is dead for now), and with ``--events`` one for each message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import uvloop
+
+from mailcore.lab.arrival import Arrival
+from mailcore.lab.control import ControlServer, ask
+from mailcore.lab.hop import HopPlan
+from mailcore.lab.lab import Lab
+from mailcore.lab.temper import TemperError
+
+__all__ = ["main"]
+
+_HOP_KEYS = {"name": str, "temper": str, "host": str, "port": int}
+
+
+class EventLog:
+    """Arrivals as lines of JSON; written once a turn of the loop, so that a fast hop makes few system calls."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out = out
+        self._pending: list[bytes] = []
+        self._encode = msgspec.json.Encoder().encode
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def write(self, arrival: Arrival) -> None:
+        if not self._pending and self.loop is not None:
+            self.loop.call_soon(self.flush)
+        self._pending.append(self._encode(arrival))
+
+    def flush(self) -> None:
+        if self._pending:
+            self._out.write(b"\n".join(self._pending) + b"\n")
+            self._out.flush()
+            self._pending.clear()
+
+
+def read_plans(path: Path) -> list[HopPlan]:
+    """``[[hop]]`` tables with temper, host (127.0.0.1), port (0) and name. Raises TemperError naming the table."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TemperError(f"{path}: {error}") from None
+    unknown = set(tables) - {"hop"}
+    if unknown or not isinstance(tables.get("hop"), list):
+        raise TemperError(f"{path}: a lab file has [[hop]] tables and nothing else")
+    plans = []
+    for number, table in enumerate(tables["hop"], 1):
+        for key, value in table.items():
+            if key not in _HOP_KEYS or not isinstance(value, _HOP_KEYS[key]) or isinstance(value, bool):
+                allowed = ", ".join(f"{name} ({kind.__name__})" for name, kind in _HOP_KEYS.items())
+                raise TemperError(f"{path}: hop {number}: {key} = {value!r}; allowed: {allowed}")
+        plan = {"temper": "accept", "host": "127.0.0.1", "port": 0} | table
+        if not 0 <= plan["port"] <= 65_535:
+            raise TemperError(f"{path}: hop {number}: port = {plan['port']}; allowed: 0 to 65535")
+        plans.append(HopPlan(**plan))
+    return plans
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="waypost lab",
+        description="A set of next hops with a temper.",
+        epilog="Tempers: accept, slow(S[,stage]), limit(K), greylist(S), reject(share|pattern[,code[,stage]]), "
+        "silent(stage[,share]), dead_for(S), rst(stage[,share]), close(stage[,share]), without(keyword); "
+        "joined with +. Stages: connect, ehlo, mail, rcpt, data, body, final, quit.",
+    )
+    parser.add_argument(
+        "--hop", action="append", default=[], metavar="[NAME=]TEMPER:HOST:PORT", help="port 0: any free one"
+    )
+    parser.add_argument("--file", type=Path, help="a TOML file with [[hop]] tables: name, temper, host, port")
+    parser.add_argument("--events", metavar="FILE|-", help="a line of JSON for each message that arrived")
+    parser.add_argument("--control", type=Path, metavar="PATH", help="a Unix socket that answers questions")
+    parser.add_argument("--ask", type=Path, metavar="PATH", help="ask the lab behind this socket, and end")
+    parser.add_argument("request", nargs="?", default='{"do": "counters"}', help="with --ask: the question")
+    parser.add_argument("--no-ledger", action="store_true", help="count arrivals but keep none in memory")
+    parser.add_argument("--seed", type=int, default=0, help="of what shares fall on (0)")
+    parser.add_argument("--json", action="store_true", help="changes nothing: the output is JSON anyway")
+    parser.add_argument("--config", help="not read: the lab knows nothing of the appliance")
+    return parser.parse_args(argv)
+
+
+async def _run(lab: Lab, control: ControlServer | None, events: EventLog | None) -> None:
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    if events is not None:
+        events.loop = loop
+    async with lab:
+        if control is not None:
+            await control.start()
+        for hop in lab.hops:
+            host, port = hop.address
+            line = {"event": "hop", "name": hop.name, "host": host, "port": port, "temper": hop.temper.text}
+            print(json.dumps(line | {"listening": hop.listening}), flush=True)
+        try:
+            await ended.wait()
+        finally:
+            if control is not None:
+                await control.stop()
+            if events is not None:
+                events.flush()
+
+
+def _ask(path: Path, text: str) -> int:
+    request: Any = json.loads(text)
+    answer = ask(path, request)
+    print(json.dumps(answer, indent=2))
+    return 0 if answer.get("ok") else 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 when it was ended by a signal; 1 with one line on stderr when it could not begin."""
+    arguments = _arguments(argv)
+    events: EventLog | None = None
+    try:
+        if arguments.ask is not None:
+            return _ask(arguments.ask, arguments.request)
+        plans: list[HopPlan] = [HopPlan.parse(text) for text in arguments.hop]
+        if arguments.file is not None:
+            plans += read_plans(arguments.file)
+        if not plans:
+            plans = [HopPlan(temper="accept", host="127.0.0.1", port=2526)]
+        if arguments.events is not None:
+            out = sys.stdout.buffer if arguments.events == "-" else open(arguments.events, "ab")  # noqa: SIM115
+            events = EventLog(out)
+        lab = Lab(
+            plans,
+            seed=arguments.seed,
+            on_arrival=events.write if events is not None else None,
+            keep=not arguments.no_ledger,
+        )
+        control = ControlServer(lab, arguments.control) if arguments.control is not None else None
+        uvloop.run(_run(lab, control, events))
+    except (TemperError, OSError, json.JSONDecodeError) as error:
+        print(f"waypost lab: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
