@@ -136,9 +136,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.ask is not None:
             return _ask(arguments.ask, arguments.request)
-        plans: list[HopPlan] = [HopPlan.parse(text) for text in arguments.hop]
-        if arguments.file is not None:
-            plans += read_plans(arguments.file)
+        plans: list[HopPlan] = [] if arguments.file is None else read_plans(arguments.file)
+        plans += [HopPlan.parse(text) for text in arguments.hop]
         if not plans:
             plans = [HopPlan(temper="accept", host="127.0.0.1", port=2526)]
         if arguments.events is not None:
