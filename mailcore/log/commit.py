@@ -1,0 +1,111 @@
+"""Group commit: one sync for everything that waits when it starts (DESIGN law 2).
+
+Lives in an asyncio loop; the sync runs in a thread of its own, because a disk may take milliseconds and the loop has mail
+to take meanwhile. When the lane is idle a sync starts at once; under load it waits ``delay_s`` for company, which is what
+brings syncs per message below one half.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from mailcore.log.lane import Batch, LaneFailed, LaneWriter
+
+__all__ = ["GroupCommit"]
+
+Done = Callable[[LaneFailed | None], None]
+
+
+class GroupCommit:
+    """Appends to ``writer`` and calls back when what was appended is durable.
+
+    After a failure every waiting callback gets the LaneFailed, and so does every ``then`` until ``writer.reopen()``; what to
+    do about it is the caller's decision.
+    """
+
+    def __init__(self, writer: LaneWriter, loop: asyncio.AbstractEventLoop, delay_s: float) -> None:
+        self.writer = writer
+        self.append = writer.append
+        self._loop = loop
+        self._delay_s = delay_s
+        self._waiting: list[Done] = []
+        self._running = False  # a batch is with the thread
+        self._scheduled = False  # a start is due soon
+        self._last_end = -1e9  # loop time when the last sync ended
+        self._last_count = 0
+        self._batches: SimpleQueue[tuple[Batch, list[Done]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._sync_forever, name=f"sync {writer.lane}", daemon=True)
+        self._thread.start()
+
+    def then(self, done: Done) -> None:
+        """Calls ``done(None)`` in the loop once everything appended until now is on disk, or ``done(error)``."""
+        self._waiting.append(done)
+        if not self._running and not self._scheduled:
+            self._schedule()
+
+    async def wait(self) -> None:
+        """Returns when everything appended until now is on disk. Raises LaneFailed."""
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def done(error: LaneFailed | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.then(done)
+        await future
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        # Alone, a message should not wait for company that will not come: the delay is for when the last sync has just
+        # ended or took more than one along.
+        idle_s = self._loop.time() - self._last_end
+        if self._delay_s and (self._last_count > 1 or idle_s < self._delay_s):
+            self._loop.call_later(max(0.0, self._delay_s - idle_s), self._start)
+        else:
+            self._loop.call_soon(self._start)
+
+    def _start(self) -> None:
+        self._scheduled = False
+        if self._running or not self._waiting:
+            return
+        self._running = True
+        waiting, self._waiting = self._waiting, []
+        self._batches.put((self.writer.take(), waiting))
+
+    def _sync_forever(self) -> None:
+        while (work := self._batches.get()) is not None:
+            batch, waiting = work
+            error: LaneFailed | None = None
+            try:
+                batch.write()
+            except LaneFailed as failed:
+                error = failed
+            try:
+                self._loop.call_soon_threadsafe(self._finished, waiting, error)
+            except RuntimeError:  # the loop is closed: the process is ending, and nobody may be told "durable" any more
+                return
+
+    def _finished(self, waiting: list[Done], error: LaneFailed | None) -> None:
+        self._running = False
+        self._last_end = self._loop.time()
+        self._last_count = len(waiting)
+        if error is not None:
+            # Records appended behind the failed batch can't be durable either: their segment is not to be used again.
+            waiting += self._waiting
+            self._waiting = []
+        if self._waiting and not self._scheduled:
+            self._schedule()
+        for done in waiting:
+            done(error)
+
+    def close(self) -> None:
+        """Ends the thread; for tests."""
+        self._batches.put(None)
+        self._thread.join()

@@ -1,0 +1,145 @@
+"""Every system call Waypost makes on its queue and spool files.
+
+One small class, handed to whoever needs it, so that tests can put a simulated disk in its place that loses, tears and
+reorders unsynced writes and fails any call. It knows paths and file descriptors, nothing of lanes or records.
+
+Errors are OSError as the kernel gives them. Nothing here retries a failed sync: after EIO the next fsync says OK although
+the data is gone (FACTS), so a failed sync ends the use of that file (DESIGN law 8).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+
+__all__ = ["Buffer", "Disk", "Locked"]
+
+Buffer = bytes | bytearray | memoryview
+
+_IOV_MAX = 1024  # POSIX limits.h; Linux's value
+_FILE_MODE = 0o640  # the queue's group may read (the deliverer, the control process), nobody else
+_DIRECTORY_MODE = 0o750
+
+
+class Locked(Exception):
+    """Another process holds the lock on this path."""
+
+
+class Disk:
+    """The real disk."""
+
+    def create(self, path: str) -> int:
+        """A new file, open for reading and writing. FileExistsError when there is one."""
+        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
+
+    def open_read(self, path: str) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def open_write(self, path: str) -> int:
+        """An existing file, to rewrite bytes in place."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def write(self, fd: int, buffers: Sequence[Buffer], offset: int) -> None:
+        """Writes all of ``buffers`` at ``offset``.
+
+        A full disk first shows as a short write without an exception (FACTS), so the rest is tried until it is written or
+        the kernel names the error.
+        """
+        pending = [memoryview(buffer) for buffer in buffers if len(buffer)]
+        while pending:
+            written = os.pwritev(fd, pending[:_IOV_MAX], offset)
+            if written == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            offset += written
+            done = 0
+            while done < len(pending) and written >= len(pending[done]):
+                written -= len(pending[done])
+                done += 1
+            del pending[:done]
+            if written:
+                pending[0] = pending[0][written:]
+
+    def read(self, fd: int, length: int, offset: int) -> bytes:
+        """Up to ``length`` bytes; fewer only at the end of the file."""
+        data = os.pread(fd, length, offset)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        have = len(data)
+        while have < length:
+            data = os.pread(fd, length - have, offset + have)
+            if not data:
+                break
+            parts.append(data)
+            have += len(data)
+        return b"".join(parts)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def size_of(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def sync(self, fd: int) -> None:
+        """The file's data, and what is needed to find it, on stable storage. Never call it again on a file it failed on."""
+        os.fdatasync(fd)
+
+    def sync_directory(self, path: str) -> None:
+        """The names in ``path`` on stable storage."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def replace(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted; none when there is no such directory."""
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, path: str) -> None:
+        """The directory and those above it, each synced into its parent. Nothing happens when it is there."""
+        if os.path.isdir(path):
+            return
+        parent = os.path.dirname(path.rstrip("/")) or "."
+        self.make_directory(parent)
+        try:
+            os.mkdir(path, _DIRECTORY_MODE)
+        except FileExistsError:
+            return
+        self.sync_directory(parent)
+
+    def remove_directory(self, path: str) -> None:
+        """An empty directory away."""
+        os.rmdir(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def free_bytes(self, path: str) -> int:
+        """What an unprivileged writer may still write on the file system of ``path``."""
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+    def lock(self, path: str) -> int:
+        """An exclusive lock that ends with the process; returns the descriptor that holds it. Raises Locked."""
+        fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(fd)
+            raise Locked(f"{path} is locked by another process") from error
+        return fd

@@ -1,0 +1,107 @@
+"""The index beside a segment: which queue ids its envelopes have, so that one message is found among a million.
+
+A cache and nothing more: made from the segment, written without a sync by the lane's writer as the segment grows, believed
+block by block only where its checksum agrees, and made again from the records where it is missing or ends early.
+
+```
+ block:  | magic "WayI" | count u32 | covers from u64 | covered to u64 | CRC-32C u32 | 4 zero bytes |  count entries
+ entry:  | queue id, 20 bytes, zero padded | offset in the segment u32 | recipients u32 | arrived u32 (seconds) |
+```
+
+Entries have a fixed width and the id first, so that a search is one pass of ``bytes.find`` and needs no sorting.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import google_crc32c
+
+from mailcore.log.disk import Disk
+
+__all__ = ["ID_BYTES_MAX", "IndexEntry", "decode_blocks", "encode_block", "find_in_block", "index_path"]
+
+ID_BYTES_MAX = 20
+_MAGIC = b"WayI"
+_BLOCK = struct.Struct("<4sIQQII")
+_ENTRY = struct.Struct("<20sIII")
+_U32_MAX = 0xFFFF_FFFF
+
+
+class IndexEntry(NamedTuple):
+    queue_id: str
+    offset: int  # lane offset of the ENVELOPE record
+    recipients: int
+    arrived: int  # wall clock, whole seconds
+
+
+class IndexBlock(NamedTuple):
+    start: int  # lane offsets of the records it covers
+    end: int
+    entries_count: int
+    entries: bytes
+
+
+def index_path(segment_path: str) -> str:
+    return segment_path.removesuffix(".seg") + ".idx"
+
+
+def encode_block(base: int, start: int, end: int, entries: Sequence[IndexEntry]) -> bytes:
+    """The block for the envelopes in lane offsets [start, end) of the segment at ``base``."""
+    packed = b"".join(
+        _ENTRY.pack(e.queue_id.encode("ascii"), e.offset - base, min(e.recipients, _U32_MAX), min(e.arrived, _U32_MAX))
+        for e in entries
+    )
+    crc = google_crc32c.extend(google_crc32c.value(struct.pack("<QQ", start, end)), packed)
+    return _BLOCK.pack(_MAGIC, len(entries), start, end, crc, 0) + packed
+
+
+def decode_blocks(data: bytes) -> Iterator[IndexBlock]:
+    """The blocks up to the first that can't be believed."""
+    at = 0
+    while len(data) - at >= _BLOCK.size:
+        magic, count, start, end, crc, _ = _BLOCK.unpack_from(data, at)
+        first = at + _BLOCK.size
+        packed = data[first : first + count * _ENTRY.size]
+        if magic != _MAGIC or len(packed) < count * _ENTRY.size:
+            return
+        if google_crc32c.extend(google_crc32c.value(struct.pack("<QQ", start, end)), packed) != crc:
+            return
+        yield IndexBlock(start, end, count, packed)
+        at = first + len(packed)
+
+
+def find_in_block(block: IndexBlock, base: int, queue_id: str) -> list[int]:
+    """Lane offsets of the envelopes with this queue id, oldest first."""
+    wanted = queue_id.encode("ascii", "replace").ljust(ID_BYTES_MAX, b"\0")
+    if len(wanted) > ID_BYTES_MAX:
+        return []
+    found = []
+    at = block.entries.find(wanted)
+    while at >= 0:
+        if at % _ENTRY.size == 0:
+            found.append(base + _ENTRY.unpack_from(block.entries, at)[1])
+        at = block.entries.find(wanted, at + 1)
+    return found
+
+
+def entries_of(block: IndexBlock, base: int) -> Iterator[IndexEntry]:
+    for queue_id, offset, recipients, arrived in _ENTRY.iter_unpack(block.entries):
+        yield IndexEntry(queue_id.rstrip(b"\0").decode("ascii"), base + offset, recipients, arrived)
+
+
+def read_blocks(disk: Disk, path: str) -> list[IndexBlock]:
+    """All believable blocks of an index file; none when it is missing."""
+    try:
+        fd = disk.open_read(path)
+    except FileNotFoundError:
+        return []
+    try:
+        return list(decode_blocks(disk.read(fd, disk.size(fd), 0)))
+    finally:
+        disk.close(fd)
+
+
+IndexSink = Callable[[IndexEntry], None]

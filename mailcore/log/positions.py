@@ -1,0 +1,112 @@
+"""Restart positions: where each runner resumes, where the working suffix starts, what lay in the lanes then.
+
+Two files, ``restart`` and ``restart.previous``, each checksummed; the newest that can be believed counts. Law 9: whoever
+writes them has taken them first, synced every lane and the journal since, and only then calls ``write``. Law 10 builds on
+``previous`` too: nothing is deleted that the older of the two still needs, so that either may be damaged.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+import google_crc32c
+import msgspec
+
+from mailcore.log.disk import Disk
+
+__all__ = ["Counts", "LanePosition", "PositionsDamaged", "RestartPositions", "read_positions", "write_positions"]
+
+_MAGIC = b"WAYREST\0"
+VERSION = 1
+_HEAD = struct.Struct("<8sHHII")  # magic, version, 0, length, CRC-32C of the body
+NAME = "restart"
+PREVIOUS = "restart.previous"
+
+
+class PositionsDamaged(Exception):
+    """There are restart positions, but none can be believed; the message names the files."""
+
+
+class LanePosition(msgspec.Struct, frozen=True, array_like=True):
+    """``runner``: the first offset whose envelope has no START yet. ``end``: of a lane the manager writes, how far it
+    counts (recovery step 3); of a receiver's lane, how far it was known to be durable."""
+
+    runner: int
+    end: int
+
+
+class Counts(msgspec.Struct, frozen=True, array_like=True):
+    """What rests in one lane behind its runner's position."""
+
+    messages: int = 0
+    recipients: int = 0
+
+
+class RestartPositions(msgspec.Struct, frozen=True, array_like=True):
+    sequence: int  # +1 with each writing; the higher one is the newer
+    written_at: float  # wall clock
+    lanes: dict[str, LanePosition]
+    suffix: int  # journal offset where the working suffix starts
+    journal_end: int  # records above it are newer than ``counts``
+    counts: dict[str, Counts] = {}  # lane -> what rests there, for lanes the manager writes
+    destinations: dict[str, int] = {}  # destination -> recipients resting in those lanes, bounded by names_counted
+    other_destinations: int = 0  # recipients of destinations beyond that
+
+
+def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> None:
+    """Atomic and synced; the one before stays as ``restart.previous``. OSError leaves what was there valid."""
+    body = msgspec.msgpack.encode(positions)
+    data = _HEAD.pack(_MAGIC, VERSION, 0, len(body), google_crc32c.value(body)) + body
+    new = os.path.join(directory, f"{NAME}.new")
+    if disk.exists(new):
+        disk.unlink(new)
+    fd = disk.create(new)
+    try:
+        disk.write(fd, [data], 0)
+        disk.sync(fd)
+    finally:
+        disk.close(fd)
+    current = os.path.join(directory, NAME)
+    if disk.exists(current):
+        disk.replace(current, os.path.join(directory, PREVIOUS))
+    disk.replace(new, current)
+    disk.sync_directory(directory)
+
+
+def read_positions(disk: Disk, directory: str) -> RestartPositions | None:
+    """The newest valid ones; None on a new queue. Raises PositionsDamaged when files are there and none is valid."""
+    found: list[RestartPositions] = []
+    damaged: list[str] = []
+    for name in (NAME, PREVIOUS):
+        path = os.path.join(directory, name)
+        if not disk.exists(path):
+            continue
+        fd = disk.open_read(path)
+        try:
+            data = disk.read(fd, disk.size(fd), 0)
+        finally:
+            disk.close(fd)
+        positions = _decode(data)
+        if positions is None:
+            damaged.append(path)
+        else:
+            found.append(positions)
+    if found:
+        return max(found, key=lambda positions: positions.sequence)
+    if damaged:
+        raise PositionsDamaged(f"no restart positions can be believed: {' and '.join(damaged)} are damaged")
+    return None
+
+
+def _decode(data: bytes) -> RestartPositions | None:
+    if len(data) < _HEAD.size:
+        return None
+    magic, version, _, length, crc = _HEAD.unpack_from(data)
+    body = data[_HEAD.size : _HEAD.size + length]
+    if magic != _MAGIC or version > VERSION or len(body) < length or google_crc32c.value(body) != crc:
+        return None
+    try:
+        return msgspec.msgpack.decode(body, type=RestartPositions)
+    except msgspec.MsgspecError:
+        return None

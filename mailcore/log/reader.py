@@ -1,0 +1,156 @@
+"""Reading a lane: its segments as one sequence of records.
+
+Any process may read, as many as like; nobody is told. A reader believes of a segment only what lies below the ``previous
+end`` of every later segment (law 8), and of the newest one only what the caller says is durable (law 7).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+from mailcore.log.disk import Disk
+from mailcore.log.index import find_in_block, index_path, read_blocks
+from mailcore.log.record import Record, RecordType
+from mailcore.log.segment import FIRST_RECORD, Damage, Segment, SegmentDamaged, base_of, name_of
+
+__all__ = ["LaneReader", "OnDamage"]
+
+OnDamage = Callable[[Damage], None]
+
+OPEN_SEGMENTS_MAX = 64  # descriptors a reader keeps; reading is mostly at one place, plus looks at single records
+
+
+class LaneReader:
+    """The records of one lane. Positions given to it must be record boundaries, as it gave them out itself."""
+
+    def __init__(self, disk: Disk, directory: str, on_damage: OnDamage) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.lane = os.path.basename(directory.rstrip("/"))
+        self._on_damage = on_damage
+        self._bases: list[int] = []
+        self._previous_ends: dict[int, int] = {}  # base -> the header's word; constant once written
+        self._damaged: set[int] = set()
+        self._open: dict[int, Segment] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Looks for new and deleted segments."""
+        self._bases = [base for base in map(base_of, self.disk.list(self.directory)) if base is not None]
+        for base in [base for base in self._open if base not in self._bases]:
+            self._open.pop(base).close()
+
+    @property
+    def bases(self) -> tuple[int, ...]:
+        return tuple(self._bases)
+
+    def path(self, base: int) -> str:
+        return os.path.join(self.directory, name_of(base))
+
+    def segment(self, base: int) -> Segment | None:
+        """The open segment, or None when it is gone or its header is damaged (which is reported once)."""
+        segment = self._open.get(base)
+        if segment is not None:
+            return segment
+        if base in self._damaged:
+            return None
+        path = self.path(base)
+        try:
+            segment = Segment(self.disk, path)
+        except FileNotFoundError:
+            return None
+        except SegmentDamaged as error:
+            size = self.disk.size_of(path)
+            if base == self._bases[-1] or size <= FIRST_RECORD:
+                # Perhaps just being written, or never finished: nothing in it was ever acknowledged.
+                return None
+            self._damaged.add(base)
+            self._on_damage(Damage(path, base, base + size, str(error)))
+            return None
+        while len(self._open) >= OPEN_SEGMENTS_MAX:
+            self._open.pop(next(iter(self._open))).close()
+        self._open[base] = segment
+        self._previous_ends[base] = segment.header.previous_end
+        return segment
+
+    def end_of(self, base: int, durable: int | None) -> int:
+        """Where the records of the segment end: below every later segment's ``previous end`` and below ``durable``.
+
+        ``durable`` None is for tools: the newest segment is then read up to its last believable record.
+        """
+        later = self._bases[self._bases.index(base) + 1 :]
+        ends = []
+        for other in later:
+            end = self._previous_ends.get(other)
+            if end is None and self.segment(other) is not None:
+                end = self._previous_ends[other]
+            if end is not None:
+                ends.append(end)
+        if durable is not None:
+            ends.append(durable)
+        segment = self.segment(base)
+        if segment is None:
+            return base
+        if not ends:
+            return segment.end_of_records()
+        return min(*ends, segment.file_end)
+
+    def records(self, start: int, durable: int | None = None) -> Iterator[Record]:
+        """The records from ``start`` up to ``durable``, over all segments; damage is reported and stepped over."""
+        for base in [b for i, b in enumerate(self._bases) if i + 1 == len(self._bases) or self._bases[i + 1] > start]:
+            if durable is not None and base >= durable:
+                return
+            segment = self.segment(base)
+            if segment is None:
+                continue
+            yield from segment.records(start, self.end_of(base, durable), self._on_damage)
+
+    def base_for(self, offset: int) -> int | None:
+        """The base of the segment a lane offset lies in, whether it is believed there or not."""
+        found = None
+        for base in self._bases:
+            if base > offset:
+                break
+            found = base
+        return found
+
+    def read(self, offset: int, durable: int | None = None) -> Record | None:
+        """The one record at ``offset``; None when it is gone, damaged, or beyond what may be believed."""
+        base = self.base_for(offset)
+        if base is None or offset < base + FIRST_RECORD or offset >= self.end_of(base, durable):
+            return None
+        segment = self.segment(base)
+        return None if segment is None else segment.read(offset)
+
+    def contains(self, offset: int, durable: int | None = None) -> bool:
+        """Whether a lane offset lies in the believed part of some segment; reads no record."""
+        base = self.base_for(offset)
+        return base is not None and base + FIRST_RECORD <= offset < self.end_of(base, durable)
+
+    def find(self, queue_id: str, start: int, durable: int | None = None) -> Iterator[Record]:
+        """The ENVELOPE records of a message from ``start`` on, newest segment first; what no index covers is read."""
+        for base in reversed(self._bases):
+            segment = self.segment(base)
+            if segment is None:
+                continue
+            end = self.end_of(base, durable)
+            if end <= start:
+                break
+            covered = base + FIRST_RECORD
+            for block in read_blocks(self.disk, index_path(self.path(base))):
+                if block.start != covered:
+                    break
+                covered = block.end
+                for offset in find_in_block(block, base, queue_id):
+                    if start <= offset < end and (record := segment.read(offset)) is not None:
+                        yield record
+            wanted = queue_id.encode("ascii", "replace")
+            for record in segment.records(max(covered, start), end, self._on_damage):
+                if record.type == RecordType.ENVELOPE and wanted in record.body[:128]:
+                    yield record
+
+    def close(self) -> None:
+        for segment in self._open.values():
+            segment.close()
+        self._open.clear()

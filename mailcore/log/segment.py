@@ -1,0 +1,210 @@
+"""One file of a lane: its name, its header, and reading the records in it.
+
+```
+ 0      8        10       12      16       24              32      40         48        52
+ +------+--------+--------+-------+--------+---------------+-------+----------+---------+
+ | WAYPLOG\\0     | version| 0     | base   | previous end  | salt  | created  | CRC-32C |
+ +------+--------+--------+-------+--------+---------------+-------+----------+---------+
+   8 bytes  u16     u16     u32     u64      u64             u64     f64        u32
+```
+
+The header stands twice, at 0 and 2 048, in the first 4 096 bytes: without its salt no record of the segment could be
+believed. ``base`` is the lane offset of the file's first byte and its name; ``previous end`` is the lane offset where the
+records of the segment before end, whatever its file holds behind that (law 8: nobody appends behind a tail they did not
+write). The version is checked apart from the magic, so that a newer file is called newer and not damaged.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import google_crc32c
+
+from mailcore.log.disk import Disk
+from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, LENGTH_MAX, LIVE, MAGIC, Record, checksum
+
+__all__ = [
+    "FIRST_RECORD",
+    "Damage",
+    "Segment",
+    "SegmentDamaged",
+    "SegmentHeader",
+    "SegmentTooNew",
+    "base_of",
+    "name_of",
+    "read_header",
+]
+
+MAGIC_SEGMENT = b"WAYPLOG\0"
+VERSION = 1
+FIRST_RECORD = 4096  # one block, so that the two headers lie in different sectors
+_COPIES_AT = (0, 2048)
+_HEADER = struct.Struct("<8sHHIQQQd")
+_CRC = struct.Struct("<I")
+_SUFFIX = ".seg"
+_DIGITS = 20  # of 2**64 - 1
+READ_BYTES = 256 << 10  # one read; measured: larger ones win nothing more
+
+
+class SegmentDamaged(Exception):
+    """Neither copy of the header can be believed; the message names the file."""
+
+
+class SegmentTooNew(Exception):
+    """The file was written by a newer Waypost; nothing is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A stretch of a segment that is no record. It is reported and left where it is."""
+
+    path: str
+    offset: int  # in the lane
+    end: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    base: int
+    previous_end: int
+    salt: int
+    created: float  # wall clock
+
+    def encode(self) -> bytes:
+        """All FIRST_RECORD bytes."""
+        fields = _HEADER.pack(MAGIC_SEGMENT, VERSION, 0, 0, self.base, self.previous_end, self.salt, self.created)
+        copy = fields + _CRC.pack(google_crc32c.value(fields))
+        gap = _COPIES_AT[1] - len(copy)
+        return copy + bytes(gap) + copy + bytes(FIRST_RECORD - _COPIES_AT[1] - len(copy))
+
+
+def name_of(base: int) -> str:
+    return f"{base:0{_DIGITS}d}{_SUFFIX}"
+
+
+def base_of(name: str) -> int | None:
+    """The base in a segment's file name; None for any other file."""
+    stem = name.removesuffix(_SUFFIX)
+    if stem == name or len(stem) != _DIGITS or not stem.isdigit():
+        return None
+    return int(stem)
+
+
+def read_header(disk: Disk, fd: int, path: str) -> SegmentHeader:
+    """Raises SegmentDamaged or SegmentTooNew, naming the file."""
+    for at in _COPIES_AT:
+        block = disk.read(fd, _HEADER.size + _CRC.size, at)
+        fields, crc = block[: _HEADER.size], block[_HEADER.size :]
+        if len(crc) < _CRC.size or _CRC.unpack(crc)[0] != google_crc32c.value(fields):
+            continue
+        magic, version, _, _, base, previous_end, salt, created = _HEADER.unpack(fields)
+        if magic != MAGIC_SEGMENT:
+            continue
+        if version > VERSION:
+            raise SegmentTooNew(f"{path} has format version {version}, this Waypost reads up to {VERSION}")
+        return SegmentHeader(base, previous_end, salt, created)
+    raise SegmentDamaged(f"{path}: the segment header is damaged")
+
+
+class Segment:
+    """A segment open for reading. Holds one descriptor until ``close``."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+        self.fd = disk.open_read(path)
+        try:
+            self.header = read_header(disk, self.fd, path)
+        except BaseException:
+            disk.close(self.fd)
+            raise
+        self.base = self.header.base
+
+    def close(self) -> None:
+        self.disk.close(self.fd)
+
+    @property
+    def file_end(self) -> int:
+        """Lane offset behind the last byte of the file, torn tail and all."""
+        return self.base + self.disk.size(self.fd)
+
+    def records(self, start: int, end: int, on_damage: Callable[[Damage], None] | None = None) -> Iterator[Record]:
+        """The records from lane offset ``start`` up to ``end``, which must both be record boundaries.
+
+        What is no record between them goes to ``on_damage`` and is stepped over: the next offset at which magic, length
+        and checksum agree is where reading goes on.
+        """
+        base, salt = self.base, self.header.salt
+        offset = max(start, base + FIRST_RECORD)
+        block_at, block = offset, b""
+        lost_from = -1
+        while offset < end:
+            at = offset - block_at
+            have = len(block) - at
+            if have < HEADER_BYTES:
+                block_at, block = offset, self.disk.read(self.fd, min(READ_BYTES, end - offset), offset - base)
+                at, have = 0, len(block)
+            fault = ""
+            if have < HEADER_BYTES:
+                fault = "cut off"
+                length = 0
+            else:
+                magic, type_, mark, length, crc = HEADER.unpack_from(block, at)
+                if magic != MAGIC or not 0 < length <= LENGTH_MAX:
+                    fault = "no record header"
+                elif offset + HEADER_BYTES + length > end:
+                    fault = "record reaches beyond the end"
+            if not fault and have < HEADER_BYTES + length:
+                block_at = offset
+                wanted = max(HEADER_BYTES + length, min(READ_BYTES, end - offset))
+                block = self.disk.read(self.fd, wanted, offset - base)
+                at = 0
+                if len(block) < HEADER_BYTES + length:
+                    fault = "cut off"
+            if not fault:
+                body = block[at + HEADER_BYTES : at + HEADER_BYTES + length]
+                if checksum(salt, offset, type_, (body,), length) != crc:
+                    fault = "checksum differs"
+            if fault:
+                if lost_from < 0:
+                    lost_from, what = offset, fault
+                if fault == "cut off":
+                    break
+                found = block.find(MAGIC, at + 1)
+                offset = block_at + found if found >= 0 else block_at + max(len(block) - 1, at + 1)
+                continue
+            if lost_from >= 0:
+                if on_damage is not None:
+                    on_damage(Damage(self.path, lost_from, offset, what))
+                lost_from = -1
+            following = offset + HEADER_BYTES + length
+            yield Record(offset, type_, mark != GARBAGE, body, following)
+            offset = following
+        if lost_from >= 0 and on_damage is not None:
+            on_damage(Damage(self.path, lost_from, end, what))
+
+    def read(self, offset: int) -> Record | None:
+        """The one record at lane offset ``offset``; None when there is none that can be believed."""
+        head = self.disk.read(self.fd, HEADER_BYTES, offset - self.base)
+        if len(head) < HEADER_BYTES:
+            return None
+        magic, type_, mark, length, crc = HEADER.unpack(head)
+        if magic != MAGIC or not 0 < length <= LENGTH_MAX:
+            return None
+        body = self.disk.read(self.fd, length, offset - self.base + HEADER_BYTES)
+        if len(body) < length or checksum(self.header.salt, offset, type_, (body,), length) != crc:
+            return None
+        return Record(offset, type_, mark != GARBAGE, body, offset + HEADER_BYTES + length)
+
+    def end_of_records(self, start: int = 0) -> int:
+        """Where the last record that can be believed ends, from ``start`` (a record boundary) on; for a writer's start."""
+        end = max(start, self.base + FIRST_RECORD)
+        for record in self.records(end, self.file_end):
+            end = record.end
+        return end
+
+
+assert LIVE != GARBAGE

@@ -1,0 +1,166 @@
+"""What is in the bodies of the records: who writes which, and what recovery reads out of them.
+
+ENVELOPE and RECIPIENTS lie in lanes; START, DELIVERY, REPLACED, FINISH and ADMINISTRATIVE in the journal; REFUSED in a
+receiver's lane. Bodies are MessagePack arrays (fields are only added at the end, with a default); an ENVELOPE body is
+
+```
+ | length of the envelope u32 | envelope (MessagePack) | inline data as on the wire, when Envelope.data is INLINE |
+```
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgspec
+
+from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Recipient, Verdict
+from mailcore.log.lane import LaneWriter
+from mailcore.log.record import HEADER_BYTES, RecordType
+
+__all__ = [
+    "Administrative",
+    "Delivery",
+    "Finish",
+    "Place",
+    "Refused",
+    "Replaced",
+    "Start",
+    "append_envelope",
+    "decode_envelope",
+    "decode_recipients",
+    "encode",
+    "inline_data_at",
+]
+
+_LENGTH = struct.Struct("<I")
+_encode = msgspec.msgpack.Encoder().encode
+_decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
+_decode_recipients = msgspec.msgpack.Decoder(tuple[Recipient, ...]).decode
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """A position: an offset never means anything without its lane."""
+
+    lane: str
+    offset: int
+
+
+class Start(msgspec.Struct, frozen=True, array_like=True):
+    """This message is being worked on; its envelope is at ``place``.
+
+    ``resting``: how many recipients it was counted with under which destination while it rested in a lane of the
+    manager's, so that counts are brought up by reading the journal. ``done``: recipients done, when recovery states a
+    working message anew (decision 0006).
+    """
+
+    queue_id: str
+    generation: int
+    place: Place
+    resting: dict[str, int] = {}
+    done: tuple[int, ...] = ()
+
+
+class Delivery(msgspec.Struct, frozen=True, array_like=True):
+    """What became of the recipients of one transaction."""
+
+    queue_id: str
+    generation: int
+    verdicts: tuple[Verdict, ...]
+    at: float  # wall clock, seconds
+    relay: str = ""
+    tls: str = ""
+    delays: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # a/b/c/d, seconds
+    destination: str = ""
+
+
+class Replaced(msgspec.Struct, frozen=True, array_like=True):
+    """The message rests at ``place`` with generation + 1; ``bounce`` is the envelope of this pass's bounce."""
+
+    queue_id: str
+    generation: int
+    place: Place
+    bounce: Place | None = None
+    at: float = 0.0
+
+
+class Finish(msgspec.Struct, frozen=True, array_like=True):
+    """Nothing is left to do; ``bounce`` is the envelope of this pass's bounce. why: "" or "deleted"."""
+
+    queue_id: str
+    generation: int
+    bounce: Place | None = None
+    at: float = 0.0
+    why: str = ""
+
+
+class Administrative(msgspec.Struct, frozen=True, array_like=True):
+    """An operator's change, with who and why. operation: delete, undelete, hold, release, delay, reroute, bounce,
+    add_recipients, retry; or set, suspend, resume with queue_id ""."""
+
+    operation: str
+    queue_id: str
+    who: str
+    why: str
+    at: float
+    arguments: dict[str, Any] = {}
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True):
+    """Refused at SMTP time, for reports. stage: CONNECT, EHLO, MAIL, RCPT, DATA, ..."""
+
+    at: float
+    stage: str
+    reply: str
+    client_address: str
+    helo: str
+    sender: str
+    recipient: str
+    tls: str = ""
+
+
+def encode(body: Start | Delivery | Replaced | Finish | Administrative | Refused) -> bytes:
+    return _encode(body)
+
+
+decode_start = msgspec.msgpack.Decoder(Start).decode
+decode_delivery = msgspec.msgpack.Decoder(Delivery).decode
+decode_replaced = msgspec.msgpack.Decoder(Replaced).decode
+decode_finish = msgspec.msgpack.Decoder(Finish).decode
+decode_administrative = msgspec.msgpack.Decoder(Administrative).decode
+decode_refused = msgspec.msgpack.Decoder(Refused).decode
+
+
+def decode_envelope(body: bytes) -> Envelope:
+    """Raises msgspec.MsgspecError or struct.error for what is none."""
+    (length,) = _LENGTH.unpack_from(body)
+    return _decode_envelope(memoryview(body)[_LENGTH.size : _LENGTH.size + length])
+
+
+def decode_recipients(body: bytes) -> tuple[Recipient, ...]:
+    return _decode_recipients(body)
+
+
+def inline_data_at(record_offset: int, body: bytes) -> int:
+    """The lane offset of an inline message's data, given its ENVELOPE record."""
+    return record_offset + HEADER_BYTES + _LENGTH.size + _LENGTH.unpack_from(body)[0]
+
+
+def append_recipients(writer: LaneWriter, recipients: list[Recipient]) -> int:
+    """One RECIPIENTS record of at most RECIPIENTS_PER_RECORD; its lane offset, for ``Envelope.batches``."""
+    assert 0 < len(recipients) <= RECIPIENTS_PER_RECORD
+    return writer.append(RecordType.RECIPIENTS, _encode(recipients))
+
+
+def append_envelope(writer: LaneWriter, envelope: Envelope, data: bytes = b"") -> int:
+    """The ENVELOPE record, with its data when that is inline; long lists were appended before. Its lane offset."""
+    assert bool(data) == (envelope.data is DataPlace.INLINE and envelope.size_bytes > 0)
+    encoded = _encode(envelope)
+    return writer.append(
+        RecordType.ENVELOPE,
+        _LENGTH.pack(len(encoded)),
+        encoded,
+        data,
+        entry=(envelope.queue_id, envelope.recipient_count, int(envelope.arrived_at)),
+    )

@@ -1,0 +1,131 @@
+"""Spool files: data too big for the log, or that had to wait (seed 004, DESIGN "Message data").
+
+```
+ 0          8                16             24        28       32
+ +----------+----------------+--------------+---------+--------+---------------- - - +------------ - - +
+ | WAYSPL1\\0 | envelope at u64 | data bytes u64| CRC u32 | 0      | data as on the wire | static envelope |
+ +----------+----------------+--------------+---------+--------+---------------- - - +------------ - - +
+```
+
+The head is written last, after data and envelope; until then it is zeros and the file is no message. A spool file is never
+moved. It is safe when ``SpoolFile.complete`` has returned: file and directory synced.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable
+
+import google_crc32c
+import msgspec
+
+from mailcore.envelope import Envelope
+from mailcore.log.disk import Disk
+
+__all__ = ["DATA_AT", "Spool", "SpoolDamaged", "SpoolFile"]
+
+_MAGIC = b"WAYSPL1\0"
+_HEAD = struct.Struct("<8sQQII")
+DATA_AT = _HEAD.size
+_FANOUT = 64  # directories, each synced by itself; few, so that a thousand files share the names' syncs
+
+
+class SpoolDamaged(Exception):
+    """The file is no complete spool file; the message names it."""
+
+
+class Spool:
+    """The spool directory."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self.disk = disk
+        self.directory = directory
+
+    def path(self, queue_id: str) -> str:
+        """``<spool>/ab/<queue id>``: ab spreads ids evenly, whatever their time."""
+        return os.path.join(self.directory, f"{google_crc32c.value(queue_id.encode()) % _FANOUT:02x}", queue_id)
+
+    def create(self, queue_id: str) -> SpoolFile:
+        """Raises FileExistsError when there is one of that id, OSError when the disk is full."""
+        path = self.path(queue_id)
+        self.disk.make_directory(os.path.dirname(path))
+        return SpoolFile(self.disk, path)
+
+    def store(self, envelope: Envelope, data: bytes) -> None:
+        """A complete, synced spool file for data that is at hand. Storing the same message twice is storing it once."""
+        path = self.path(envelope.queue_id)
+        if self.disk.exists(path):
+            self.disk.unlink(path)
+        file = self.create(envelope.queue_id)
+        try:
+            file.write([data])
+            file.complete(envelope)
+        finally:
+            file.close()
+
+    def read_envelope(self, queue_id: str) -> tuple[Envelope, int]:
+        """(static envelope, data bytes) of a complete file. Raises SpoolDamaged, FileNotFoundError."""
+        path = self.path(queue_id)
+        fd = self.disk.open_read(path)
+        try:
+            head = self.disk.read(fd, _HEAD.size, 0)
+            if len(head) < _HEAD.size:
+                raise SpoolDamaged(f"{path}: shorter than its head")
+            magic, at, data_bytes, crc, _ = _HEAD.unpack(head)
+            if magic != _MAGIC:
+                raise SpoolDamaged(f"{path}: never completed, or damaged")
+            body = self.disk.read(fd, self.disk.size(fd) - at, at)
+            if google_crc32c.value(body) != crc:
+                raise SpoolDamaged(f"{path}: its envelope is damaged")
+            return msgspec.msgpack.decode(body, type=Envelope), data_bytes
+        finally:
+            self.disk.close(fd)
+
+    def remove(self, queue_id: str) -> None:
+        """Gone, or was not there."""
+        try:
+            self.disk.unlink(self.path(queue_id))
+        except FileNotFoundError:
+            pass
+
+    def queue_ids(self) -> Iterable[str]:
+        for fan in self.disk.list(self.directory):
+            yield from self.disk.list(os.path.join(self.directory, fan))
+
+
+class SpoolFile:
+    """A spool file being written: data in order, then ``complete``, or ``abandon``."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+        self._fd = disk.create(path)
+        self.data_bytes = 0
+
+    def write(self, buffers: list[bytes]) -> None:
+        """Appends data as on the wire. Raises OSError; the file is then only good for ``abandon``."""
+        self.disk.write(self._fd, buffers, DATA_AT + self.data_bytes)
+        self.data_bytes += sum(map(len, buffers))
+
+    def complete(self, envelope: Envelope) -> None:
+        """Envelope, then head, file and directory synced. Blocks; may run in another thread. Raises OSError."""
+        body = msgspec.msgpack.encode(envelope)
+        at = DATA_AT + self.data_bytes
+        self.disk.write(self._fd, [body], at)
+        self.disk.write(self._fd, [_HEAD.pack(_MAGIC, at, self.data_bytes, google_crc32c.value(body), 0)], 0)
+        self.disk.sync(self._fd)
+        self.disk.sync_directory(os.path.dirname(self.path))
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self.disk.close(self._fd)
+            self._fd = -1
+
+    def abandon(self) -> None:
+        """Closed and unlinked; no error of it matters, the sweep finds what is left."""
+        try:
+            self.close()
+            self.disk.unlink(self.path)
+        except OSError:
+            pass
