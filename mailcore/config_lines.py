@@ -1,0 +1,137 @@
+"""Where each key of a TOML text stands: path -> line number, so that a wrong setting can be pointed at.
+
+tomllib checks the text but keeps no positions; nor does tomlkit, which keeps the text's form only. So this walks the
+tokens of a text that tomllib has already accepted, and leaves every spelling of a key to tomllib.
+
+Law: every key, table and array element that tomllib returns has a line here; the first line wins when a table is opened
+in several places. Knows no setting.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any, NamedTuple
+
+__all__ = ["Path", "key_lines"]
+
+Path = tuple[str | int, ...]
+
+_TOKEN = re.compile(
+    r"""(?P<string>  \"{3} (?: \\[\s\S] | [^\\] )*? \"{3} (?!\")   # the last quotes of a run close it
+                   | '{3} [\s\S]*? '{3} (?!')
+                   | \" (?: \\. | [^\"\\\n] )* \"
+                   | ' [^'\n]* ' )
+      | (?P<comment> \#[^\n]* )
+      | (?P<newline> \n )
+      | (?P<space>   [ \t\r]+ )
+      | (?P<mark>    [][{}=,] )
+      | (?P<bare>    [^][{}=,\#"'\s]+ )   # keys with their dots, numbers, dates, booleans
+    """,
+    re.VERBOSE,
+)
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    line: int
+
+
+_END = _Token("newline", "\n", 0)
+
+
+def key_lines(text: str) -> dict[Path, int]:
+    """The line (from 1) of each key, table and array element of a valid TOML text. ``("a", "b", 0)`` is a.b[0].
+
+    Elements of an array of tables are not numbered: ``[[a]]`` gives ``("a",)`` only.
+    """
+    return _Walk(text).lines()
+
+
+def _tokens(text: str) -> list[_Token]:
+    found = []
+    line = 1
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup not in ("comment", "space"):
+            found.append(_Token(match.lastgroup or "", match.group(), line))
+        line += match.group().count("\n")
+    return found
+
+
+class _Walk:
+    """Goes over the tokens once, by recursion into arrays and inline tables as deep as tomllib has gone before."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = _tokens(text)
+        self._at = 0
+        self._lines: dict[Path, int] = {}
+
+    def lines(self) -> dict[Path, int]:
+        table: Path = ()
+        while self._at < len(self._tokens):
+            token = self._peek()
+            if token.kind == "newline":
+                self._at += 1
+            elif token.text == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+        return self._lines
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._at] if self._at < len(self._tokens) else _END
+
+    def _take(self) -> _Token:
+        token = self._peek()
+        self._at += 1
+        return token
+
+    def _skip(self, *texts: str) -> None:
+        while self._at < len(self._tokens) and self._peek().text in texts:
+            self._at += 1
+
+    def _header(self) -> Path:
+        self._skip("[")
+        path = self._key((), until="]")
+        self._skip("]")
+        return path
+
+    def _key(self, table: Path, until: str) -> Path:
+        """Reads a dotted key up to ``until``; each part of it gets this line unless it had one before."""
+        line = self._peek().line
+        raw = ""
+        while (token := self._take()).text != until:
+            raw += token.text
+        path = table
+        level: Any = tomllib.loads(f"{raw} = 0")
+        while isinstance(level, dict):
+            (part,) = level
+            path = (*path, part)
+            self._lines.setdefault(path, line)
+            level = level[part]
+        return path
+
+    def _pair(self, table: Path) -> None:
+        self._value(self._key(table, until="="))
+
+    def _value(self, path: Path) -> None:
+        token = self._take()
+        if token.text == "[":
+            index = 0
+            self._skip("\n", ",")
+            while self._peek().text != "]":
+                self._lines.setdefault((*path, index), self._peek().line)
+                self._value((*path, index))
+                index += 1
+                self._skip("\n", ",")
+            self._at += 1
+        elif token.text == "{":
+            self._skip("\n", ",")
+            while self._peek().text != "}":
+                self._pair(path)
+                self._skip("\n", ",")
+            self._at += 1
+        else:
+            while self._peek().kind == "bare":  # "1979-05-27 07:32:00" is one value of two tokens
+                self._at += 1
