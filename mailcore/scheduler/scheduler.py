@@ -2,7 +2,7 @@
 
 Transports take turns, and within a transport its destinations take turns, an entry each, so that neither can starve
 another. Within a destination the order is first come, first served, and at most ``destination_concurrency_limit``
-entries are in flight. Every call takes constant time, however much is queued, except where its docstring says otherwise.
+entries are in flight. Every call takes constant time, whatever is queued, except where its docstring says otherwise.
 
 Laws
 - A recipient admitted leaves in one of two ways only: named in ``done`` of a ``report``, or returned by ``withdraw``.

@@ -1,0 +1,340 @@
+"""The mail log: one function per event, each of them one line in Postfix's form and one JSON object.
+
+``mail.log`` is read by people and by pflogsumm (``--syslog-name=waypost``); ``mail.jsonl`` by programs, with the same
+names for the same things. docs/log.md shows each line.
+
+Laws
+- The mail path never waits for the log and never fails by it (see ``Logfile``).
+- Lines are buffered; the process calls ``flush`` once per turn of its loop. **A receiver flushes before it tells the
+  manager of a message**, or else a delivery may stand before its arrival, and a summary would miss the size.
+- Text from outside goes through ``mailcore.maillog.text`` only.
+- Must not know: queue, scheduler, processes. It is told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mailcore.envelope import Envelope, Origin, Status, Verdict
+from mailcore.maillog.logfile import Logfile
+from mailcore.maillog.text import free, inside, seconds, word
+
+__all__ = ["MailLog"]
+
+PROGRAM = "waypost"
+# A recipient's status in Postfix's words; an operator's deletion has none there.
+STATUS = {
+    Status.DELIVERED: "sent",
+    Status.DEFERRED: "deferred",
+    Status.BOUNCED: "bounced",
+    Status.EXPIRED: "expired",
+    Status.DELETED: "deleted",
+}
+# Not strftime's %b: the names are English in a log, whatever the locale.
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_encode = msgspec.json.Encoder().encode
+
+
+class MailLog:
+    """The log of one process. ``clock`` is wall-clock seconds, ``monotonic`` paces the look for rotation."""
+
+    def __init__(
+        self,
+        directory: Path,
+        hostname: str = "",
+        program: str = PROGRAM,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._hostname = word(hostname or socket.gethostname()) or "localhost"
+        self._program = word(program)
+        self._clock = clock
+        self._monotonic = monotonic
+        self._pid = os.getpid()
+        self._second = -1
+        self._stamps: dict[str, str] = {}  # service -> what a line of this second begins with
+        self._date = ""
+        self._syslog = Logfile(directory / "mail.log", self._lost_syslog)
+        self._json = Logfile(directory / "mail.jsonl", self._lost_json)
+
+    def flush(self) -> None:
+        """Writes what was logged since. Never raises for a disk's sake."""
+        now = self._monotonic()
+        self._syslog.flush(now)
+        self._json.flush(now)
+
+    def close(self) -> None:
+        self._syslog.close()
+        self._json.close()
+
+    @property
+    def lost(self) -> int:
+        """Lines that could not be written, since the start."""
+        return self._syslog.lost + self._json.lost
+
+    # -- mail
+
+    def accepted(self, envelope: Envelope, client_name: str = "unknown") -> None:
+        """A message is on disk: its client, its Message-ID, and that it is queued (three lines, as in Postfix)."""
+        queue_id = envelope.queue_id
+        if envelope.origin is Origin.SMTP:
+            login = f", sasl_username={word(envelope.login)}" if envelope.login else ""
+            client = f"{word(client_name) or 'unknown'}[{word(envelope.client_address)}]"
+            self._line("smtpd", f"{queue_id}: client={client}{login}")
+        elif envelope.origin is Origin.LOCAL:
+            self._line("pickup", f"{queue_id}: uid=0 from=<{inside(envelope.sender)}>")
+        self._line("cleanup", f"{queue_id}: message-id=<{inside(envelope.message_id.strip().strip('<>'))}>")
+        self._queue_active(envelope)
+        self._object(
+            "accepted",
+            queue_id=queue_id,
+            origin=envelope.origin.name.lower(),
+            client_name=client_name,
+            client_address=envelope.client_address,
+            client_port=envelope.client_port,
+            helo=envelope.helo,
+            tls=envelope.tls,
+            login=envelope.login,
+            message_id=envelope.message_id,
+            sender=envelope.sender,
+            size_bytes=envelope.size_bytes,
+            recipients=envelope.recipient_count,
+        )
+
+    def active(self, envelope: Envelope) -> None:
+        """A deferred message is tried again."""
+        self._queue_active(envelope)
+        self._object(
+            "active",
+            queue_id=envelope.queue_id,
+            generation=envelope.generation,
+            sender=envelope.sender,
+            size_bytes=envelope.size_bytes,
+            recipients=envelope.recipient_count,
+            attempts=envelope.attempts,
+        )
+
+    def refused(
+        self,
+        stage: str,
+        reply: str,
+        client_address: str,
+        *,
+        client_name: str = "unknown",
+        sender: str | None = None,
+        recipient: str | None = None,
+        helo: str = "",
+        protocol: str = "ESMTP",
+        queue_id: str = "NOQUEUE",
+    ) -> None:
+        """A client was refused at ``stage`` (CONNECT, HELO, MAIL, RCPT, DATA, END-OF-MESSAGE) with ``reply``."""
+        client = f"{word(client_name) or 'unknown'}[{word(client_address)}]"
+        about = f" from=<{inside(sender)}>" if sender is not None else ""
+        said = free(reply)
+        if recipient is not None:
+            about += f" to=<{inside(recipient)}>"
+            code, said = _split_code(said)
+            said = f"{code}<{inside(recipient)}>: {said}"
+        self._line(
+            "smtpd",
+            f"{queue_id}: reject: {word(stage)} from {client}: {said};{about} "
+            f"proto={word(protocol)} helo=<{inside(helo)}>",
+        )
+        self._object(
+            "refused",
+            queue_id="" if queue_id == "NOQUEUE" else queue_id,
+            stage=stage,
+            reply=reply,
+            client_name=client_name,
+            client_address=client_address,
+            sender=sender,
+            recipient=recipient,
+            helo=helo,
+            protocol=protocol,
+        )
+
+    def delivery(
+        self,
+        queue_id: str,
+        recipient: str,
+        relay: str,
+        verdict: Verdict,
+        delays_s: tuple[float, float, float, float],
+        *,
+        transport: str = "smtp",
+        tls: str = "",
+    ) -> None:
+        """What came of one attempt for one recipient, once it is synced.
+
+        ``relay`` is ``host[address]:port``, or "none". ``delays_s``: before the manager, in the queue, connecting,
+        transmitting.
+        """
+        status = STATUS[verdict.status]
+        reply = verdict.reply
+        said = free(reply)
+        if status != "sent" and relay != "none" and reply[:3].isdigit():
+            said = f"host {word(relay.rpartition(':')[0])} said: {said}"
+        before, queued, connecting, transmitting = delays_s
+        delay = before + queued + connecting + transmitting
+        self._line(
+            "smtp",
+            f"{queue_id}: to=<{inside(recipient)}>, relay={word(relay)}, delay={seconds(delay)}, "
+            f"delays={seconds(before)}/{seconds(queued)}/{seconds(connecting)}/{seconds(transmitting)}, "
+            f"dsn={verdict.dsn}, status={status} ({said})",
+        )
+        # Written out: this is the event of which there are most.
+        self._json.append(
+            _json_line(
+                {
+                    "event": "delivery",
+                    "time": self._clock(),
+                    "pid": self._pid,
+                    "queue_id": queue_id,
+                    "recipient": recipient,
+                    "relay": relay,
+                    "transport": transport,
+                    "tls": tls,
+                    "delay_s": delay,
+                    "delays_s": delays_s,
+                    "dsn": verdict.dsn,
+                    "status": status,
+                    "reply": reply,
+                }
+            )
+        )
+
+    def expired(self, queue_id: str, sender: str) -> None:
+        """The message reached the queue lifetime; each recipient that did has its own delivery line."""
+        self._line("qmgr", f"{queue_id}: from=<{inside(sender)}>, status=expired, returned to sender")
+        self._object("expired", queue_id=queue_id, sender=sender)
+
+    def bounced(self, queue_id: str, bounce_id: str) -> None:
+        """The sender is told; ``bounce_id`` is the message that tells."""
+        self._line("bounce", f"{queue_id}: sender non-delivery notification: {bounce_id}")
+        self._object("bounced", queue_id=queue_id, bounce_id=bounce_id)
+
+    def removed(self, queue_id: str) -> None:
+        """Nothing of the message is left to do."""
+        self._line("qmgr", f"{queue_id}: removed")
+        self._object("removed", queue_id=queue_id)
+
+    def administered(self, queue_id: str, operation: str, who: str, why: str) -> None:
+        """A person changed a message: delete, undelete, hold, release, delay, reroute, bounce, add recipients."""
+        self._line("postsuper", f"{queue_id}: {word(operation)} by {word(who) or 'nobody'} ({free(why)})")
+        self._object("administered", queue_id=queue_id, operation=operation, who=who, why=why)
+
+    def tuned(self, scope: str, parameter: str, value: float | None, who: str, why: str) -> None:
+        """A person set a parameter, or suspended or resumed a destination."""
+        name = f"{word(scope)} {word(parameter)}".strip()
+        self._line("qmgr", f"tuned: {name} = {value} by {word(who) or 'nobody'} ({free(why)})")
+        self._object("tuned", scope=scope, parameter=parameter, value=value, who=who, why=why)
+
+    # -- processes and disks. "warning" and "fatal" are words pflogsumm gathers.
+
+    def started(self, process: str, version: str) -> None:
+        self._line("master", f"daemon started -- version {word(version)}, process {word(process)}")
+        self._object("started", process=process, version=version)
+
+    def recovered(self, messages: int, seconds_taken: float) -> None:
+        """The working suffix was read; so many messages were being worked on when the last manager ended."""
+        self._line("qmgr", f"recovered: {messages} messages in {seconds(seconds_taken)} s")
+        self._object("recovered", messages=messages, seconds=seconds_taken)
+
+    def child_ended(self, process: str, pid: int, how: str) -> None:
+        """``how``: "exit status 1", "signal 9"."""
+        self._warning("master", f"process {word(process)} pid {pid} ended: {free(how)}; it is started again")
+        self._object("child_ended", process=process, child_pid=pid, how=how)
+
+    def record_set_aside(self, file: str, offset: int, what: str) -> None:
+        """A damaged record was skipped; it stays where it is, and what follows it is still read."""
+        self._warning("qmgr", f"damaged record in {word(file)} at {offset}: {free(what)}; set aside")
+        self._object("record_set_aside", file=file, offset=offset, what=what)
+
+    def sync_failed(self, file: str, error: str) -> None:
+        """The disk did not take a sync: the segment is sealed at the last good one, a new one begins."""
+        self._warning("qmgr", f"sync of {word(file)} failed: {free(error)}; the segment is sealed, a new one begins")
+        self._object("sync_failed", file=file, error=error)
+
+    def disk_full(self, directory: str, free_bytes: int, reserve_bytes: int) -> None:
+        """New mail gets 452; deliveries go on."""
+        sizes = f"{free_bytes} bytes free, {reserve_bytes} are kept for deliveries"
+        self._warning("smtpd", f"{word(directory)} is full: {sizes}; new mail gets 452")
+        self._object("disk_full", directory=directory, free_bytes=free_bytes, reserve_bytes=reserve_bytes)
+
+    def stopped_accepting(self, why: str) -> None:
+        """The log cannot be written at all."""
+        self._warning("smtpd", f"no mail is accepted: {free(why)}")
+        self._object("stopped_accepting", why=why)
+
+    def failed(self, process: str, error: str) -> None:
+        """A process ends itself for what it cannot mend."""
+        self._line("master", f"fatal: process {word(process)}: {free(error)}")
+        self._object("failed", process=process, error=error)
+
+    # -- lines
+
+    def _queue_active(self, envelope: Envelope) -> None:
+        self._line(
+            "qmgr",
+            f"{envelope.queue_id}: from=<{inside(envelope.sender)}>, size={envelope.size_bytes}, "
+            f"nrcpt={envelope.recipient_count} (queue active)",
+        )
+
+    def _warning(self, service: str, text: str) -> None:
+        self._line(service, f"warning: {text}")
+
+    def _line(self, service: str, text: str) -> None:
+        now = int(self._clock())
+        if now != self._second:
+            self._second = now
+            self._stamps.clear()
+        stamp = self._stamps.get(service)
+        if stamp is None:
+            stamp = self._stamps[service] = self._stamp(service, now)
+        self._syslog.append(f"{stamp}{text}\n")
+
+    def _stamp(self, service: str, now: int) -> str:
+        local = time.localtime(now)
+        when = (
+            f"{MONTHS[local.tm_mon - 1]} {local.tm_mday:2d} {local.tm_hour:02d}:{local.tm_min:02d}:{local.tm_sec:02d}"
+        )
+        return f"{when} {self._hostname} {self._program}/{service}[{self._pid}]: "
+
+    def _object(self, event: str, **fields: Any) -> None:
+        self._json.append(_json_line({"event": event, "time": self._clock(), "pid": self._pid, **fields}))
+
+    def _lost_syslog(self, count: int, why: str) -> str:
+        stamp = self._stamp("master", int(self._clock()))
+        return f"{stamp}warning: {count} log lines were lost: {free(why)}\n"
+
+    def _lost_json(self, count: int, why: str) -> str:
+        return _json_line({"event": "lines_lost", "time": self._clock(), "pid": self._pid, "lines": count, "why": why})
+
+
+def _json_line(fields: dict[str, Any]) -> str:
+    """ASCII only, so that no terminal obeys what a stranger wrote."""
+    try:
+        line = _encode(fields)
+        if line.isascii():
+            return line.decode("ascii").replace("\x7f", "\\u007f") + "\n"
+    except UnicodeEncodeError:  # a lone surrogate: bytes that were no UTF-8
+        pass
+    return json.dumps(fields, separators=(",", ":")).replace("\x7f", "\\u007f") + "\n"
+
+
+def _split_code(reply: str) -> tuple[str, str]:
+    """("554 5.7.1 ", "Relay access denied"): the codes, and the words after them."""
+    words = reply.split(" ", 2)
+    if len(words) == 3 and words[0].isdigit() and words[1][:1] in ("2", "4", "5") and words[1].count(".") == 2:
+        return f"{words[0]} {words[1]} ", words[2]
+    if len(words) >= 2 and words[0].isdigit():
+        return f"{words[0]} ", reply[len(words[0]) + 1 :]
+    return "", reply

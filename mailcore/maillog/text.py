@@ -1,0 +1,69 @@
+"""What is written into a line of the mail log: strangers' text made harmless, delays in Postfix's form.
+
+Law: whatever a client, a server or an operator said, a line stays one line of printable ASCII, and no text from outside
+can begin a field: ``=<`` and the end of a field never come out of it. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+__all__ = ["free", "inside", "seconds", "word"]
+
+TEXT_MAX = 1_000  # characters of one text; an RFC 5321 reply line has at most 512, ours may join several
+SHORTENED = "..."
+
+_HUNDREDTHS = 1_000  # delays below 10 s are looked up
+
+
+def _ascii(text: str) -> str:
+    """Printable ASCII, of at most TEXT_MAX characters; others become backslash escapes, then backslashes do too."""
+    if len(text) > TEXT_MAX:
+        text = text[:TEXT_MAX] + SHORTENED
+    if text.isascii() and text.isprintable():
+        return text
+    return text.encode("unicode_escape").decode("ascii")
+
+
+def free(text: str) -> str:
+    """Running text at the end of a line: a reply, a reason."""
+    text = _ascii(text)
+    if "=<" in text:
+        text = text.replace("=<", "=\\x3c")
+    if "forwarded as" in text:  # with these words pflogsumm takes a message off the delivered ones
+        text = text.replace("forwarded as", "forwarded\\x20as")
+    return text
+
+
+_INSIDE = str.maketrans({"<": "\\x3c", ">": "\\x3e", " ": "\\x20"})
+_WORD = str.maketrans({"<": "\\x3c", ">": "\\x3e", " ": "\\x20", ",": "\\x2c", ";": "\\x3b", "=": "\\x3d"})
+
+
+def inside(text: str) -> str:
+    """What stands in angle brackets: an address, a HELO name, a Message-ID."""
+    text = _ascii(text)
+    return text.translate(_INSIDE) if "<" in text or ">" in text or " " in text else text
+
+
+def word(text: str) -> str:
+    """What stands alone between separators: a host, a relay, a file."""
+    return _ascii(text).translate(_WORD)
+
+
+def _format(value: float) -> str:
+    """Two significant digits, at most two decimals, no trailing zeros: Postfix's format_tv(3)."""
+    if value < 0.995:
+        text = f"{value:.2f}"
+    elif value < 9.95:
+        text = f"{value:.1f}"
+    else:
+        return f"{value:.0f}"
+    return text.rstrip("0").rstrip(".")
+
+
+_SECONDS = tuple(_format(hundredths / 100) for hundredths in range(_HUNDREDTHS))
+
+
+def seconds(value: float) -> str:
+    """A delay: 0.05, 1.2, 12. What is negative (a clock set back) or no number is 0."""
+    if 0.0 <= value < 9.99:
+        return _SECONDS[int(value * 100 + 0.5)]
+    return _format(value) if 0.0 < value < 1e12 else "0"
