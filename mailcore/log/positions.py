@@ -30,10 +30,12 @@ class PositionsDamaged(Exception):
 
 class LanePosition(msgspec.Struct, frozen=True, array_like=True):
     """``runner``: the first offset whose envelope has no START yet. ``end``: of a lane the manager writes, how far it
-    counts (recovery step 3); of a receiver's lane, how far it was known to be durable."""
+    counts (recovery step 3); of a receiver's lane, how far it was known to be durable. ``browse``: the first envelope that
+    may still be alive, be it worked on or resting; browsing starts there."""
 
     runner: int
     end: int
+    browse: int = 0
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):

@@ -144,7 +144,8 @@ def decode_recipients(body: bytes) -> tuple[Recipient, ...]:
 
 def inline_data_at(record_offset: int, body: bytes) -> int:
     """The lane offset of an inline message's data, given its ENVELOPE record."""
-    return record_offset + HEADER_BYTES + _LENGTH.size + _LENGTH.unpack_from(body)[0]
+    (length,) = _LENGTH.unpack_from(body)
+    return record_offset + HEADER_BYTES + _LENGTH.size + int(length)
 
 
 def append_recipients(writer: LaneWriter, recipients: list[Recipient]) -> int:

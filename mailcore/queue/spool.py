@@ -13,6 +13,7 @@ moved. It is safe when ``SpoolFile.complete`` has returned: file and directory s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterable
@@ -84,10 +85,8 @@ class Spool:
 
     def remove(self, queue_id: str) -> None:
         """Gone, or was not there."""
-        try:
+        with contextlib.suppress(FileNotFoundError):
             self.disk.unlink(self.path(queue_id))
-        except FileNotFoundError:
-            pass
 
     def queue_ids(self) -> Iterable[str]:
         for fan in self.disk.list(self.directory):
@@ -124,8 +123,6 @@ class SpoolFile:
 
     def abandon(self) -> None:
         """Closed and unlinked; no error of it matters, the sweep finds what is left."""
-        try:
+        with contextlib.suppress(OSError):
             self.close()
             self.disk.unlink(self.path)
-        except OSError:
-            pass
