@@ -1,0 +1,72 @@
+"""Source and sink of the relay benchmark: Postfix's smtp-source and smtp-sink, the same for both sides.
+
+The sink writes its running count to a file whose last bytes are looked at, so that counting costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from bench.processes import end_group, free_port, listening, wait_until
+
+__all__ = ["Sink", "Source"]
+
+BACKLOG = 1000
+TAIL_BYTES = 200
+
+
+class Sink:
+    """smtp-sink on a free port; ``messages`` is how many it has got."""
+
+    def __init__(self, directory: Path) -> None:
+        self.port = free_port()
+        self._count = directory / "sink.count"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @staticmethod
+    def missing() -> str:
+        return "" if shutil.which("smtp-sink") else "smtp-sink is not installed: apt-get install postfix"
+
+    def start(self) -> None:
+        user = ["-u", "nobody"] if os.geteuid() == 0 else []
+        with self._count.open("wb") as out:
+            self._process = subprocess.Popen(
+                ["smtp-sink", "-c", *user, f"127.0.0.1:{self.port}", str(BACKLOG)], stdout=out, start_new_session=True
+            )
+        wait_until(lambda: listening(self.port), f"smtp-sink's greeting on {self.port}")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            end_group(self._process)
+            self._process = None
+
+    def messages(self) -> int:
+        with self._count.open("rb") as count:
+            count.seek(0, os.SEEK_END)
+            count.seek(max(0, count.tell() - TAIL_BYTES))
+            found = re.findall(rb"mesg=(\d+)\r", count.read())
+        return int(found[-1]) if found else 0
+
+
+class Source:
+    """smtp-source: N sessions, messages of one size; ``keep`` sends them over the same connections."""
+
+    def __init__(self, *, sessions: int = 20, size_bytes: int = 4096) -> None:
+        self._sessions = sessions
+        self._size = size_bytes
+
+    def run(self, port: int, messages: int, *, keep: bool, timeout_s: float) -> float:
+        """Seconds until the last message was acknowledged. Raises CalledProcessError when the server misbehaves."""
+        command = [
+            *("smtp-source", "-s", str(self._sessions), "-l", str(self._size), "-m", str(messages)),
+            *(["-d"] if keep else []),
+            *("-f", "load@sender.example", "-t", "sink@example.org", f"127.0.0.1:{port}"),
+        ]
+        begun = time.monotonic()
+        subprocess.run(command, check=True, timeout=timeout_s)
+        return time.monotonic() - begun

@@ -1,0 +1,226 @@
+"""The two that are compared: a Postfix of our own and a Waypost of our own, each in a directory below the benchmark's.
+
+Both log every delivery to files, resolve no names, take mail from loopback for anywhere, and hand all of it to one next
+hop. Both keep the durability they are shipped with: a message is synced before its 250.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from bench.processes import Trace, cpu_s, end_group, free_port, listening, wait_until
+
+__all__ = ["Mta", "Postfix", "Waypost", "waypost_command"]
+
+START_S = 60.0
+
+
+class Mta(Protocol):
+    name: str
+    port: int
+
+    def start(self, trace: Trace | None = None) -> None:
+        """Returns when it greets."""
+
+    def stop(self) -> None:
+        """Ends all its processes."""
+
+    @property
+    def pid(self) -> int:
+        """Of the process above all others of it."""
+
+    def cpu_s(self) -> float:
+        """Of all its processes since the start."""
+
+
+MAIN_CF = """\
+# Durability as shipped: cleanup syncs each queue file before the 250. Faster than shipped: no inflow delay, no DNS.
+compatibility_level = 3.6
+queue_directory = {home}/queue
+data_directory = {home}/data
+command_directory = /usr/sbin
+daemon_directory = /usr/lib/postfix/sbin
+maillog_file = {home}/log/mail.log
+maillog_file_prefixes = {home}
+syslog_name = bench-postfix
+mail_owner = postfix
+setgid_group = postdrop
+inet_interfaces = 127.0.0.1
+inet_protocols = ipv4
+myhostname = bench.invalid
+mydestination =
+alias_maps =
+alias_database =
+local_recipient_maps =
+mynetworks = 127.0.0.0/8
+smtpd_relay_restrictions = permit_mynetworks, reject
+smtpd_peername_lookup = no
+disable_dns_lookups = yes
+smtp_dns_support_level = disabled
+relayhost = [127.0.0.1]:{next_port}
+in_flow_delay = 0
+smtpd_client_connection_count_limit = 0
+smtpd_client_connection_rate_limit = 0
+minimal_backoff_time = 300s
+smtputf8_enable = yes
+biff = no
+"""
+
+MASTER_CF = """\
+127.0.0.1:{port} inet n - n - - smtpd
+pickup    unix n - n 60 1 pickup
+cleanup   unix n - n - 0 cleanup
+qmgr      unix n - n 300 1 qmgr
+tlsmgr    unix - - n 1000? 1 tlsmgr
+rewrite   unix - - n - - trivial-rewrite
+bounce    unix - - n - 0 bounce
+defer     unix - - n - 0 bounce
+trace     unix - - n - 0 bounce
+verify    unix - - n - 1 verify
+flush     unix n - n 1000? 0 flush
+proxymap  unix - - n - - proxymap
+proxywrite unix - - n - 1 proxymap
+smtp      unix - - n - - smtp
+relay     unix - - n - - smtp
+showq     unix n - n - - showq
+error     unix - - n - - error
+retry     unix - - n - - error
+discard   unix - - n - - discard
+local     unix - n n - - local
+virtual   unix - n n - - virtual
+anvil     unix - - n - 1 anvil
+scache    unix - - n - 1 scache
+postlog   unix-dgram n - n - 1 postlogd
+"""
+
+
+class Postfix:
+    """Debian's Postfix with a configuration directory of its own; nothing of the system's instance is touched."""
+
+    name = "postfix"
+
+    def __init__(self, directory: Path, next_port: int) -> None:
+        self._home = directory / "postfix"
+        self.port = free_port()
+        for part in ("etc", "queue", "data", "log"):
+            (self._home / part).mkdir(parents=True)
+        shutil.chown(self._home / "data", "postfix", "postfix")
+        etc = self._home / "etc"
+        (etc / "main.cf").write_text(MAIN_CF.format(home=self._home, next_port=next_port))
+        (etc / "master.cf").write_text(MASTER_CF.format(port=self.port))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @staticmethod
+    def missing() -> str:
+        """Why it cannot run here; "" when it can."""
+        if shutil.which("postfix") is None:
+            return "postfix is not installed: apt-get install postfix"
+        return "" if os.geteuid() == 0 else "Postfix's master wants root"
+
+    @property
+    def pid(self) -> int:
+        return int((self._home / "queue/pid/master.pid").read_text())
+
+    def start(self, trace: Trace | None = None) -> None:
+        command = ["postfix", "-c", str(self._home / "etc"), "start-fg"]
+        if trace is not None:
+            command = trace.command(command)
+        with (self._home / "log/start").open("ab") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+        wait_until(lambda: listening(self.port), f"Postfix's greeting on {self.port}", START_S)
+
+    def stop(self) -> None:
+        subprocess.run(
+            ["postfix", "-c", str(self._home / "etc"), "abort"], check=False, capture_output=True, timeout=60
+        )
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(10)
+            end_group(self._process)
+            self._process = None
+
+    def cpu_s(self) -> float:
+        return cpu_s(self.pid)
+
+
+def waypost_command() -> list[str]:
+    """The ``waypost`` beside this interpreter."""
+    return [str(Path(sys.executable).with_name("waypost"))]
+
+
+class Waypost:
+    """``waypost mailcore`` with its defaults; ``more`` is further TOML."""
+
+    name = "waypost"
+
+    def __init__(self, directory: Path, next_port: int, more: str = "") -> None:
+        self.home = directory / "waypost"
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self.config = directory / "waypost.toml"
+        lines = [
+            f"home = {json.dumps(str(self.home))}",
+            "[receiver]",
+            f'listen = ["127.0.0.1:{self.port}"]',
+            "[routes]",
+            f'"*" = "smtp:[127.0.0.1]:{next_port}"',
+            more,
+        ]
+        self.config.write_text("\n".join(lines) + "\n")
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @staticmethod
+    def missing() -> str:
+        """Why it cannot run here; "" when it can."""
+        command = waypost_command()
+        if not Path(command[0]).exists():
+            return f"{command[0]} is missing: pip install -e ."
+        done = subprocess.run([*command, "mailcore", "--help"], check=False, capture_output=True, timeout=60)
+        return "" if done.returncode == 0 else "waypost mailcore does not run here yet"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, trace: Trace | None = None) -> None:
+        self.launch(trace)
+        wait_until(lambda: listening(self.port) or not self.alive(), f"Waypost's greeting on {self.port}", START_S)
+        if not self.alive():
+            raise RuntimeError(
+                "waypost mailcore ended at once:\n" + (self._directory / "waypost.out").read_text()[-2000:]
+            )
+
+    def launch(self, trace: Trace | None = None) -> None:
+        """Starts it and does not wait."""
+        command = [*waypost_command(), "mailcore", "--config", str(self.config)]
+        if trace is not None:
+            command = trace.command(command)
+        with (self._directory / "waypost.out").open("ab") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """kill -9 of everything at once."""
+        if self._process is not None:
+            end_group(self._process, signal.SIGKILL)
+            self._process = None
+
+    def stop(self) -> None:
+        if self._process is not None:
+            end_group(self._process, signal.SIGTERM)
+            self._process = None
+
+    def cpu_s(self) -> float:
+        return cpu_s(self.pid)
