@@ -14,11 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = [
-    "SYNC_CALLS", "Memory", "Trace", "cpu_s", "end_group", "free_port", "listening", "memory", "tree", "wait_until",
-]  # fmt: skip
+    "READ_CALLS",
+    "SYNC_CALLS",
+    "Memory",
+    "Trace",
+    "cpu_s",
+    "end_group",
+    "free_port",
+    "listening",
+    "memory",
+    "tree",
+    "wait_until",
+]
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 SYNC_CALLS = ("fsync", "fdatasync", "sync_file_range", "sync", "syncfs", "msync")
+READ_CALLS = ("read", "pread64", "readv", "preadv", "preadv2")
 POLL_S = 0.005
 
 
@@ -116,36 +127,34 @@ class Trace:
     def __init__(self, path: Path, calls: Iterable[str]) -> None:
         self._path = path
         self._calls = tuple(calls)
-        self._line = re.compile(rf"^\d+ +(?:[\d.]+ +)?({'|'.join(self._calls)})\(", re.MULTILINE)
+        self._call = re.compile(rf"^\d+ +[\d.]+ ({'|'.join(self._calls)})\(", re.MULTILINE)
 
     def command(self, command: list[str]) -> list[str]:
-        trace = ",".join(self._calls)
-        return ["strace", "-f", "--seccomp-bpf", "-ttt", "-o", str(self._path), "-e", f"trace={trace}", *command]
-
-    def counts(self) -> dict[str, int]:
-        """How often each was called until now, in all processes."""
-        counts = dict.fromkeys(self._calls, 0)
-        if self._path.exists():
-            for match in self._line.finditer(self._path.read_text(errors="replace")):
-                counts[match[1]] += 1
-        return counts
+        """``-y`` names the file behind each descriptor, ``-s 0`` leaves the data out."""
+        trace = ["-e", f"trace={','.join(self._calls)}", "-e", "signal=none"]
+        return ["strace", "-f", "--seccomp-bpf", "-ttt", "-y", "-s", "0", "-o", str(self._path), *trace, *command]
 
     def total(self) -> int:
-        return sum(self.counts().values())
+        """How many calls were made until now, in all processes."""
+        return len(self._call.findall(self._path.read_text(errors="replace"))) if self._path.exists() else 0
 
-    def bytes_read(self, until: float | None = None) -> int:
-        """What the traced reading calls returned, up to a wall-clock time."""
+    def bytes_read(self, under: Path, until: float) -> int:
+        """What the traced (reading) calls returned from files below ``under``, up to a wall-clock time."""
         total = 0
-        started: dict[str, bool] = {}
-        if not self._path.exists():
-            return 0
+        waiting: dict[str, bool] = {}  # thread -> whether its unfinished call is one that counts
+        inside = f"<{under}/"
         for line in self._path.read_text(errors="replace").splitlines():
-            pid, _, rest = line.partition(" ")
-            stamp, _, call = rest.strip().partition(" ")
-            if until is not None and stamp.replace(".", "").isdigit() and float(stamp) > until:
+            thread, _, rest = line.partition(" ")
+            stamp, _, call = rest.lstrip().partition(" ")
+            if float(stamp) > until:
                 break
-            started[pid] = True
+            counts = inside in call
+            if call.endswith("<unfinished ...>"):
+                waiting[thread] = counts
+                continue
+            if call.startswith("<..."):
+                counts = waiting.pop(thread, False)
             result = call.rpartition(" = ")[2].split(" ")[0]
-            if result.isdigit():
+            if counts and result.isdigit():
                 total += int(result)
         return total

@@ -1,0 +1,114 @@
+"""Fills a queue by the engine's own writers: N messages that were tried once and wait in a retry lane.
+
+They lie as the manager leaves them: the envelope (generation 1) in ``retry.4000``, the data in a spool file, restart
+positions that cover them. The first ``TRICKLE`` come due one after the other, ``TRICKLE_RATE`` a second from now on; all
+others in an hour. So a queue of a million has no more to deliver in the next minutes than one of ten thousand, and what
+differs is only how much lies there. The daemon must not run meanwhile. Nothing is synced but once at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from mailcore.envelope import DataPlace, Envelope, Recipient
+from mailcore.log.disk import Disk
+from mailcore.log.lane import LaneWriter
+from mailcore.log.positions import Counts, LanePosition, RestartPositions, write_positions
+from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.records import append_envelope
+from mailcore.queue.spool import Spool
+
+__all__ = ["LANE", "SENDER", "fill"]
+
+LANE = "retry.4000"
+SENDER = "deferred@sender.example"
+DESTINATIONS = 200
+TRICKLE = 8_000
+TRICKLE_RATE = 20.0
+LATER_S = 3_600.0
+AGE_S = 400.0
+BATCH = 1_000  # messages taken to the disk at once
+DATA = (b"From: deferred@sender.example\r\nSubject: waits\r\n\r\n" + b"0123456789abcdef" * 4 + b"\r\n") * 8
+
+
+class _UnsyncedDisk(Disk):
+    """For filling only: a million syncs would take ten minutes and prove nothing."""
+
+    def sync(self, fd: int) -> None:
+        del fd
+
+    def sync_directory(self, path: str) -> None:
+        del path
+
+
+def _envelopes(count: int, next_hop: str, arrived_at: float, due_from: float) -> Iterator[Envelope]:
+    """The same ids for the same arrival."""
+    ids = QueueIds(0, lambda: arrived_at)
+    for number in range(count):
+        recipient = Recipient(
+            number=0,
+            address=f"r{number}@d{number % DESTINATIONS}.example.org",
+            destination=next_hop,
+            reply="450 4.2.0 try again later",
+        )
+        yield Envelope(
+            queue_id=ids.next(),
+            generation=1,
+            sender=SENDER,
+            recipients=(recipient,),
+            recipient_count=1,
+            arrived_at=arrived_at,
+            due_at=due_from + (number / TRICKLE_RATE if number < TRICKLE else LATER_S),
+            attempts=1,
+            size_bytes=len(DATA),
+            data=DataPlace.SPOOL,
+            client_address="192.0.2.1",
+            helo="client.example",
+        )
+
+
+def fill(home: Path, count: int, next_hop: str, seed: int = 1) -> None:
+    """``home`` is that of the configuration; ``next_hop`` is a route such as ``smtp:[127.0.0.1]:2526``."""
+    disk = _UnsyncedDisk()
+    chance = random.Random(seed)
+    arrived_at = time.time() - AGE_S
+    queue, spool = home / "queue", Spool(disk, str(home / "spool"))
+    for envelope in _envelopes(count, next_hop, arrived_at, due_from=0.0):
+        spool.store(envelope, DATA)
+    os.sync()
+    now = time.time()  # the spool took its time; what is due counts from here
+    writer = LaneWriter(
+        disk,
+        str(queue / LANE),
+        segment_bytes=32 << 20,
+        clock=lambda: now,
+        salt=lambda: chance.getrandbits(64),
+    )
+    first = writer.next_offset()
+    for number, envelope in enumerate(_envelopes(count, next_hop, arrived_at, due_from=now)):
+        append_envelope(writer, envelope)
+        if number % BATCH == BATCH - 1:
+            writer.sync()
+    writer.sync()
+    end = writer.end
+    writer.close()
+    os.sync()
+    positions = RestartPositions(
+        sequence=1,
+        written_at=now,
+        lanes={LANE: LanePosition(runner=first, end=end, browse=first)},
+        suffix=0,
+        journal_end=0,
+        counts={LANE: Counts(messages=count, recipients=count)},
+        destinations={next_hop: count},
+    )
+    write_positions(Disk(), str(queue), positions)
+
+
+if __name__ == "__main__":
+    fill(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
