@@ -1,0 +1,328 @@
+"""Where a next hop's hosts are: MX, A and AAAA look-ups, in the order in which they are to be tried.
+
+RFC 5321 5.1: MX hosts by preference, hosts of one preference and addresses of one host at random; without an MX record
+the domain itself is the host; a null MX (RFC 7505) takes no mail. Addresses of a host alternate between the families, so
+that a broken IPv6 never uses up all tries. A host that is us, and all that are less preferred, are left out (RFC 5321
+5.1).
+
+A next hop in brackets is an address, or a name looked up in /etc/hosts first and in DNS then; ``localhost`` is always
+loopback (RFC 6761 6.3). MX hosts are looked up in DNS only, as Postfix's smtp_host_lookup does.
+
+Laws: no failure is an exception, it is a ``Refused``; memory is bounded; one look-up at a time per next hop, whoever
+waits for it; answers are kept for their TTL, bounded; randomness and clock are arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import ipaddress
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dns.asyncresolver
+import dns.exception
+import dns.message
+import dns.name
+import dns.nameserver
+import dns.rdatatype
+import dns.resolver
+
+from mailcore.envelope import Status
+from mailcore.process.wire import NextHop
+from mailcore.routing.resolve import Refused
+
+__all__ = ["Address", "HostFinder", "parse_nameserver"]
+
+LIFETIME_S = 15.0  # of one look-up with all its retries; resolv.conf(5): 5 s, 2 attempts, and some for a second server
+TIMEOUT_S = 4.0  # of one question to one server
+TTL_S_MAX = 3600.0  # a changed MX is seen after an hour, whatever its TTL was
+TTL_S_MIN = 1.0  # TTL 0 serves those who ask at the same time
+NEGATIVE_TTL_S = 60.0  # of "there is no such name"; RFC 2308 allows up to the SOA's, often hours
+FAILURE_TTL_S = 5.0  # RFC 2308 7.1: failures may be remembered, 5 minutes at most
+ENTRIES_MAX = 10_000  # next hops remembered, about 1 kB each
+MX_HOSTS_MAX = 100  # of one domain; a bound against a hostile zone
+CNAMES_MAX = 8  # followed by us when the server gave no more than the first; BIND follows 16
+RESOLV_CONF_CHECK_S = 10.0  # DHCP rewrites the file now and then
+
+
+class Address(NamedTuple):
+    """One address of one host: where to connect to, and the name it goes by (itself for a literal)."""
+
+    host: str
+    address: str
+
+
+class _Missing(enum.Enum):
+    """Why an answer has no records."""
+
+    NO = ""  # it has
+    NAME = "Host not found"  # NXDOMAIN
+    DATA = "Host found but no data record of requested type"  # Postfix's words
+    RETRY = "Host not found, try again"  # SERVFAIL, time-out, no server
+
+
+class _Answer(NamedTuple):
+    records: Sequence[Any]
+    ttl_s: float
+    missing: _Missing
+
+
+class _Found(NamedTuple):
+    """``groups``: preference after preference, host by host, its addresses."""
+
+    groups: tuple[tuple[tuple[Address, ...], ...], ...]
+
+
+def parse_nameserver(text: str) -> tuple[str, int]:
+    """ "address" or "address:port" (IPv6 with a port in brackets). Raises ValueError at anything else."""
+    address, port = text, "53"
+    if text.startswith("["):
+        address, _, port = text[1:].partition("]")
+        port = port.removeprefix(":") or "53"
+    elif text.count(":") == 1:
+        address, _, port = text.partition(":")
+    if not port.isdecimal() or not 1 <= int(port) <= 65_535:
+        raise ValueError(f"{text!r}: the port is not in 1..65535")
+    return ipaddress.ip_address(address).compressed, int(port)
+
+
+class HostFinder:
+    """Finds and remembers the addresses of next hops.
+
+    ``own_name`` is our host name, for loops; "" is no check.
+    """
+
+    def __init__(
+        self,
+        nameservers: Sequence[str],
+        *,
+        addresses_max: int,
+        own_name: str,
+        chance: random.Random,
+        clock: Callable[[], float],
+        hosts_file: Path = Path("/etc/hosts"),
+        resolv_conf: Path = Path("/etc/resolv.conf"),
+    ) -> None:
+        self._nameservers = tuple(nameservers)
+        self._addresses_max = addresses_max
+        self._own_name = own_name.lower().removesuffix(".")
+        self._chance = chance
+        self._clock = clock
+        self._hosts_file = hosts_file
+        self._resolv_conf = resolv_conf
+        self._resolver: dns.asyncresolver.Resolver | None = None
+        self._resolver_of: object = None  # the file's times and size when the resolver was made from it
+        self._resolver_checked_at = float("-inf")
+        self._known: dict[NextHop, tuple[float, _Found | Refused]] = {}  # until when, what
+        self._asking: dict[NextHop, asyncio.Task[_Found | Refused]] = {}
+        if self._nameservers:
+            self._resolver = self._from_settings()
+
+    async def find(self, next_hop: NextHop) -> tuple[Address, ...] | Refused:
+        """At most ``addresses_max`` addresses, never none, best first; or why there are none."""
+        known = self._known.get(next_hop)
+        if known is not None and known[0] > self._clock():
+            found = known[1]
+        else:
+            task = self._asking.get(next_hop)
+            if task is None:
+                task = self._asking[next_hop] = asyncio.create_task(self._ask(next_hop))
+            found = await asyncio.shield(task)  # who waits may be cancelled, the others want the answer
+        if isinstance(found, Refused):
+            return found
+        return self._order(found)
+
+    def _order(self, found: _Found) -> tuple[Address, ...]:
+        if len(found.groups) == 1 and len(found.groups[0]) == 1 and len(found.groups[0][0]) == 1:
+            return found.groups[0][0]
+        addresses: list[Address] = []
+        for group in found.groups:
+            for host in self._shuffled(group):
+                addresses += self._interleaved(host)
+        return tuple(addresses[: self._addresses_max])
+
+    def _shuffled(self, things: Sequence[Any]) -> list[Any]:
+        shuffled = list(things)
+        self._chance.shuffle(shuffled)
+        return shuffled
+
+    def _interleaved(self, addresses: Sequence[Address]) -> list[Address]:
+        """At random, but the families taking turns."""
+        queues = [
+            [address for address in self._shuffled(addresses) if (":" in address.address) is six]
+            for six in (False, True)
+        ]
+        self._chance.shuffle(queues)
+        ordered: list[Address] = []
+        while any(queues):
+            ordered += [queue.pop() for queue in queues if queue]
+        return ordered
+
+    async def _ask(self, next_hop: NextHop) -> _Found | Refused:
+        try:
+            found, ttl_s = await (self._by_mx(next_hop.host) if next_hop.mx else self._by_name(next_hop.host))
+            while len(self._known) >= ENTRIES_MAX:
+                del self._known[next(iter(self._known))]  # the one remembered first
+            self._known.pop(next_hop, None)
+            self._known[next_hop] = (self._clock() + ttl_s, found)
+            return found
+        finally:
+            del self._asking[next_hop]
+
+    # One host, taken as it is
+
+    async def _by_name(self, host: str) -> tuple[_Found | Refused, float]:
+        try:
+            literal = ipaddress.ip_address(host).compressed
+        except ValueError:
+            pass
+        else:
+            return _Found((((Address(literal, literal),),),)), TTL_S_MAX
+        fixed = self._in_hosts_file(host)
+        if fixed:
+            return _Found(((tuple(Address(host, address) for address in fixed),),)), NEGATIVE_TTL_S
+        addresses, ttl_s, missing = await self._addresses(host)
+        if addresses:
+            return _Found(((addresses,),)), ttl_s
+        return _no_host(host, "A", missing)
+
+    def _in_hosts_file(self, host: str) -> list[str]:
+        """The addresses of ``host`` in hosts(5)."""
+        addresses: list[str] = []
+        try:
+            lines = self._hosts_file.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            lines = []
+        for line in lines:
+            words = line.partition("#")[0].lower().split()
+            if host.lower() in words[1:]:
+                try:
+                    addresses.append(ipaddress.ip_address(words[0]).compressed)
+                except ValueError:
+                    continue
+        if not addresses and (host == "localhost" or host.endswith(".localhost")):
+            return ["127.0.0.1", "::1"]
+        return list(dict.fromkeys(addresses))[: self._addresses_max]
+
+    # A domain, by MX
+
+    async def _by_mx(self, domain: str) -> tuple[_Found | Refused, float]:
+        answer = await self._query(domain, "MX")
+        if answer.missing is _Missing.DATA:  # RFC 5321 5.1: the implicit MX
+            addresses, ttl_s, missing = await self._addresses(domain)
+            if addresses:
+                return _Found(((addresses,),)), min(ttl_s, answer.ttl_s)
+            return _no_host(domain, "A", missing)
+        if answer.missing is not _Missing.NO:
+            return _no_host(domain, "MX", answer.missing)
+        hosts = [(record.preference, record.exchange.to_text(omit_final_dot=True).lower()) for record in answer.records]
+        if all(host in (".", "") for _, host in hosts):
+            words = f"Domain {domain} does not accept mail (nullMX)"
+            return Refused(Status.BOUNCED, "5.1.10", words), max(answer.ttl_s, NEGATIVE_TTL_S)
+        hosts = [(preference, host) for preference, host in hosts if host not in (".", "")]
+        ours = [preference for preference, host in hosts if host == self._own_name]
+        if ours:
+            hosts = [(preference, host) for preference, host in hosts if preference < min(ours)]
+            if not hosts:
+                return Refused(Status.BOUNCED, "5.4.6", f"mail for {domain} loops back to myself"), answer.ttl_s
+        return await self._addresses_of_all(domain, self._ranked(hosts)[:MX_HOSTS_MAX], answer.ttl_s)
+
+    def _ranked(self, hosts: list[tuple[int, str]]) -> list[tuple[int, str]]:
+        return sorted(self._shuffled(hosts), key=lambda host: host[0])
+
+    async def _addresses_of_all(
+        self, domain: str, hosts: list[tuple[int, str]], ttl_s: float
+    ) -> tuple[_Found | Refused, float]:
+        """Addresses of hosts in this order, until there are enough."""
+        groups: dict[int, list[tuple[Address, ...]]] = {}
+        count = start = 0
+        worst: tuple[str, _Missing] | None = None
+        while start < len(hosts) and count < self._addresses_max:
+            batch = hosts[start : start + self._addresses_max - count]
+            start += len(batch)
+            answers = await asyncio.gather(*(self._addresses(host) for _, host in batch))
+            for (preference, host), (addresses, addresses_ttl_s, missing) in zip(batch, answers, strict=True):
+                ttl_s = min(ttl_s, addresses_ttl_s)
+                if addresses:
+                    groups.setdefault(preference, []).append(addresses)
+                    count += len(addresses)
+                elif worst is None or missing is _Missing.RETRY:
+                    worst = host, missing
+        if groups:
+            return _Found(tuple(tuple(group) for _, group in sorted(groups.items()))), ttl_s
+        assert worst is not None  # there was at least one host, and no address
+        return _no_host(worst[0], "A", worst[1])
+
+    async def _addresses(self, host: str) -> tuple[tuple[Address, ...], float, _Missing]:
+        answers = await asyncio.gather(self._query(host, "A"), self._query(host, "AAAA"))
+        found = [answer for answer in answers if answer.missing is _Missing.NO]
+        if not found:
+            kinds = {answer.missing for answer in answers}
+            for missing in (_Missing.RETRY, _Missing.DATA, _Missing.NAME):
+                if missing in kinds:
+                    return (), min(answer.ttl_s for answer in answers), missing
+        addresses = self._interleaved([Address(host, record.address) for answer in found for record in answer.records])
+        return tuple(addresses[: self._addresses_max]), min(answer.ttl_s for answer in answers), _Missing.NO
+
+    # DNS
+
+    async def _query(self, name: str, kind: str) -> _Answer:
+        """One question, CNAMEs followed."""
+        resolver = self._current_resolver()
+        if resolver is None:
+            return _Answer((), FAILURE_TTL_S, _Missing.RETRY)
+        try:
+            question = dns.name.from_text(name)
+        except (dns.exception.DNSException, UnicodeError):
+            return _Answer((), NEGATIVE_TTL_S, _Missing.NAME)
+        ttl_s = TTL_S_MAX
+        for _ in range(CNAMES_MAX):
+            try:
+                answer = await resolver.resolve(
+                    question, kind, raise_on_no_answer=False, lifetime=LIFETIME_S, search=False
+                )
+            except dns.resolver.NXDOMAIN:
+                return _Answer((), NEGATIVE_TTL_S, _Missing.NAME)
+            except (dns.exception.DNSException, OSError):
+                return _Answer((), FAILURE_TTL_S, _Missing.RETRY)
+            if answer.rrset is not None:
+                ttl_s = max(TTL_S_MIN, min(ttl_s, answer.chaining_result.minimum_ttl))
+                return _Answer(list(answer.rrset), ttl_s, _Missing.NO)
+            if answer.canonical_name == question:
+                return _Answer((), NEGATIVE_TTL_S, _Missing.DATA)
+            question = answer.canonical_name  # the server left the rest of the chain to us
+        return _Answer((), FAILURE_TTL_S, _Missing.RETRY)
+
+    def _current_resolver(self) -> dns.asyncresolver.Resolver | None:
+        """That of the settings, or that of /etc/resolv.conf as it is by now."""
+        if self._nameservers or self._clock() - self._resolver_checked_at < RESOLV_CONF_CHECK_S:
+            return self._resolver
+        self._resolver_checked_at = self._clock()
+        try:
+            status = self._resolv_conf.stat()
+            version = (status.st_mtime_ns, status.st_ino, status.st_size)
+            if version != self._resolver_of:
+                resolver = dns.asyncresolver.Resolver(str(self._resolv_conf))
+                resolver.timeout = TIMEOUT_S
+                self._resolver, self._resolver_of = resolver, version
+        except (OSError, dns.exception.DNSException):
+            self._resolver, self._resolver_of = None, None
+        return self._resolver
+
+    def _from_settings(self) -> dns.asyncresolver.Resolver:
+        resolver = dns.asyncresolver.Resolver(configure=False)
+        servers = [parse_nameserver(text) for text in self._nameservers]
+        resolver.nameservers = [dns.nameserver.Do53Nameserver(address, port) for address, port in servers]
+        resolver.timeout = TIMEOUT_S
+        return resolver
+
+
+def _no_host(name: str, kind: str, missing: _Missing) -> tuple[Refused, float]:
+    """Postfix's words and codes: 4.4.3 when it may be there another time, else 5.4.4."""
+    words = f"Host or domain name not found. Name service error for name={name} type={kind}: {missing.value}"
+    if missing is _Missing.RETRY:
+        return Refused(Status.DEFERRED, "4.4.3", words), FAILURE_TTL_S
+    return Refused(Status.BOUNCED, "5.4.4", words), NEGATIVE_TTL_S

@@ -1,0 +1,142 @@
+"""Routing: from a recipient's address to transport, next hop and destination, without DNS.
+
+The most specific pattern wins: ``user@example.org``, then ``example.org``, then ``.example.org`` and ``.org`` (all
+below, not the domain itself), then ``*``; without a match it is transport ``smtp``. Case does not matter, in the local
+part of a pattern either. An operator's reroute of one recipient goes above them all. A route without a next hop sends to
+the recipient's domain by MX, or straight to an address literal (``user@[192.0.2.1]``, ``user@[IPv6:2001:db8::1]``).
+
+Laws: pure, no I/O, no clock; what cannot be routed is a value (``Refused``), never an exception. Runs in the manager
+for every recipient: an answer is remembered by domain, in bounded memory.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from mailcore.envelope import Status
+from mailcore.process.wire import NextHop
+from mailcore.routing.address import is_mailbox, split
+from mailcore.routing.route import Route, RouteError, domain_name, parse_route
+
+__all__ = ["Refused", "Resolved", "Routing"]
+
+DOMAINS_REMEMBERED = 10_000  # about 5 MB; when it is full everything is forgotten and learned anew
+DEFAULT_TRANSPORT = "smtp"  # always there (config.Settings.transports)
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """Where a recipient goes. ``destination`` is "transport:next hop": what owns a concurrency window."""
+
+    transport: str
+    destination: str
+    next_hop: NextHop
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why a recipient goes nowhere: the makings of its Verdict."""
+
+    status: Status  # BOUNCED, or DEFERRED when it is the operator's mistake
+    dsn: str
+    reply: str
+
+
+class Routing:
+    """The routes table, made ready for looking up.
+
+    ``routes`` maps patterns to routes as in the configuration file, ``transports`` are the names there are, ``port`` is
+    that of hosts found by MX. Raises RouteError at a route that cannot be read (the configuration refuses it before).
+    """
+
+    def __init__(self, routes: Mapping[str, str], transports: Iterable[str], port: int = 25) -> None:
+        self._transports = frozenset(transports)
+        self._port = port
+        self._users: dict[str, Route] = {}
+        self._domains: dict[str, Route] = {}  # "example.org", ".example.org" and "*"
+        for pattern, text in routes.items():
+            table = self._users if "@" in pattern else self._domains
+            table[pattern.lower()] = parse_route(text)
+        self._known: dict[str, Resolved | Refused] = {}  # by the domain as written
+        self._overrides: dict[tuple[str, str], Resolved | Refused] = {}  # by route and domain
+
+    def resolve(self, address: str, override: str = "") -> Resolved | Refused:
+        """``override`` is Recipient.route: "" or an operator's "transport:next hop"."""
+        if not is_mailbox(address):
+            return Refused(Status.BOUNCED, "5.1.3", f"bad address syntax: {address!a}")
+        domain = split(address)[1]
+        if override:
+            known = self._overrides.get((override, domain))
+            if known is None:
+                if len(self._overrides) >= DOMAINS_REMEMBERED:
+                    self._overrides.clear()
+                known = self._overrides[override, domain] = self._override(override, domain)
+            return known
+        if self._users:
+            route = self._users.get(address.lower())
+            if route is not None:
+                return self._follow(route, domain)
+        known = self._known.get(domain)
+        if known is None:
+            if len(self._known) >= DOMAINS_REMEMBERED:
+                self._known.clear()
+            known = self._known[domain] = self._follow(self._match(domain), domain)
+        return known
+
+    def _override(self, text: str, domain: str) -> Resolved | Refused:
+        try:
+            return self._follow(parse_route(text), domain)
+        except RouteError as error:
+            return Refused(Status.DEFERRED, "4.3.5", f"rerouted to what is no route: {error}")
+
+    def _match(self, domain: str) -> Route:
+        try:
+            name = _ascii(domain)
+        except RouteError:
+            name = domain.lower()  # refused later, unless a route takes it elsewhere
+        route = self._domains.get(name)
+        above = name
+        while route is None and above:
+            above = above.partition(".")[2]
+            route = self._domains.get("." + above)
+        if route is None:
+            route = self._domains.get("*")
+        return route if route is not None else Route(DEFAULT_TRANSPORT)
+
+    def _follow(self, route: Route, domain: str) -> Resolved | Refused:
+        if route.transport not in self._transports:
+            return Refused(Status.DEFERRED, "4.3.5", f"there is no transport {route.transport}")
+        host, mx = route.next_hop, route.mx
+        if not host:
+            try:
+                if domain.startswith("["):
+                    host, mx = _literal(domain), False
+                else:
+                    host = _ascii(domain)
+            except RouteError as error:
+                return Refused(Status.BOUNCED, "5.1.2", f"bad recipient domain: {error}")
+        port = route.port if route.port is not None else self._port
+        named = Route(route.transport, host, port if port != self._port else None, mx)
+        return Resolved(route.transport, str(named), NextHop(host, port, mx))
+
+
+def _ascii(domain: str) -> str:
+    """The domain as DNS has it: lower case, A-labels (RFC 5890). Raises RouteError at what is no domain."""
+    if not domain.isascii():
+        try:
+            domain = domain.encode("idna").decode("ascii")
+        except UnicodeError:
+            raise RouteError(f"{domain!a} is no domain name") from None
+    return domain_name(domain)
+
+
+def _literal(domain: str) -> str:
+    """The address of a domain literal, RFC 5321 4.1.3. Raises RouteError at what is none."""
+    text = domain[1:-1]
+    try:
+        if text[:5].lower() == "ipv6:":
+            return ipaddress.IPv6Address(text[5:]).compressed
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise RouteError(f"{domain!a} is no address literal") from None
