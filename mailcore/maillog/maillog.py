@@ -188,7 +188,7 @@ class MailLog:
             "smtp",
             f"{queue_id}: to=<{inside(recipient)}>, relay={word(relay)}, delay={seconds(delay)}, "
             f"delays={seconds(before)}/{seconds(queued)}/{seconds(connecting)}/{seconds(transmitting)}, "
-            f"dsn={verdict.dsn}, status={status} ({said})",
+            f"dsn={word(verdict.dsn)}, status={status} ({said})",
         )
         # Written out: this is the event of which there are most.
         self._json.append(

@@ -6,6 +6,8 @@ can begin a field: ``=<`` and the end of a field never come out of it. Nothing h
 
 from __future__ import annotations
 
+import re
+
 __all__ = ["free", "inside", "seconds", "word"]
 
 TEXT_MAX = 1_000  # characters of one text; an RFC 5321 reply line has at most 512, ours may join several
@@ -33,8 +35,10 @@ def free(text: str) -> str:
     return text
 
 
+# What ends or begins a field, made to look like the other escapes.
 _INSIDE = str.maketrans({"<": "\\x3c", ">": "\\x3e", " ": "\\x20"})
 _WORD = str.maketrans({"<": "\\x3c", ">": "\\x3e", " ": "\\x20", ",": "\\x2c", ";": "\\x3b", "=": "\\x3d"})
+_not_plain = re.compile(r"[^!-~]|[<>,;=]").search
 
 
 def inside(text: str) -> str:
@@ -45,6 +49,8 @@ def inside(text: str) -> str:
 
 def word(text: str) -> str:
     """What stands alone between separators: a host, a relay, a file."""
+    if len(text) <= TEXT_MAX and _not_plain(text) is None:
+        return text
     return _ascii(text).translate(_WORD)
 
 

@@ -1,0 +1,82 @@
+"""Strangers' text made fit to stand in a bounce: addresses, replies, and the header section of the message returned.
+
+Laws: what comes out holds no control character and no line break that was not put there here, whatever went in; everything
+has a length that is known beforehand. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+
+__all__ = ["address_field", "clean", "header_address", "header_section", "is_seven_bit", "quoted_printable"]
+
+LINE_MAX = 998  # RFC 5322 2.1.1, without CRLF
+ADDRESS_MAX = 900  # characters, and bytes where UTF-8 stands; RFC 5321 allows 320, more would break the line limit
+HEADERS_MAX = 50_000  # bytes of the returned header section; Postfix's bounce_size_limit
+SHORTENED = "..."
+
+_ATOM = r"[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~\u0080-\U0010ffff]+"
+_DOT_ATOM = rf"{_ATOM}(?:\.{_ATOM})*"
+_QUOTED = r'"(?:[ !#-\[\]-~\u0080-\U0010ffff]|\\[ -~])*"'
+_mailbox = re.compile(rf"(?:{_DOT_ATOM}|{_QUOTED})@(?:{_DOT_ATOM}|\[[!-Z^-~]+\])").fullmatch
+# RFC 6533 section 3: QCHAR stands for itself, everything else is \x{HEX} in the seven-bit form
+_not_qchar = re.compile(r"[^!-*,-<>-\[\]-~]")
+# What a seven-bit part may hold as it is: printable ASCII, tab and line ends
+_not_plain = re.compile(rb"[^\t\r\n -~]").search
+
+
+def clean(text: str, length_max: int) -> str:
+    """One line of printable characters."""
+    if len(text) > length_max:
+        text = text[:length_max] + SHORTENED
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else " " for character in text).strip()
+
+
+def address_field(address: str, wide: bool) -> str:
+    """The value of Final-Recipient: type and address (RFC 3464 2.3.2, RFC 6533 3). ``wide``: UTF-8 may stand as it is."""
+    address = clean(address, ADDRESS_MAX)
+    if address.isascii():
+        return f"rfc822; {address}"
+    if wide:
+        return f"utf-8; {address.encode('utf-8', 'replace')[:ADDRESS_MAX].decode('utf-8', 'ignore')}"
+    # Whole characters only: one escape is at most ten long.
+    escaped = _not_qchar.sub(lambda match: f"\\x{{{ord(match[0]):X}}}", address[: ADDRESS_MAX // 10])
+    return f"utf-8; {escaped}"
+
+
+def header_address(address: str) -> str:
+    """The value of To: for an address that is one, else a group without members: nobody can write a second address."""
+    if address.isprintable() and len(address.encode("utf-8", "replace")) <= ADDRESS_MAX and _mailbox(address):
+        return f"<{address}>"
+    return "undisclosed-recipients:;"
+
+
+def header_section(stored: bytes) -> bytes:
+    """The header section, out of the beginning of a message as stored: dots unstuffed, whole lines, at most HEADERS_MAX."""
+    lines: list[bytes] = []
+    size = 0
+    for line in stored[: HEADERS_MAX + 2].split(b"\r\n"):
+        if not line:
+            break
+        text = line.removeprefix(b".") if line.startswith(b".") else line
+        size += len(text) + 2
+        if size > HEADERS_MAX:
+            break
+        lines.append(text)
+    return b"".join(line + b"\r\n" for line in lines)
+
+
+def is_seven_bit(body: bytes) -> bool:
+    """May it stand in a message as it is? Lines end in CRLF and are short enough, all is printable ASCII."""
+    if _not_plain(body) is not None:
+        return False
+    return all(len(line) <= LINE_MAX and b"\r" not in line and b"\n" not in line for line in body.split(b"\r\n"))
+
+
+def quoted_printable(body: bytes) -> bytes:
+    """The same lines in quoted-printable (RFC 2045 6.7)."""
+    encoded = (binascii.b2a_qp(line, istext=False).replace(b"\n", b"\r\n") for line in body.split(b"\r\n"))
+    return b"\r\n".join(encoded)
