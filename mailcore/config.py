@@ -1,145 +1,349 @@
-"""The settings: TOML in, typed and bounded values out.
+"""The configuration file: TOML in, typed and bounded settings out.
 
-Every limit of Waypost stands here once, with its unit, default, bounds and where the default comes from. A wrong key or
-value names its line and what is allowed, and stops the start. The rest of the code gets these values as arguments and never
-reads a file itself.
+A wrong key or value names its line and what is allowed, and stops the start; all faults are told at once. The rest of the
+code gets ``Settings`` as an argument and never reads the file itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import difflib
+import os
+import re
+import reprlib
+import tomllib
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "ConfigError", "Deliverer", "Queue", "Receiver", "Relay", "Scheduler", "Settings", "Transport", "load",
-]
+from mailcore import config_values as values
+from mailcore.config_lines import Path as Key
+from mailcore.config_lines import key_lines
+from mailcore.routing.route import RouteError, parse_route
+from mailcore.settings import (
+    DEFAULT_ROUTE,
+    DIRECTORIES,
+    HOME_DEFAULT,
+    SECTIONS,
+    SHIPPED_TRANSPORTS,
+    Deliverer,
+    Queue,
+    Receiver,
+    Relay,
+    Scheduler,
+    Settings,
+    Transport,
+)
 
-DAY_S = 86_400
+__all__ = [
+    "ConfigError",
+    "Deliverer",
+    "Queue",
+    "Receiver",
+    "Relay",
+    "Scheduler",
+    "Settings",
+    "Transport",
+    "allowed",
+    "load",
+]
 
 
 class ConfigError(Exception):
     """What is wrong, where (file and line) and what is allowed; the message is for the operator as it is."""
 
 
-def number(default: float, low: float, high: float, doc: str) -> Any:
-    """A bounded number; int where the default is one. The bound is part of the setting and printed in its reference."""
-    return field(default=default, metadata={"low": low, "high": high, "doc": doc})
+FILE_BYTES_MAX = 4 << 20  # a hundred thousand routes fit
+TRANSPORTS_MAX = 100  # each has its own place in the scheduler's turns
+RUN_DIRECTORY_BYTES_MAX = 80  # a socket's path has 107 (unix(7)); the rest is for the socket's name
+FAULTS_SHOWN_MAX = 20  # more than a screen of them helps nobody
 
-
-def text(default: str, doc: str, choices: tuple[str, ...] = ()) -> Any:
-    return field(default=default, metadata={"doc": doc, "choices": choices})
-
-
-def texts(default: tuple[str, ...], doc: str) -> Any:
-    return field(default=default, metadata={"doc": doc})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Queue:
-    """[queue]: the log, the spool and the runners."""
-
-    segment_bytes: int = number(32 << 20, 64 << 10, 1 << 30, "a lane begins a new segment beyond this size")
-    checkpoint_interval_s: float = number(1.0, 0.05, 60, "how often restart positions are written")
-    commit_delay_ms: float = number(3.0, 0, 100, "under load, a sync waits this long for company")
-    inline_limit: int = number(64 << 10, 0, 1 << 20, "data up to this size (bytes) lies in the log, bigger data in the spool")
-    reserve_bytes: int = number(64 << 20, 0, 1 << 40, "kept free for delivery and its records; below it new mail gets 452")
-    lag_bytes_max: int = number(8 << 30, 1 << 20, 1 << 50, "a lane with more than this unread answers 452")
-    retry_ladder_s: tuple[int, ...] = texts((1, 5, 30, 60, 300, 600, 1200, 2400, 4000), "one retry lane each")  # type: ignore[arg-type]
-    undo_time_s: int = number(3600, 60, 30 * DAY_S, "how long a delete can be undone")
-    names_counted: int = number(1000, 1, 100_000, "destinations counted by name; the rest is one sum")
-    compact_below: float = number(0.25, 0.0, 0.9, "a sealed segment with less than this share alive is compacted (DESIGN 3)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Receiver:
-    """[receiver]: the SMTP server."""
-
-    listen: tuple[str, ...] = texts(("127.0.0.1:2525",), "address:port, IPv6 in brackets")
-    processes: int = number(1, 1, 64, "receiver processes sharing the port")
-    hostname: str = text("", "our name in the greeting and in Received; empty: this host's name")
-    message_size_limit: int = number(52_428_800, 1024, 1 << 32, "bytes; announced by SIZE, more gets 552")
-    recipient_limit: int = number(1000, 1, 1_000_000, "recipients of one message, then 452 (RFC 5321 4.5.3.1.8: at least 100)")
-    connections_max: int = number(1000, 1, 60_000, "connections at once in one process, then 421")
-    connections_per_client_max: int = number(50, 1, 60_000, "as Postfix's smtpd_client_connection_count_limit, per process")
-    command_line_limit: int = number(2048, 512, 65_536, "bytes of one command line, as Postfix's line_length_limit")
-    error_limit: int = number(20, 1, 1000, "errors of one session, then 421, as Postfix's smtpd_hard_error_limit")
-    received_limit: int = number(50, 1, 1000, "Received lines, then it is a loop (Postfix's hopcount_limit)")
-    idle_timeout_s: int = number(300, 1, 3600, "no byte for so long: 421 (RFC 5321 4.5.3.2.7)")
-    tls_certificate: str = text("", "PEM file with the chain; STARTTLS is offered when it is set")
-    tls_key: str = text("", "PEM file with the private key")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Relay:
-    """[relay]: who may send where."""
-
-    networks: tuple[str, ...] = texts(("127.0.0.0/8", "::1/128"), "client networks that may send to anywhere")
-    domains: tuple[str, ...] = texts((), "recipient domains accepted from everybody; .example.org is all below it")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deliverer:
-    """[deliverer]: the SMTP client. Time-outs are Postfix's smtp(8) defaults."""
-
-    processes: int = number(1, 1, 64, "deliverer processes")
-    hostname: str = text("", "our name in EHLO; empty: this host's name")
-    concurrency: int = number(500, 1, 10_000, "deliveries at once in one process")
-    connect_timeout_s: float = number(30, 0.1, 3600, "smtp_connect_timeout")
-    greeting_timeout_s: float = number(300, 0.1, 3600, "smtp_helo_timeout")
-    command_timeout_s: float = number(300, 0.1, 3600, "smtp_mail_timeout, smtp_rcpt_timeout")
-    data_timeout_s: float = number(180, 0.1, 3600, "smtp_data_xfer_timeout: no progress for so long")
-    final_timeout_s: float = number(600, 0.1, 3600, "smtp_data_done_timeout")
-    connection_idle_s: float = number(2.0, 0.0, 600, "a kept connection is closed after this, smtp_connection_cache_time_limit")
-    connections_idle_max: int = number(100, 0, 10_000, "kept connections in one process")
-    connection_uses_max: int = number(1000, 1, 1_000_000, "messages over one connection")
-    addresses_max: int = number(5, 1, 100, "addresses tried for one delivery, smtp_mx_address_limit")
-    nameservers: tuple[str, ...] = texts((), "address or address:port; empty: those of /etc/resolv.conf")
-    port: int = number(25, 1, 65_535, "of hosts found by MX")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scheduler:
-    """[scheduler]: the global parameters of DESIGN section 4; Postfix's names and defaults."""
-
-    message_active_limit: int = number(20_000, 10, 1_000_000, "messages in memory")
-    message_recipient_limit: int = number(20_000, 10, 1_000_000, "recipients in memory")
-    message_recipient_minimum: int = number(10, 1, 10_000, "recipients every message in memory may have")
-    minimal_backoff_time: float = number(300, 0.1, DAY_S, "seconds; the shortest wait of a deferred message")
-    maximal_backoff_time: float = number(4000, 0.1, 7 * DAY_S, "seconds; the longest wait of a deferred message")
-    maximal_queue_lifetime: float = number(5 * DAY_S, 0, 100 * DAY_S, "seconds until a deferred message is returned")
-    bounce_queue_lifetime: float = number(5 * DAY_S, 0, 100 * DAY_S, "the same for a bounce, which is then dropped")
-    transport_retry_time: float = number(60, 1, DAY_S, "seconds until a broken transport is tried again")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Transport:
-    """[transports.NAME]: parameters of one transport. The full scheduler (DESIGN 4) adds its own."""
-
-    process_limit: int = number(100, 1, 10_000, "deliveries at once")
-    destination_concurrency_limit: int = number(20, 1, 10_000, "deliveries at once to one destination")
-    destination_recipient_limit: int = number(50, 1, 10_000, "recipients of one transaction")
-    tls: str = text("may", "STARTTLS: never, when offered, or else defer", ("none", "may", "encrypt"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The whole file. Paths are absolute."""
-
-    home: Path
-    queue_directory: Path
-    spool_directory: Path
-    run_directory: Path  # sockets
-    log_directory: Path  # mail.log and mail.jsonl
-    queue: Queue = field(default_factory=Queue)
-    receiver: Receiver = field(default_factory=Receiver)
-    relay: Relay = field(default_factory=Relay)
-    deliverer: Deliverer = field(default_factory=Deliverer)
-    scheduler: Scheduler = field(default_factory=Scheduler)
-    transports: dict[str, Transport] = field(default_factory=dict)  # always has smtp, relay and bulk
-    routes: dict[str, str] = field(default_factory=dict)  # pattern -> "transport:next hop:port"; "*" is the default
+_POSITION = re.compile(r" \((?:at line (?P<line>\d+), column (?P<column>\d+)|at end of document)\)$")
 
 
 def load(path: Path) -> Settings:
-    """Reads and checks the file. Raises ConfigError naming file, line, key and what is allowed."""
-    raise ConfigError(f"{path}: not yet")
+    """Reads and checks the file. Raises ConfigError naming file, line, key and what is allowed, one line a fault."""
+    return _Reading(path).settings()
+
+
+def allowed(kind: Any, metadata: typing.Mapping[str, Any]) -> str:
+    """What a setting may be, in words; ``kind`` is the field's type."""
+    if typing.get_origin(kind) is tuple:
+        return "a list of whole numbers" if typing.get_args(kind)[0] is int else "a list of strings"
+    if kind is bool:
+        return "true or false"
+    if kind is str:
+        return " or ".join(f'"{choice}"' for choice in metadata["choices"]) or "a string"
+    what = "a whole number" if kind is int else "a number"
+    return f"{what} from {metadata['low']:_} to {metadata['high']:_}"
+
+
+class _Reading:
+    """One file on its way to Settings. Faults are collected, so that the operator sees all of them at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._base = Path(os.path.abspath(path)).parent
+        self._text = self._read()
+        self._faults: list[tuple[Key, str]] = []
+        try:
+            self._document = tomllib.loads(self._text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(self._syntax(str(error))) from None
+        except RecursionError:
+            raise ConfigError(f"{path}: brackets are nested too deeply; allowed: sections, keys and lists") from None
+
+    def settings(self) -> Settings:
+        known = ("home", *DIRECTORIES, *SECTIONS, "transports", "routes")
+        self._refuse_unknown((), self._document, known)
+        home, directories = self._directories()
+        sections = {name: self._section((name,), kind) for name, kind in SECTIONS.items()}
+        transports = self._transports()
+        routes = self._routes(transports)
+        self._tls(sections["receiver"])
+        self._backoff(sections["scheduler"])
+        if self._faults:
+            raise ConfigError(self._report())
+        return Settings(
+            home=home,
+            queue_directory=directories["queue_directory"],
+            spool_directory=directories["spool_directory"],
+            run_directory=directories["run_directory"],
+            log_directory=directories["log_directory"],
+            queue=Queue(**sections["queue"]),
+            receiver=Receiver(**sections["receiver"]),
+            relay=Relay(**sections["relay"]),
+            deliverer=Deliverer(**sections["deliverer"]),
+            scheduler=Scheduler(**sections["scheduler"]),
+            transports={name: Transport(**given) for name, given in transports.items()},
+            routes=routes,
+        )
+
+    # The text
+
+    def _read(self) -> str:
+        try:
+            with open(self._path, "rb") as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+        except OSError as error:
+            raise ConfigError(f"{self._path}: cannot be read: {error.strerror}") from None
+        if len(data) > FILE_BYTES_MAX:
+            raise ConfigError(f"{self._path}: is too big; allowed: {FILE_BYTES_MAX} bytes")
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise ConfigError(f"{self._path}:{line}: is not UTF-8, which TOML is written in") from None
+
+    def _syntax(self, message: str) -> str:
+        """tomllib says "Expected '=' after a key (at line 3, column 5)"; the line belongs in front."""
+        line = self._text.rstrip().count("\n") + 1
+        where = ""
+        if match := _POSITION.search(message):
+            message = message[: match.start()]
+            line = int(match["line"] or line)
+            where = f" (column {match['column']})" if match["column"] else " (at the end of the file)"
+        return f"{self._path}:{line}: is not TOML: {message}{where}"
+
+    def _report(self) -> str:
+        lines = key_lines(self._text)
+
+        def line(key: Key) -> int:
+            while key and key not in lines:  # a fault of something that is not there: where it should be
+                key = key[:-1]
+            return lines.get(key, 1)
+
+        found = sorted((line(key), fault) for key, fault in self._faults)
+        shown = [f"{self._path}:{at}: {fault}" for at, fault in found[:FAULTS_SHOWN_MAX]]
+        if len(found) > FAULTS_SHOWN_MAX:
+            shown.append(f"{self._path}: and {len(found) - FAULTS_SHOWN_MAX} more")
+        return "\n".join(shown)
+
+    def _fault(self, key: Key, message: object) -> Any:
+        """Notes it and returns None, which stands for "no value" (TOML has no null)."""
+        self._faults.append((key, f"{_shown(key)} {message}"))
+
+    # Keys and values
+
+    def _refuse_unknown(self, table: Key, given: Iterable[str], known: Iterable[str]) -> None:
+        known = tuple(known)
+        for name in given:
+            if name in known:
+                continue
+            near = difflib.get_close_matches(name, known, n=1)
+            homes = [
+                f"[{section}]" for section, kind in SECTIONS.items() if name in {each.name for each in fields(kind)}
+            ]
+            if table and (name == "home" or name in DIRECTORIES):
+                hint = "it stands at the top of the file, before the first section; "
+            elif homes:
+                hint = f"it belongs in {' or '.join(homes)}; "
+            else:
+                hint = f"did you mean {near[0]!r}? " if near else ""
+            self._fault((*table, name), f"is unknown; {hint}allowed: {', '.join(known)}")
+
+    def _table(self, key: Key) -> dict[str, Any]:
+        given: Any = self._document
+        for part in key:
+            given = given.get(part, {})
+        if isinstance(given, dict):
+            return given
+        self._fault(key, f"= {reprlib.repr(given)} is wrong; allowed: a section [{'.'.join(map(str, key))}]")
+        return {}
+
+    def _section(self, key: Key, kind: type) -> dict[str, Any]:
+        """The values given in one section, each checked; what is wrong is left out."""
+        given = self._table(key)
+        types = typing.get_type_hints(kind)
+        known = {each.name: each for each in fields(kind)}
+        self._refuse_unknown(key, given, known)
+        good: dict[str, Any] = {}
+        for name, value in given.items():
+            if name in known:
+                checked = self._value((*key, name), value, types[name], known[name].metadata)
+                if checked is not None:
+                    good[name] = checked
+        return good
+
+    def _value(self, key: Key, value: Any, kind: Any, metadata: typing.Mapping[str, Any]) -> Any:
+        """The value as the code sees it; None after a fault."""
+        wrong = f"= {reprlib.repr(value)} is wrong; allowed: {allowed(kind, metadata)}"
+        if typing.get_origin(kind) is tuple:
+            element = typing.get_args(kind)[0]
+            if not isinstance(value, list) or not all(type(each) is element for each in value):
+                return self._fault(key, wrong)
+            return self._list(key, value, metadata)
+        if kind in (int, float):
+            is_number = type(value) is int or (kind is float and type(value) is float)
+            if is_number and metadata["low"] <= value <= metadata["high"]:
+                return kind(value)
+            return self._fault(key, wrong)
+        if type(value) is not kind or (metadata.get("choices") and value not in metadata["choices"]):
+            return self._fault(key, wrong)
+        if value and metadata.get("check"):
+            return self._checked(key, value, metadata["check"])
+        return value
+
+    def _list(self, key: Key, given: list[Any], metadata: typing.Mapping[str, Any]) -> Any:
+        good = tuple(given)
+        if metadata["check"]:
+            good = tuple(self._checked((*key, index), each, metadata["check"]) for index, each in enumerate(given))
+        if None in good:
+            return None
+        if metadata["whole"]:
+            try:
+                metadata["whole"](good)
+            except ValueError as error:
+                return self._fault(key, error)
+        return good
+
+    def _checked(self, key: Key, value: Any, check: Callable[[Any], Any]) -> Any:
+        try:
+            return check(value)
+        except ValueError as error:
+            return self._fault(key, error)
+
+    # What hangs together
+
+    def _directories(self) -> tuple[Path, dict[str, Path]]:
+        home = self._directory("home", HOME_DEFAULT, self._base) or self._base
+        found: dict[str, Path] = {}
+        for name, (below, _) in DIRECTORIES.items():
+            place = self._directory(name, below, self._base if name in self._document else home)
+            if place is None:
+                continue
+            for other, taken in found.items():
+                if os.path.normpath(taken) == os.path.normpath(place):
+                    self._fault((name,), f"= {str(place)!r} is {other} already; allowed: a directory of its own")
+            found[name] = place
+        socket_room = found.get("run_directory")
+        if socket_room and len(os.fsencode(socket_room)) > RUN_DIRECTORY_BYTES_MAX:
+            key = "run_directory" if "run_directory" in self._document else "home"
+            self._fault(
+                (key,),
+                f"makes the sockets' directory {str(socket_room)!r}; allowed: "
+                f"{RUN_DIRECTORY_BYTES_MAX} bytes (run_directory may be set apart)",
+            )
+        return home, found
+
+    def _directory(self, name: str, default: str, base: Path) -> Path | None:
+        given = self._document.get(name, default)
+        if not isinstance(given, str):
+            self._fault((name,), f"= {reprlib.repr(given)} is wrong; allowed: a string")
+            return None
+        return typing.cast(Path | None, self._checked((name,), given, lambda text: values.directory(text, base)))
+
+    def _transports(self) -> dict[str, dict[str, Any]]:
+        given = self._table(("transports",))
+        found: dict[str, dict[str, Any]] = {name: {} for name in SHIPPED_TRANSPORTS}
+        for name in given:
+            key = ("transports", name)
+            if self._checked(key, name, values.transport_name):
+                found[name] = self._section(key, Transport)
+        if len(found) > TRANSPORTS_MAX:
+            self._fault(("transports",), f"are {len(found)}; allowed: {TRANSPORTS_MAX}")
+        return found
+
+    def _routes(self, transports: Iterable[str]) -> dict[str, str]:
+        names = tuple(transports)
+        found: dict[str, str] = {}
+        for given, target in self._table(("routes",)).items():
+            key = ("routes", given)
+            pattern = self._checked(key, given, values.route_pattern)
+            if pattern in found:
+                self._fault(key, f"is {pattern!r} again; allowed: each pattern once")
+            if not isinstance(target, str):
+                self._fault(key, f'= {reprlib.repr(target)} is wrong; allowed: a string like "smtp:example.org:25"')
+                continue
+            try:
+                route = parse_route(target)
+            except RouteError as error:
+                self._fault(key, f"= {error}")
+                continue
+            if route.transport not in names:
+                near = difflib.get_close_matches(route.transport, names, n=1)
+                meant = f"did you mean {near[0]!r}? " if near else ""
+                self._fault(
+                    key,
+                    f"= {target!r}: transport {route.transport!r} is not defined; {meant}"
+                    f"allowed: {', '.join(names)}, or add [transports.{route.transport}]",
+                )
+            if pattern is not None:
+                found[pattern] = str(route)
+        found.setdefault("*", DEFAULT_ROUTE)
+        return found
+
+    def _tls(self, receiver: dict[str, Any]) -> None:
+        names = ("tls_certificate", "tls_key")
+        given = [name for name in names if receiver.get(name)]
+        for name in given:
+            receiver[name] = str(self._base / receiver[name])
+        try:
+            if len(given) == 1:
+                (missing,) = set(names) - set(given)
+                raise ValueError(f"stands alone; allowed: both, or neither: {missing} is missing")
+            if given:
+                values.check_certificate(receiver["tls_certificate"], receiver["tls_key"])
+        except ValueError as error:
+            self._fault(("receiver", given[0]), error)
+
+    def _backoff(self, scheduler: dict[str, Any]) -> None:
+        default = Scheduler()
+        shortest = scheduler.get("minimal_backoff_time", default.minimal_backoff_time)
+        longest = scheduler.get("maximal_backoff_time", default.maximal_backoff_time)
+        if shortest > longest:
+            name = "minimal_backoff_time" if "minimal_backoff_time" in scheduler else "maximal_backoff_time"
+            self._fault(
+                ("scheduler", name),
+                f"makes the shortest wait ({shortest} s) longer than the longest ({longest} s); "
+                "allowed: minimal_backoff_time <= maximal_backoff_time",
+            )
+
+
+def _shown(key: Key) -> str:
+    """A key as it stands in the file: its section in brackets, then its name."""
+    names = [str(part) for part in key if isinstance(part, str)]
+    if len(names) == 1:
+        return names[0]
+    return f"[{'.'.join(names[:-1])}] {names[-1]}"

@@ -12,14 +12,14 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-__all__ = ["ROUTE_FORMS", "Route", "RouteError", "domain_name", "parse_route"]
+__all__ = ["ROUTE_FORMS", "TRANSPORT_NAME", "Route", "RouteError", "domain_name", "parse_route"]
 
 ROUTE_FORMS = (
     '"transport", "transport:domain", "transport:domain:port", "transport:[host]", "transport:[host]:port" '
     "(host: a name, an IPv4 or an IPv6 address)"
 )
 
-_TRANSPORT = re.compile(r"[a-z][a-z0-9_-]{0,31}")  # 32: one service name of master(5) is never longer in practice
+TRANSPORT_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")  # 32: one service name of master(5) is never longer in practice
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")  # RFC 1035 2.3.4: 63 octets; "_" occurs in the wild
 _DOMAIN_MAX = 253  # RFC 1035 2.3.4: 255 octets on the wire
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -61,7 +61,7 @@ def domain_name(text: str) -> str:
 def parse_route(text: str) -> Route:
     """Reads one route. Raises RouteError naming what is wrong and the forms allowed."""
     transport, colon, rest = text.partition(":")
-    if not _TRANSPORT.fullmatch(transport):
+    if not TRANSPORT_NAME.fullmatch(transport):
         raise RouteError(f"{text!r} does not begin with a transport's name; allowed: {ROUTE_FORMS}")
     if not colon:
         return Route(transport)

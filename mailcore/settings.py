@@ -1,0 +1,199 @@
+"""The settings: every limit of Waypost once, with its unit, default, bounds and where the default comes from.
+
+Values only. They are read from a file by ``mailcore.config`` and handed on as arguments; nothing here opens a file.
+Units stand in the name, last; Postfix's names are kept where Postfix has the setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mailcore import config_values as values
+
+__all__ = [
+    "DEFAULT_ROUTE",
+    "DIRECTORIES",
+    "HOME_DEFAULT",
+    "SECTIONS",
+    "SHIPPED_TRANSPORTS",
+    "Deliverer",
+    "Queue",
+    "Receiver",
+    "Relay",
+    "Scheduler",
+    "Settings",
+    "Transport",
+]
+
+DAY_S = 86_400
+
+
+def number(default: float, low: float, high: float, doc: str) -> Any:
+    """A bounded number; int where the default is one. The bound is part of the setting and printed in its reference."""
+    return field(default=default, metadata={"low": low, "high": high, "doc": doc})
+
+
+def text(default: str, doc: str, choices: tuple[str, ...] = (), check: Callable[[str], str] | None = None) -> Any:
+    """``check`` sees what is not empty, and returns it in its one spelling."""
+    return field(default=default, metadata={"doc": doc, "choices": choices, "check": check})
+
+
+def texts(
+    default: tuple[Any, ...],
+    doc: str,
+    check: Callable[[str], str] | None = None,
+    whole: Callable[[tuple[Any, ...]], object] | None = None,
+) -> Any:
+    """``check`` sees each element, ``whole`` all of them."""
+    return field(default=default, metadata={"doc": doc, "check": check, "whole": whole})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """[queue]: the log, the spool and the runners."""
+
+    segment_bytes: int = number(32 << 20, 64 << 10, 1 << 30, "a lane begins a new segment beyond this size")
+    checkpoint_interval_s: float = number(1.0, 0.05, 60, "how often restart positions are written")
+    commit_delay_ms: float = number(3.0, 0, 100, "under load, a sync waits this long for company")
+    inline_limit: int = number(
+        64 << 10, 0, 1 << 20, "data up to this size (bytes) lies in the log, bigger data in the spool"
+    )
+    reserve_bytes: int = number(
+        64 << 20, 0, 1 << 40, "kept free for delivery and its records; below it new mail gets 452"
+    )
+    lag_bytes_max: int = number(8 << 30, 1 << 20, 1 << 50, "a lane with more than this unread answers 452")
+    retry_ladder_s: tuple[int, ...] = texts(
+        (1, 5, 30, 60, 300, 600, 1200, 2400, 4000), "one retry lane each", whole=values.retry_ladder
+    )
+    undo_time_s: int = number(3600, 60, 30 * DAY_S, "how long a delete can be undone")
+    names_counted: int = number(1000, 1, 100_000, "destinations counted by name; the rest is one sum")
+    compact_below: float = number(0.25, 0.0, 0.9, "a sealed segment with less than this share alive is written anew")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receiver:
+    """[receiver]: the SMTP server."""
+
+    listen: tuple[str, ...] = texts(
+        ("127.0.0.1:2525",), "address:port, IPv6 in brackets", values.endpoint, values.no_repeats
+    )
+    processes: int = number(1, 1, 64, "receiver processes sharing the port")
+    hostname: str = text(
+        "", "our name in the greeting and in Received; empty: this host's name", check=values.host_name
+    )
+    message_size_limit: int = number(52_428_800, 1024, 1 << 32, "bytes; announced by SIZE, more gets 552")
+    recipient_limit: int = number(
+        1000, 1, 1_000_000, "recipients of one message, then 452 (RFC 5321 4.5.3.1.8: at least 100)"
+    )
+    connections_max: int = number(1000, 1, 60_000, "connections at once in one process, then 421")
+    connections_per_client_max: int = number(
+        50, 1, 60_000, "as Postfix's smtpd_client_connection_count_limit, per process"
+    )
+    command_line_limit: int = number(2048, 512, 65_536, "bytes of one command line, as Postfix's line_length_limit")
+    error_limit: int = number(20, 1, 1000, "errors of one session, then 421, as Postfix's smtpd_hard_error_limit")
+    received_limit: int = number(50, 1, 1000, "Received lines, then it is a loop (Postfix's hopcount_limit)")
+    idle_timeout_s: int = number(300, 1, 3600, "no byte for so long: 421 (RFC 5321 4.5.3.2.7)")
+    tls_certificate: str = text("", "PEM file with the chain; STARTTLS is offered when it is set")
+    tls_key: str = text("", "PEM file with the private key")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relay:
+    """[relay]: who may send where."""
+
+    networks: tuple[str, ...] = texts(
+        ("127.0.0.0/8", "::1/128"),
+        "client networks that may send to anywhere",
+        values.network,
+        values.refuse_open_relay,
+    )
+    domains: tuple[str, ...] = texts(
+        (), "recipient domains accepted from everybody; .example.org is all below it", values.domain_pattern
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deliverer:
+    """[deliverer]: the SMTP client. Time-outs are Postfix's smtp(8) defaults."""
+
+    processes: int = number(1, 1, 64, "deliverer processes")
+    hostname: str = text("", "our name in EHLO; empty: this host's name", check=values.host_name)
+    concurrency: int = number(500, 1, 10_000, "deliveries at once in one process")
+    connect_timeout_s: float = number(30, 0.1, 3600, "smtp_connect_timeout")
+    greeting_timeout_s: float = number(300, 0.1, 3600, "smtp_helo_timeout")
+    command_timeout_s: float = number(300, 0.1, 3600, "smtp_mail_timeout, smtp_rcpt_timeout")
+    data_timeout_s: float = number(180, 0.1, 3600, "smtp_data_xfer_timeout: no progress for so long")
+    final_timeout_s: float = number(600, 0.1, 3600, "smtp_data_done_timeout")
+    connection_idle_s: float = number(
+        2.0, 0.0, 600, "a kept connection is closed after this, smtp_connection_cache_time_limit"
+    )
+    connections_idle_max: int = number(100, 0, 10_000, "kept connections in one process")
+    connection_uses_max: int = number(1000, 1, 1_000_000, "messages over one connection")
+    addresses_max: int = number(5, 1, 100, "addresses tried for one delivery, smtp_mx_address_limit")
+    nameservers: tuple[str, ...] = texts(
+        (), "address or address:port; empty: those of /etc/resolv.conf", values.nameserver
+    )
+    port: int = number(25, 1, 65_535, "of hosts found by MX")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduler:
+    """[scheduler]: what holds for all transports. Names and defaults are those of Postfix's queue manager, qmgr(8)."""
+
+    message_active_limit: int = number(20_000, 10, 1_000_000, "messages in memory")
+    message_recipient_limit: int = number(20_000, 10, 1_000_000, "recipients in memory")
+    message_recipient_minimum: int = number(10, 1, 10_000, "recipients every message in memory may have")
+    minimal_backoff_time: float = number(300, 0.1, DAY_S, "seconds; the shortest wait of a deferred message")
+    maximal_backoff_time: float = number(4000, 0.1, 7 * DAY_S, "seconds; the longest wait of a deferred message")
+    maximal_queue_lifetime: float = number(5 * DAY_S, 0, 100 * DAY_S, "seconds until a deferred message is returned")
+    bounce_queue_lifetime: float = number(5 * DAY_S, 0, 100 * DAY_S, "the same for a bounce, which is then dropped")
+    transport_retry_time: float = number(60, 1, DAY_S, "seconds until a broken transport is tried again")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transport:
+    """[transports.NAME]: what holds for one transport. Names are those of Postfix's queue manager, qmgr(8)."""
+
+    process_limit: int = number(100, 1, 10_000, "deliveries at once")
+    destination_concurrency_limit: int = number(20, 1, 10_000, "deliveries at once to one destination")
+    destination_recipient_limit: int = number(50, 1, 10_000, "recipients of one transaction")
+    tls: str = text("may", "STARTTLS: never, when offered, or else defer", ("none", "may", "encrypt"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The whole file. Paths are absolute."""
+
+    home: Path
+    queue_directory: Path
+    spool_directory: Path
+    run_directory: Path  # sockets
+    log_directory: Path  # mail.log and mail.jsonl
+    queue: Queue = field(default_factory=Queue)
+    receiver: Receiver = field(default_factory=Receiver)
+    relay: Relay = field(default_factory=Relay)
+    deliverer: Deliverer = field(default_factory=Deliverer)
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    transports: dict[str, Transport] = field(default_factory=dict)  # always has smtp, relay and bulk
+    routes: dict[str, str] = field(default_factory=dict)  # pattern -> "transport:next hop:port"; "*" is the default
+
+
+SECTIONS: dict[str, type] = {
+    "queue": Queue,
+    "receiver": Receiver,
+    "relay": Relay,
+    "deliverer": Deliverer,
+    "scheduler": Scheduler,
+}
+SHIPPED_TRANSPORTS = ("smtp", "relay", "bulk")  # DESIGN section 4 speaks of them; the issue ships them
+DEFAULT_ROUTE = "smtp"
+DIRECTORIES = {  # key at the top of the file -> its default below home, and what lies there
+    "queue_directory": ("queue", "the log: lanes, journal, restart positions"),
+    "spool_directory": ("spool", "spool files; may be a disk of its own"),
+    "run_directory": ("run", "sockets and the lock"),
+    "log_directory": ("log", "mail.log and mail.jsonl"),
+}
+HOME_DEFAULT = "var"
