@@ -87,6 +87,11 @@ class GroupCommit:
                 batch.write()
             except LaneFailed as failed:
                 error = failed
+            except (
+                Exception
+            ) as bug:  # the waiting must hear of it: a thread that just ended would leave them waiting for ever
+                error = LaneFailed(f"lane {self.writer.lane}: {bug!r}")
+                error.__cause__ = bug
             try:
                 self._loop.call_soon_threadsafe(self._finished, waiting, error)
             except RuntimeError:  # the loop is closed: the process is ending, and nobody may be told "durable" any more
@@ -103,7 +108,10 @@ class GroupCommit:
         if self._waiting and not self._scheduled:
             self._schedule()
         for done in waiting:
-            done(error)
+            try:
+                done(error)
+            except Exception as bug:  # of one of them; the others wait, too
+                self._loop.call_exception_handler({"message": "after a commit", "exception": bug})
 
     def close(self) -> None:
         """Ends the thread; for tests."""

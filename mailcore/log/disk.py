@@ -9,6 +9,7 @@ the data is gone (FACTS), so a failed sync ends the use of that file (DESIGN law
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -29,6 +30,11 @@ class Locked(Exception):
 
 class Disk:
     """The real disk."""
+
+    def __init__(self) -> None:
+        self._kept: set[str] = (
+            set()
+        )  # directories whose names this process has synced; as many as lanes and spool folders
 
     def create(self, path: str) -> int:
         """A new file, open for reading and writing. FileExistsError when there is one."""
@@ -89,6 +95,10 @@ class Disk:
         """The file's data, and what is needed to find it, on stable storage. Never call it again on a file it failed on."""
         os.fdatasync(fd)
 
+    def drop_cache(self, fd: int) -> None:
+        """What is read next comes from the disk. After a failed sync the page cache shows what the disk has lost (FACTS)."""
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def sync_directory(self, path: str) -> None:
         """The names in ``path`` on stable storage."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -110,21 +120,40 @@ class Disk:
         except FileNotFoundError:
             return []
 
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def create_directory(self, path: str) -> None:
+        """One directory, unsynced. FileExistsError when there is one."""
+        os.mkdir(path, _DIRECTORY_MODE)
+
     def make_directory(self, path: str) -> None:
-        """The directory and those above it, each synced into its parent. Nothing happens when it is there."""
-        if os.path.isdir(path):
+        """The directory and those above it, each synced into its parent.
+
+        Those that are there are synced too, once by each process: who made them may have been killed before that, or be
+        another process that has not come to it yet, and mail is going to hang on their names (law 1).
+        """
+        path = path.rstrip("/")
+        if not path or path == "." or (path in self._kept and self.is_directory(path)):
             return
-        parent = os.path.dirname(path.rstrip("/")) or "."
+        parent = os.path.dirname(path) or ("/" if path.startswith("/") else ".")
         self.make_directory(parent)
+        found = self.is_directory(path)
+        if not found:
+            with contextlib.suppress(FileExistsError):
+                self.create_directory(path)
         try:
-            os.mkdir(path, _DIRECTORY_MODE)
-        except FileExistsError:
-            return
-        self.sync_directory(parent)
+            self.sync_directory(parent)
+        except OSError as error:
+            # A directory above the home that we may not even open is none that we have made anything in.
+            if not found or error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS):
+                raise
+        self._kept.add(path)
 
     def remove_directory(self, path: str) -> None:
         """An empty directory away."""
         os.rmdir(path)
+        self._kept.discard(path.rstrip("/"))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -9,19 +9,34 @@ block by block only where its checksum agrees, and made again from the records w
 ```
 
 Entries have a fixed width and the id first, so that a search is one pass of ``bytes.find`` and needs no sorting.
+
+The one thing the log knows of a body is where an ENVELOPE's queue id stands (``queue_id_in``): so it can find a message where
+no block covers it, and tell when a block is wrong.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import google_crc32c
 
 from mailcore.log.disk import Disk
 
-__all__ = ["ID_BYTES_MAX", "IndexEntry", "decode_blocks", "encode_block", "find_in_block", "index_path"]
+__all__ = [
+    "ID_BYTES_MAX",
+    "IndexBlock",
+    "IndexEntry",
+    "decode_blocks",
+    "encode_block",
+    "entries_of",
+    "entry_for",
+    "find_in_block",
+    "index_path",
+    "queue_id_in",
+    "read_blocks",
+]
 
 ID_BYTES_MAX = 20
 _MAGIC = b"WayI"
@@ -44,6 +59,34 @@ class IndexBlock(NamedTuple):
     entries: bytes
 
 
+def entry_for(entry: tuple[str, int, int]) -> IndexEntry:
+    """(queue id, recipients, arrived) as an entry whose offset is still to be given. Raises ValueError for an id that an
+    entry cannot hold: the message would never be found."""
+    queue_id, recipients, arrived = entry
+    if not queue_id.isascii() or not 0 < len(queue_id) <= ID_BYTES_MAX or "\0" in queue_id:
+        raise ValueError(f"queue id {queue_id!r}; 1 to {ID_BYTES_MAX} ASCII characters are allowed")
+    return IndexEntry(queue_id, 0, min(max(recipients, 0), _U32_MAX), min(max(arrived, 0), _U32_MAX))
+
+
+def queue_id_in(body: bytes) -> bytes | None:
+    """The queue id of an ENVELOPE body: behind the u32 length, the first element of a MessagePack array, a string of up to
+    31 bytes. None when the body does not begin like that."""
+    if len(body) < 6:
+        return None
+    first = body[4]
+    if first & 0xF0 == 0x90:  # an array of up to 15
+        at = 5
+    elif first == 0xDC:  # up to 65 535
+        at = 7
+    else:
+        return None
+    if len(body) <= at or body[at] & 0xE0 != 0xA0:
+        return None
+    length = body[at] & 0x1F
+    queue_id = body[at + 1 : at + 1 + length]
+    return queue_id if len(queue_id) == length else None
+
+
 def index_path(segment_path: str) -> str:
     return segment_path.removesuffix(".seg") + ".idx"
 
@@ -51,8 +94,7 @@ def index_path(segment_path: str) -> str:
 def encode_block(base: int, start: int, end: int, entries: Sequence[IndexEntry]) -> bytes:
     """The block for the envelopes in lane offsets [start, end) of the segment at ``base``."""
     packed = b"".join(
-        _ENTRY.pack(e.queue_id.encode("ascii"), e.offset - base, min(e.recipients, _U32_MAX), min(e.arrived, _U32_MAX))
-        for e in entries
+        _ENTRY.pack(e.queue_id.encode("ascii"), e.offset - base, e.recipients, e.arrived) for e in entries
     )
     crc = google_crc32c.extend(google_crc32c.value(struct.pack("<QQ", start, end)), packed)
     return _BLOCK.pack(_MAGIC, len(entries), start, end, crc, 0) + packed
@@ -76,7 +118,7 @@ def decode_blocks(data: bytes) -> Iterator[IndexBlock]:
 def find_in_block(block: IndexBlock, base: int, queue_id: str) -> list[int]:
     """Lane offsets of the envelopes with this queue id, oldest first."""
     wanted = queue_id.encode("ascii", "replace").ljust(ID_BYTES_MAX, b"\0")
-    if len(wanted) > ID_BYTES_MAX:
+    if not queue_id or len(wanted) > ID_BYTES_MAX:
         return []
     found = []
     at = block.entries.find(wanted)
@@ -93,15 +135,14 @@ def entries_of(block: IndexBlock, base: int) -> Iterator[IndexEntry]:
 
 
 def read_blocks(disk: Disk, path: str) -> list[IndexBlock]:
-    """All believable blocks of an index file; none when it is missing."""
+    """All believable blocks of an index file; none when it is missing or unreadable, for it is only a cache."""
     try:
         fd = disk.open_read(path)
-    except FileNotFoundError:
+    except OSError:
         return []
     try:
         return list(decode_blocks(disk.read(fd, disk.size(fd), 0)))
+    except OSError:
+        return []
     finally:
         disk.close(fd)
-
-
-IndexSink = Callable[[IndexEntry], None]

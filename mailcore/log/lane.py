@@ -12,13 +12,15 @@ another thread) puts it on disk: while one batch is synced the next one collects
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mailcore.log.disk import Disk
-from mailcore.log.index import IndexEntry, encode_block, index_path, read_blocks
-from mailcore.log.record import HEADER_BYTES, frame
+from mailcore.log.index import IndexEntry, encode_block, entry_for, index_path, read_blocks
+from mailcore.log.record import HEADER_BYTES, LENGTH_MAX, frame
 from mailcore.log.segment import (
     FIRST_RECORD,
     Segment,
@@ -30,6 +32,7 @@ from mailcore.log.segment import (
 
 __all__ = ["Batch", "LaneFailed", "LaneWriter"]
 
+TURN_TIMEOUT_S = 120.0  # above what a sync takes on a disk that is still alive
 INDEX_STRIDE = 1 << 20  # bytes of records per index block: what a search must read itself at most
 
 
@@ -53,14 +56,19 @@ class _Piece:
 class Batch:
     """What ``LaneWriter.take`` handed over: written and synced as one."""
 
-    def __init__(self, writer: LaneWriter, pieces: list[_Piece], end: int) -> None:
+    def __init__(self, writer: LaneWriter, pieces: list[_Piece], end: int, number: int, epoch: int) -> None:
         self._writer = writer
         self._pieces = pieces
         self.end = end
+        self._number = number
+        self._epoch = epoch
 
     def write(self) -> None:
-        """Blocks until everything is on disk; may run in another thread. Raises LaneFailed."""
-        self._writer._write(self._pieces, self.end)
+        """Blocks until everything is on disk, the batches taken before it first; may run in another thread.
+
+        Raises LaneFailed, also when a batch before it failed: nothing is written behind a hole (law 8).
+        """
+        self._writer._write(self._pieces, self.end, self._number, self._epoch)
 
 
 class LaneWriter:
@@ -91,9 +99,17 @@ class LaneWriter:
         disk.make_directory(directory)
         self._lock = disk.lock(os.path.join(directory, "lock"))
         self._fd = -1  # of the newest segment on disk; -1 before the first batch
-        self._fd_base = -1
         self._index_fd = -1
-        self._open_lane(floor, end_at)
+        self._index_size = 0
+        self._turn = threading.Condition()  # batches are written one at a time, in the order they were taken
+        self._taken = 0
+        self._written = 0
+        self._epoch = 0  # +1 with each reopen: a batch taken before is not written any more
+        try:
+            self._open_lane(floor, end_at)
+        except BaseException:
+            disk.close(self._lock)
+            raise
 
     def _open_lane(self, floor: int, end_at: int | None) -> None:
         previous_end, behind = self._end_of_files(end_at)
@@ -106,24 +122,31 @@ class LaneWriter:
         bases = [base for base in map(base_of, self.disk.list(self.directory)) if base is not None]
         if not bases:
             return end_at or 0, 0
-        base = bases[-1]
-        path = os.path.join(self.directory, name_of(base))
-        try:
-            segment = Segment(self.disk, path)
-        except SegmentDamaged:
-            # A segment whose header never reached the disk holds nothing that was ever acknowledged.
-            size = self.disk.size_of(path)
-            return base if end_at is None else end_at, base + max(size, FIRST_RECORD)
-        try:
-            # What is about to be believed from the cache must be on disk before anybody relies on it.
-            self.disk.sync(segment.fd)
-            behind = max(segment.file_end, base + FIRST_RECORD)
-            if end_at is None:
-                blocks = read_blocks(self.disk, index_path(path))
-                end_at = segment.end_of_records(blocks[-1].end if blocks and blocks[-1].end <= behind else 0)
-            return end_at, behind
-        finally:
-            segment.close()
+        newest = os.path.join(self.directory, name_of(bases[-1]))
+        behind = bases[-1] + max(self.disk.size_of(newest), FIRST_RECORD)
+        # Who made these names may have been killed before the directory was synced; mail hangs on them.
+        self.disk.sync_directory(self.directory)
+        for base in reversed(bases):
+            path = os.path.join(self.directory, name_of(base))
+            try:
+                segment = Segment(self.disk, path)
+            except SegmentDamaged:
+                # A segment whose header never reached the disk holds nothing that was ever acknowledged. What it said of
+                # the one before is lost with it, so that one is looked at.
+                continue
+            try:
+                # What is about to be believed must be on disk, and be what the disk holds: after a sync that failed in a
+                # process now dead, the next one says OK and the cache shows what is not there (FACTS).
+                self.disk.sync(segment.fd)
+                self.disk.drop_cache(segment.fd)
+                if end_at is None:
+                    blocks = read_blocks(self.disk, index_path(path))
+                    known = blocks[-1].end if blocks and blocks[-1].end <= segment.file_end else 0
+                    end_at = segment.end_of_records(known)
+                return end_at, behind
+            finally:
+                segment.close()
+        return bases[0] if end_at is None else end_at, behind
 
     def _begin(self, base: int, previous_end: int) -> None:
         """The next append begins a segment at ``base``."""
@@ -141,15 +164,24 @@ class LaneWriter:
         return self._base, self.end
 
     @property
+    def recorded_end(self) -> int:
+        """How far restart positions may say this lane counts, once everything appended by now is synced: a segment that is
+        not on disk yet has no header to say where the one before ends."""
+        pending = self._pieces[-1]
+        return self.durable if pending.header is not None and not pending.buffers else self.end
+
+    @property
     def waiting(self) -> bool:
         """True when something was appended that no ``take`` has handed over yet."""
         return any(piece.buffers for piece in self._pieces)
 
     def next_offset(self) -> int:
         """The offset the next ``append`` will return."""
-        if self.end - self._base >= self.segment_bytes:
-            return self.end + FIRST_RECORD
-        return self.end
+        return self.end + FIRST_RECORD if self._full else self.end
+
+    @property
+    def _full(self) -> bool:
+        return self.end - self._base >= self.segment_bytes and self.end > self._base + FIRST_RECORD
 
     def append(self, type_: int, *bodies: bytes, entry: tuple[str, int, int] | None = None) -> int:
         """Gives the record its lane offset; it is durable once a batch taken later is written.
@@ -159,17 +191,20 @@ class LaneWriter:
         """
         if self._failed:
             raise LaneFailed(f"lane {self.lane} failed and was not reopened")
-        if self.end - self._base >= self.segment_bytes:
+        indexed = None if entry is None else entry_for(entry)
+        length = len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))
+        if not 0 < length <= LENGTH_MAX:  # before anything changes
+            raise ValueError(f"a record body of {length} bytes; 1 to {LENGTH_MAX} are allowed")
+        if self._full:
             self._seal()
         offset = self.end
-        length = len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))
         head = frame(self._salt_now, offset, type_, bodies, length)
         piece = self._pieces[-1]
         piece.buffers.append(head)
         piece.buffers.extend(bodies)
         self.end = piece.end = offset + HEADER_BYTES + length
-        if entry is not None:
-            self._entries.append(IndexEntry(entry[0], offset, entry[1], entry[2]))
+        if indexed is not None:
+            self._entries.append(indexed._replace(offset=offset))
         if self.end - self._indexed_to >= INDEX_STRIDE:
             self._index()
         return offset
@@ -187,34 +222,52 @@ class LaneWriter:
         self._pieces = pieces + self._pieces
 
     def take(self) -> Batch:
-        """Everything appended so far, as a batch to write. Batches must be written in the order they were taken."""
+        """Everything appended so far, as a batch to write. A batch that was taken must be written: those after it wait."""
         piece = self._pieces[-1]
-        batch = Batch(self, [p for p in self._pieces if p.buffers or p.index], self.end)
+        pieces = [p for p in self._pieces if p.buffers or p.index]
+        batch = Batch(self, pieces, self.end, self._taken, self._epoch)
+        self._taken += 1
         if piece.buffers:  # the header goes with the first bytes of its segment
             self._pieces = [_Piece(piece.path, piece.base, None, self.end, end=self.end)]
         else:
             self._pieces = [piece]
         return batch
 
-    def _write(self, pieces: list[_Piece], end: int) -> None:
-        try:
-            for piece in pieces:
-                self._write_piece(piece)
-        except OSError as error:
-            self._failed = True
-            raise LaneFailed(f"lane {self.lane}: {error.strerror or error}") from error
-        if pieces:
-            self.durable = end
+    def _write(self, pieces: list[_Piece], end: int, number: int, epoch: int) -> None:
+        with self._turn:
+            if not self._turn.wait_for(lambda: self._written == number, TURN_TIMEOUT_S):
+                raise RuntimeError(f"lane {self.lane}: a batch that was taken is never written")
+            try:
+                if self._failed or epoch != self._epoch:
+                    raise LaneFailed(f"lane {self.lane} failed in a batch before this one")
+                for piece in pieces:
+                    self._write_piece(piece)
+                if pieces:
+                    self.durable = end
+            except OSError as error:
+                self._failed = True
+                raise LaneFailed(f"lane {self.lane}: {error.strerror or error}") from error
+            except BaseException:
+                self._failed = True
+                raise
+            finally:
+                self._written += 1
+                self._turn.notify_all()
 
     def _write_piece(self, piece: _Piece) -> None:
         disk = self.disk
         if piece.header is not None:
             self._close_files()
             self._fd = disk.create(piece.path)
-            self._fd_base = piece.base
-            disk.write(self._fd, [piece.header.encode(), *piece.buffers], 0)
-            disk.sync(self._fd)
-            disk.sync_directory(self.directory)
+            try:
+                disk.write(self._fd, [piece.header.encode(), *piece.buffers], 0)
+                disk.sync(self._fd)
+                disk.sync_directory(self.directory)
+            except OSError:
+                # Nothing in it was ever durable. Left there, a full disk would fill up with one such file per attempt.
+                with contextlib.suppress(OSError):
+                    disk.unlink(piece.path)
+                raise
         elif piece.buffers:
             disk.write(self._fd, piece.buffers, piece.start - piece.base)
             disk.sync(self._fd)
@@ -222,20 +275,20 @@ class LaneWriter:
             self._write_index(piece)
 
     def _write_index(self, piece: _Piece) -> None:
-        """Unsynced, and no error of it matters: the index is remade from the records."""
-        try:
-            path = index_path(piece.path)
+        """Unsynced, and no error of it matters: what no block covers is read from the records."""
+        with contextlib.suppress(OSError):
             if self._index_fd < 0:
-                self._index_fd = self.disk.create(path)
-            self.disk.write(self._index_fd, piece.index, self.disk.size(self._index_fd))
-        except OSError:
-            pass
+                self._index_fd = self.disk.create(index_path(piece.path))
+                self._index_size = 0
+            self.disk.write(self._index_fd, piece.index, self._index_size)
+            self._index_size += sum(map(len, piece.index))
 
     def _close_files(self) -> None:
-        for fd in (self._fd, self._index_fd):
-            if fd >= 0:
-                self.disk.close(fd)
+        fds = [fd for fd in (self._fd, self._index_fd) if fd >= 0]
         self._fd = self._index_fd = -1
+        for fd in fds:
+            with contextlib.suppress(OSError):  # close reports no error that a sync has not reported
+                self.disk.close(fd)
 
     def sync(self) -> None:
         """Take and write, here and now. Raises LaneFailed."""
@@ -245,17 +298,13 @@ class LaneWriter:
         """After LaneFailed: seal at the last good sync and begin a new segment beyond every offset ever given out.
 
         Nothing touches the disk yet; the first batch creates the segment, and raises LaneFailed again if that is impossible.
+        What was appended and not yet written is gone, and so are batches taken and not yet written.
         """
-        self._close_files()
-        behind = max(self._end_of_files_after_failure(), self.end)
-        self._begin(behind, self.durable)
-        self._failed = False
-
-    def _end_of_files_after_failure(self) -> int:
-        bases = [base for base in map(base_of, self.disk.list(self.directory)) if base is not None]
-        if not bases:
-            return 0
-        return bases[-1] + max(self.disk.size_of(os.path.join(self.directory, name_of(bases[-1]))), FIRST_RECORD)
+        with self._turn:
+            self._close_files()
+            self._epoch += 1
+            self._begin(self.end, self.durable)  # nobody else writes here, so no file reaches beyond ``end``
+            self._failed = False
 
     def close(self) -> None:
         """Gives the files and the lock back; for tests and tools, the daemon just ends."""

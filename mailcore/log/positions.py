@@ -7,6 +7,8 @@ writes them has taken them first, synced every lane and the journal since, and o
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import struct
 
@@ -15,17 +17,30 @@ import msgspec
 
 from mailcore.log.disk import Disk
 
-__all__ = ["Counts", "LanePosition", "PositionsDamaged", "RestartPositions", "read_positions", "write_positions"]
+__all__ = [
+    "Counts",
+    "LanePosition",
+    "PositionsDamaged",
+    "PositionsTooNew",
+    "RestartPositions",
+    "read_positions",
+    "write_positions",
+]
 
 _MAGIC = b"WAYREST\0"
 VERSION = 1
-_HEAD = struct.Struct("<8sHHII")  # magic, version, 0, length, CRC-32C of the body
+_HEAD = struct.Struct("<8sHHII")  # magic, version, 0, length, CRC-32C of all that, without itself, and the body
+_CHECKED = _HEAD.size - 4
 NAME = "restart"
 PREVIOUS = "restart.previous"
 
 
 class PositionsDamaged(Exception):
     """There are restart positions, but none can be believed; the message names the files."""
+
+
+class PositionsTooNew(Exception):
+    """They were written by a newer Waypost; going back to older ones would deliver mail again."""
 
 
 class LanePosition(msgspec.Struct, frozen=True, array_like=True):
@@ -59,9 +74,10 @@ class RestartPositions(msgspec.Struct, frozen=True, array_like=True):
 def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> None:
     """Atomic and synced; the one before stays as ``restart.previous``. OSError leaves what was there valid."""
     body = msgspec.msgpack.encode(positions)
-    data = _HEAD.pack(_MAGIC, VERSION, 0, len(body), google_crc32c.value(body)) + body
+    head = _HEAD.pack(_MAGIC, VERSION, 0, len(body), 0)[:_CHECKED]
+    data = head + struct.pack("<I", google_crc32c.extend(google_crc32c.value(head), body)) + body
     new = os.path.join(directory, f"{NAME}.new")
-    if disk.exists(new):
+    with contextlib.suppress(FileNotFoundError):
         disk.unlink(new)
     fd = disk.create(new)
     try:
@@ -77,7 +93,8 @@ def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> 
 
 
 def read_positions(disk: Disk, directory: str) -> RestartPositions | None:
-    """The newest valid ones; None on a new queue. Raises PositionsDamaged when files are there and none is valid."""
+    """The newest valid ones; None on a new queue. Raises PositionsDamaged when files are there and none is valid,
+    PositionsTooNew when a newer Waypost wrote one of them."""
     found: list[RestartPositions] = []
     damaged: list[str] = []
     for name in (NAME, PREVIOUS):
@@ -86,10 +103,13 @@ def read_positions(disk: Disk, directory: str) -> RestartPositions | None:
             continue
         fd = disk.open_read(path)
         try:
-            data = disk.read(fd, disk.size(fd), 0)
+            positions = _decode(disk.read(fd, disk.size(fd), 0), path)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            positions = None  # a block of it can't be read any more, which is damage
         finally:
             disk.close(fd)
-        positions = _decode(data)
         if positions is None:
             damaged.append(path)
         else:
@@ -101,13 +121,15 @@ def read_positions(disk: Disk, directory: str) -> RestartPositions | None:
     return None
 
 
-def _decode(data: bytes) -> RestartPositions | None:
+def _decode(data: bytes, path: str) -> RestartPositions | None:
     if len(data) < _HEAD.size:
         return None
     magic, version, _, length, crc = _HEAD.unpack_from(data)
     body = data[_HEAD.size : _HEAD.size + length]
-    if magic != _MAGIC or version > VERSION or len(body) < length or google_crc32c.value(body) != crc:
+    if magic != _MAGIC or len(body) < length or google_crc32c.extend(google_crc32c.value(data[:_CHECKED]), body) != crc:
         return None
+    if version > VERSION:
+        raise PositionsTooNew(f"{path} has format version {version}, this Waypost reads up to {VERSION}")
     try:
         return msgspec.msgpack.decode(body, type=RestartPositions)
     except msgspec.MsgspecError:

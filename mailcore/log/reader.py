@@ -6,11 +6,12 @@ end`` of every later segment (law 8), and of the newest one only what the caller
 
 from __future__ import annotations
 
+import bisect
 import os
 from collections.abc import Callable, Iterator
 
 from mailcore.log.disk import Disk
-from mailcore.log.index import find_in_block, index_path, read_blocks
+from mailcore.log.index import find_in_block, index_path, queue_id_in, read_blocks
 from mailcore.log.record import Record, RecordType
 from mailcore.log.segment import FIRST_RECORD, Damage, Segment, SegmentDamaged, base_of, name_of
 
@@ -33,6 +34,7 @@ class LaneReader:
         self._previous_ends: dict[int, int] = {}  # base -> the header's word; constant once written
         self._damaged: set[int] = set()
         self._open: dict[int, Segment] = {}
+        self._seen_end = 0  # of the newest segment's file; what is durable beyond it lies in segments not yet known
         self.refresh()
 
     def refresh(self) -> None:
@@ -40,6 +42,24 @@ class LaneReader:
         self._bases = [base for base in map(base_of, self.disk.list(self.directory)) if base is not None]
         for base in [base for base in self._open if base not in self._bases]:
             self._open.pop(base).close()
+
+    def _see(self, durable: int | None) -> None:
+        """Knows every segment that has records below ``durable``: without the header of a later one, a tail that law 8 cut
+        off would be believed."""
+        if durable is None or durable <= self._seen_end:
+            return
+        self._seen_end = self._newest_end()
+        if durable > self._seen_end:
+            self.refresh()
+            self._seen_end = self._newest_end()
+
+    def _newest_end(self) -> int:
+        if not self._bases:
+            return 0
+        try:
+            return self._bases[-1] + self.disk.size_of(self.path(self._bases[-1]))
+        except FileNotFoundError:
+            return 0
 
     @property
     def bases(self) -> tuple[int, ...]:
@@ -62,7 +82,7 @@ class LaneReader:
             return None
         except SegmentDamaged as error:
             size = self.disk.size_of(path)
-            if base == self._bases[-1] or size <= FIRST_RECORD:
+            if base >= self._bases[-1] or size <= FIRST_RECORD:
                 # Perhaps just being written, or never finished: nothing in it was ever acknowledged.
                 return None
             self._damaged.add(base)
@@ -79,7 +99,7 @@ class LaneReader:
 
         ``durable`` None is for tools: the newest segment is then read up to its last believable record.
         """
-        later = self._bases[self._bases.index(base) + 1 :]
+        later = self._bases[bisect.bisect_right(self._bases, base) :]
         ends = []
         for other in later:
             end = self._previous_ends.get(other)
@@ -98,6 +118,7 @@ class LaneReader:
 
     def records(self, start: int, durable: int | None = None) -> Iterator[Record]:
         """The records from ``start`` up to ``durable``, over all segments; damage is reported and stepped over."""
+        self._see(durable)
         for base in [b for i, b in enumerate(self._bases) if i + 1 == len(self._bases) or self._bases[i + 1] > start]:
             if durable is not None and base >= durable:
                 return
@@ -117,6 +138,7 @@ class LaneReader:
 
     def read(self, offset: int, durable: int | None = None) -> Record | None:
         """The one record at ``offset``; None when it is gone, damaged, or beyond what may be believed."""
+        self._see(durable)
         base = self.base_for(offset)
         if base is None or offset < base + FIRST_RECORD or offset >= self.end_of(base, durable):
             return None
@@ -125,11 +147,17 @@ class LaneReader:
 
     def contains(self, offset: int, durable: int | None = None) -> bool:
         """Whether a lane offset lies in the believed part of some segment; reads no record."""
+        self._see(durable)
         base = self.base_for(offset)
         return base is not None and base + FIRST_RECORD <= offset < self.end_of(base, durable)
 
     def find(self, queue_id: str, start: int, durable: int | None = None) -> Iterator[Record]:
-        """The ENVELOPE records of a message from ``start`` on, newest segment first; what no index covers is read."""
+        """The ENVELOPE records of a message from ``start`` on, newest segment first; what no index covers is read.
+
+        A block may be wrong about what is there, never about what is found: each record is looked at.
+        """
+        self._see(durable)
+        wanted = queue_id.encode("ascii", "replace")
         for base in reversed(self._bases):
             segment = self.segment(base)
             if segment is None:
@@ -143,11 +171,15 @@ class LaneReader:
                     break
                 covered = block.end
                 for offset in find_in_block(block, base, queue_id):
-                    if start <= offset < end and (record := segment.read(offset)) is not None:
+                    if (
+                        start <= offset < end
+                        and (record := segment.read(offset)) is not None
+                        and record.type == RecordType.ENVELOPE
+                        and queue_id_in(record.body) == wanted
+                    ):
                         yield record
-            wanted = queue_id.encode("ascii", "replace")
             for record in segment.records(max(covered, start), end, self._on_damage):
-                if record.type == RecordType.ENVELOPE and wanted in record.body[:128]:
+                if record.type == RecordType.ENVELOPE and queue_id_in(record.body) == wanted:
                     yield record
 
     def close(self) -> None:

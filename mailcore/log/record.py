@@ -5,12 +5,14 @@
  +--------+------+------+----------------+----------------+------------ - - -+
  | magic  | type | mark | length  (u32)  | CRC-32C (u32)  | body             |
  +--------+------+------+----------------+----------------+------------ - - -+
-   57 61                  of the body       little-endian throughout
+   of the salt             of the body       little-endian throughout
 ```
 
-The checksum covers the segment's salt, the record's lane offset, type, length and body; not the mark, which is the one byte
-that may be rewritten in place. Salt and offset make a record valid only where it was written: a copy of a segment inside a
-mail body, or an old block that a disk gives back, is no record. Length is never 0, so no run of zeros is a record.
+The magic is the lowest 16 bits of the segment's salt, made odd so that it is not zero: who looks for the next record behind
+a damaged one is not led through a mail body full of headers that only look right. The checksum covers the salt, the record's
+lane offset, type, length and body; not the mark, which is the one byte that may be rewritten in place. Salt and offset make a
+record valid only where it was written: a copy of a segment inside a mail body, or an old block that a disk gives back, is no
+record. Length is never 0, so no run of zeros is a record.
 
 Bodies belong to the rooms that write them; this file frames them.
 """
@@ -30,12 +32,12 @@ __all__ = [
     "HEADER_BYTES",
     "LENGTH_MAX",
     "LIVE",
-    "MAGIC",
     "MARK_AT",
     "Record",
     "RecordType",
     "checksum",
     "frame",
+    "magic_of",
 ]
 
 
@@ -50,7 +52,6 @@ class RecordType(enum.IntEnum):
     ADMINISTRATIVE = 8
 
 
-MAGIC = b"Wa"
 LIVE = 0x4C  # "L"
 GARBAGE = 0x47  # "G"; any other value counts as live, because only a whole garbage mark is true
 MARK_AT = 3
@@ -72,6 +73,11 @@ class Record(NamedTuple):
     end: int  # offset of what follows
 
 
+def magic_of(salt: int) -> bytes:
+    """What every record of a segment begins with."""
+    return (salt & 0xFFFF | 1).to_bytes(2, "little")
+
+
 def checksum(salt: int, offset: int, type_: int, bodies: Sequence[bytes], length: int) -> int:
     crc: int = _extend(0, _COVERED.pack(salt, offset, type_, length))
     for body in bodies:
@@ -83,4 +89,4 @@ def frame(salt: int, offset: int, type_: int, bodies: Sequence[bytes], length: i
     """The header for ``bodies`` (``length`` bytes together) as a record at lane offset ``offset``."""
     if not 0 < length <= LENGTH_MAX:
         raise ValueError(f"a record body of {length} bytes; 1 to {LENGTH_MAX} are allowed")
-    return HEADER.pack(MAGIC, type_, LIVE, length, checksum(salt, offset, type_, bodies, length))
+    return HEADER.pack(magic_of(salt), type_, LIVE, length, checksum(salt, offset, type_, bodies, length))

@@ -16,6 +16,8 @@ write). The version is checked apart from the magic, so that a newer file is cal
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 import google_crc32c
 
 from mailcore.log.disk import Disk
-from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, LENGTH_MAX, LIVE, MAGIC, Record, checksum
+from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, LENGTH_MAX, Record, checksum, magic_of
 
 __all__ = [
     "FIRST_RECORD",
@@ -45,6 +47,7 @@ _HEADER = struct.Struct("<8sHHIQQQd")
 _CRC = struct.Struct("<I")
 _SUFFIX = ".seg"
 _DIGITS = 20  # of 2**64 - 1
+_BLOCK_BYTES = 4096  # what a disk reads or fails to read as one
 READ_BYTES = 256 << 10  # one read; measured: larger ones win nothing more
 
 
@@ -95,17 +98,24 @@ def base_of(name: str) -> int | None:
 
 def read_header(disk: Disk, fd: int, path: str) -> SegmentHeader:
     """Raises SegmentDamaged or SegmentTooNew, naming the file."""
+    newer = []
     for at in _COPIES_AT:
         block = disk.read(fd, _HEADER.size + _CRC.size, at)
+        if len(block) < _HEADER.size + _CRC.size or not block.startswith(MAGIC_SEGMENT):
+            continue
         fields, crc = block[: _HEADER.size], block[_HEADER.size :]
-        if len(crc) < _CRC.size or _CRC.unpack(crc)[0] != google_crc32c.value(fields):
+        _, version, _, _, base, previous_end, salt, created = _HEADER.unpack(fields)
+        if version > VERSION:  # what follows the version may have moved, the checksum, too
+            newer.append(version)
             continue
-        magic, version, _, _, base, previous_end, salt, created = _HEADER.unpack(fields)
-        if magic != MAGIC_SEGMENT:
+        if _CRC.unpack(crc)[0] != google_crc32c.value(fields):
             continue
-        if version > VERSION:
-            raise SegmentTooNew(f"{path} has format version {version}, this Waypost reads up to {VERSION}")
+        named = base_of(os.path.basename(path))
+        if named is not None and named != base:
+            raise SegmentDamaged(f"{path}: its header says base {base}; was the file renamed or copied?")
         return SegmentHeader(base, previous_end, salt, created)
+    if len(newer) == len(_COPIES_AT):
+        raise SegmentTooNew(f"{path} has format version {newer[0]}, this Waypost reads up to {VERSION}")
     raise SegmentDamaged(f"{path}: the segment header is damaged")
 
 
@@ -131,6 +141,27 @@ class Segment:
         """Lane offset behind the last byte of the file, torn tail and all."""
         return self.base + self.disk.size(self.fd)
 
+    def _read(self, length: int, at: int) -> bytes:
+        """Bytes of the file. Blocks that the disk cannot give any more read as zeros, which are never a record: so a bad
+        block costs the records in it and no others (law 11)."""
+        try:
+            return self.disk.read(self.fd, length, at)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+        parts = []
+        end = min(at + length, self.disk.size(self.fd))
+        while at < end:
+            upto = min(end, at - at % _BLOCK_BYTES + _BLOCK_BYTES)
+            try:
+                parts.append(self.disk.read(self.fd, upto - at, at))
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                parts.append(bytes(upto - at))
+            at = upto
+        return b"".join(parts)
+
     def records(self, start: int, end: int, on_damage: Callable[[Damage], None] | None = None) -> Iterator[Record]:
         """The records from lane offset ``start`` up to ``end``, which must both be record boundaries.
 
@@ -138,6 +169,7 @@ class Segment:
         and checksum agree is where reading goes on.
         """
         base, salt = self.base, self.header.salt
+        magic = magic_of(salt)
         offset = max(start, base + FIRST_RECORD)
         block_at, block = offset, b""
         lost_from = -1
@@ -145,22 +177,22 @@ class Segment:
             at = offset - block_at
             have = len(block) - at
             if have < HEADER_BYTES:
-                block_at, block = offset, self.disk.read(self.fd, min(READ_BYTES, end - offset), offset - base)
+                block_at, block = offset, self._read(min(READ_BYTES, end - offset), offset - base)
                 at, have = 0, len(block)
             fault = ""
             if have < HEADER_BYTES:
                 fault = "cut off"
                 length = 0
             else:
-                magic, type_, mark, length, crc = HEADER.unpack_from(block, at)
-                if magic != MAGIC or not 0 < length <= LENGTH_MAX:
+                found_magic, type_, mark, length, crc = HEADER.unpack_from(block, at)
+                if found_magic != magic or not 0 < length <= LENGTH_MAX:
                     fault = "no record header"
                 elif offset + HEADER_BYTES + length > end:
                     fault = "record reaches beyond the end"
             if not fault and have < HEADER_BYTES + length:
                 block_at = offset
                 wanted = max(HEADER_BYTES + length, min(READ_BYTES, end - offset))
-                block = self.disk.read(self.fd, wanted, offset - base)
+                block = self._read(wanted, offset - base)
                 at = 0
                 if len(block) < HEADER_BYTES + length:
                     fault = "cut off"
@@ -171,9 +203,9 @@ class Segment:
             if fault:
                 if lost_from < 0:
                     lost_from, what = offset, fault
-                if fault == "cut off":
-                    break
-                found = block.find(MAGIC, at + 1)
+                if have < HEADER_BYTES:
+                    break  # nothing behind it can be a record
+                found = block.find(magic, at + 1)
                 offset = block_at + found if found >= 0 else block_at + max(len(block) - 1, at + 1)
                 continue
             if lost_from >= 0:
@@ -188,13 +220,13 @@ class Segment:
 
     def read(self, offset: int) -> Record | None:
         """The one record at lane offset ``offset``; None when there is none that can be believed."""
-        head = self.disk.read(self.fd, HEADER_BYTES, offset - self.base)
+        head = self._read(HEADER_BYTES, offset - self.base)
         if len(head) < HEADER_BYTES:
             return None
         magic, type_, mark, length, crc = HEADER.unpack(head)
-        if magic != MAGIC or not 0 < length <= LENGTH_MAX:
+        if magic != magic_of(self.header.salt) or not 0 < length <= LENGTH_MAX:
             return None
-        body = self.disk.read(self.fd, length, offset - self.base + HEADER_BYTES)
+        body = self._read(length, offset - self.base + HEADER_BYTES)
         if len(body) < length or checksum(self.header.salt, offset, type_, (body,), length) != crc:
             return None
         return Record(offset, type_, mark != GARBAGE, body, offset + HEADER_BYTES + length)
@@ -205,6 +237,3 @@ class Segment:
         for record in self.records(end, self.file_end):
             end = record.end
         return end
-
-
-assert LIVE != GARBAGE
