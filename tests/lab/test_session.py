@@ -128,6 +128,12 @@ async def test_a_refusal_comes_at_its_stage(temper: str, stage: str, code: str) 
         assert len(lab.hops[0].messages) == (code == "250")
 
 
+async def test_a_421_ends_the_session_at_any_stage() -> None:
+    async with Lab(["reject(1, 421, mail):127.0.0.1:0"]) as lab, Conversation(lab.hops[0]) as smtp:
+        assert (await smtp.mail()).startswith("421")
+        assert await smtp.reply() == ""
+
+
 async def test_after_a_refused_message_the_session_goes_on() -> None:
     async with Lab(["reject(1, 452, final):127.0.0.1:0"]) as lab, Conversation(lab.hops[0]) as smtp:
         for _ in range(2):

@@ -63,6 +63,14 @@ async def test_failures_are_tried_again_until_all_is_acknowledged(temper: str, p
     assert {recipient for entry in ledger.acknowledged for recipient in entry.recipients} == wanted
 
 
+@pytest.mark.parametrize(("stage", "state"), [("final", State.IN_DOUBT), ("data", State.SENDING)])
+async def test_what_lost_its_connection_is_in_doubt_only_behind_the_final_dot(stage: str, state: State) -> None:
+    ledger, _, client = await sent_through(f"rst({stage}, 0.5)", Corpus(count=50, seed=8), pause_s=0.001)
+    assert client.lost_connections > 0
+    assert len(ledger.of(state)) == client.lost_connections
+    assert len(ledger.sent) == 50 + client.lost_connections
+
+
 async def test_a_permanent_refusal_is_not_tried_again() -> None:
     ledger, lab, _ = await sent_through("reject(1, 554, final)", Corpus(count=10, seed=5))
     assert len(ledger.of(State.REFUSED)) == len(ledger.sent) == 10
