@@ -17,7 +17,7 @@ no block covers it, and tell when a block is wrong.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import google_crc32c
@@ -32,6 +32,7 @@ __all__ = [
     "encode_block",
     "entries_of",
     "entry_for",
+    "find_all_in_block",
     "find_in_block",
     "index_path",
     "queue_id_in",
@@ -127,6 +128,12 @@ def find_in_block(block: IndexBlock, base: int, queue_id: str) -> list[int]:
             found.append(base + _ENTRY.unpack_from(block.entries, at)[1])
         at = block.entries.find(wanted, at + 1)
     return found
+
+
+def find_all_in_block(block: IndexBlock, base: int, queue_ids: Collection[bytes]) -> list[int]:
+    """Lane offsets of the envelopes with one of these queue ids; goes through all entries."""
+    padded = {queue_id.ljust(ID_BYTES_MAX, b"\0") for queue_id in queue_ids}
+    return [base + entry[1] for entry in _ENTRY.iter_unpack(block.entries) if entry[0] in padded]
 
 
 def entries_of(block: IndexBlock, base: int) -> Iterator[IndexEntry]:
