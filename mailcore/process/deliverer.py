@@ -19,6 +19,7 @@ import signal
 import socket
 import sys
 from collections import deque
+from typing import cast
 
 import msgspec
 import uvloop
@@ -55,7 +56,7 @@ class ManagerLink(asyncio.Protocol):
         self.lost: asyncio.Future[None] = loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop has transports of its own
         self._transport = transport
         self._writer = FrameWriter(transport, self._loop)
         self._writer.send(Hello("deliverer", self._deliverer.number, os.getpid(), self._deliverer.concurrency))

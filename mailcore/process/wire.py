@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,8 +16,18 @@ import msgspec
 from mailcore.envelope import Verdict
 
 __all__ = [
-    "Deliver", "Delivered", "Durable", "Frame", "FrameDecoder", "FrameWriter", "Hello", "NextHop", "Request", "Response",
-    "WireError", "encode",
+    "Deliver",
+    "Delivered",
+    "Durable",
+    "Frame",
+    "FrameDecoder",
+    "FrameWriter",
+    "Hello",
+    "NextHop",
+    "Request",
+    "Response",
+    "WireError",
+    "encode",
 ]
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # a browse page or 50 recipients is far below; what is longer is a broken peer
@@ -147,7 +157,7 @@ class FrameWriter:
     """Collects frames and hands them to the transport once per turn of the event loop."""
 
     def __init__(self, transport: asyncio.WriteTransport, loop: asyncio.AbstractEventLoop) -> None:
-        self._write: Callable[[bytes], None] = transport.write
+        self._transport = transport
         self._loop = loop
         self._pending: list[bytes] = []
 
@@ -159,5 +169,6 @@ class FrameWriter:
         self._pending.append(body)
 
     def _flush(self) -> None:
-        self._write(b"".join(self._pending))
+        if not self._transport.is_closing():  # uvloop raises RuntimeError then; who reads is gone anyway
+            self._transport.write(b"".join(self._pending))
         self._pending.clear()
