@@ -1,0 +1,119 @@
+"""The house is kept: files short enough to read, each saying what it is, one word for one thing, nothing of one machine."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LINES_MAX = 400  # what is read in one sitting
+DOCUMENTED = ("mailcore", "bench", "tests")
+
+# A word that another word has taken (GLOSSARY.md), and where it is meant otherwise.
+SYNONYMS = {
+    r"\b(msg_?id|mail_?id|message_?uid)s?\b": "queue id",
+    r"\b(work|delivery|retry)_?queues?\b": "lane",
+    r"\bshards?\b": "lane",
+    r"\bsmart_?hosts?\b": "next hop",
+    r"\bWAL\b|\bwrite-ahead\b": "journal",
+    r"\btombstones?\b": "mark",
+    r"\bworking_?set\b": "working suffix",
+    r"\bworker(?!s?')s?\b": "receiver or deliverer",
+    r"\b(rcpt_?to_?list|recips?|rcpts)\b": "recipients",
+    r"\b(outcome|result)_?code\b": "verdict",
+}
+
+
+def tracked() -> list[str]:
+    """Files of the project: those git knows, or in a copy without git all that are no one's output."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode == 0:
+        return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+    made = {
+        ".venv",
+        "__pycache__",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".pytest_cache",
+        ".hypothesis",
+        "var",
+        "build",
+        "dist",
+    }
+    below = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
+    return [str(path) for path in below if not made.intersection(path.parts) and "egg-info" not in str(path)]
+
+
+FILES = tracked()
+SOURCES = [name for name in FILES if name.endswith(".py")]
+PROGRAMS = [name for name in SOURCES if Path(name).name != "__init__.py"]
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_file_is_read_in_one_sitting(name: str) -> None:
+    assert read(name).count("\n") <= LINES_MAX
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if read(name).strip()])
+def test_a_file_says_at_its_top_what_it_is(name: str) -> None:
+    docstring = ast.get_docstring(ast.parse(read(name)))
+    assert docstring
+    assert docstring[0].isupper() or not docstring[0].isalpha() or docstring.startswith(Path(name).stem)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_imports_stand_at_the_top_and_name_what_they_take(name: str) -> None:
+    for node in ast.walk(ast.parse(read(name))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            inner = [each for each in ast.walk(node) if isinstance(each, ast.Import | ast.ImportFrom)]
+            assert not inner, f"line {inner[0].lineno}: an import inside a function"
+        if isinstance(node, ast.ImportFrom):
+            assert [each.name for each in node.names] != ["*"], f"line {node.lineno}: a star import"
+
+
+def test_a_file_is_named_for_one_noun() -> None:
+    bad = re.compile(r"(^|_)(utils?|helpers?|misc|common|stuff)$")
+    assert [name for name in FILES if bad.search(Path(name).stem) or set(Path(name).parts) & {"utils", "helpers"}] == []
+
+
+def test_nothing_is_left_to_do_in_a_comment() -> None:
+    left = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
+    assert [name for name in FILES if name.endswith((".py", ".md", ".toml")) and left.search(read(name))] == []
+
+
+def test_nothing_names_a_machine_or_a_registry() -> None:
+    """A path below somebody's home or work directory, or where packages were fetched from."""
+    places = re.compile(
+        r"(?<![\w.<])/(work|home/\w+|root|tmp|opt|Users)/[\w.]|https?://[\w.]*(pypi|pythonhosted|artifact|nexus)"
+    )
+    texts = (".py", ".md", ".toml", ".txt", ".lock", ".sh", ".conf")
+    named = [name for name in FILES if name.endswith(texts) or "." not in Path(name).name]
+    assert [(name, found.group()) for name in named if (found := places.search(read(name)))] == []
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if name.startswith("mailcore/")])
+def test_a_thing_is_called_by_its_word_in_the_glossary(name: str) -> None:
+    for synonym, word in SYNONYMS.items():
+        found = re.search(synonym, read(name), re.IGNORECASE)
+        assert found is None, f"{found.group()!r} is called {word} here"
+
+
+def test_decisions_are_numbered_once_and_stand_in_the_form() -> None:
+    names = sorted(Path(name).name for name in FILES if name.startswith("docs/decisions/"))
+    assert all(re.fullmatch(r"\d{4}-[a-z0-9-]+\.md", name) for name in names), names
+    numbers = [name[:4] for name in names]
+    assert len(numbers) == len(set(numbers)), f"a number is taken twice: {names}"
+
+
+def test_a_test_stands_where_its_source_stands() -> None:
+    rooms = {Path(name).parts[1] for name in PROGRAMS if name.startswith("mailcore/") and len(Path(name).parts) > 2}
+    tested = {Path(name).parts[1] for name in PROGRAMS if name.startswith("tests/")}
+    assert rooms <= tested, f"no tests for {sorted(rooms - tested)}"
