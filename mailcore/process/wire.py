@@ -124,9 +124,10 @@ def encode(frame: Frame) -> bytes:
 
 
 class FrameDecoder:
-    """Bytes in, frames out; keeps what is incomplete until more comes."""
+    """Bytes in, frames out; keeps what is incomplete until more comes, ``bytes_max`` of one frame at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
         self._buffer = bytearray()
         self._decode = msgspec.msgpack.Decoder(Frame).decode
 
@@ -138,8 +139,8 @@ class FrameDecoder:
         try:
             while len(buffer) - start >= _LENGTH.size:
                 (length,) = _LENGTH.unpack_from(buffer, start)
-                if length > FRAME_BYTES_MAX:
-                    raise WireError(f"a frame of {length} bytes; at most {FRAME_BYTES_MAX} are allowed")
+                if length > self._bytes_max:
+                    raise WireError(f"a frame of {length} bytes; at most {self._bytes_max} are allowed")
                 end = start + _LENGTH.size + length
                 if len(buffer) < end:
                     break
