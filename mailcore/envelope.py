@@ -64,7 +64,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     recipient_count: int  # all of them, those in batches included
     batches: tuple[int, ...] = ()  # lane offsets of RECIPIENTS records
     arrived_at: float
-    due_at: float = 0.0  # not before; 0 is at once
+    due_at: float = 0.0  # when the lane it rests in lets it go; 0 is at once
     attempts: int = 0  # passes made so far
     size_bytes: int  # of the data as on the wire, without the final dot
     data: DataPlace
@@ -80,6 +80,9 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     smtputf8: bool = False
     message_id: str = ""  # header field Message-ID, "" when there is none
     held_because: str = ""  # an operator's reason, while in the hold or deleted lane
+    not_before: float = 0.0  # scheduled mail: goes down the lanes until then
+    age_s: float = 0.0  # time it spent with us up to this writing, added up from waits that no clock jump can stretch
+    resting: dict[str, int] = {}  # destination -> recipients it is counted with; "" for what is not routed or not named
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

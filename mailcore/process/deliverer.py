@@ -26,6 +26,7 @@ import uvloop
 
 from mailcore.envelope import Status, Verdict
 from mailcore.log.disk import Disk
+from mailcore.process.child import run_child
 from mailcore.process.wire import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, WireError
 from mailcore.routing.mx import HostFinder
 from mailcore.settings import Settings
@@ -204,3 +205,7 @@ def main(settings: Settings, number: int) -> None:
         await Deliverer(settings, number, asyncio.get_running_loop()).run()
 
     uvloop.run(serve())
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(main))

@@ -1,0 +1,1 @@
+"""The queue on the log: runners, the active set, recovery, retries, spool files, what operators do to messages."""

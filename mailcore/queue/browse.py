@@ -431,11 +431,9 @@ def _item(lane: str, offset: int, runner: int, envelope: Envelope) -> Item:
     else:
         state = State.DEFERRED if lane.startswith("retry.") else State.QUEUED
     replies = [each.reply for each in envelope.recipients if each.reply]
-    destinations: dict[str, None] = {}
-    for each in envelope.recipients:
-        name = each.route or each.destination
-        if name:
-            destinations[name] = None
+    destinations = dict.fromkeys(each.route or each.destination for each in envelope.recipients)
+    destinations.update(dict.fromkeys(envelope.resting))
+    destinations.pop("", None)
     return Item(
         queue_id=envelope.queue_id,
         lane=lane,
@@ -447,7 +445,7 @@ def _item(lane: str, offset: int, runner: int, envelope: Envelope) -> Item:
         recipient_count=envelope.recipient_count,
         size_bytes=envelope.size_bytes,
         arrived_at=envelope.arrived_at,
-        due_at=envelope.due_at,
+        due_at=max(envelope.due_at, envelope.not_before),
         attempts=envelope.attempts,
         reason=(envelope.held_because or (replies[-1] if replies else ""))[:REASON_CHARACTERS],
         destinations=list(destinations)[:DESTINATIONS_SHOWN],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["MANAGER", "QueueIds", "arrival_of", "bounce_id"]
+__all__ = ["MANAGER", "QueueIds", "arrival_of"]
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _TIME_CHARACTERS = 11  # 55 bits of microseconds: until the year 3111
@@ -53,8 +53,3 @@ def arrival_of(queue_id: str) -> float:
     if len(queue_id) < _TIME_CHARACTERS + 2:
         raise ValueError(f"{queue_id!r} is no queue id")
     return micros / 1e6
-
-
-def bounce_id(queue_id: str, generation: int) -> str:
-    """The id of the bounce about one pass of a message: writing it twice is writing it once (law 5)."""
-    return f"{queue_id[:13]}B{generation}"

@@ -50,16 +50,19 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 class Start(msgspec.Struct, frozen=True, array_like=True):
     """This message is being worked on; its envelope is at ``place``.
 
-    ``resting``: how many recipients it was counted with under which destination while it rested in a lane of the
-    manager's, so that counts are brought up by reading the journal. ``done``: recipients done, when recovery states a
-    working message anew (decision 0006).
+    ``resting``: how many recipients it was counted with under which destination while it rested in its lane, so that counts
+    are brought up by reading the journal. ``recipients``: of the envelope. ``done`` and ``refused``: recipients done before,
+    and the verdicts of those a bounce is still owed for, when a working message is stated anew (decision 0006).
     """
 
     queue_id: str
     generation: int
     place: Place
+    recipients: int
+    floor: int = -1  # lane offset of its first RECIPIENTS record; -1: it has none
     resting: dict[str, int] = {}
     done: tuple[int, ...] = ()
+    refused: tuple[Verdict, ...] = ()
 
 
 class Delivery(msgspec.Struct, frozen=True, array_like=True):

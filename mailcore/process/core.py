@@ -1,0 +1,66 @@
+"""What the parts of the manager share: made once by ``manager``, handed to flow, passes, orders and state."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from mailcore.envelope import Origin
+from mailcore.log.commit import GroupCommit
+from mailcore.maillog.maillog import MailLog
+from mailcore.queue.active import Active
+from mailcore.queue.checkpoint import Checkpoints
+from mailcore.queue.lanes import Ladder
+from mailcore.queue.queue import Queue
+from mailcore.queue.queue_id import QueueIds
+from mailcore.routing.resolve import Routing
+from mailcore.scheduler.scheduler import Scheduler
+from mailcore.settings import Settings
+
+__all__ = ["Core"]
+
+
+@dataclass(slots=True)
+class Core:
+    settings: Settings
+    loop: asyncio.AbstractEventLoop
+    queue: Queue
+    checkpoints: Checkpoints
+    commit: GroupCommit  # of the journal
+    scheduler: Scheduler
+    routing: Routing
+    log: MailLog
+    pool: ThreadPoolExecutor  # spool files, checkpoints
+    ids: QueueIds
+    hostname: str
+    request_checkpoint: Callable[[], None]
+    go_on: Callable[[], None]  # something changed: fill the active set, give out entries
+    checkpoint_waiters: list[asyncio.Future[None]] = field(default_factory=list)  # resolved by the next checkpoint
+    wall: Callable[[], float] = time.time
+    now: Callable[[], float] = time.monotonic
+    stalled: str = ""  # why nothing is delivered at present; "" when it is
+    counters: dict[str, int] = field(default_factory=dict)
+
+    def count(self, name: str, by: int = 1) -> None:
+        self.counters[name] = self.counters.get(name, 0) + by
+
+    def ladder(self) -> Ladder:
+        """Made when asked for: the backoff times can be tuned live."""
+        get = self.scheduler.get
+        return Ladder(
+            self.settings.queue.retry_ladder_s,
+            get("", "minimal_backoff_time") or 0.0,
+            get("", "maximal_backoff_time") or 0.0,
+        )
+
+    def lifetime_s(self, active: Active) -> float:
+        """How long the message may be with us."""
+        is_bounce = not active.envelope.sender or active.envelope.origin is Origin.BOUNCE
+        name = "bounce_queue_lifetime" if is_bounce else "maximal_queue_lifetime"
+        return self.scheduler.get("", name) or 0.0
+
+    def age_s(self, active: Active) -> float:
+        return active.age_s + self.now() - active.read_at

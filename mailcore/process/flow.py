@@ -1,0 +1,345 @@
+"""The way of a message through the manager: runner, active set, scheduler, deliverer, verdicts, end of the pass.
+
+Law 2 is kept here: a Delivered frame becomes a DELIVERY record, and only when that is synced is the scheduler told, the
+recipient dropped, the pass ended. New and deferred mail alternate into the active set (seed 000).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mailcore.envelope import Recipient, Verdict
+from mailcore.log.lane import LaneFailed
+from mailcore.process.core import Core
+from mailcore.process.passes import Passes, uncount
+from mailcore.process.wire import Deliver, Delivered, FrameWriter
+from mailcore.queue.active import Active
+from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
+from mailcore.queue.queue import Gone
+from mailcore.queue.records import Delivery
+from mailcore.queue.rewrite import read_batch
+from mailcore.queue.runner import Runner
+from mailcore.routing.resolve import Refused
+from mailcore.scheduler.job import Entry
+
+__all__ = ["DelivererLink", "Flight", "Flow"]
+
+FILL_MAX = 200  # messages brought in per turn of the loop, so that verdicts are not kept waiting by a full lane
+
+
+@dataclass(slots=True)
+class Flight:
+    """An entry with a deliverer."""
+
+    entry: Entry
+    active: Active
+    sent_at: float  # monotonic
+
+
+@dataclass(slots=True)
+class DelivererLink:
+    """A deliverer that is there."""
+
+    writer: FrameWriter
+    number: int
+    pid: int
+    capacity: int
+    flights: dict[int, Flight] = field(default_factory=dict)
+
+
+class Flow:
+    def __init__(self, core: Core, passes: Passes) -> None:
+        self.core = core
+        self.passes = passes
+        self.deliverers: list[DelivererLink] = []
+        self._news = 0  # turns of the two round robins
+        self._retries = 0
+        self._retry_turn = False
+        self._retry_at = 0.0  # monotonic: no retry lane has anything due before
+        self._wake_at = 0.0
+        self.retry_lanes_changed()
+
+    # -- into the active set
+
+    def retry_lanes_changed(self) -> None:
+        """A checkpoint made more of the retry lanes readable, or a lane is new."""
+        runners = self.core.queue.runners
+        self._new_runners = [r for lane, r in runners.items() if is_incoming(lane) or lane == LOCAL]
+        self._retry_runners = [
+            r for lane, r in runners.items() if not is_incoming(lane) and lane not in (LOCAL, HOLD, DELETED)
+        ]
+        self._retry_at = 0.0
+
+    def fill(self) -> bool:
+        """Brings due messages in, new and deferred ones in turn; True when there is more to bring in at once."""
+        core = self.core
+        now, wall = core.now(), core.wall()
+        for _ in range(FILL_MAX):
+            if not core.scheduler.may_admit or len(core.queue.active) >= self._active_limit:
+                return False
+            if core.queue.recovered:
+                active = core.queue.next_recovered(now)
+                if active is not None:
+                    self._enter(active, now)
+                continue
+            self._retry_turn = not self._retry_turn
+            if not any(
+                self._next_retry(wall, now) if retry else self._next_new(wall, now)
+                for retry in (self._retry_turn, not self._retry_turn)
+            ):
+                return False
+        return True
+
+    @property
+    def _active_limit(self) -> int:
+        return int(self.core.scheduler.get("", "message_active_limit") or 0)
+
+    def _next_new(self, wall: float, now: float) -> bool:
+        runners = self._new_runners
+        for _ in range(len(runners)):
+            self._news = (self._news + 1) % len(runners)
+            if self._start(runners[self._news], wall, now):
+                return True
+        return False
+
+    def _next_retry(self, wall: float, now: float) -> bool:
+        if now < self._retry_at:
+            return False
+        runners = self._retry_runners
+        soonest = now + 60.0
+        for _ in range(len(runners)):
+            self._retries = (self._retries + 1) % len(runners)
+            runner = runners[self._retries]
+            if self._start(runner, wall, now):
+                return True
+            due_in = runner.due_in(now)
+            if due_in is not None:
+                soonest = min(soonest, now + due_in)
+        self._retry_at = soonest
+        return False
+
+    def _start(self, runner: Runner, wall: float, now: float) -> bool:
+        while (head := runner.peek(wall, now)) is not None:
+            active = self.core.queue.begin(runner, *head, now)
+            if active is not None:
+                self._enter(active, now)
+                return True
+        return False
+
+    def drain_deleted(self) -> None:
+        """What was deleted and can't be undone any more is finished."""
+        core = self.core
+        runner = core.queue.runners[DELETED]
+        hold = core.queue.runners[HOLD]
+        hold.peek(core.wall(), core.now())  # passes over garbage, so that its segments can go
+        for _ in range(FILL_MAX):
+            head = runner.peek(core.wall(), core.now())
+            if head is None:
+                return
+            active = core.queue.begin(runner, *head, core.now())
+            if active is not None:
+                core.queue.finish(active, why="deleted")
+                core.log.removed(active.queue_id)
+
+    def next_due_in(self) -> float | None:
+        """Seconds until a deferred message may come in, or a suspension ends."""
+        now = self.core.now()
+        times = [runner.due_in(now) for runner in self._retry_runners]
+        wake = self.core.scheduler.wake_at()
+        times.append(None if wake is None else max(0.0, wake - now))
+        return min((time for time in times if time is not None), default=None)
+
+    def _enter(self, active: Active, now: float) -> None:
+        """A message is in the active set: its first recipients are routed and handed to the scheduler."""
+        core = self.core
+        envelope = active.envelope
+        if active.order is not None:
+            self.passes.over(active)
+            return
+        if envelope.not_before and self.passes.wait_longer(active):
+            return
+        if envelope.generation:
+            core.log.active(envelope)
+        self._admit(active, envelope.recipients, now)
+
+    def _admit(self, active: Active, recipients: Sequence[Recipient], now: float) -> None:
+        core = self.core
+        resolve, route, done = core.routing.resolve, core.queue.sizes.route, active.done
+        entering: list[tuple[int, str, str]] = []
+        unroutable: list[Verdict] = []
+        for recipient in recipients:
+            number = recipient.number
+            if number in done:
+                continue
+            active.pending[number] = recipient
+            resolved = resolve(recipient.address, recipient.route)
+            if isinstance(resolved, Refused):
+                unroutable.append(Verdict(number, resolved.status, resolved.dsn, resolved.reply))
+                continue
+            active.destinations[number] = resolved.destination
+            entering.append((number, resolved.transport, resolved.destination))
+            route(resolved.destination, 1)
+        if entering or active.unread:
+            core.scheduler.admit(active.queue_id, active.unread_recipients, entering, now)
+        if unroutable:
+            self.passes.settle_ourselves(active, unroutable)
+        elif active.pass_over:
+            self.passes.over(active)
+
+    def read_more(self) -> None:
+        """Messages whose recipients are not all in core get their next batch when the scheduler wants it."""
+        core = self.core
+        for queue_id, _ in core.scheduler.wanted():
+            active = core.queue.active.get(queue_id)
+            if active is None or not active.unread or active.ending:
+                continue
+            offset = active.unread.pop(0)
+            try:
+                recipients = read_batch(core.queue, active, offset)
+            except Gone as gone:
+                core.log.failed("manager", str(gone))
+                active.ending = True  # it stays, working, and its segment with it (law 11)
+                continue
+            active.unread_recipients = max(active.unread_recipients - len(recipients), 0) if active.unread else 0
+            self._admit(active, recipients, core.now())
+
+    # -- out to the deliverers
+
+    def dispatch(self) -> None:
+        """Gives out entries as long as the scheduler has some and a deliverer has room."""
+        core = self.core
+        if core.stalled:
+            return
+        now = core.now()
+        while (link := self._roomiest()) is not None:
+            entry = core.scheduler.select(now)
+            if entry is None:
+                return
+            active = core.queue.active[entry.queue_id]
+            self._send(link, entry, active, now)
+
+    def _roomiest(self) -> DelivererLink | None:
+        best = None
+        room = 0
+        for link in self.deliverers:
+            free = link.capacity - len(link.flights)
+            if free > room:
+                best, room = link, free
+        return best
+
+    def _send(self, link: DelivererLink, entry: Entry, active: Active, now: float) -> None:
+        envelope, data, pending = active.envelope, active.data, active.pending
+        first = pending[entry.recipients[0]]
+        resolved = self.core.routing.resolve(first.address, first.route)
+        assert not isinstance(resolved, Refused)
+        transport = self.core.settings.transports.get(entry.transport)
+        active.in_flight += 1
+        link.flights[entry.number] = Flight(entry, active, now)
+        link.writer.send(
+            Deliver(
+                entry.number,
+                envelope.queue_id,
+                entry.transport,
+                resolved.next_hop,
+                envelope.sender,
+                tuple([(number, pending[number].address) for number in entry.recipients]),
+                data.path,
+                data.offset,
+                data.length,
+                envelope.eight_bit,
+                envelope.smtputf8,
+                transport.tls if transport is not None else "may",
+            )
+        )
+
+    # -- verdicts
+
+    def delivered(self, link: DelivererLink, frames: Sequence[Delivered]) -> None:
+        """Records what came of some entries; what follows from it waits for the sync."""
+        core = self.core
+        wall = core.wall()
+        batch: list[tuple[Flight, Delivered, tuple[float, float, float, float]]] = []
+        for frame in frames:
+            flight = link.flights.pop(frame.entry, None)
+            if flight is None:
+                continue
+            active = flight.active
+            queued = flight.sent_at - active.read_at
+            whole = wall - active.envelope.arrived_at
+            before = max(whole - (core.now() - active.read_at), 0.0)
+            delays = (before, queued, frame.connect_s, frame.transmit_s)
+            active.unsynced += 1
+            core.queue.deliver(
+                Delivery(
+                    active.queue_id,
+                    active.envelope.generation,
+                    frame.verdicts,
+                    wall,
+                    frame.relay,
+                    frame.tls,
+                    delays,
+                    flight.entry.destination,
+                )
+            )
+            batch.append((flight, frame, delays))
+        core.commit.then(functools.partial(self._synced, batch))
+
+    def _synced(
+        self,
+        batch: list[tuple[Flight, Delivered, tuple[float, float, float, float]]],
+        error: LaneFailed | None,
+    ) -> None:
+        core = self.core
+        if error is not None:
+            raise error
+        now = core.now()
+        log_delivery = core.log.delivery
+        for flight, frame, delays in batch:
+            active, entry = flight.active, flight.entry
+            pending = active.pending
+            for verdict in frame.verdicts:
+                recipient = pending.get(verdict.number)
+                if recipient is not None:
+                    log_delivery(
+                        active.queue_id, recipient.address, frame.relay, verdict, delays,
+                        transport=entry.transport, tls=frame.tls,
+                    )  # fmt: skip
+            uncount(core, active, frame.verdicts)
+            active.settle(frame.verdicts)
+            core.scheduler.report(entry.number, [v.number for v in frame.verdicts], frame.site_failure, now)
+            core.count("verdicts", len(frame.verdicts))
+            active.in_flight -= 1
+            active.unsynced -= 1
+            self._look(active)
+        core.queue.journal_synced(core.queue.journal.durable)
+        core.go_on()
+
+    def _look(self, active: Active) -> None:
+        if active.order is not None:
+            self.stop_for_order(active)
+        elif active.pass_over:
+            self.passes.over(active)
+
+    def stop_for_order(self, active: Active) -> None:
+        """An operator wants it elsewhere: nothing more of it goes out, and what is out is waited for."""
+        self.core.scheduler.withdraw(active.queue_id, self.core.now())
+        if not (active.in_flight or active.unsynced or active.ending):
+            self.passes.over(active)
+
+    def deliverer_gone(self, link: DelivererLink) -> None:
+        """Its entries are due again at once, and no failure of the site. What it had sent to the end may arrive twice."""
+        core = self.core
+        self.deliverers.remove(link)
+        for flight in link.flights.values():
+            core.scheduler.report(flight.entry.number, (), False, core.now())
+            flight.active.in_flight -= 1
+            if flight.active.order is not None:
+                self.stop_for_order(flight.active)
+        link.flights.clear()
+        core.go_on()
+
+    def flights(self) -> Iterator[Flight]:
+        for link in self.deliverers:
+            yield from link.flights.values()

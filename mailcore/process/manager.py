@@ -1,0 +1,406 @@
+"""The manager process: recovery, then one loop in which everything about the queue happens.
+
+It alone writes the journal, the retry lanes and the marks. Crash-only: whatever it can't go on from (a failed sync of the
+journal, a broken invariant) ends the process, and the supervisor's next start is the recovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from mailcore.log.commit import GroupCommit
+from mailcore.log.disk import Disk, Locked
+from mailcore.log.lane import LaneFailed, LaneWriter
+from mailcore.log.segment import Damage
+from mailcore.maillog.maillog import MailLog
+from mailcore.process.child import run_child
+from mailcore.process.core import Core
+from mailcore.process.flow import DelivererLink, Flow
+from mailcore.process.orders import BadRequest, Orders
+from mailcore.process.passes import Passes
+from mailcore.process.state import State
+from mailcore.process.wire import (
+    Delivered,
+    Durable,
+    Frame,
+    FrameDecoder,
+    FrameWriter,
+    Hello,
+    Request,
+    Response,
+    WireError,
+)
+from mailcore.queue.checkpoint import unlink
+from mailcore.queue.lanes import is_incoming
+from mailcore.queue.queue_id import MANAGER, QueueIds
+from mailcore.queue.recovery import Recovered, recover
+from mailcore.routing.resolve import Routing
+from mailcore.scheduler.parameters import Parameters, TransportParameters
+from mailcore.scheduler.scheduler import Scheduler
+from mailcore.settings import Settings
+from mailcore.tuned import Tuned
+
+__all__ = ["main"]
+
+LOCK_WAIT_S = 10.0  # the manager before us may still be dying
+FLUSH_S = 0.1  # the mail log is written this often
+THREADS = 4  # spool files of deferred mail are synced side by side
+RESERVE_SHARE = 4  # below a quarter of reserve_bytes nothing is delivered: its records might not fit
+TIMER_S_MAX = 60.0
+
+
+class Manager:
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+        self.settings = settings
+        self.loop = loop
+        self.log = MailLog(settings.log_directory)
+        hostname = settings.receiver.hostname or socket.getfqdn()
+        disk = Disk()
+        queue_settings = settings.queue
+        started = time.monotonic()
+        recovered = self._recover(disk)
+        self.recovered = recovered  # keeps the lock
+        queue = recovered.queue
+        scheduler = Scheduler(_parameters(settings))
+        self.core = Core(
+            settings,
+            loop,
+            queue,
+            recovered.checkpoints,
+            GroupCommit(queue.journal, loop, queue_settings.commit_delay_ms / 1000),
+            scheduler,
+            Routing(settings.routes, settings.transports, settings.deliverer.port),
+            self.log,
+            ThreadPoolExecutor(THREADS, "spool"),
+            QueueIds(MANAGER, time.time),
+            hostname,
+            self._checkpoint_soon,
+            self._go_on,
+        )
+        self.passes = Passes(self.core)
+        self.flow = Flow(self.core, self.passes)
+        self.orders = Orders(self.core, self.flow, self.passes)
+        self.state = State(self.core, self.flow, Tuned(disk, settings.home / "tuned.toml"))
+        self.state.recovered = recovered.working
+        self.state.load_tuned()
+        self.log.recovered(recovered.working, time.monotonic() - started)
+        self._turn_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._checkpoint_wanted = asyncio.Event()
+        self._last_taken: object = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.control: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "state": self.state.state,
+            "size": self.state.size,
+            "cut": self.state.cut,
+            "working": self.state.working,
+            "locate": self.state.locate,
+            "explain": self.state.explain,
+            "transports": self.state.transports,
+            "destinations": self.state.destinations,
+        }
+        self.changes: dict[str, Callable[[Request], Awaitable[dict[str, Any]]]] = {
+            **dict.fromkeys(Orders.OPERATIONS, self.orders.change),
+            **dict.fromkeys(("set", "transport_set", "suspend", "resume"), self.state.set),
+            "inject": self.orders.inject,
+        }
+
+    def _recover(self, disk: Disk) -> Recovered:
+        settings = self.settings
+        until = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                return recover(
+                    disk,
+                    str(settings.queue_directory),
+                    str(settings.spool_directory),
+                    segment_bytes=settings.queue.segment_bytes,
+                    names_counted=settings.queue.names_counted,
+                    undo_time_s=settings.queue.undo_time_s,
+                    clock=time.time,
+                    salt=lambda: secrets.randbits(64),
+                    on_damage=self._damaged,
+                )
+            except Locked:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+
+    def _damaged(self, damage: Damage) -> None:
+        self.log.record_set_aside(damage.path, damage.offset, damage.what)
+
+    # -- the loop's work
+
+    def _go_on(self) -> None:
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_scheduled = False
+        flow = self.flow
+        more = flow.fill()
+        flow.read_more()
+        flow.dispatch()
+        if more:
+            self._go_on()
+            return
+        due_in = flow.next_due_in()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due_in is not None:
+            self._timer = self.loop.call_later(min(max(due_in, 0.001), TIMER_S_MAX), self._go_on)
+
+    def _checkpoint_soon(self) -> None:
+        self._checkpoint_wanted.set()
+
+    async def checkpoints(self) -> None:
+        interval = self.settings.queue.checkpoint_interval_s
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._checkpoint_wanted.wait(), interval)
+            self._checkpoint_wanted.clear()
+            self._look_at_disk()
+            self.flow.drain_deleted()
+            await self._checkpoint()
+
+    async def _checkpoint(self) -> None:
+        core = self.core
+        queue = core.queue
+        state = (queue.journal.end, [(r.lane, r.position, r.readable_end) for r in queue.runners.values()])
+        waiters, core.checkpoint_waiters = core.checkpoint_waiters, []
+        busy = queue.dirty or queue.awaiting_checkpoint or any(writer.waiting for writer in queue.writers.values())
+        if state == self._last_taken and not waiters and not busy and not queue.spool_garbage:
+            return
+        checkpoint = core.checkpoints.take()
+        try:
+            await core.commit.wait()
+            await self.loop.run_in_executor(core.pool, checkpoint.write)
+        except (LaneFailed, OSError) as error:
+            self.log.sync_failed(str(self.settings.queue_directory), str(error))
+            raise
+        queue.journal_synced(queue.journal.durable)
+        garbage = core.checkpoints.written(checkpoint)
+        if garbage:
+            await self.loop.run_in_executor(core.pool, unlink, queue.disk, garbage)
+        self._last_taken = state
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self.flow.retry_lanes_changed()
+        self._go_on()
+
+    def _look_at_disk(self) -> None:
+        reserve = self.settings.queue.reserve_bytes
+        free = self.core.queue.disk.free_bytes(str(self.settings.queue_directory))
+        if free < reserve // RESERVE_SHARE:
+            if not self.core.stalled:
+                self.log.disk_full(str(self.settings.queue_directory), free, reserve)
+            self.core.stalled = f"the disk of {self.settings.queue_directory} is full"
+        elif self.core.stalled:
+            self.core.stalled = ""
+            self._go_on()
+
+    async def flush(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            self.log.flush()
+
+    def take_over_lanes(self) -> None:
+        """Lanes of receivers that are no more: their end is found, and they are drained like any other."""
+        queue = self.core.queue
+        for lane, runner in list(queue.runners.items()):
+            if not is_incoming(lane) or int(lane.partition(".")[2]) < self.settings.receiver.processes:
+                continue
+            with contextlib.suppress(Locked):
+                writer = LaneWriter(
+                    queue.disk,
+                    queue.path(lane),
+                    segment_bytes=queue.segment_bytes,
+                    clock=queue.clock,
+                    salt=queue.salt,
+                )
+                self.durable(lane, writer.durable)
+                runner.extend(writer.durable)
+                writer.close()
+
+    # -- receivers
+
+    def durable(self, lane: str, end: int, messages: int = 0, recipients: int = 0) -> None:
+        """A receiver's word (law 7)."""
+        queue = self.core.queue
+        runner = queue.runners.get(lane)
+        if runner is None:
+            runner = queue.add_runner(lane, 0, 0)
+            self.flow.retry_lanes_changed()
+        if end > runner.readable_end:
+            if messages:
+                queue.arrived(lane, messages, recipients)
+                self.core.count("accepted", messages)
+            else:
+                queue.count_arrived(lane, runner.readable_end, end)
+            runner.extend(end)
+            self._go_on()
+
+    # -- control
+
+    def request(self, writer: FrameWriter, request: Request) -> None:
+        if request.operation in self.control:
+            try:
+                writer.send(Response(request.number, self.control[request.operation](request.arguments)))
+            except BadRequest as error:
+                writer.send(Response(request.number, None, str(error)))
+            return
+        change = self.changes.get(request.operation)
+        if change is None:
+            writer.send(Response(request.number, None, f"the manager knows no operation {request.operation!r}"))
+            return
+        task = self.loop.create_task(self._change(writer, request, change))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _change(
+        self, writer: FrameWriter, request: Request, change: Callable[[Request], Awaitable[dict[str, Any]]]
+    ) -> None:
+        try:
+            writer.send(Response(request.number, await change(request)))
+        except BadRequest as error:
+            writer.send(Response(request.number, None, str(error)))
+        except OSError as error:
+            writer.send(Response(request.number, None, f"not done: {error}"))
+
+
+class Link(asyncio.Protocol):
+    """One connection of a receiver, a deliverer or the control process."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+        self._decoder = FrameDecoder()
+        self._role = ""
+        self._deliverer: DelivererLink | None = None
+        self._lane = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._writer = FrameWriter(transport, self._manager.loop)
+
+    def data_received(self, data: bytes) -> None:
+        results: list[Delivered] = []
+        try:
+            for frame in self._decoder.feed(data):
+                if isinstance(frame, Delivered):
+                    results.append(frame)
+                else:
+                    self._frame(frame)
+        except WireError as error:
+            self._manager.log.failed("manager", f"{self._role or 'a client'}: {error}")
+            self._transport.abort()
+        if results and self._deliverer is not None:
+            self._manager.flow.delivered(self._deliverer, results)
+
+    def _frame(self, frame: Frame) -> None:
+        manager = self._manager
+        if isinstance(frame, Durable) and self._role == "receiver":
+            manager.durable(frame.lane, frame.end, frame.messages, frame.recipients)
+        elif isinstance(frame, Request) and self._role == "control":
+            manager.request(self._writer, frame)
+        elif isinstance(frame, Hello) and not self._role:
+            self._role = frame.role
+            if frame.role == "deliverer":
+                self._deliverer = DelivererLink(self._writer, frame.number, frame.pid, frame.capacity)
+                manager.flow.deliverers.append(self._deliverer)
+                manager._go_on()
+            elif frame.role == "receiver":
+                self._lane = f"incoming.{frame.number}"
+                manager.state.receivers[self._lane] = frame.pid
+        else:
+            raise WireError(f"{type(frame).__name__} is not for a {self._role or 'stranger'} to send")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deliverer is not None:
+            self._manager.flow.deliverer_gone(self._deliverer)
+        self._manager.state.receivers.pop(self._lane, None)
+
+
+def _parameters(settings: Settings) -> Parameters:
+    transports = {
+        name: TransportParameters(
+            process_limit=transport.process_limit,
+            destination_concurrency_limit=transport.destination_concurrency_limit,
+            destination_recipient_limit=transport.destination_recipient_limit,
+        )
+        for name, transport in settings.transports.items()
+    }
+    scheduler = settings.scheduler
+    return Parameters(
+        message_active_limit=scheduler.message_active_limit,
+        message_recipient_limit=scheduler.message_recipient_limit,
+        message_recipient_minimum=scheduler.message_recipient_minimum,
+        minimal_backoff_time=scheduler.minimal_backoff_time,
+        maximal_backoff_time=scheduler.maximal_backoff_time,
+        maximal_queue_lifetime=scheduler.maximal_queue_lifetime,
+        bounce_queue_lifetime=scheduler.bounce_queue_lifetime,
+        transport_retry_time=scheduler.transport_retry_time,
+        transports=transports,
+    )
+
+
+def listen_on(path: Path) -> socket.socket:
+    """A listening Unix socket at ``path``, whose directory may be deeper than a socket's name is long."""
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        server.bind(f"/proc/self/fd/{directory}/{path.name}")
+        path.chmod(0o660)
+        server.listen(64)
+    finally:
+        os.close(directory)
+    return server
+
+
+async def _run(settings: Settings) -> None:
+    loop = asyncio.get_running_loop()
+    manager = Manager(settings, loop)
+
+    def broken(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Crash-only: nothing goes on after what nobody expected."""
+        error = context.get("exception") or context.get("message")
+        manager.log.failed("manager", repr(error))
+        manager.log.flush()
+        loop.default_exception_handler(context)
+        os._exit(1)
+
+    loop.set_exception_handler(broken)
+    manager.take_over_lanes()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)  # thousands of live messages make young collections pointless
+    await loop.create_unix_server(lambda: Link(manager), sock=listen_on(settings.run_directory / "manager.sock"))
+    manager._go_on()
+    await asyncio.gather(manager.checkpoints(), manager.flush())
+
+
+def main(settings: Settings, number: int) -> None:
+    """Runs until it is killed; there is one manager, number 0."""
+    uvloop.run(_run(settings))
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(main))

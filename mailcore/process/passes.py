@@ -1,0 +1,307 @@
+"""The end of a pass: every recipient of an active message has its verdict, or an operator wants the message elsewhere.
+
+What was refused shares one bounce; what was deferred goes into a retry lane, or, past the queue lifetime, into the bounce as
+well; nothing left is a FINISH. Law 5 is kept here: data into the spool file and the bounce's envelope first, then the record
+that rests on them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from mailcore.bounce.dsn import bounce, bounce_queue_id, bounce_sender
+from mailcore.envelope import DataPlace, Envelope, Origin, Recipient, Status, Verdict
+from mailcore.log.lane import LaneFailed
+from mailcore.process.core import Core
+from mailcore.queue.active import Active
+from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
+from mailcore.queue.queue import Gone
+from mailcore.queue.records import Administrative, Delivery, Place
+from mailcore.queue.rewrite import read_batch, remaining_recipients, write_replacement
+from mailcore.queue.spool import DATA_AT
+
+__all__ = ["Passes"]
+
+HEADER_BYTES_MAX = (
+    65_536  # of a message that failed, read for its bounce; Postfix's bounce returns 50 000 bytes at most
+)
+VERDICTS_PER_RECORD = 1_000  # as RECIPIENTS: a DELIVERY record stays small
+AGAIN_S = 10.0  # a pass that could not be ended for want of disk is tried again after this
+WHEEL_S = 1.0  # scheduled mail is let go when no more than this is left to wait
+
+
+class Passes:
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def over(self, active: Active) -> None:
+        """All recipients have verdicts and these are synced; or an order stands and nothing is in flight."""
+        core = self.core
+        active.ending = True
+        try:
+            if active.order is not None:
+                self._obey(active, active.order)
+            elif not active.deferred:
+                self._end(active, None)
+            elif core.age_s(active) >= core.lifetime_s(active):
+                self._expire(active)
+            else:
+                interval = core.ladder().next_interval(core.age_s(active))
+                self._end(active, functools.partial(self._defer, active, retry_lane(interval), interval))
+        except Gone as gone:
+            # Some of its recipients can't be read: it stays, working, and its segment with it (law 11).
+            core.log.failed("manager", str(gone))
+
+    def _defer(self, active: Active, lane: str, interval_s: int, bounce_at: Place | None) -> None:
+        core = self.core
+        replacement = write_replacement(core.queue, active, lane, interval_s, age_s=core.age_s(active), attempted=True)
+        core.queue.replaced(active, lane, replacement, bounce_at)
+        core.count("replaced")
+
+    # -- what ends it
+
+    def _end(self, active: Active, replace: Callable[[Place | None], None] | None) -> None:
+        """Spool file and bounce first, each possibly in another thread; then REPLACED or FINISH."""
+        core = self.core
+        envelope = active.envelope
+        work: list[Callable[[], None]] = []
+        if replace is not None and envelope.data is DataPlace.INLINE:
+            data = core.queue.read_data(active, envelope.size_bytes)
+            spooled = msgspec.structs.replace(envelope, data=DataPlace.SPOOL, data_offset=DATA_AT)
+            work.append(functools.partial(core.queue.spool.store, spooled, data))
+        notice: tuple[Envelope, bytes] | None = None
+        sender = bounce_sender(envelope) if active.refused else None
+        if sender is not None:
+            notice = self._notice(active, sender)
+            if notice[0].data is DataPlace.SPOOL:
+                work.append(functools.partial(core.queue.spool.store, *notice))
+        if not work:
+            self._record(active, notice, replace)
+            return
+
+        def all_of_it() -> None:
+            for part in work:
+                part()
+
+        future = core.loop.run_in_executor(core.pool, all_of_it)
+
+        def stored(done: object) -> None:
+            error = future.exception()
+            if error is None:
+                self._record(active, notice, replace)
+            elif isinstance(error, OSError):
+                core.log.failed("manager", f"{active.queue_id} can't be put back yet: {error}")
+                core.loop.call_later(AGAIN_S, self.over, active)
+            else:
+                raise error
+
+        future.add_done_callback(stored)
+
+    def _record(
+        self, active: Active, notice: tuple[Envelope, bytes] | None, replace: Callable[[Place | None], None] | None
+    ) -> None:
+        core = self.core
+        place: Place | None = None
+        if notice is not None:
+            envelope, data = notice
+            place = core.queue.put(LOCAL, envelope, b"" if envelope.data is DataPlace.SPOOL else data)
+            core.log.bounced(active.queue_id, envelope.queue_id)
+            core.log.accepted(envelope)
+            core.count("bounces")
+        if replace is not None:
+            replace(place)
+        else:
+            core.queue.finish(active, place)
+            core.log.removed(active.queue_id)
+            core.count("finished")
+        core.go_on()
+
+    def _notice(self, active: Active, sender: str) -> tuple[Envelope, bytes]:
+        """The bounce about everybody refused in this pass, and its envelope."""
+        core = self.core
+        envelope = active.envelope
+        headers = core.queue.read_data(active, HEADER_BYTES_MAX)
+        self._look_up_refused(active)
+        failures = [
+            (active.refused_recipients[verdict.number], verdict)
+            for verdict in active.refused
+            if verdict.number in active.refused_recipients
+        ]
+        queue_id = bounce_queue_id(envelope.queue_id, envelope.generation)
+        data = bounce(envelope, failures, headers, core.hostname, core.wall(), queue_id)
+        inline = len(data) <= core.settings.queue.inline_limit
+        wide = not data.isascii()
+        notice = Envelope(
+            queue_id=queue_id,
+            generation=0,
+            sender="",
+            recipients=(Recipient(0, sender),),
+            recipient_count=1,
+            arrived_at=core.wall(),
+            size_bytes=len(data),
+            data=DataPlace.INLINE if inline else DataPlace.SPOOL,
+            data_offset=0 if inline else DATA_AT,
+            origin=Origin.BOUNCE,
+            helo=core.hostname,
+            eight_bit=wide,
+            smtputf8=wide,
+            message_id=f"<{queue_id}@{core.hostname}>",
+        )
+        return notice, data
+
+    def _look_up_refused(self, active: Active) -> None:
+        """After a recovery the verdicts are known but not yet all the recipients they speak of."""
+        wanted = {verdict.number for verdict in active.refused} - active.refused_recipients.keys()
+        if not wanted:
+            return
+        batches: list[Sequence[Recipient]] = [active.envelope.recipients]
+        batches += [read_batch(self.core.queue, active, offset) for offset in active.envelope.batches]
+        for recipients in batches:
+            active.refused_recipients.update((r.number, r) for r in recipients if r.number in wanted)
+
+    # -- verdicts of our own
+
+    def _expire(self, active: Active) -> None:
+        core = self.core
+        core.log.expired(active.queue_id, active.envelope.sender)
+        verdicts = []
+        for recipient in remaining_recipients(core.queue, active):
+            reply = f"message has been in the queue too long, last: {recipient.reply}"
+            verdicts.append(Verdict(recipient.number, Status.EXPIRED, "4.4.7", reply))
+            active.pending[recipient.number] = recipient
+        active.deferred.clear()
+        self.settle_ourselves(active, verdicts)
+
+    def settle_ourselves(self, active: Active, verdicts: Sequence[Verdict]) -> None:
+        """Verdicts no deliverer gave, for recipients in ``pending``: recorded, synced, then the pass ends (law 2)."""
+        core = self.core
+        for start in range(0, len(verdicts), VERDICTS_PER_RECORD):
+            some = tuple(verdicts[start : start + VERDICTS_PER_RECORD])
+            core.queue.deliver(Delivery(active.queue_id, active.envelope.generation, some, core.wall(), "none"))
+        active.unsynced += 1
+
+        def synced(error: LaneFailed | None) -> None:
+            if error is not None:
+                raise error
+            active.unsynced -= 1
+            waited = max(core.wall() - active.envelope.arrived_at, 0.0)
+            for verdict in verdicts:
+                recipient = active.pending[verdict.number]
+                core.log.delivery(active.queue_id, recipient.address, "none", verdict, (waited, 0.0, 0.0, 0.0))
+            uncount(core, active, verdicts)
+            active.settle(verdicts)
+            active.ending = False
+            if active.pass_over:
+                self.over(active)
+
+        core.commit.then(synced)
+
+    # -- orders
+
+    def _obey(self, active: Active, order: Administrative) -> None:
+        """An operator's change, now that nothing of the message is in flight."""
+        core = self.core
+        for destination in active.destinations.values():
+            core.queue.sizes.route(destination, -1)
+        active.destinations.clear()
+        if not active.remaining:
+            self._end(active, None)
+            return
+        operation, arguments = order.operation, order.arguments
+        if operation == "bounce":
+            active.order = None
+            self._refuse_all(
+                active, f"returned to sender by the operator: {order.why}" if order.why else "returned by the operator"
+            )
+            return
+        lane, interval, until = AT_ONCE, 0, 0.0
+        if operation == "hold":
+            lane = HOLD
+        elif operation == "delete":
+            lane, interval = DELETED, core.queue.undo_time_s
+        elif operation == "delay":
+            until = float(arguments["until"])
+            interval = core.ladder().fitting(until - core.wall())
+            lane = retry_lane(interval)
+        route = str(arguments.get("route", ""))
+        added = self._added(active, arguments.get("recipients", ()))
+
+        def change(recipient: Recipient) -> Recipient:
+            return msgspec.structs.replace(recipient, route=route) if route else recipient
+
+        def replace(bounce_at: Place | None) -> None:
+            replacement = write_replacement(
+                core.queue,
+                active,
+                lane,
+                interval,
+                age_s=core.age_s(active),
+                attempted=bool(active.deferred),
+                not_before=until,
+                held_because=order.why if operation in ("hold", "delete") else "",
+                change=change,
+                added=added,
+            )
+            core.queue.replaced(active, lane, replacement, bounce_at)
+
+        self._end(active, replace)
+
+    def _added(self, active: Active, addresses: Sequence[str]) -> list[Recipient]:
+        if not addresses:
+            return []
+        highest = max((recipient.number for recipient in remaining_recipients(self.core.queue, active)), default=-1)
+        highest = max([highest, *active.done])
+        return [Recipient(highest + 1 + i, address) for i, address in enumerate(addresses)]
+
+    def _refuse_all(self, active: Active, reply: str) -> None:
+        verdicts = []
+        for recipient in list(remaining_recipients(self.core.queue, active)):
+            verdicts.append(Verdict(recipient.number, Status.BOUNCED, "5.7.0", reply))
+            active.pending[recipient.number] = recipient
+        active.deferred.clear()
+        active.unread.clear()
+        active.unread_recipients = 0
+        self.settle_ourselves(active, verdicts)
+
+    def wait_longer(self, active: Active) -> bool:
+        """Scheduled mail whose time has not come goes into the longest lane that still fits; False when it may go."""
+        core = self.core
+        left = active.envelope.not_before - core.wall()
+        if left <= WHEEL_S:
+            return False
+        interval = core.ladder().fitting(left)
+        lane = retry_lane(interval) if interval else AT_ONCE
+
+        def replace(bounce_at: Place | None) -> None:
+            replacement = write_replacement(
+                core.queue,
+                active,
+                lane,
+                interval,
+                age_s=0.0,  # it has not been tried yet: its lifetime begins when its time has come
+                attempted=False,
+                not_before=active.envelope.not_before,
+            )
+            core.queue.replaced(active, lane, replacement, bounce_at)
+
+        active.ending = True
+        self._end(active, replace)
+        return True
+
+
+def uncount(core: Core, active: Active, verdicts: Sequence[Verdict]) -> None:
+    """Sizes: who has a final verdict is no longer queued; who is deferred stays, under its destination."""
+    sizes = core.queue.sizes
+    done = 0
+    for verdict in verdicts:
+        destination = active.destinations.get(verdict.number, "")
+        if destination:
+            sizes.route(destination, -1)
+        if verdict.status != Status.DEFERRED:
+            done += 1
+    if done:
+        active.sizes_recipients -= done
+        sizes.work(active.lane, 0, -done)

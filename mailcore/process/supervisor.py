@@ -1,0 +1,158 @@
+"""``waypost mailcore``: starts the processes and starts them again, whatever they died of.
+
+It holds the lock of the home, so that there is one Waypost on it. Children end with it (PR_SET_PDEATHSIG), so that the next
+start is never refused by an orphan. There is no shutdown: SIGTERM may as well be SIGKILL.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mailcore.log.disk import Disk, Locked
+from mailcore.maillog.maillog import MailLog
+from mailcore.settings import Settings
+
+__all__ = ["main"]
+
+BACKOFF_S_MIN = 0.05
+BACKOFF_S_MAX = 5.0
+HEALTHY_S = 10.0  # a child that lived so long is started again at once
+LOCK_WAIT_S = 3.0  # the children of the one before us may still be dying
+
+
+@dataclass(slots=True)
+class Child:
+    role: str
+    number: int
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    backoff_s: float = BACKOFF_S_MIN
+    due: float = field(default=0.0)
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}.{self.number}" if self.role in ("receiver", "deliverer") else self.role
+
+
+class HomeError(Exception):
+    """The home can't be used; the message says why and what to do."""
+
+
+def prepare_home(settings: Settings) -> int:
+    """Makes the directories and takes the lock; returns the descriptor that holds it. Raises HomeError."""
+    disk = Disk()
+    try:
+        for directory in (
+            settings.home,
+            settings.queue_directory,
+            settings.spool_directory,
+            settings.run_directory,
+            settings.log_directory,
+        ):
+            disk.make_directory(str(directory))
+            if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+                raise HomeError(f"{directory} can't be read and written by this user (uid {os.getuid()})")
+        path = settings.home / "lock"
+        until = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                lock = disk.lock(str(path))
+                break
+            except Locked as error:
+                if time.monotonic() > until:
+                    pid = path.read_text(errors="replace").strip()
+                    raise HomeError(f"another Waypost (process {pid}) runs on {settings.home}") from error
+                time.sleep(0.1)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        raise HomeError(f"{error.filename or settings.home}: {error.strerror}") from error
+    return lock
+
+
+class Supervisor:
+    def __init__(self, settings: Settings, config: Path) -> None:
+        self.settings = settings
+        self.config = config
+        self.log = MailLog(settings.log_directory)
+        self.children = [
+            *(Child("receiver", n) for n in range(settings.receiver.processes)),
+            Child("manager", 0),
+            Child("control", 0),
+            *(Child("deliverer", n) for n in range(settings.deliverer.processes)),
+        ]
+
+    def run(self) -> None:
+        """Does not return."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the wait below ends at once
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        for child in self.children:
+            self._start(child)
+        self._publish()
+        while True:
+            now = time.monotonic()
+            waits = [child.due - now for child in self.children if child.process is None]
+            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, min(waits, default=1.0)))
+            changed = False
+            for child in self.children:
+                if child.process is not None and child.process.poll() is not None:
+                    self._ended(child)
+                    changed = True
+                if child.process is None and child.due <= time.monotonic():
+                    self._start(child)
+                    changed = True
+            if changed:
+                self._publish()
+            self.log.flush()
+
+    def _start(self, child: Child) -> None:
+        module = f"mailcore.process.{child.role}"
+        command = [sys.executable, "-m", module, str(child.number), str(os.getpid()), str(self.config)]
+        child.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 - our own module
+        child.started = time.monotonic()
+        self.log.started(child.name, str(child.process.pid))
+
+    def _ended(self, child: Child) -> None:
+        assert child.process is not None
+        code = child.process.returncode
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        self.log.child_ended(child.name, child.process.pid, how)
+        print(f"waypost: {child.name} (process {child.process.pid}) ended with {how}", file=sys.stderr, flush=True)
+        now = time.monotonic()
+        killed = code < 0
+        if killed or now - child.started > HEALTHY_S:
+            child.backoff_s = BACKOFF_S_MIN
+        else:
+            child.backoff_s = min(child.backoff_s * 2, BACKOFF_S_MAX)
+        child.process = None
+        child.due = now if killed else now + child.backoff_s
+
+    def _publish(self) -> None:
+        """``processes.json``: who runs, for people and tests."""
+        pids = {"supervisor": os.getpid()}
+        pids |= {child.name: child.process.pid for child in self.children if child.process is not None}
+        path = self.settings.run_directory / "processes.json"
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(pids))
+        new.replace(path)
+
+
+def main(settings: Settings, config: Path) -> int:
+    """Runs until it is killed; returns only when it can't start, with an exit status."""
+    try:
+        lock = prepare_home(settings)
+    except HomeError as error:
+        print(f"waypost: {error}", file=sys.stderr)
+        return 1
+    try:
+        Supervisor(settings, config.resolve()).run()
+    finally:
+        os.close(lock)
+    return 0

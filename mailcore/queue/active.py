@@ -1,0 +1,77 @@
+"""A message being worked on, as the manager holds it in memory, and what is known of each of its recipients.
+
+In this pass a recipient is in one of these places: unread (still in the log), pending (with the scheduler or in flight),
+deferred (to be tried in a later pass), refused (a bounce is owed), or done. A pass is over when none is unread or pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from mailcore.envelope import Envelope, Recipient, Verdict
+from mailcore.queue.records import Administrative
+
+__all__ = ["Active", "DataAt"]
+
+
+@dataclass(frozen=True, slots=True)
+class DataAt:
+    """Where a deliverer finds the data: ``length`` bytes of the file from ``offset`` on."""
+
+    path: str
+    offset: int
+    length: int
+
+
+@dataclass(slots=True)
+class Active:
+    envelope: Envelope
+    lane: str
+    offset: int  # of the ENVELOPE record
+    floor: int  # the first offset of the lane it needs: its first RECIPIENTS record, or the envelope
+    start: int  # journal offset of its START; the working suffix begins no later
+    data: DataAt
+    read_at: float  # monotonic, when it came into the active set: delay a ends, delay b begins
+    age_s: float  # at ``read_at``
+    unread: list[int] = field(default_factory=list)  # offsets of RECIPIENTS records still to be read
+    unread_recipients: int = 0
+    pending: dict[int, Recipient] = field(default_factory=dict)
+    destinations: dict[int, str] = field(default_factory=dict)  # of pending recipients, by number
+    deferred: dict[int, tuple[str, str]] = field(default_factory=dict)  # number -> (destination, reply)
+    done: set[int] = field(default_factory=set)  # delivered or refused, in this pass or before recovery
+    sizes_recipients: int = 0  # what it is counted with in Sizes.working
+    refused: list[Verdict] = field(default_factory=list)  # bounced or expired: a bounce is owed for them
+    refused_recipients: dict[int, Recipient] = field(default_factory=dict)
+    in_flight: int = 0  # entries with a deliverer
+    unsynced: int = 0  # DELIVERY records that are not on disk yet
+    ending: bool = False  # the pass is over and its end is being written
+    order: Administrative | None = None  # what an operator wants done with it once nothing is in flight
+    recovered: bool = False  # came out of the journal: a spool file may be there although the envelope says inline
+
+    @property
+    def queue_id(self) -> str:
+        return self.envelope.queue_id
+
+    @property
+    def remaining(self) -> int:
+        return self.unread_recipients + len(self.pending) + len(self.deferred)
+
+    def settle(self, verdicts: Collection[Verdict]) -> None:
+        """The verdicts are on disk: each recipient leaves ``pending`` for where its verdict puts it."""
+        for verdict in verdicts:
+            recipient = self.pending.pop(verdict.number, None)
+            destination = self.destinations.pop(verdict.number, "")
+            if recipient is None:
+                continue
+            if verdict.status == 1:  # DEFERRED; an enum member costs ten times as much here, and this is the hot path
+                self.deferred[verdict.number] = (destination, verdict.reply)
+                continue
+            self.done.add(verdict.number)
+            if verdict.status in (2, 3):  # BOUNCED, EXPIRED
+                self.refused.append(verdict)
+                self.refused_recipients[verdict.number] = recipient
+
+    @property
+    def pass_over(self) -> bool:
+        return not (self.pending or self.unread or self.in_flight or self.unsynced or self.ending)

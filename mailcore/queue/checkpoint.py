@@ -1,0 +1,155 @@
+"""Checkpoints: restart positions are taken, everything is synced, they are written; then what they allow is done.
+
+Laws kept here (DESIGN section 3):
+9. Positions are taken first, then all lanes and the journal are synced, then they are written, the one before kept. A lane's
+   position never passes an envelope without START; the working suffix never starts after the START of a message that is
+   unfinished or not yet marked; a lane's recorded end covers only envelopes whose REPLACED (or bounce, or inject) was
+   appended before.
+10. A segment or spool file is deleted only when restart positions already synced allow it: both of the two that are kept,
+   so that either may turn out damaged. And not before its events are exported (``may_delete``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mailcore.log.disk import Disk
+from mailcore.log.index import index_path
+from mailcore.log.lane import Batch
+from mailcore.log.positions import LanePosition, RestartPositions, write_positions
+from mailcore.log.segment import name_of
+from mailcore.queue.lanes import JOURNAL
+from mailcore.queue.queue import Queue, Unmarked
+
+__all__ = ["Checkpoint", "Checkpoints"]
+
+MayDelete = Callable[[str, int], bool]
+
+
+def delete_any(lane: str, base: int) -> bool:
+    """The seam for reports: they will keep a segment until its events are exported."""
+    return True
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """One checkpoint under way. ``write`` may run in another thread, once the journal is synced."""
+
+    disk: Disk
+    directory: str
+    positions: RestartPositions
+    batches: list[Batch]
+    dirty: list[str]  # segment paths with marks
+    unmarked: list[Unmarked]
+    dirty_keys: set[tuple[str, int]]
+    spool_garbage: list[str] = field(default_factory=list)
+
+    def write(self) -> None:
+        """Everything but the journal. Raises LaneFailed or OSError; the positions before stay valid."""
+        for batch in self.batches:
+            batch.write()
+        for path in self.dirty:
+            with contextlib.suppress(FileNotFoundError):
+                fd = self.disk.open_write(path)
+                try:
+                    self.disk.sync(fd)
+                finally:
+                    self.disk.close(fd)
+        write_positions(self.disk, self.directory, self.positions)
+
+
+class Checkpoints:
+    """Takes and completes checkpoints of one queue, one at a time."""
+
+    def __init__(self, queue: Queue, previous: RestartPositions, may_delete: MayDelete = delete_any) -> None:
+        self.queue = queue
+        self.newest = previous
+        self.older = previous
+        self._may_delete = may_delete
+
+    def take(self) -> Checkpoint:
+        """Law 9's first step. What is appended to the journal by now must be synced before ``Checkpoint.write``."""
+        queue = self.queue
+        lanes: dict[str, LanePosition] = {}
+        for lane, runner in queue.runners.items():
+            writer = queue.writers.get(lane)
+            end = runner.readable_end if writer is None else writer.recorded_end
+            lowest = queue.floor(lane).lowest()
+            browse = runner.position if lowest is None else min(lowest, runner.position)
+            lanes[lane] = LanePosition(runner.position, end, browse)
+        sizes = queue.sizes
+        positions = RestartPositions(
+            queue.sequence + 1,
+            queue.clock(),
+            lanes,
+            next(iter(queue.starts), queue.journal.end),
+            queue.journal.end,
+            sizes.stored(),
+            dict(sizes.resting_destinations.named),
+            sizes.resting_destinations.other,
+        )
+        dirty, queue.dirty = queue.dirty, set()
+        unmarked, queue.awaiting_checkpoint = queue.awaiting_checkpoint, []
+        return Checkpoint(
+            queue.disk,
+            queue.directory,
+            positions,
+            [writer.take() for writer in queue.writers.values() if writer.waiting],
+            [os.path.join(queue.path(lane), name_of(base)) for lane, base in dirty],
+            unmarked,
+            dirty,
+        )
+
+    def written(self, checkpoint: Checkpoint) -> list[str]:
+        """The checkpoint is on disk: what it covers may be read and marked, what both allow is deleted.
+
+        Returns paths to unlink, which may happen in another thread.
+        """
+        queue = self.queue
+        self.older, self.newest = self.newest, checkpoint.positions
+        queue.sequence = checkpoint.positions.sequence
+        for lane in queue.writers:
+            position = checkpoint.positions.lanes.get(lane)
+            if position is not None:
+                queue.runners[lane].extend(position.end)
+        for unmarked in checkpoint.unmarked:
+            queue.mark(unmarked)
+        return self._deletable()
+
+    def _deletable(self) -> list[str]:
+        queue = self.queue
+        paths = []
+        for lane in queue.runners:
+            positions = [p.lanes.get(lane) for p in (self.older, self.newest)]
+            if None in positions:
+                continue
+            needed = min(position.browse for position in positions if position is not None)
+            paths += self._garbage(lane, needed)
+        paths += self._garbage(JOURNAL, min(self.older.suffix, self.newest.suffix))
+        garbage = queue.spool_garbage
+        while garbage and garbage[0][0] <= self.older.sequence:
+            paths.append(queue.spool.path(garbage.popleft()[1]))
+        return paths
+
+    def _garbage(self, lane: str, needed: int) -> list[str]:
+        """Paths of the segments that end at or before ``needed``; the newest one never."""
+        reader = self.queue.reader(lane)
+        reader.refresh()
+        paths = []
+        for base, following in zip(reader.bases, reader.bases[1:], strict=False):
+            if following > needed or not self._may_delete(lane, base):
+                break
+            self.queue.forget_segment(lane, base)
+            path = reader.path(base)
+            paths += [path, index_path(path)]
+        return paths
+
+
+def unlink(disk: Disk, paths: list[str]) -> None:
+    """Gone, or was not there. Losing an unlink in a crash costs space until the next time, never mail."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            disk.unlink(path)

@@ -1,0 +1,141 @@
+"""Folding the journal: what the working suffix says of each message (recovery, step 2).
+
+Per queue id the highest generation wins and recipients done add up over all of them. Records are applied in journal order;
+holes are skipped by the reader. Pure: records in, states out.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from mailcore.envelope import Status, Verdict
+from mailcore.log.record import Record, RecordType
+from mailcore.queue.records import (
+    Administrative,
+    Place,
+    Start,
+    decode_administrative,
+    decode_delivery,
+    decode_finish,
+    decode_replaced,
+    decode_start,
+)
+
+__all__ = ["Folded", "Known", "Stage", "fold"]
+
+
+class Stage(enum.Enum):
+    WORKING = "working"
+    REPLACED = "replaced"
+    FINISHED = "finished"
+
+
+@dataclass(slots=True)
+class Known:
+    """What the journal knows of one message."""
+
+    queue_id: str
+    generation: int
+    place: Place
+    recipients: int
+    floor: int
+    stage: Stage = Stage.WORKING
+    done: set[int] = field(default_factory=set)  # of this generation's recipients
+    done_before: set[int] = field(default_factory=set)  # of earlier generations
+    refused: list[Verdict] = field(default_factory=list)  # of this generation: a bounce is owed
+    replacement: Place | None = None
+    bounce: Place | None = None
+    order: Administrative | None = None  # an operator's change that this generation has not seen the end of
+    older: list[Place] = field(default_factory=list)  # envelopes of lower generations: garbage, their marks may be lost
+
+
+@dataclass(slots=True)
+class Folded:
+    messages: dict[str, Known] = field(default_factory=dict)
+    named: dict[str, int] = field(default_factory=dict)  # lane -> the highest offset any record names
+    taken: list[tuple[str, int, Mapping[str, int]]] = field(
+        default_factory=list
+    )  # (lane, recipients, resting) since counts
+    end: int = 0  # of the last record
+
+
+def fold(records: Iterable[Record], counted_to: int) -> Folded:
+    """``counted_to``: the journal's end when the counts of the restart positions were taken; STARTs behind it took
+    messages out of their lanes that those counts still hold."""
+    folded = Folded()
+    for record in records:
+        folded.end = record.end
+        if record.type == RecordType.START:
+            _start(folded, record, counted_to)
+        elif record.type == RecordType.DELIVERY:
+            delivery = decode_delivery(record.body)
+            known = folded.messages.get(delivery.queue_id)
+            if known is not None:
+                for verdict in delivery.verdicts:
+                    if verdict.status == Status.DEFERRED:
+                        continue
+                    if verdict.number not in known.done:
+                        known.done.add(verdict.number)
+                        if delivery.generation == known.generation and verdict.status in (
+                            Status.BOUNCED,
+                            Status.EXPIRED,
+                        ):
+                            known.refused.append(verdict)
+        elif record.type == RecordType.REPLACED:
+            replaced = decode_replaced(record.body)
+            _name(folded, replaced.place)
+            _name(folded, replaced.bounce)
+            known = folded.messages.get(replaced.queue_id)
+            if known is not None and replaced.generation == known.generation:
+                known.stage, known.replacement, known.bounce = Stage.REPLACED, replaced.place, replaced.bounce
+        elif record.type == RecordType.ADMINISTRATIVE:
+            change = decode_administrative(record.body)
+            known = folded.messages.get(change.queue_id)
+            if known is not None:
+                known.order = change
+        elif record.type == RecordType.FINISH:
+            finish = decode_finish(record.body)
+            _name(folded, finish.bounce)
+            known = folded.messages.get(finish.queue_id)
+            if known is not None and finish.generation == known.generation:
+                known.stage, known.bounce = Stage.FINISHED, finish.bounce
+    return folded
+
+
+def _start(folded: Folded, record: Record, counted_to: int) -> None:
+    start = decode_start(record.body)
+    _name(folded, start.place)
+    if record.offset >= counted_to and start.resting:
+        folded.taken.append((start.place.lane, start.recipients, start.resting))
+    known = folded.messages.get(start.queue_id)
+    if known is None:
+        known = Known(start.queue_id, start.generation, start.place, start.recipients, _floor(start))
+        folded.messages[start.queue_id] = known
+    elif start.generation > known.generation:
+        known.older.append(known.place)
+        known.generation, known.place, known.recipients = start.generation, start.place, start.recipients
+        known.floor = _floor(start)
+        known.done_before |= known.done
+        known.done = set()
+        known.stage, known.replacement, known.bounce = Stage.WORKING, None, None
+        known.refused.clear()
+        known.order = None
+    elif start.generation == known.generation:
+        # Stated anew by a recovery that did not believe what came of it before.
+        known.stage, known.replacement, known.bounce = Stage.WORKING, None, None
+    known.done.update(start.done)
+    for verdict in start.refused:
+        if start.generation == known.generation and all(verdict.number != v.number for v in known.refused):
+            known.done.add(verdict.number)
+            known.refused.append(verdict)
+
+
+def _floor(start: Start) -> int:
+    return start.place.offset if start.floor < 0 else start.floor
+
+
+def _name(folded: Folded, place: Place | None) -> None:
+    if place is not None and place.offset > folded.named.get(place.lane, -1):
+        folded.named[place.lane] = place.offset

@@ -1,0 +1,406 @@
+"""The queue: the manager's side of the log. Takes messages out of lanes, records what becomes of them, puts them back.
+
+Laws kept here (DESIGN section 3):
+3. START, FINISH, REPLACED and marks are appended without a sync of their own.
+4. A record found at a position is believed only if queue id and generation match.
+5. A message's data is in its spool file before its replacement is appended; FINISH and REPLACED name the bounce.
+6. A mark is written after the FINISH behind it is synced; where another envelope took the message over (a replacement, a
+   bounce), after the restart positions that cover that envelope are. So a mark, wherever found, is true.
+7. Runners read the manager's own lanes only below the end recorded by the last checkpoint.
+
+Single-threaded and without a clock or a loop of its own: the manager process drives it and decides when to sync; the tests
+drive it on a simulated disk. Restart positions and deletion are in ``checkpoint``, the start in ``recovery``.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import struct
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from mailcore.envelope import DataPlace, Envelope
+from mailcore.log.disk import Disk
+from mailcore.log.lane import LaneWriter
+from mailcore.log.reader import LaneReader
+from mailcore.log.record import GARBAGE, MARK_AT, Record, RecordType
+from mailcore.log.segment import Damage
+from mailcore.queue.active import Active, DataAt
+from mailcore.queue.fold import Known
+from mailcore.queue.lanes import JOURNAL, interval_of, is_incoming
+from mailcore.queue.records import (
+    Administrative,
+    Delivery,
+    Finish,
+    Place,
+    Replaced,
+    Start,
+    append_envelope,
+    decode_envelope,
+    encode,
+    inline_data_at,
+)
+from mailcore.queue.runner import Runner
+from mailcore.queue.sizes import Sizes
+from mailcore.queue.spool import Spool
+
+__all__ = ["Gone", "Queue", "Unmarked"]
+
+
+class Gone(Exception):
+    """There is no such message at this position any more; the message says what is there instead."""
+
+
+class Unmarked(NamedTuple):
+    """An envelope that is garbage, or will be, but does not bear the mark yet."""
+
+    queue_id: str
+    generation: int
+    lane: str
+    offset: int
+    floor: int
+    start: int  # journal offset of its START; -1 when that is behind the working suffix
+    spooled: bool  # its spool file goes with it
+
+
+class Floors:
+    """The lowest of the offsets that are still needed in one lane; a heap with lazy removal."""
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []
+        self._held: dict[int, int] = {}
+
+    def hold(self, offset: int) -> None:
+        self._held[offset] = self._held.get(offset, 0) + 1
+        heapq.heappush(self._heap, offset)
+
+    def release(self, offset: int) -> None:
+        count = self._held.get(offset, 0)
+        if count > 1:
+            self._held[offset] = count - 1
+        else:
+            self._held.pop(offset, None)
+
+    def lowest(self) -> int | None:
+        heap = self._heap
+        while heap and heap[0] not in self._held:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+
+class Queue:
+    """See the top of the file. Made by ``recovery.recover``."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        spool: Spool,
+        *,
+        segment_bytes: int,
+        names_counted: int,
+        undo_time_s: int,
+        clock: Callable[[], float],
+        salt: Callable[[], int],
+        on_damage: Callable[[Damage], None],
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.spool = spool
+        self.segment_bytes = segment_bytes
+        self.undo_time_s = undo_time_s
+        self.clock = clock
+        self.salt = salt
+        self.on_damage = on_damage
+        self.sizes = Sizes(names_counted)
+        self.journal: LaneWriter  # set by recovery, like all that follows
+        self.writers: dict[str, LaneWriter] = {}  # lanes the manager writes
+        self.readers: dict[str, LaneReader] = {}
+        self.runners: dict[str, Runner] = {}
+        self.recovered: deque[tuple[Known, int]] = deque()  # working when we started; with their new START
+        self.active: dict[str, Active] = {}
+        self.starts: OrderedDict[int, str] = OrderedDict()  # journal offset of each START not yet marked, ascending
+        self.taken: dict[str, int] = {}  # queue id -> generation, of all that have a START and no mark
+        self.floors: dict[str, Floors] = {}
+        self.awaiting_sync: deque[tuple[int, Unmarked]] = deque()  # by journal offset
+        self.awaiting_checkpoint: list[Unmarked] = []
+        self.dirty: set[tuple[str, int]] = set()  # segments with marks not synced
+        self.spool_garbage: deque[tuple[int, str]] = (
+            deque()
+        )  # (positions sequence that must be the older one, queue id)
+        self.sequence = 0  # of the newest restart positions
+        self._mark_files: OrderedDict[tuple[str, int], int] = OrderedDict()
+
+    # -- lanes
+
+    def path(self, lane: str) -> str:
+        return os.path.join(self.directory, lane)
+
+    def reader(self, lane: str) -> LaneReader:
+        reader = self.readers.get(lane)
+        if reader is None:
+            reader = self.readers[lane] = LaneReader(self.disk, self.path(lane), self.on_damage)
+        return reader
+
+    def writer(self, lane: str) -> LaneWriter:
+        """The writer of one of the manager's lanes; a lane that is not there yet begins here."""
+        writer = self.writers.get(lane)
+        if writer is None:
+            assert lane != JOURNAL
+            assert not is_incoming(lane)
+            writer = self.open_writer(lane, 0, 0)
+        return writer
+
+    def open_writer(self, lane: str, floor: int, end_at: int) -> LaneWriter:
+        writer = LaneWriter(
+            self.disk,
+            self.path(lane),
+            segment_bytes=self.segment_bytes,
+            clock=self.clock,
+            salt=self.salt,
+            floor=floor,
+            end_at=end_at,
+        )
+        self.writers[lane] = writer
+        if lane not in self.runners:
+            self.add_runner(lane, end_at, end_at)
+        return writer
+
+    def add_runner(self, lane: str, position: int, readable_end: int) -> Runner:
+        runner = Runner(self.reader(lane), position, readable_end, interval_of(lane, self.undo_time_s), self.on_damage)
+        self.runners[lane] = runner
+        return runner
+
+    # -- out of a lane
+
+    def begin(self, runner: Runner, record: Record, envelope: Envelope, now: float) -> Active | None:
+        """The runner's head enters the active set; None when it was taken before, by an operator or before a restart."""
+        runner.take()
+        if self.taken.get(envelope.queue_id, -1) >= envelope.generation:
+            return None
+        return self._begin(runner.lane, record, envelope, now)
+
+    def claim(self, lane: str, offset: int, queue_id: str, now: float) -> Active:
+        """A message is taken out of the middle of its lane, for an operator. Raises Gone."""
+        runner = self.runners.get(lane)
+        if runner is None or offset >= runner.readable_end:
+            raise Gone(f"there is no message at {lane}:{offset}")
+        reader = self.reader(lane)
+        reader.refresh()
+        record = reader.read(offset, runner.readable_end)
+        if record is None or record.type != RecordType.ENVELOPE:
+            raise Gone(f"there is no message at {lane}:{offset}")
+        envelope = decode_envelope(record.body)
+        if envelope.queue_id != queue_id:
+            raise Gone(f"{lane}:{offset} is message {envelope.queue_id}")
+        if not record.live or self.taken.get(queue_id, -1) >= envelope.generation:
+            raise Gone("it is finished, or rests elsewhere by now")
+        return self._begin(lane, record, envelope, now)
+
+    def next_recovered(self, now: float) -> Active | None:
+        """One of those that were being worked on when we started. None when it can't be read: it is reported, its START
+        stays, so that nothing of it is deleted."""
+        known, start = self.recovered.popleft()
+        lane, offset = known.place.lane, known.place.offset
+        record = self.reader(lane).read(offset)
+        envelope: Envelope | None = None
+        if record is not None and record.type == RecordType.ENVELOPE:
+            try:
+                envelope = decode_envelope(record.body)
+            except (msgspec.MsgspecError, struct.error):
+                envelope = None
+        if (
+            record is None
+            or envelope is None
+            or envelope.queue_id != known.queue_id
+            or envelope.generation != known.generation
+        ):
+            self.on_damage(Damage(self.path(lane), offset, offset, f"the envelope of {known.queue_id} can't be read"))
+            return None
+        active = self._active(lane, record, envelope, start, now)
+        active.done = known.done | known.done_before
+        active.refused = list(known.refused)
+        active.recovered = True
+        active.order = known.order
+        active.sizes_recipients = max(known.recipients - len(known.done), 0)
+        return active
+
+    def _begin(self, lane: str, record: Record, envelope: Envelope, now: float) -> Active:
+        count = envelope.recipient_count
+        resting = envelope.resting or {"": count}
+        floor = min(envelope.batches, default=-1)
+        start = self.journal.append(
+            RecordType.START,
+            encode(Start(envelope.queue_id, envelope.generation, Place(lane, record.offset), count, floor, resting)),
+        )
+        active = self._active(lane, record, envelope, start, now)
+        active.sizes_recipients = count
+        self.starts[start] = envelope.queue_id
+        self.taken[envelope.queue_id] = envelope.generation
+        self.floor(lane).hold(active.floor)
+        self.sizes.leave(lane, count, resting)
+        self.sizes.work(lane, 1, count)
+        return active
+
+    def _active(self, lane: str, record: Record, envelope: Envelope, start: int, now: float) -> Active:
+        interval = interval_of(lane, self.undo_time_s)
+        rested = 0.0
+        if interval:
+            rested = min(max(self.clock() - (envelope.due_at - interval), 0.0), interval)
+        active = Active(
+            envelope,
+            lane,
+            record.offset,
+            min(envelope.batches, default=record.offset),
+            start,
+            self.data_at(lane, record, envelope),
+            now,
+            envelope.age_s + rested,
+            unread=list(envelope.batches),
+            unread_recipients=envelope.recipient_count - len(envelope.recipients),
+        )
+        self.active[envelope.queue_id] = active
+        return active
+
+    def data_at(self, lane: str, record: Record, envelope: Envelope) -> DataAt:
+        if envelope.data is DataPlace.SPOOL:
+            return DataAt(self.spool.path(envelope.queue_id), envelope.data_offset, envelope.size_bytes)
+        reader = self.reader(lane)
+        base = reader.base_for(record.offset)
+        assert base is not None
+        return DataAt(reader.path(base), inline_data_at(record.offset, record.body) - base, envelope.size_bytes)
+
+    def read_data(self, active: Active, length: int) -> bytes:
+        """The first ``length`` bytes of a message's data. Raises OSError."""
+        fd = self.disk.open_read(active.data.path)
+        try:
+            return self.disk.read(fd, min(length, active.data.length), active.data.offset)
+        finally:
+            self.disk.close(fd)
+
+    def floor(self, lane: str) -> Floors:
+        floors = self.floors.get(lane)
+        if floors is None:
+            floors = self.floors[lane] = Floors()
+        return floors
+
+    # -- what becomes of it
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Law 2 is the caller's: nothing is done about these verdicts before the journal is synced."""
+        self.journal.append(RecordType.DELIVERY, encode(delivery))
+
+    def administer(self, change: Administrative) -> None:
+        self.journal.append(RecordType.ADMINISTRATIVE, encode(change))
+
+    def put(self, lane: str, envelope: Envelope, data: bytes = b"") -> Place:
+        """The manager's own mail (a bounce, an injected message) comes to rest. It counts from the next checkpoint on."""
+        offset = append_envelope(self.writer(lane), envelope, data)
+        self.sizes.rest(lane, envelope.recipient_count, envelope.resting or {"": envelope.recipient_count})
+        return Place(lane, offset)
+
+    def finish(self, active: Active, bounce: Place | None = None, why: str = "") -> None:
+        """Nothing is left to do for the message."""
+        envelope = active.envelope
+        offset = self.journal.append(
+            RecordType.FINISH, encode(Finish(envelope.queue_id, envelope.generation, bounce, self.clock(), why))
+        )
+        unmarked = self._leave(active, spooled=active.recovered or envelope.data is DataPlace.SPOOL)
+        if bounce is None:
+            self.awaiting_sync.append((offset, unmarked))
+        else:
+            self.awaiting_checkpoint.append(unmarked)
+
+    def replaced(self, active: Active, lane: str, replacement: Envelope, bounce: Place | None = None) -> None:
+        """The message rests in ``lane`` again; its RECIPIENTS records, if any, were appended before."""
+        envelope = active.envelope
+        assert replacement.data is DataPlace.SPOOL
+        assert replacement.generation == envelope.generation + 1
+        offset = append_envelope(self.writer(lane), replacement)
+        self.sizes.rest(lane, replacement.recipient_count, replacement.resting)
+        self.journal.append(
+            RecordType.REPLACED,
+            encode(Replaced(envelope.queue_id, envelope.generation, Place(lane, offset), bounce, self.clock())),
+        )
+        self.awaiting_checkpoint.append(self._leave(active, spooled=False))
+
+    def _leave(self, active: Active, spooled: bool) -> Unmarked:
+        envelope = active.envelope
+        del self.active[envelope.queue_id]
+        self.sizes.work(active.lane, -1, -active.sizes_recipients)
+        return Unmarked(
+            envelope.queue_id, envelope.generation, active.lane, active.offset, active.floor, active.start, spooled
+        )
+
+    # -- marks
+
+    def journal_synced(self, durable: int) -> None:
+        """The journal is on disk up to ``durable``: the FINISHes below it may be marked (law 6)."""
+        awaiting = self.awaiting_sync
+        while awaiting and awaiting[0][0] < durable:
+            self.mark(awaiting.popleft()[1])
+
+    def mark(self, unmarked: Unmarked) -> None:
+        """Rewrites the one byte, and lets go of what the envelope held. An error of it costs work, never mail."""
+        self.mark_garbage(unmarked.lane, unmarked.offset)
+        if unmarked.start >= 0:
+            self.starts.pop(unmarked.start, None)
+        self.floor(unmarked.lane).release(unmarked.floor)
+        if self.taken.get(unmarked.queue_id) == unmarked.generation:
+            del self.taken[unmarked.queue_id]
+        if unmarked.spooled:
+            self.spool_garbage.append((self.sequence + 1, unmarked.queue_id))
+
+    def mark_garbage(self, lane: str, offset: int) -> None:
+        base = self.reader(lane).base_for(offset)
+        if base is None:
+            return  # its segment is gone already
+        try:
+            fd = self._mark_file(lane, base)
+            self.disk.write(fd, [bytes([GARBAGE])], offset - base + MARK_AT)
+        except FileNotFoundError:
+            return
+        self.dirty.add((lane, base))
+        runner = self.runners.get(lane)
+        if runner is not None and offset >= runner.position:
+            runner.forget()
+
+    def _mark_file(self, lane: str, base: int) -> int:
+        fd = self._mark_files.get((lane, base))
+        if fd is None:
+            while len(self._mark_files) >= MARK_FILES_MAX:
+                self.disk.close(self._mark_files.popitem(last=False)[1])
+            fd = self._mark_files[lane, base] = self.disk.open_write(self.reader(lane).path(base))
+        return fd
+
+    def forget_segment(self, lane: str, base: int) -> None:
+        """A segment was deleted."""
+        fd = self._mark_files.pop((lane, base), None)
+        if fd is not None:
+            self.disk.close(fd)
+        self.dirty.discard((lane, base))
+
+    def count_arrived(self, lane: str, start: int, end: int) -> None:
+        """Counts the envelopes of a receiver's lane in [start, end), where nobody has told us how many."""
+        messages = recipients = 0
+        reader = self.reader(lane)
+        reader.refresh()
+        for record in reader.records(start, end):
+            if record.type == RecordType.ENVELOPE and record.live:
+                messages += 1
+                recipients += decode_envelope(record.body).recipient_count
+        if messages:
+            self.sizes.arrive(lane, messages, recipients)
+
+    def arrived(self, lane: str, messages: int, recipients: int) -> None:
+        self.sizes.arrive(lane, messages, recipients)
+
+
+MARK_FILES_MAX = 64  # descriptors; marks go mostly to a few segments behind the runners
+
+
+RESTING_NAMES_MAX = 1000  # in one envelope: 30 kB of names at the most

@@ -1,0 +1,192 @@
+"""The start, which is recovery (DESIGN section 3, "Recovery").
+
+1. Take the lock; read the newest valid restart positions; sync the journal that is about to be believed.
+2. Scan the journal from the working suffix on and fold it per queue id.
+3. In the lanes the manager writes, what lies above the end recorded by the last checkpoint is dropped: nobody has read it.
+   REPLACED, or FINISH with a bounce, counts only if the envelopes it names are below that end.
+4. So nothing is an orphan, and nothing is there twice.
+5. Each message still being worked on is stated anew: a START with what is done of it, in a fresh journal segment. No data is
+   moved and no envelope rewritten, so the time does not depend on sizes (decision 0006 compares this with DESIGN's
+   replacements).
+6. Sync the journal; write restart positions; then runners may start. A crash anywhere in here is recovered from by the same.
+
+It reads the journal's working suffix and one head per lane, never the queue.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mailcore.log.disk import Disk
+from mailcore.log.lane import LaneWriter
+from mailcore.log.positions import LanePosition, RestartPositions, read_positions
+from mailcore.log.reader import LaneReader
+from mailcore.log.record import RecordType
+from mailcore.log.segment import Damage
+from mailcore.queue.checkpoint import Checkpoints
+from mailcore.queue.fold import Folded, Known, Stage, fold
+from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, JOURNAL, LOCAL, is_incoming
+from mailcore.queue.queue import Queue, Unmarked
+from mailcore.queue.records import Place, Start, encode
+from mailcore.queue.spool import Spool
+
+__all__ = ["Recovered", "recover"]
+
+_ALWAYS = (LOCAL, AT_ONCE, HOLD, DELETED)  # lanes whose runners exist from the start, written to or not
+
+
+@dataclass(slots=True)
+class Recovered:
+    queue: Queue
+    checkpoints: Checkpoints
+    working: int  # messages stated anew
+    lock: int  # descriptor of the queue's lock, held as long as the process lives
+
+
+def recover(
+    disk: Disk,
+    directory: str,
+    spool_directory: str,
+    *,
+    segment_bytes: int,
+    names_counted: int,
+    undo_time_s: int,
+    clock: Callable[[], float],
+    salt: Callable[[], int],
+    on_damage: Callable[[Damage], None],
+) -> Recovered:
+    """Opens the queue, whatever happened to it before. Raises Locked, PositionsDamaged, SegmentTooNew, LaneFailed, OSError."""
+    disk.make_directory(directory)
+    disk.make_directory(spool_directory)
+    lock = disk.lock(os.path.join(directory, "lock"))
+    positions = read_positions(disk, directory) or RestartPositions(0, clock(), {}, 0, 0)
+    queue = Queue(
+        disk,
+        directory,
+        Spool(disk, spool_directory),
+        segment_bytes=segment_bytes,
+        names_counted=names_counted,
+        undo_time_s=undo_time_s,
+        clock=clock,
+        salt=salt,
+        on_damage=on_damage,
+    )
+    queue.sequence = positions.sequence
+    queue.sizes.restore(positions.counts, positions.destinations, positions.other_destinations)
+
+    folded = _read_journal(disk, queue, positions, on_damage)
+    for lane, recipients, resting in folded.taken:
+        queue.sizes.leave(lane, recipients, resting)
+    end = max(folded.end, positions.suffix)
+    queue.journal = LaneWriter(
+        disk,
+        queue.path(JOURNAL),
+        segment_bytes=segment_bytes,
+        clock=clock,
+        salt=salt,
+        floor=max(end, positions.journal_end),
+        end_at=end,
+    )
+    _open_lanes(disk, queue, positions, folded)
+    working = _settle(queue, positions, folded)
+    _state_anew(queue, working)
+    queue.journal.sync()
+    checkpoints = Checkpoints(queue, positions)
+    checkpoint = checkpoints.take()
+    checkpoint.write()
+    checkpoints.written(checkpoint)
+    return Recovered(queue, checkpoints, len(working), lock)
+
+
+def _read_journal(disk: Disk, queue: Queue, positions: RestartPositions, on_damage: Callable[[Damage], None]) -> Folded:
+    """Steps 1 and 2. A hole at the very end is a write that a crash cut short, no damage."""
+    holes: list[Damage] = []
+    reader = LaneReader(disk, queue.path(JOURNAL), holes.append)
+    for base, following in zip(reader.bases, [*reader.bases[1:], None], strict=True):
+        if following is None or following > positions.suffix:
+            fd = disk.open_write(reader.path(base))
+            try:
+                disk.sync(fd)
+            finally:
+                disk.close(fd)
+    folded = fold(reader.records(positions.suffix), positions.journal_end)
+    reader.close()
+    for hole in holes:
+        if hole.offset < folded.end:
+            on_damage(hole)
+    return folded
+
+
+def _open_lanes(disk: Disk, queue: Queue, positions: RestartPositions, folded: Folded) -> None:
+    """Step 3: writers go on behind the recorded ends, and beyond every position that anybody has named (law 4)."""
+    names = {name for name in disk.list(queue.directory) if disk.list(queue.path(name))}
+    names |= positions.lanes.keys() | folded.named.keys() | set(_ALWAYS)
+    for lane in sorted(names - {JOURNAL}):
+        if not (is_incoming(lane) or lane.startswith("retry.") or lane in _ALWAYS):
+            continue
+        recorded = positions.lanes.get(lane, LanePosition(0, 0))
+        if is_incoming(lane):
+            queue.add_runner(lane, recorded.runner, recorded.end)
+            continue
+        named = folded.named.get(lane, -1) + 1
+        queue.add_runner(lane, recorded.runner, recorded.end)
+        queue.open_writer(lane, max(recorded.end, recorded.runner, named), recorded.end)
+
+
+def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> list[Known]:
+    """Steps 3 and 4: what is over gets its mark, which may have been lost; what is left is being worked on."""
+
+    def counts(place: Place | None) -> bool:
+        recorded = positions.lanes.get(place.lane) if place is not None else None
+        if place is None or recorded is None or place.offset >= recorded.end:
+            return False
+        return queue.reader(place.lane).contains(place.offset, recorded.end)
+
+    working = []
+    for known in folded.messages.values():
+        for place in known.older:
+            queue.mark_garbage(place.lane, place.offset)
+        bounced = known.bounce is None or counts(known.bounce)
+        if known.stage is Stage.FINISHED and bounced:
+            queue.mark(_unmarked(known, spooled=True))
+        elif known.stage is Stage.REPLACED and bounced and counts(known.replacement):
+            queue.mark(_unmarked(known, spooled=False))
+        else:
+            working.append(known)
+    return working
+
+
+def _unmarked(known: Known, spooled: bool) -> Unmarked:
+    return Unmarked(
+        known.queue_id, known.generation, known.place.lane, known.place.offset, known.place.offset, -1, spooled
+    )
+
+
+def _state_anew(queue: Queue, working: list[Known]) -> None:
+    """Step 5."""
+    for known in working:
+        floor = -1 if known.floor == known.place.offset else known.floor
+        start = queue.journal.append(
+            RecordType.START,
+            encode(
+                Start(
+                    known.queue_id,
+                    known.generation,
+                    known.place,
+                    known.recipients,
+                    floor,
+                    {},
+                    tuple(sorted(known.done | known.done_before)),
+                    tuple(known.refused),
+                )
+            ),
+        )
+        if known.order is not None:
+            queue.administer(known.order)
+        queue.starts[start] = known.queue_id
+        queue.taken[known.queue_id] = known.generation
+        queue.floor(known.place.lane).hold(known.floor)
+        queue.sizes.work(known.place.lane, 1, max(known.recipients - len(known.done), 0))
+        queue.recovered.append((known, start))

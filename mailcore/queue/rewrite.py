@@ -1,0 +1,105 @@
+"""Writing what is left of a message anew: the replacement envelope and the RECIPIENTS records in front of it.
+
+Long lists are read from the log and written back a batch at a time, so that a hundred thousand recipients never are in
+memory together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Recipient
+from mailcore.log.record import RecordType
+from mailcore.queue.active import Active
+from mailcore.queue.queue import RESTING_NAMES_MAX, Gone, Queue
+from mailcore.queue.records import append_recipients, decode_recipients
+from mailcore.queue.spool import DATA_AT
+
+__all__ = ["read_batch", "remaining_recipients", "write_replacement"]
+
+
+def read_batch(queue: Queue, active: Active, offset: int) -> tuple[Recipient, ...]:
+    """A RECIPIENTS record of the message. Raises Gone when it can't be read (it is reported)."""
+    record = queue.reader(active.lane).read(offset)
+    if record is None or record.type != RecordType.RECIPIENTS:
+        raise Gone(f"the recipients of {active.queue_id} at {active.lane}:{offset} can't be read")
+    return decode_recipients(record.body)
+
+
+def remaining_recipients(queue: Queue, active: Active) -> Iterator[Recipient]:
+    """Everybody not done, with the destination and reply of this pass."""
+    deferred, done = active.deferred, active.done
+    for recipients in _all_batches(queue, active):
+        for recipient in recipients:
+            known = deferred.get(recipient.number)
+            if known is not None:
+                yield msgspec.structs.replace(recipient, destination=known[0], reply=known[1])
+            elif recipient.number not in done:
+                yield recipient
+
+
+def _all_batches(queue: Queue, active: Active) -> Iterator[Sequence[Recipient]]:
+    yield active.envelope.recipients
+    for offset in active.envelope.batches:
+        yield read_batch(queue, active, offset)
+
+
+def write_replacement(
+    queue: Queue,
+    active: Active,
+    lane: str,
+    interval_s: float,
+    *,
+    age_s: float,
+    attempted: bool,
+    not_before: float = 0.0,
+    held_because: str = "",
+    change: Callable[[Recipient], Recipient] = lambda recipient: recipient,
+    added: Sequence[Recipient] = (),
+) -> Envelope:
+    """Appends the RECIPIENTS records and returns the envelope for ``Queue.replaced``; the data is in the spool by now."""
+    first: list[Recipient] = []
+    batch: list[Recipient] = []
+    batches: list[int] = []
+    resting: dict[str, int] = {}
+    count = 0
+    writer = queue.writer(lane)
+
+    def everybody() -> Iterator[Recipient]:
+        yield from remaining_recipients(queue, active)
+        yield from added
+
+    for recipient in map(change, everybody()):
+        count += 1
+        name = recipient.destination
+        if name not in resting and len(resting) >= RESTING_NAMES_MAX:
+            name = ""
+        resting[name] = resting.get(name, 0) + 1
+        if len(first) < RECIPIENTS_PER_RECORD:
+            first.append(recipient)
+            continue
+        batch.append(recipient)
+        if len(batch) == RECIPIENTS_PER_RECORD:
+            batches.append(append_recipients(writer, batch))
+            batch = []
+    if batch:
+        batches.append(append_recipients(writer, batch))
+    envelope = active.envelope
+    inline = envelope.data is DataPlace.INLINE
+    return msgspec.structs.replace(
+        envelope,
+        generation=envelope.generation + 1,
+        recipients=tuple(first),
+        recipient_count=count,
+        batches=tuple(batches),
+        due_at=queue.clock() + interval_s if interval_s else 0.0,
+        attempts=envelope.attempts + attempted,
+        data=DataPlace.SPOOL,
+        data_offset=DATA_AT if inline else envelope.data_offset,
+        not_before=not_before,
+        held_because=held_because,
+        age_s=age_s,
+        resting=resting,
+    )

@@ -1,0 +1,124 @@
+"""Sizes by lane and by destination, kept by counting up and down; nothing is ever scanned for them.
+
+Three places a message can be: at rest in a lane (``resting``, stored with the restart positions), being worked on
+(``working``, known again after recovery from the START records), or deleted and still to be undone (not in the totals).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mailcore.log.positions import Counts
+from mailcore.queue.lanes import DELETED
+
+__all__ = ["DestinationCounts", "Sizes"]
+
+
+class DestinationCounts:
+    """Recipients by destination; beyond ``names_max`` names the rest is one sum.
+
+    While the sum is not zero no new name is taken in, so that a name is always counted wholly on one side.
+    """
+
+    def __init__(self, names_max: int, named: Mapping[str, int] | None = None, other: int = 0) -> None:
+        self._names_max = names_max
+        self.named: dict[str, int] = dict(named or {})
+        self.other = other
+
+    def add(self, destination: str, recipients: int) -> None:
+        named = self.named
+        if destination in named:
+            named[destination] += recipients
+        elif destination and not self.other and len(named) < self._names_max:
+            named[destination] = recipients
+        else:
+            self.other += recipients
+
+    def remove(self, destination: str, recipients: int) -> None:
+        have = self.named.get(destination)
+        if have is None:
+            self.other -= recipients
+        elif have > recipients:
+            self.named[destination] = have - recipients
+        else:
+            del self.named[destination]
+            self.other -= recipients - have
+
+
+class Sizes:
+    def __init__(self, names_max: int) -> None:
+        self._names_max = names_max
+        self.resting: dict[str, list[int]] = {}  # lane -> [messages, recipients]
+        self.resting_destinations = DestinationCounts(names_max)
+        self.working: dict[str, list[int]] = {}  # lane it came from -> [messages, recipients]
+        self.working_destinations: dict[str, int] = {}  # bounded by the active set
+
+    def restore(self, counts: Mapping[str, Counts], destinations: Mapping[str, int], other: int) -> None:
+        self.resting = {lane: [c.messages, c.recipients] for lane, c in counts.items()}
+        self.resting_destinations = DestinationCounts(self._names_max, destinations, other)
+
+    def rest(self, lane: str, recipients: int, destinations: Mapping[str, int]) -> None:
+        """A message comes to rest in a lane."""
+        _add(self.resting, lane, 1, recipients)
+        if lane != DELETED:
+            for destination, count in destinations.items():
+                self.resting_destinations.add(destination, count)
+
+    def arrive(self, lane: str, messages: int, recipients: int) -> None:
+        """Mail not yet routed counts as such."""
+        _add(self.resting, lane, messages, recipients)
+        self.resting_destinations.add("", recipients)
+
+    def leave(self, lane: str, recipients: int, destinations: Mapping[str, int]) -> None:
+        """A message is taken from a lane; what it was counted with there goes."""
+        _add(self.resting, lane, -1, -recipients)
+        if lane != DELETED:
+            for destination, count in destinations.items():
+                self.resting_destinations.remove(destination, count)
+
+    def work(self, lane: str, messages: int, recipients: int) -> None:
+        _add(self.working, lane, messages, recipients)
+
+    def route(self, destination: str, recipients: int) -> None:
+        """Recipients of working messages that were routed (or, negative, are done)."""
+        count = self.working_destinations.get(destination, 0) + recipients
+        if count > 0:
+            self.working_destinations[destination] = count
+        else:
+            self.working_destinations.pop(destination, None)
+
+    def stored(self) -> dict[str, Counts]:
+        return {lane: Counts(m, r) for lane, (m, r) in self.resting.items() if m or r}
+
+    def summary(self) -> dict[str, Any]:
+        """``{"messages": N, "recipients": N, "lanes": {...}, "destinations": {...}}``; "" sums what has no name here."""
+        lanes: dict[str, dict[str, int]] = {}
+        for counts in (self.resting, self.working):
+            for lane, (messages, recipients) in counts.items():
+                if lane != DELETED and (messages or recipients):
+                    there = lanes.setdefault(lane, {"messages": 0, "recipients": 0})
+                    there["messages"] += messages
+                    there["recipients"] += recipients
+        destinations = dict(self.resting_destinations.named)
+        for destination, count in self.working_destinations.items():
+            destinations[destination] = destinations.get(destination, 0) + count
+        recipients = sum(lane["recipients"] for lane in lanes.values())
+        rest = recipients - sum(destinations.values())
+        if rest:
+            destinations[""] = rest
+        return {
+            "messages": sum(lane["messages"] for lane in lanes.values()),
+            "recipients": recipients,
+            "lanes": lanes,
+            "destinations": destinations,
+        }
+
+
+def _add(counts: dict[str, list[int]], lane: str, messages: int, recipients: int) -> None:
+    there = counts.get(lane)
+    if there is None:
+        counts[lane] = [messages, recipients]
+    else:
+        there[0] += messages
+        there[1] += recipients
