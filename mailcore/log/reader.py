@@ -42,6 +42,8 @@ class LaneReader:
         self._bases = [base for base in map(base_of, self.disk.list(self.directory)) if base is not None]
         for base in [base for base in self._open if base not in self._bases]:
             self._open.pop(base).close()
+        self._previous_ends = {base: end for base, end in self._previous_ends.items() if base in self._bases}
+        self._damaged.intersection_update(self._bases)
 
     def _see(self, durable: int | None) -> None:
         """Knows every segment that has records below ``durable``: without the header of a later one, a tail that law 8 cut
@@ -122,10 +124,10 @@ class LaneReader:
         for base in [b for i, b in enumerate(self._bases) if i + 1 == len(self._bases) or self._bases[i + 1] > start]:
             if durable is not None and base >= durable:
                 return
+            end = self.end_of(base, durable)
             segment = self.segment(base)
-            if segment is None:
-                continue
-            yield from segment.records(start, self.end_of(base, durable), self._on_damage)
+            if segment is not None:
+                yield from segment.records(start, end, self._on_damage)
 
     def base_for(self, offset: int) -> int | None:
         """The base of the segment a lane offset lies in, whether it is believed there or not."""
@@ -159,18 +161,35 @@ class LaneReader:
         self._see(durable)
         wanted = queue_id.encode("ascii", "replace")
         for base in reversed(self._bases):
+            end = self.end_of(base, durable)
             segment = self.segment(base)
             if segment is None:
                 continue
-            end = self.end_of(base, durable)
             if end <= start:
                 break
-            covered = base + FIRST_RECORD
-            for block in read_blocks(self.disk, index_path(self.path(base))):
+            yield from self._find_in(segment, queue_id, wanted, start, end)
+
+    def find_all(self, queue_ids: Collection[str], start: int, durable: int | None = None) -> Iterator[Record]:
+        """The same for many messages at once, in one pass over every entry whatever their number; in no certain order."""
+        self._see(durable)
+        wanted = {queue_id.encode("ascii", "replace") for queue_id in queue_ids}
+        for base in reversed(self._bases):
+            end = self.end_of(base, durable)
+            segment = self.segment(base)
+            if segment is None:
+                continue
+            if end <= start:
+                break
+            yield from self._find_all_in(segment, wanted, start, end)
+
+    def _find_in(self, segment: Segment, queue_id: str, wanted: bytes, start: int, end: int) -> Iterator[Record]:
+        with segment.reading():
+            covered = segment.base + FIRST_RECORD
+            for block in read_blocks(self.disk, index_path(segment.path)):
                 if block.start != covered:
                     break
                 covered = block.end
-                for offset in find_in_block(block, base, queue_id):
+                for offset in find_in_block(block, segment.base, queue_id):
                     if (
                         start <= offset < end
                         and (record := segment.read(offset)) is not None
@@ -184,23 +203,14 @@ class LaneReader:
                     if record.type == RecordType.ENVELOPE and queue_id_in(record.body) == wanted:
                         yield record
 
-    def find_all(self, queue_ids: Collection[str], start: int, durable: int | None = None) -> Iterator[Record]:
-        """The same for many messages at once, in one pass over every entry whatever their number; in no certain order."""
-        self._see(durable)
-        wanted = {queue_id.encode("ascii", "replace") for queue_id in queue_ids}
-        for base in reversed(self._bases):
-            segment = self.segment(base)
-            if segment is None:
-                continue
-            end = self.end_of(base, durable)
-            if end <= start:
-                break
-            covered = base + FIRST_RECORD
-            for block in read_blocks(self.disk, index_path(self.path(base))):
+    def _find_all_in(self, segment: Segment, wanted: set[bytes], start: int, end: int) -> Iterator[Record]:
+        with segment.reading():
+            covered = segment.base + FIRST_RECORD
+            for block in read_blocks(self.disk, index_path(segment.path)):
                 if block.start != covered:
                     break
                 covered = block.end
-                for offset in find_all_in_block(block, base, wanted):
+                for offset in find_all_in_block(block, segment.base, wanted):
                     if (
                         start <= offset < end
                         and (record := segment.read(offset)) is not None
@@ -216,7 +226,7 @@ class LaneReader:
         """Whether the bytes occur at all: a look that costs a fiftieth of reading the records."""
         at = start
         while at < end:
-            if wanted in self.disk.read(segment.fd, min(READ_BYTES + len(wanted), end - at), at - segment.base):
+            if wanted in segment.read_bytes(min(READ_BYTES + len(wanted), end - at), at - segment.base):
                 return True
             at += READ_BYTES
         return False

@@ -16,6 +16,7 @@ write). The version is checked apart from the magic, so that a newer file is cal
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import struct
@@ -120,7 +121,7 @@ def read_header(disk: Disk, fd: int, path: str) -> SegmentHeader:
 
 
 class Segment:
-    """A segment open for reading. Holds one descriptor until ``close``."""
+    """A segment open for reading. Holds one descriptor until ``close``; when ``records`` is going on, until that ends."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
@@ -132,16 +133,32 @@ class Segment:
             disk.close(self.fd)
             raise
         self.base = self.header.base
+        self._readings = 0  # going on: a descriptor closed under them would soon be another file
+        self._closing = False
 
     def close(self) -> None:
-        self.disk.close(self.fd)
+        if self._readings:
+            self._closing = True
+        else:
+            self.disk.close(self.fd)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """``close`` waits for the end of it."""
+        self._readings += 1
+        try:
+            yield
+        finally:
+            self._readings -= 1
+            if self._closing and not self._readings:
+                self.disk.close(self.fd)
 
     @property
     def file_end(self) -> int:
         """Lane offset behind the last byte of the file, torn tail and all."""
         return self.base + self.disk.size(self.fd)
 
-    def _read(self, length: int, at: int) -> bytes:
+    def read_bytes(self, length: int, at: int) -> bytes:
         """Bytes of the file. Blocks that the disk cannot give any more read as zeros, which are never a record: so a bad
         block costs the records in it and no others (law 11)."""
         try:
@@ -168,6 +185,10 @@ class Segment:
         What is no record between them goes to ``on_damage`` and is stepped over: the next offset at which magic, length
         and checksum agree is where reading goes on.
         """
+        with self.reading():
+            yield from self._records(start, end, on_damage)
+
+    def _records(self, start: int, end: int, on_damage: Callable[[Damage], None] | None) -> Iterator[Record]:
         base, salt = self.base, self.header.salt
         magic = magic_of(salt)
         offset = max(start, base + FIRST_RECORD)
@@ -177,7 +198,7 @@ class Segment:
             at = offset - block_at
             have = len(block) - at
             if have < HEADER_BYTES:
-                block_at, block = offset, self._read(min(READ_BYTES, end - offset), offset - base)
+                block_at, block = offset, self.read_bytes(min(READ_BYTES, end - offset), offset - base)
                 at, have = 0, len(block)
             fault = ""
             if have < HEADER_BYTES:
@@ -192,7 +213,7 @@ class Segment:
             if not fault and have < HEADER_BYTES + length:
                 block_at = offset
                 wanted = max(HEADER_BYTES + length, min(READ_BYTES, end - offset))
-                block = self._read(wanted, offset - base)
+                block = self.read_bytes(wanted, offset - base)
                 at = 0
                 if len(block) < HEADER_BYTES + length:
                     fault = "cut off"
@@ -220,13 +241,13 @@ class Segment:
 
     def read(self, offset: int) -> Record | None:
         """The one record at lane offset ``offset``; None when there is none that can be believed."""
-        head = self._read(HEADER_BYTES, offset - self.base)
+        head = self.read_bytes(HEADER_BYTES, offset - self.base)
         if len(head) < HEADER_BYTES:
             return None
         magic, type_, mark, length, crc = HEADER.unpack(head)
         if magic != magic_of(self.header.salt) or not 0 < length <= LENGTH_MAX:
             return None
-        body = self._read(length, offset - self.base + HEADER_BYTES)
+        body = self.read_bytes(length, offset - self.base + HEADER_BYTES)
         if len(body) < length or checksum(self.header.salt, offset, type_, (body,), length) != crc:
             return None
         return Record(offset, type_, mark != GARBAGE, body, offset + HEADER_BYTES + length)

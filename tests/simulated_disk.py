@@ -1,0 +1,539 @@
+"""A disk held in memory that loses what was not synced, tears what was being written, and fails any call when told to.
+
+It has the interface of ``mailcore.log.disk.Disk`` and keeps two views of everything: what processes see (the cache) and what
+is on the platter. A write goes to the first and waits for a sync to reach the second; so do the names in a directory.
+
+- ``crash(choice)`` is the power loss: a new disk as it might be found afterwards. Of each file any subset of the unsynced
+  writes is there, each of them whole, torn, in part of its sectors, or as zeros where the file had grown; of each directory
+  any subset of the unsynced changes of names. A single byte is there or not.
+- ``kill()`` is the end of the process only: a new disk with all that was written, locks and descriptors gone.
+- ``fail(...)`` makes one call fail; a sync may also fail as FACTS saw it: EIO once, the cache shows the data, the disk holds
+  zeros, and the next sync says OK.
+- ``crash_before(number)`` raises ``PowerLoss`` in front of that call (counted from 1), once and for every call after it, so
+  that nothing a dying process still does in its ``finally`` can reach the disk.
+
+Choices are made by a ``Choice``: ``RandomChoice(seed)``, or ``every(...)`` which goes through all of them. The disk copies
+itself for each answer, so one history can be looked at under many crashes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mailcore.log.disk import Buffer, Disk, Locked
+
+__all__ = ["Choice", "PowerLoss", "RandomChoice", "SimulatedDisk", "every"]
+
+SECTOR = 512
+
+
+class PowerLoss(BaseException):
+    """The machine stopped before this call. No ``except Exception`` of the code under test may swallow it."""
+
+
+class Choice(Protocol):
+    def pick(self, count: int) -> int:
+        """One of 0 .. count - 1."""
+
+    def cut(self, length: int) -> int:
+        """Where a write of ``length`` bytes is torn: 1 .. length - 1."""
+
+    @property
+    def coarse(self) -> bool:
+        """True when all choices are gone through, so that there should be few."""
+
+
+class RandomChoice:
+    coarse = False
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def pick(self, count: int) -> int:
+        return self._random.randrange(count)
+
+    def cut(self, length: int) -> int:
+        # Half of them where sectors end: that is where disks tear; the other half anywhere.
+        if length > SECTOR and self._random.random() < 0.5:
+            return self._random.randrange(1, (length - 1) // SECTOR + 1) * SECTOR
+        return self._random.randrange(1, length)
+
+
+class _Enumeration:
+    """Replays a prefix of decisions and takes the first answer for those behind it."""
+
+    coarse = True
+
+    def __init__(self, prefix: list[int]) -> None:
+        self.taken: list[tuple[int, int]] = []
+        self._prefix = prefix
+
+    def pick(self, count: int) -> int:
+        at = len(self.taken)
+        answer = self._prefix[at] if at < len(self._prefix) else 0
+        self.taken.append((answer, count))
+        return answer
+
+    def cut(self, length: int) -> int:
+        return length // 2
+
+
+def every(limit: int) -> Iterator[Choice]:
+    """All ways the choices can come out, up to ``limit``; an AssertionError when there are more: use a smaller history."""
+    prefix: list[int] = []
+    for _ in range(limit):
+        choice = _Enumeration(prefix)
+        yield choice
+        prefix = [answer for answer, _ in choice.taken]
+        counts = [count for _, count in choice.taken]
+        while prefix and prefix[-1] + 1 == counts[len(prefix) - 1]:
+            prefix.pop()
+        if not prefix:
+            return
+        prefix[-1] += 1
+    raise AssertionError(f"more than {limit} ways to crash")
+
+
+@dataclass(eq=False)
+class _File:
+    platter: bytearray = field(default_factory=bytearray)
+    cache: bytearray = field(default_factory=bytearray)
+    pending: list[tuple[int, bytes]] = field(default_factory=list)
+    bad: list[tuple[int, int]] = field(default_factory=list)  # byte ranges that can't be read
+
+
+@dataclass(eq=False)
+class _Directory:
+    now: dict[str, _Node] = field(default_factory=dict)
+    platter: dict[str, _Node] = field(default_factory=dict)
+    pending: list[dict[str, _Node | None]] = field(default_factory=list)  # one for each change, atomic in itself
+
+    def change(self, names: dict[str, _Node | None]) -> None:
+        _apply(self.now, names)
+        self.pending.append(names)
+
+
+_Node = _File | _Directory
+
+
+def _apply(entries: dict[str, _Node], names: dict[str, _Node | None]) -> None:
+    for name, node in names.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+def _patch(data: bytearray, offset: int, piece: bytes) -> None:
+    if len(data) < offset:
+        data.extend(bytes(offset - len(data)))
+    data[offset : offset + len(piece)] = piece
+
+
+@dataclass
+class _Fault:
+    call: str
+    in_path: str
+    skip: int
+    error: int
+    lying: bool
+    written: int
+    times: int
+
+
+class SimulatedDisk(Disk):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+        self.log: list[tuple[str, str]] = []  # (call, path) of all that changes or syncs something, in order
+        self.capacity: int | None = None  # bytes; a write beyond is cut short and ENOSPC
+        self.on_change: Callable[[str, str], None] | None = None  # looks on in front of every call in ``log``
+        self._root = _Directory()
+        self._open: dict[int, tuple[str, _File, bool]] = {}
+        self._locks: dict[int, str] = {}
+        self._next_fd = 3
+        self._faults: list[_Fault] = []
+        self._crash_at: int | None = None
+
+    # -- what tests ask for
+
+    def fail(
+        self,
+        call: str,
+        *,
+        in_path: str = "",
+        skip: int = 0,
+        error: int = errno.EIO,
+        lying: bool = False,
+        written: int = 0,
+        times: int = 1,
+    ) -> None:
+        """The call after ``skip`` good ones on a path containing ``in_path`` fails, ``times`` times. ``written``: a write
+        that fails has written so much. ``lying``: a sync that fails has lost its data, the cache shows it, the next sync
+        says OK."""
+        self._faults.append(_Fault(call, in_path, skip, error, lying, written, times))
+
+    def heal(self) -> None:
+        self._faults.clear()
+
+    def crash_before(self, number: int) -> None:
+        """The power goes in front of the call with this number in ``log``, counted from 1."""
+        self._crash_at = number
+
+    @property
+    def changes(self) -> int:
+        """Calls so far that change or sync something."""
+        return len(self.log)
+
+    def crash(self, choice: Choice) -> SimulatedDisk:
+        return self._copy(_Crash(choice))
+
+    def kill(self) -> SimulatedDisk:
+        return self._copy(_Kill())
+
+    def image(self, path: str) -> bytes:
+        """What processes see in a file."""
+        return bytes(self._file(path).cache)
+
+    def platter(self, path: str) -> bytes:
+        """What of a file is safe, whatever happens."""
+        return bytes(self._file(path).platter)
+
+    def damage(self, path: str, offset: int, data: bytes) -> None:
+        """The bytes change, on the platter and in the cache."""
+        file = self._file(path)
+        _patch(file.platter, offset, data)
+        _patch(file.cache, offset, data)
+
+    def truncate(self, path: str, length: int) -> None:
+        file = self._file(path)
+        assert not file.pending
+        del file.platter[length:]
+        del file.cache[length:]
+
+    def break_blocks(self, path: str, start: int, end: int) -> None:
+        """Reading these bytes fails with EIO from now on."""
+        self._file(path).bad.append((start, end))
+
+    def put(self, path: str, data: bytes) -> None:
+        """A file, synced with its name."""
+        directory, name = self._parent(path)
+        directory.now[name] = directory.platter[name] = _File(bytearray(data), bytearray(data))
+
+    def used(self) -> int:
+        def below(directory: _Directory) -> int:
+            return sum(len(n.cache) if isinstance(n, _File) else below(n) for n in directory.now.values())
+
+        return below(self._root)
+
+    def open_files(self) -> list[str]:
+        return [path for path, _, _ in self._open.values()]
+
+    # -- Disk
+
+    def create(self, path: str) -> int:
+        self._call("create", path)
+        directory, name = self._parent(path)
+        if name in directory.now:
+            raise _error(errno.EEXIST, path)
+        file = _File()
+        directory.change({name: file})
+        return self._descriptor(path, file, True)
+
+    def open_read(self, path: str) -> int:
+        self._call("open_read", path, changes=False)
+        return self._descriptor(path, self._file(path), False)
+
+    def open_write(self, path: str) -> int:
+        self._call("open_write", path, changes=False)
+        return self._descriptor(path, self._file(path), True)
+
+    def close(self, fd: int) -> None:
+        if self._crash_at == 0:
+            return  # a finally in a dying process
+        if self._locks.pop(fd, None) is None and self._open.pop(fd, None) is None:
+            raise _error(errno.EBADF, str(fd))
+
+    def write(self, fd: int, buffers: Sequence[Buffer], offset: int) -> None:
+        path, file, writable = self._get(fd)
+        data = b"".join(buffers)
+        fault = self._call("write", path, raising=False)
+        if not writable:
+            raise _error(errno.EBADF, path)
+        if fault is not None:
+            self._write(file, data[: fault.written], offset)
+            raise _error(fault.error, path)
+        if self.capacity is not None:
+            room = max(0, self.capacity - self.used() + max(0, len(file.cache) - offset))
+            if room < len(data):
+                self._write(file, data[:room], offset)
+                raise _error(errno.ENOSPC, path)
+        self._write(file, data, offset)
+
+    def _write(self, file: _File, data: bytes, offset: int) -> None:
+        if data:
+            _patch(file.cache, offset, data)
+            file.pending.append((offset, data))
+
+    def read(self, fd: int, length: int, offset: int) -> bytes:
+        path, file, _ = self._get(fd)
+        self._call("read", path, changes=False)
+        assert length >= 0
+        assert offset >= 0
+        if any(start < offset + length and offset < end for start, end in file.bad):
+            raise _error(errno.EIO, path)
+        return bytes(file.cache[offset : offset + length])
+
+    def size(self, fd: int) -> int:
+        path, file, _ = self._get(fd)
+        self._call("size", path, changes=False)
+        return len(file.cache)
+
+    def size_of(self, path: str) -> int:
+        self._call("size_of", path, changes=False)
+        return len(self._file(path).cache)
+
+    def sync(self, fd: int) -> None:
+        path, file, _ = self._get(fd)
+        fault = self._call("sync", path, raising=False)
+        if fault is not None and fault.lying:
+            for offset, data in file.pending:
+                kept = max(0, min(len(file.platter) - offset, len(data)))
+                _patch(file.platter, offset + kept, bytes(len(data) - kept))
+            file.pending.clear()
+        if fault is not None:
+            raise _error(fault.error, path)
+        for offset, data in file.pending:
+            _patch(file.platter, offset, data)
+        file.pending.clear()
+
+    def drop_cache(self, fd: int) -> None:
+        path, file, _ = self._get(fd)
+        self._call("drop_cache", path, changes=False)
+        view = bytearray(file.platter)
+        for offset, data in file.pending:  # dirty pages stay
+            _patch(view, offset, data)
+        file.cache = view
+
+    def sync_directory(self, path: str) -> None:
+        self._call("sync_directory", path)
+        directory = self._directory(path)
+        for names in directory.pending:
+            _apply(directory.platter, names)
+        directory.pending.clear()
+
+    def replace(self, old: str, new: str) -> None:
+        self._call("replace", new)
+        source, old_name = self._parent(old)
+        target, new_name = self._parent(new)
+        assert source is target, "renames between directories are not simulated"
+        if old_name not in source.now:
+            raise _error(errno.ENOENT, old)
+        source.change({old_name: None, new_name: source.now[old_name]})
+
+    def unlink(self, path: str) -> None:
+        self._call("unlink", path)
+        directory, name = self._parent(path)
+        if not isinstance(directory.now.get(name), _File):
+            raise _error(errno.ENOENT, path)
+        directory.change({name: None})
+
+    def list(self, path: str) -> list[str]:
+        self._call("list", path, changes=False)
+        node = self._node(path)
+        if node is None:
+            return []
+        if isinstance(node, _File):
+            raise _error(errno.ENOTDIR, path)
+        return sorted(node.now)
+
+    def is_directory(self, path: str) -> bool:
+        return isinstance(self._node(path), _Directory)
+
+    def create_directory(self, path: str) -> None:
+        self._call("create_directory", path)
+        directory, name = self._parent(path)
+        if name in directory.now:
+            raise _error(errno.EEXIST, path)
+        directory.change({name: _Directory()})
+
+    def remove_directory(self, path: str) -> None:
+        self._call("remove_directory", path)
+        directory, name = self._parent(path)
+        if self._directory(path).now:
+            raise _error(errno.ENOTEMPTY, path)
+        directory.change({name: None})
+        self._kept.discard(path)
+
+    def exists(self, path: str) -> bool:
+        return self._node(path) is not None
+
+    def free_bytes(self, path: str) -> int:
+        return 1 << 40 if self.capacity is None else max(0, self.capacity - self.used())
+
+    def lock(self, path: str) -> int:
+        self._call("lock", path)
+        path = posixpath.abspath(path)
+        if path in self._locks.values():
+            raise Locked(f"{path} is locked by another process")
+        directory, name = self._parent(path)
+        if name not in directory.now:
+            directory.change({name: _File()})
+        self._next_fd += 1
+        self._locks[self._next_fd] = path
+        return self._next_fd
+
+    # -- inside
+
+    def _call(self, call: str, path: str, *, changes: bool = True, raising: bool = True) -> _Fault | None:
+        if self._crash_at == 0:
+            raise PowerLoss
+        if changes:
+            if self.on_change is not None:
+                self.on_change(call, path)
+            if self._crash_at is not None and len(self.log) + 1 >= self._crash_at:
+                self._crash_at = 0
+                raise PowerLoss
+            self.log.append((call, path))
+        self.calls[call] += 1
+        for fault in self._faults:
+            if fault.call != call or fault.in_path not in path:
+                continue
+            if fault.skip:
+                fault.skip -= 1
+                continue
+            fault.times -= 1
+            if not fault.times:
+                self._faults.remove(fault)
+            if raising:
+                raise _error(fault.error, path)
+            return fault
+        return None
+
+    def _descriptor(self, path: str, file: _File, writable: bool) -> int:
+        self._next_fd += 1
+        self._open[self._next_fd] = (path, file, writable)
+        return self._next_fd
+
+    def _get(self, fd: int) -> tuple[str, _File, bool]:
+        if self._crash_at == 0:
+            raise PowerLoss
+        if fd not in self._open:
+            raise _error(errno.EBADF, str(fd))
+        return self._open[fd]
+
+    def _node(self, path: str) -> _Node | None:
+        node: _Node = self._root
+        for name in posixpath.abspath(path).split("/")[1:]:
+            if not name:
+                continue
+            if not isinstance(node, _Directory) or name not in node.now:
+                return None
+            node = node.now[name]
+        return node
+
+    def _file(self, path: str) -> _File:
+        node = self._node(path)
+        if not isinstance(node, _File):
+            raise _error(errno.ENOENT if node is None else errno.EISDIR, path)
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._node(path)
+        if not isinstance(node, _Directory):
+            raise _error(errno.ENOENT if node is None else errno.ENOTDIR, path)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        parent, name = posixpath.split(posixpath.abspath(path))
+        return self._directory(parent), name
+
+    def _copy(self, how: _Kill | _Crash) -> SimulatedDisk:
+        copy = SimulatedDisk()
+        copy.capacity = self.capacity
+        copy._root = how.directory(self._root)
+        return copy
+
+
+class _Kill:
+    """Everything as it is; what waits for a sync waits on."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, _Node] = {}
+
+    def directory(self, old: _Directory) -> _Directory:
+        new = _Directory()
+        self._made[id(old)] = new
+        new.now = {name: self.node(node) for name, node in old.now.items()}
+        new.platter = {name: self.node(node) for name, node in old.platter.items()}
+        new.pending = [
+            {name: None if node is None else self.node(node) for name, node in names.items()} for names in old.pending
+        ]
+        return new
+
+    def node(self, old: _Node) -> _Node:
+        if id(old) not in self._made:
+            if isinstance(old, _Directory):
+                return self.directory(old)
+            self._made[id(old)] = _File(bytearray(old.platter), bytearray(old.cache), list(old.pending), list(old.bad))
+        return self._made[id(old)]
+
+
+class _Crash:
+    """What a power loss leaves."""
+
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+        self._made: dict[int, _Node] = {}
+
+    def directory(self, old: _Directory) -> _Directory:
+        entries = dict(old.platter)
+        for names in old.pending:
+            if self._choice.pick(2):
+                _apply(entries, names)
+        new = _Directory()
+        self._made[id(old)] = new
+        new.now = {name: self.node(entries[name]) for name in sorted(entries)}
+        new.platter = dict(new.now)
+        return new
+
+    def node(self, old: _Node) -> _Node:
+        if id(old) not in self._made:
+            self._made[id(old)] = self.directory(old) if isinstance(old, _Directory) else self._file(old)
+        return self._made[id(old)]
+
+    def _file(self, old: _File) -> _File:
+        data = bytearray(old.platter)
+        for offset, piece in old.pending:
+            self._some_of(data, offset, piece)
+        return _File(data, bytearray(data), [], list(old.bad))
+
+    def _some_of(self, data: bytearray, offset: int, piece: bytes) -> None:
+        choice = self._choice
+        grows = len(data) < offset + len(piece)
+        if len(piece) == 1 and not grows:  # a mark
+            if choice.pick(2):
+                _patch(data, offset, piece)
+            return
+        outcome = choice.pick(3 if choice.coarse else 5)
+        if outcome == 1 or (outcome == 2 and len(piece) == 1):
+            _patch(data, offset, piece)
+        elif outcome == 2:
+            _patch(data, offset, piece[: choice.cut(len(piece))])
+        elif outcome == 3 and grows:  # the length has reached the disk, the data has not
+            _patch(data, max(offset, len(data)), bytes(offset + len(piece) - max(offset, len(data))))
+        elif outcome == 4:  # some sectors
+            for at in range(0, len(piece), SECTOR):
+                if choice.pick(2):
+                    _patch(data, offset + at, piece[at : at + SECTOR])
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)
