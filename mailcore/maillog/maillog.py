@@ -87,7 +87,7 @@ class MailLog:
         queue_id = envelope.queue_id
         if envelope.origin is Origin.SMTP:
             login = f", sasl_username={word(envelope.login)}" if envelope.login else ""
-            client = f"{word(client_name) or 'unknown'}[{word(envelope.client_address)}]"
+            client = _client(client_name, envelope.client_address)
             self._line("smtpd", f"{queue_id}: client={client}{login}")
         elif envelope.origin is Origin.LOCAL:
             self._line("pickup", f"{queue_id}: uid=0 from=<{inside(envelope.sender)}>")
@@ -136,7 +136,7 @@ class MailLog:
         queue_id: str = "NOQUEUE",
     ) -> None:
         """A client was refused at ``stage`` (CONNECT, HELO, MAIL, RCPT, DATA, END-OF-MESSAGE) with ``reply``."""
-        client = f"{word(client_name) or 'unknown'}[{word(client_address)}]"
+        client = _client(client_name, client_address)
         about = f" from=<{inside(sender)}>" if sender is not None else ""
         said = free(reply)
         if recipient is not None:
@@ -328,6 +328,11 @@ def _json_line(fields: dict[str, Any]) -> str:
     except UnicodeEncodeError:  # a lone surrogate: bytes that were no UTF-8
         pass
     return json.dumps(fields, separators=(",", ":")).replace("\x7f", "\\u007f") + "\n"
+
+
+def _client(name: str, address: str) -> str:
+    """name[address]; a name out of the DNS holds no bracket that could begin another address."""
+    return f"{word(name).replace('[', chr(92) + 'x5b') or 'unknown'}[{word(address)}]"
 
 
 def _split_code(reply: str) -> tuple[str, str]:

@@ -112,7 +112,7 @@ def test_what_a_killed_deliverer_gives_back_is_next_in_the_old_order() -> None:
     assert {entry.number for entry in again}.isdisjoint({first.number, second.number})
 
 
-@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_a_whole_window_given_back_keeps_its_order(order: tuple[int, ...]) -> None:
     scheduler = make()
     scheduler.set("smtp", "destination_concurrency_limit", 3, NOW)

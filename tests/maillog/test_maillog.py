@@ -1,0 +1,264 @@
+"""The mail log, as people, programs and Debian's pflogsumm read it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailcore.envelope import DataPlace, Envelope, Origin, Status, Verdict
+from mailcore.maillog import MailLog
+
+HOSTILE = "a>, relay=evil, delay=0, dsn=2.0.0, status=sent (x)\r\nJan  1 00:00:00 h postfix/smtp[1]: F: to=<x\x1b[2J\x00é\udc80"
+LINE = re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d mx waypost/[a-z]+\[\d+\]: ")
+
+
+class Clock:
+    now = 1_700_000_000.25
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def log(tmp_path: Path, clock: Clock) -> Iterator[MailLog]:
+    made = MailLog(tmp_path, "mx", clock=clock, monotonic=clock)
+    yield made
+    made.close()
+
+
+def envelope(queue_id: str = "4abc", **fields: Any) -> Envelope:
+    values: dict[str, Any] = {
+        "queue_id": queue_id,
+        "generation": 0,
+        "sender": "from@a.example",
+        "recipients": (),
+        "recipient_count": 1,
+        "arrived_at": 1_700_000_000.0,
+        "size_bytes": 1000,
+        "data": DataPlace.INLINE,
+        "client_address": "192.0.2.7",
+        "message_id": "<1@a.example>",
+        "helo": "client.a.example",
+    }
+    return Envelope(**(values | fields))
+
+
+def lines(tmp_path: Path) -> list[str]:
+    """The lines of mail.log without time, host and process id."""
+    found = (tmp_path / "mail.log").read_text("ascii").splitlines()
+    assert all(LINE.match(line) and line.isprintable() for line in found)
+    return [re.sub(r"\[\d+\]", "", LINE.sub(lambda match: match[0].split()[-1] + " ", line)) for line in found]
+
+
+def objects(tmp_path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (tmp_path / "mail.jsonl").read_text("ascii").splitlines()]
+
+
+def deliver(log: MailLog, queue_id: str = "4abc", **fields: Any) -> None:
+    values: dict[str, Any] = {
+        "recipient": "to@b.example",
+        "relay": "mx.b.example[192.0.2.9]:25",
+        "verdict": Verdict(0, Status.DELIVERED, "2.0.0", "250 2.0.0 Ok"),
+        "delays_s": (0.05, 0.004, 0.1, 1.23),
+    }
+    log.delivery(queue_id, **(values | fields))
+
+
+# -- lines
+
+
+def test_a_message_s_life_reads_as_in_postfix(log: MailLog, tmp_path: Path) -> None:
+    log.accepted(envelope(login="anna"), "client.a.example")
+    deliver(log)
+    log.removed("4abc")
+    log.flush()
+    assert lines(tmp_path) == [
+        "waypost/smtpd: 4abc: client=client.a.example[192.0.2.7], sasl_username=anna".replace(
+            "[192.0.2.7]", "[192.0.2.7]"
+        ),
+        "waypost/cleanup: 4abc: message-id=<1@a.example>",
+        "waypost/qmgr: 4abc: from=<from@a.example>, size=1000, nrcpt=1 (queue active)",
+        "waypost/smtp: 4abc: to=<to@b.example>, relay=mx.b.example[192.0.2.9]:25, delay=1.4, delays=0.05/0/0.1/1.2, "
+        "dsn=2.0.0, status=sent (250 2.0.0 Ok)",
+        "waypost/qmgr: 4abc: removed",
+    ]
+
+
+def test_each_event_is_one_json_object_with_what_the_line_says(log: MailLog, tmp_path: Path) -> None:
+    log.accepted(envelope())
+    deliver(log, tls="TLSv1.3 TLS_AES_256_GCM_SHA384")
+    log.flush()
+    accepted, delivery = objects(tmp_path)
+    assert (accepted["event"], accepted["sender"], accepted["size_bytes"]) == ("accepted", "from@a.example", 1000)
+    assert delivery["event"] == "delivery"
+    assert delivery["time"] == 1_700_000_000.25
+    assert delivery["delays_s"] == [0.05, 0.004, 0.1, 1.23]
+    assert delivery["tls"] == "TLSv1.3 TLS_AES_256_GCM_SHA384"
+    assert delivery["reply"] == "250 2.0.0 Ok"
+
+
+@pytest.mark.parametrize(
+    ("status", "reply", "end"),
+    [
+        (Status.DEFERRED, "450 4.2.0 later", "status=deferred (host mx.b.example[192.0.2.9] said: 450 4.2.0 later)"),
+        (Status.BOUNCED, "550 5.1.1 no", "status=bounced (host mx.b.example[192.0.2.9] said: 550 5.1.1 no)"),
+        (Status.DEFERRED, "connection timed out", "status=deferred (connection timed out)"),
+        (Status.EXPIRED, "delivery time expired", "status=expired (delivery time expired)"),
+    ],
+)
+def test_a_delivery_says_what_became_of_it(log: MailLog, tmp_path: Path, status: Status, reply: str, end: str) -> None:
+    deliver(log, verdict=Verdict(0, status, "4.0.0", reply))
+    log.flush()
+    (line,) = (tmp_path / "mail.log").read_text().splitlines()
+    assert line.endswith(end)
+
+
+def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -> None:
+    log.accepted(envelope(origin=Origin.LOCAL))
+    log.active(envelope(generation=1))
+    log.refused("RCPT", "554 5.7.1 Relay access denied", "192.0.2.7", sender="", recipient="x@y.example", helo="me")
+    log.refused("CONNECT", "421 4.7.0 too many connections", "2001:db8::1", protocol="SMTP")
+    log.expired("4abc", "from@a.example")
+    log.bounced("4abc", "4abcB0")
+    log.administered("4abc", "delete", "anna", "asked for")
+    log.tuned("smtp:b.example", "destination_concurrency_limit", 5, "anna", "slow")
+    log.started("receiver.0", "0.1.0")
+    log.recovered(12, 0.5)
+    log.child_ended("receiver.0", 42, "signal 9")
+    log.record_set_aside("incoming.0/0.seg", 512, "checksum")
+    log.sync_failed("journal/0.seg", "Input/output error")
+    log.disk_full("/q", 10, 100)
+    log.stopped_accepting("no segment can be made")
+    log.failed("manager", "the home is locked")
+    log.flush()
+    found = lines(tmp_path)
+    assert "waypost/pickup: 4abc: uid=0 from=<from@a.example>" in found
+    assert (
+        "waypost/smtpd: NOQUEUE: reject: RCPT from unknown[192.0.2.7]: 554 5.7.1 <x@y.example>: Relay access denied; "
+        "from=<> to=<x@y.example> proto=ESMTP helo=<me>"
+    ) in found
+    assert "waypost/qmgr: 4abc: from=<from@a.example>, status=expired, returned to sender" in found
+    assert "waypost/bounce: 4abc: sender non-delivery notification: 4abcB0" in found
+    assert "waypost/master: warning: process receiver.0 pid 42 ended: signal 9; it is started again" in found
+    assert "waypost/master: fatal: process manager: the home is locked" in found
+    assert [each["event"] for each in objects(tmp_path)] == [
+        "accepted", "active", "refused", "refused", "expired", "bounced", "administered", "tuned", "started",
+        "recovered", "child_ended", "record_set_aside", "sync_failed", "disk_full", "stopped_accepting", "failed",
+    ]  # fmt: skip
+
+
+def test_strangers_words_stay_on_their_line_and_in_their_field(log: MailLog, tmp_path: Path) -> None:
+    log.accepted(envelope(sender=HOSTILE, message_id=HOSTILE, login=HOSTILE, client_address=HOSTILE), HOSTILE)
+    log.refused(HOSTILE, HOSTILE, HOSTILE, client_name=HOSTILE, sender=HOSTILE, recipient=HOSTILE, helo=HOSTILE)
+    deliver(
+        log,
+        recipient=HOSTILE,
+        relay=HOSTILE,
+        verdict=Verdict(0, Status.BOUNCED, HOSTILE, "550 from=<a@b>, size=9 " + HOSTILE),
+    )
+    log.flush()
+    found = lines(tmp_path)  # checks that each is printable ASCII with a head of ours
+    assert len(found) == 5
+    assert found[4].count("to=<") == 1
+    assert "from=<" not in found[4]
+    assert re.search(r"to=<[^>]*>, relay=([^,]+), delay=([^,]+), delays=[^,]+, dsn=[^,]+, status=bounced ", found[4])
+    assert len(objects(tmp_path)) == 3
+    assert objects(tmp_path)[2]["recipient"] == HOSTILE  # the program gets it as it was
+
+
+def test_a_text_without_end_is_cut(log: MailLog, tmp_path: Path) -> None:
+    deliver(log, recipient="x" * 10**6, verdict=Verdict(0, Status.BOUNCED, "5.0.0", "\x00" * 10**6))
+    log.flush()
+    assert (tmp_path / "mail.log").stat().st_size < 10_000
+
+
+def test_a_line_tells_the_second_it_was_written_in(log: MailLog, tmp_path: Path, clock: Clock) -> None:
+    log.removed("A")
+    clock.now += 1
+    log.removed("B")
+    log.flush()
+    first, second = (line.split()[2] for line in (tmp_path / "mail.log").read_text().splitlines())
+    assert (int(second[-2:]) - int(first[-2:])) % 60 == 1
+
+
+# -- pflogsumm
+
+
+def totals(report: str) -> dict[str, int]:
+    """pflogsumm's grand totals: the line's words -> number."""
+    grand = report.partition("Per-Hour")[0]
+    return {
+        name.strip(): int(count) for count, name in re.findall(r"^ *(\d+) +([a-z][a-z/ ]+?)(?: +\(.*\))?$", grand, re.M)
+    }
+
+
+def pflogsumm(path: Path) -> str:
+    program = shutil.which("pflogsumm") or shutil.which("pflogsumm", path="/usr/sbin")
+    assert program, "pflogsumm is missing; install Debian's package pflogsumm"
+    ran = subprocess.run([program, "--syslog-name=waypost", str(path)], capture_output=True, text=True, check=True)
+    assert ran.stderr == ""
+    return ran.stdout
+
+
+def test_pflogsumm_counts_what_happened(log: MailLog, tmp_path: Path) -> None:
+    for at in range(7):
+        log.accepted(envelope(f"4m{at}", sender=f"s{at % 3}@a.example", size_bytes=1000 + at), f"c{at}.a.example")
+    log.accepted(envelope("4local", origin=Origin.LOCAL, size_bytes=500))
+    log.accepted(envelope("4m0B0", origin=Origin.BOUNCE, sender="", size_bytes=700))
+    for at in range(5):
+        deliver(log, f"4m{at}", recipient=f"r{at % 2}@b.example")
+    deliver(
+        log, "4m0B0", recipient="s0@a.example", verdict=Verdict(0, Status.DELIVERED, "2.0.0", "250 forwarded as =<")
+    )
+    for _ in range(3):
+        deliver(log, "4m5", verdict=Verdict(0, Status.DEFERRED, "4.2.0", "450 4.2.0 greylisted"))
+    for at in range(2):
+        deliver(
+            log,
+            "4m6",
+            recipient=f"{at}@gone.example",
+            verdict=Verdict(0, Status.BOUNCED, "5.1.1", "550 5.1.1 no from=<a>, size=9"),
+        )
+    deliver(log, "4local", verdict=Verdict(0, Status.EXPIRED, "4.4.7", "expired"))
+    log.expired("4local", "from@a.example")
+    for reply in ("554 5.7.1 Relay access denied", "550 5.1.1 no such user", "450 4.7.1 later"):
+        log.refused("RCPT", reply, "192.0.2.66", sender="spam@x.example", recipient="y@y.example", helo=HOSTILE)
+    log.refused("CONNECT", "421 4.7.0 busy", "192.0.2.66", protocol="SMTP")
+    log.child_ended("deliverer.0", 99, "signal 9")
+    log.flush()
+    report = pflogsumm(tmp_path / "mail.log")
+    found = totals(report)
+    assert found["received"] == 8
+    assert found["delivered"] == 6
+    assert found["forwarded"] == 0
+    assert found["deferred"] == 1
+    assert re.search(r"deferred +\(3 +deferrals\)", report)
+    assert found["bounced"] == 2  # an expired recipient is none of Postfix's bounced either
+    assert found["rejected"] == 4
+    assert found["bytes received"] == sum(1000 + at for at in range(7)) + 500
+    assert found["bytes delivered"] == sum(1000 + at for at in range(5)) + 700
+    assert found["senders"] == 4
+    assert found["recipients"] == 3
+    assert "Relay access denied" in report
+    assert "process deliverer.0 pid 99 ended: signal 9" in report
+    assert re.search(r"^ +3 +r0@b\.example$", report, re.M)
+
+
+def test_pflogsumm_is_not_led_astray_by_strangers(log: MailLog, tmp_path: Path) -> None:
+    log.accepted(envelope("4m", sender=HOSTILE, message_id=HOSTILE), HOSTILE)
+    deliver(log, "4m", recipient=HOSTILE, verdict=Verdict(0, Status.BOUNCED, "5.0.0", "550 " + HOSTILE))
+    log.flush()
+    found = totals(pflogsumm(tmp_path / "mail.log"))
+    assert (found["received"], found["delivered"], found["bounced"]) == (1, 0, 1)
