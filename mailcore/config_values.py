@@ -7,6 +7,7 @@ check alone reads files.
 
 from __future__ import annotations
 
+import grp
 import ipaddress
 import re
 import ssl
@@ -21,6 +22,7 @@ __all__ = [
     "directory",
     "domain_pattern",
     "endpoint",
+    "group",
     "host_name",
     "listen_address",
     "nameserver",
@@ -156,6 +158,15 @@ def retry_ladder(steps: Sequence[int]) -> tuple[int, ...]:
             f"each greater than the one before, from 1 to {LADDER_STEP_S_MAX}"
         )
     return ladder
+
+
+def group(text: str) -> str:
+    """A group of this host: one that is missing would quietly lock people out."""
+    try:
+        grp.getgrnam(text)
+    except (KeyError, ValueError):
+        raise ValueError(f"{text!r} is no group of this host; allowed: a group's name, see getent group") from None
+    return text
 
 
 def directory(text: str, base: Path) -> Path:

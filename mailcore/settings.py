@@ -19,6 +19,7 @@ __all__ = [
     "HOME_DEFAULT",
     "SECTIONS",
     "SHIPPED_TRANSPORTS",
+    "Control",
     "Deliverer",
     "Queue",
     "Receiver",
@@ -140,6 +141,18 @@ class Deliverer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Control:
+    """[control]: the socket of the command line and the portal."""
+
+    group: str = text(
+        "",
+        "its members may connect and change things, as root and the daemon's own user may; empty: nobody else",
+        check=values.group,
+    )
+    clients_max: int = number(200, 1, 10_000, "connections at once")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scheduler:
     """[scheduler]: what holds for all transports. Names and defaults are those of Postfix's queue manager, qmgr(8)."""
 
@@ -176,6 +189,7 @@ class Settings:
     receiver: Receiver = field(default_factory=Receiver)
     relay: Relay = field(default_factory=Relay)
     deliverer: Deliverer = field(default_factory=Deliverer)
+    control: Control = field(default_factory=Control)
     scheduler: Scheduler = field(default_factory=Scheduler)
     transports: dict[str, Transport] = field(default_factory=dict)  # always has smtp, relay and bulk
     routes: dict[str, str] = field(default_factory=dict)  # pattern -> "transport:next hop:port"; "*" is the default
@@ -186,6 +200,7 @@ SECTIONS: dict[str, type] = {
     "receiver": Receiver,
     "relay": Relay,
     "deliverer": Deliverer,
+    "control": Control,
     "scheduler": Scheduler,
 }
 SHIPPED_TRANSPORTS = ("smtp", "relay", "bulk")  # DESIGN section 4 speaks of them; the issue ships them

@@ -11,9 +11,7 @@ says where an unrouted recipient would go comes as an argument).
 
 from __future__ import annotations
 
-import fnmatch
 import os
-import re
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,13 +25,13 @@ from mailcore.log.reader import LaneReader
 from mailcore.log.record import Record, RecordType
 from mailcore.log.segment import Damage
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, is_incoming
+from mailcore.queue.matching import Filter, Matcher, text_matcher
 from mailcore.queue.records import decode_envelope, decode_recipients
 
 __all__ = [
     "Browser",
     "Budget",
     "CursorError",
-    "Filter",
     "Found",
     "Item",
     "Page",
@@ -48,7 +46,6 @@ REASON_CHARACTERS = 500  # a reply line has at most 512 octets (RFC 5321 4.5.3.1
 DAMAGES_SHOWN = 10
 FEW = 4  # up to here searching the indexes for each id is quicker than going through every entry once
 WITHOUT_END = 1 << 62  # "up to the end of the file": beyond any lane offset
-NULL_SENDER = "<>"  # how a filter writes the sender of bounces
 
 
 class State:
@@ -63,28 +60,6 @@ class State:
 
 class CursorError(ValueError):
     """What was given as a cursor is none; for a person as it is."""
-
-
-class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which messages. All that is given must hold; case does not matter; ``*`` and ``?`` stand for any characters.
-
-    ``sender`` "<>" is the empty one. ``reason`` is a part of the last reply. Deleted messages are seen only when ``lane``
-    matches their lane.
-    """
-
-    sender: str = ""
-    recipient: str = ""
-    destination: str = ""
-    lane: str = ""
-    reason: str = ""
-    older_than_s: float = 0.0
-    larger_than_bytes: int = 0
-
-    def __bool__(self) -> bool:
-        return self != _EVERYTHING
-
-
-_EVERYTHING = Filter()
 
 
 class Item(msgspec.Struct, kw_only=True):
@@ -175,52 +150,6 @@ def lane_order(lane: str) -> tuple[int, int, str]:
     return group, int(number) if number.isascii() and number.isdigit() else 0, lane
 
 
-def text_matcher(pattern: str) -> Callable[[str], bool] | None:
-    """A test for one text; None when anything will do. Brackets are plain characters: next hops have them."""
-    if not pattern:
-        return None
-    wanted = pattern.casefold()
-    if "*" not in wanted and "?" not in wanted:
-        return lambda text: text.casefold() == wanted
-    match = re.compile(fnmatch.translate(wanted.replace("[", "[[]"))).match
-    return lambda text: match(text.casefold()) is not None
-
-
-class _Matcher:
-    """A Filter made ready, cheapest test first."""
-
-    def __init__(self, filter_: Filter, now: float, route_of: Callable[[Recipient], str]) -> None:
-        sender = filter_.sender
-        self._null_sender = sender == NULL_SENDER
-        self._sender = None if self._null_sender else text_matcher(sender)
-        self._recipient = text_matcher(filter_.recipient)
-        self._destination = text_matcher(filter_.destination)
-        self._reason = filter_.reason.casefold()
-        self._arrived_before = now - filter_.older_than_s if filter_.older_than_s > 0 else None
-        self._larger_than = filter_.larger_than_bytes
-        self._route_of = route_of
-        self.asks_recipients = bool(self._recipient or self._destination or self._reason)
-
-    def of_envelope(self, envelope: Envelope) -> bool:
-        if self._arrived_before is not None and envelope.arrived_at > self._arrived_before:
-            return False
-        if self._larger_than and envelope.size_bytes <= self._larger_than:
-            return False
-        if self._null_sender:
-            return not envelope.sender
-        return self._sender is None or self._sender(envelope.sender)
-
-    def of_recipient(self, recipient: Recipient, held_because: str) -> bool:
-        """One recipient must fulfil all that is asked of recipients."""
-        if self._recipient is not None and not self._recipient(recipient.address):
-            return False
-        if self._reason and self._reason not in (recipient.reply or held_because).casefold():
-            return False
-        if self._destination is None:
-            return True
-        return self._destination(recipient.route or recipient.destination or self._route_of(recipient))
-
-
 def _unrouted(recipient: Recipient) -> str:
     return ""
 
@@ -241,7 +170,7 @@ class Browser:
         first, offset = _parse_cursor(cursor)
         if first:
             lanes = [lane for lane in lanes if lane_order(lane) >= lane_order(first)]
-        matcher = _Matcher(filter_, self.clock(), self.route_of)
+        matcher = Matcher(filter_, self.clock(), self.route_of)
         page = _PageInMaking(budget, self.monotonic() + budget.seconds)
         for lane in lanes:
             stretch = stretches[lane]
@@ -290,7 +219,7 @@ class Browser:
     def _reader(self, lane: str, damage: list[Damage]) -> _OpenLane:
         return _OpenLane(LaneReader(self.disk, os.path.join(self.queue_directory, lane), damage.append))
 
-    def _read_lane(self, lane: str, start: int, stretch: Stretch, matcher: _Matcher, page: _PageInMaking) -> int | None:
+    def _read_lane(self, lane: str, start: int, stretch: Stretch, matcher: Matcher, page: _PageInMaking) -> int | None:
         """Reads on in one lane; where to go on when the page is done, None when the lane is."""
         damage: list[Damage] = []
         end = stretch.end if stretch.end is not None else WITHOUT_END
@@ -318,7 +247,7 @@ class Browser:
         return stopped
 
     def _recipients_match(
-        self, reader: LaneReader, offset: int, envelope: Envelope, matcher: _Matcher, page: _PageInMaking
+        self, reader: LaneReader, offset: int, envelope: Envelope, matcher: Matcher, page: _PageInMaking
     ) -> bool:
         if not matcher.asks_recipients:
             return True

@@ -1,0 +1,76 @@
+"""Who is at the other end of the socket, by what the kernel says (SO_PEERCRED), and what they may do.
+
+The daemon's user, root, and members of the socket's group for changes may change things; whoever else may connect at all
+(the socket's mode decides) may read. A client's own word for who is acting counts only from root and from the daemon's user,
+who could write it into the journal anyway; from others it is their login name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mailcore.control.protocol import Access
+
+__all__ = ["Peer", "group_id", "peer_of"]
+
+WORD_CHARACTERS = 200  # of a client's who and why; they are written into records
+SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13; Python has no name for it
+_CREDENTIALS = struct.Struct("iII")
+_GROUPS_BYTES = 65_536 * 4  # NGROUPS_MAX of Linux
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    pid: int
+    uid: int
+    groups: frozenset[int]
+
+    def may(self, access: Access, group: int | None) -> bool:
+        if access is Access.INTERNAL:
+            return False
+        if access is Access.READ or self.trusted:
+            return True
+        return group is not None and group in self.groups
+
+    @property
+    def trusted(self) -> bool:
+        return self.uid in (0, os.geteuid())
+
+    def who(self, word: str) -> str:
+        """The name that goes into the record."""
+        name = _login(self.uid)
+        if self.trusted and word:
+            name = word[:WORD_CHARACTERS]
+        return f"{name} (uid {self.uid})"
+
+
+def peer_of(getsockopt: Callable[[int, int, int], bytes]) -> Peer:
+    """From the socket's ``getsockopt``. Raises OSError."""
+    pid, uid, gid = _CREDENTIALS.unpack(getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    groups = {gid}
+    with contextlib.suppress(OSError):  # an older kernel: the primary group is all we know
+        data = getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, _GROUPS_BYTES)
+        groups.update(struct.unpack(f"{len(data) // 4}I", data[: len(data) // 4 * 4]))
+    return Peer(pid, uid, frozenset(groups))
+
+
+def group_id(name: str) -> int | None:
+    """The group's number; None for "" and for a group this host does not have."""
+    try:
+        return grp.getgrnam(name).gr_gid if name else None
+    except KeyError:
+        return None
+
+
+def _login(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "unknown"

@@ -1,0 +1,118 @@
+"""The three operations that hand a message in: begin, data, end. A client that goes away in between leaves nothing behind.
+
+The message is complete in its spool file, synced, before the manager hears of it; the answer comes when the manager's record
+is synced. Where it is not known whether that happened the file stays: the envelope may rest on it, and else the sweep of
+orphans takes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from mailcore.control.injection import Injection, InjectionRefused
+from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefused, OutcomeUnknown
+from mailcore.control.protocol import Arguments, InjectBeginArguments, InjectDataArguments
+from mailcore.control.session import Session
+from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.spool import Spool
+from mailcore.settings import Settings
+
+__all__ = ["Injecting"]
+
+INJECTIONS_MAX = 20  # at once; each has an open file
+
+
+class Injecting:
+    def __init__(
+        self,
+        settings: Settings,
+        spool: Spool,
+        link: ManagerLink,
+        ids: QueueIds,
+        wall: Callable[[], float],
+        pool: ThreadPoolExecutor,
+        hostname: str,
+    ) -> None:
+        self._settings = settings
+        self._spool = spool
+        self._link = link
+        self._ids = ids
+        self._wall = wall
+        self._pool = pool
+        self._hostname = hostname
+        self._under_way = 0
+
+    async def begin(self, session: Session, arguments: InjectBeginArguments) -> AsyncIterator[Any]:
+        if session.injection is not None:
+            raise InjectionRefused("a message is being handed in on this connection already; inject_end comes first")
+        if self._under_way >= INJECTIONS_MAX:
+            raise InjectionRefused(f"{INJECTIONS_MAX} messages are being handed in already; try again")
+        if not self._link.connected:
+            raise ManagerAway("the manager is not running; mail is still accepted over SMTP")
+        self._under_way += 1
+        try:
+            session.injection = await self._in_thread(self._open, session, arguments)
+        finally:
+            if session.injection is None:
+                self._under_way -= 1
+        yield {"queue_id": session.injection.queue_id}
+
+    async def data(self, session: Session, arguments: InjectDataArguments) -> AsyncIterator[Any]:
+        injection = self._of(session)
+        try:
+            await self._in_thread(injection.write, arguments.data)
+        except (InjectionRefused, OSError):
+            await self.abandon(session)
+            raise
+        yield {}
+
+    async def end(self, session: Session, arguments: Arguments) -> AsyncIterator[Any]:
+        injection = self._of(session)
+        try:
+            envelope = await self._in_thread(injection.complete)
+        except (InjectionRefused, OSError):
+            await self.abandon(session)
+            raise
+        session.injection = None
+        self._under_way -= 1
+        request = {"envelope": envelope, "not_before": injection.not_before}
+        try:
+            yield await self._link.call("inject", request, session.who, session.why)
+        except (ManagerAway, ManagerRefused):
+            await self._in_thread(self._spool.remove, envelope.queue_id)
+            raise
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(f"message {envelope.queue_id}: {error}") from None
+
+    async def abandon(self, session: Session) -> None:
+        """Nothing is left of what was not ended."""
+        if session.injection is not None:
+            injection, session.injection = session.injection, None
+            self._under_way -= 1
+            await self._in_thread(injection.abandon)
+
+    def _open(self, session: Session, arguments: InjectBeginArguments) -> Injection:
+        disk, settings = self._spool.disk, self._settings
+        if disk.free_bytes(str(settings.spool_directory)) < settings.queue.reserve_bytes:
+            raise InjectionRefused("the disk is full: less than reserve_bytes is free; try again later")
+        return Injection(
+            self._spool,
+            self._ids.next(),
+            arguments,
+            hostname=self._hostname,
+            uid=session.peer.uid,
+            now=self._wall(),
+            size_bytes_max=settings.receiver.message_size_limit,
+            recipients_max=settings.receiver.recipient_limit,
+        )
+
+    def _of(self, session: Session) -> Injection:
+        if session.injection is None:
+            raise InjectionRefused("no message is being handed in; inject_begin comes first")
+        return session.injection
+
+    async def _in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)

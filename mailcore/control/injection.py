@@ -1,0 +1,154 @@
+"""A message an operator hands in: made fit for the wire while it streams into a spool file.
+
+Whatever its line ends were, on the wire they are CRLF (a lone CR or LF would end a line for some hosts and not for others:
+smuggling); lines that begin with a dot get a second one; the last line is ended. A trace header goes in front. Nothing else
+is added or changed.
+
+Memory is bounded: pieces go to disk as they come, only the beginning is kept to look for the Message-ID. All methods but
+``abandon`` may raise OSError; they block, and run in a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import re
+from datetime import UTC, datetime
+
+from mailcore.control.protocol import InjectBeginArguments
+from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
+from mailcore.queue.spool import DATA_AT, Spool, SpoolFile
+from mailcore.routing.address import is_mailbox, is_return_path
+
+__all__ = ["Injection", "InjectionRefused", "WireForm"]
+
+HEADER_KEPT = 64 << 10  # bytes in which the Message-ID is looked for
+MESSAGE_ID_CHARACTERS = 998  # RFC 5322 2.1.1: no line is longer
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_HEADER_END = re.compile(rb"\r\n\r\n|\A\r\n")
+_MESSAGE_ID = re.compile(rb"(?:\A|\r\n)message-id:[ \t]*(?:\r\n[ \t]+)?([\x21-\x7e]+)", re.IGNORECASE)
+
+
+class InjectionRefused(ValueError):
+    """Why the message is not taken; for a person as it is."""
+
+
+class WireForm:
+    """Bytes of any line ends in, CRLF and dot-stuffed out."""
+
+    def __init__(self) -> None:
+        self._held = b""  # a CR whose LF may come with the next piece
+        self._at_line_start = True
+
+    def feed(self, data: bytes) -> bytes:
+        data = self._held + data
+        self._held = b"\r" if data.endswith(b"\r") else b""
+        return self._form(data[: len(data) - len(self._held)])
+
+    def end(self) -> bytes:
+        """What is still to come; ends the last line."""
+        last = self._form(self._held)
+        return last if self._at_line_start else last + b"\r\n"
+
+    def _form(self, data: bytes) -> bytes:
+        if not data:
+            return b""
+        data = _LINE_END.sub(b"\r\n", data)
+        stuffed = data.replace(b"\r\n.", b"\r\n..")
+        if self._at_line_start and data.startswith(b"."):
+            stuffed = b"." + stuffed
+        self._at_line_start = data.endswith(b"\r\n")
+        return stuffed
+
+
+class Injection:
+    """One message on its way in: ``write`` its pieces, then ``complete``, or ``abandon``."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        queue_id: str,
+        arguments: InjectBeginArguments,
+        *,
+        hostname: str,
+        uid: int,
+        now: float,
+        size_bytes_max: int,
+        recipients_max: int,
+    ) -> None:
+        """Raises InjectionRefused, OSError."""
+        if not is_return_path(arguments.sender):
+            raise InjectionRefused(f"sender {arguments.sender!a} is no address; allowed: local@domain, or nothing")
+        for address in arguments.recipients:
+            if not is_mailbox(address):
+                raise InjectionRefused(f"recipient {address!a} is no address; allowed: local@domain")
+        addresses = list(dict.fromkeys(arguments.recipients))
+        if len(addresses) > recipients_max:
+            raise InjectionRefused(f"{len(addresses)} recipients; allowed: {recipients_max} (receiver.recipient_limit)")
+        self.queue_id = queue_id
+        self.not_before = arguments.not_before
+        self._sender = arguments.sender
+        self._addresses = addresses
+        self._now = now
+        self._size_bytes_max = size_bytes_max
+        self._form = WireForm()
+        self._beginning = b""
+        self._eight_bit = False
+        self._author_bytes = 0
+        self._file: SpoolFile = spool.create(queue_id)
+        date = email.utils.format_datetime(datetime.fromtimestamp(now, UTC))
+        trace = f"Received: by {hostname} (Waypost, from uid {uid})\r\n\tid {queue_id}; {date}\r\n"
+        try:
+            self._file.write([trace.encode("ascii", "replace")])
+        except OSError:
+            self.abandon()
+            raise
+
+    def write(self, data: bytes) -> None:
+        """Raises InjectionRefused when it gets too big."""
+        self._author_bytes += len(data)
+        self._put(self._form.feed(data))
+
+    def complete(self) -> Envelope:
+        """The spool file is safe when this returns. Raises InjectionRefused when there was nothing."""
+        if not self._author_bytes:
+            raise InjectionRefused("the message is empty")
+        self._put(self._form.end())
+        found = _MESSAGE_ID.search(_HEADER_END.split(self._beginning, 1)[0])
+        envelope = Envelope(
+            queue_id=self.queue_id,
+            generation=0,
+            sender=self._sender,
+            recipients=tuple(Recipient(number, address) for number, address in enumerate(self._addresses)),
+            recipient_count=len(self._addresses),
+            arrived_at=self._now,
+            size_bytes=self._file.data_bytes,
+            data=DataPlace.SPOOL,
+            data_offset=DATA_AT,
+            origin=Origin.LOCAL,
+            eight_bit=self._eight_bit,
+            smtputf8=not all(each.isascii() for each in (self._sender, *self._addresses)),
+            message_id=found[1].decode("ascii")[:MESSAGE_ID_CHARACTERS] if found else "",
+        )
+        self._file.complete(envelope)
+        self._file.close()
+        return envelope
+
+    def abandon(self) -> None:
+        """The file is removed; errors do not matter, the sweep finds what is left."""
+        with contextlib.suppress(OSError):
+            self._file.abandon()
+
+    def _put(self, data: bytes) -> None:
+        if not data:
+            return
+        if self._file.data_bytes + len(data) > self._size_bytes_max:
+            raise InjectionRefused(
+                f"the message is too big; allowed: {self._size_bytes_max} bytes (message_size_limit)"
+            )
+        if len(self._beginning) < HEADER_KEPT:
+            self._beginning += data[: HEADER_KEPT - len(self._beginning)]
+        if not self._eight_bit and not data.isascii():
+            self._eight_bit = True
+        self._file.write([data])

@@ -1,0 +1,125 @@
+"""Control's one connection to the manager: requests out, answers in, made again whenever it breaks.
+
+Laws: while the manager is away a request fails at once and says so; a request that was under way when the connection broke
+fails as *unknown*, because its record may have been written. Nothing is sent twice. Bounded: no more than REQUESTS_MAX wait
+for an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from typing import Any
+
+from mailcore.process.wire import FrameDecoder, Hello, Request, Response, WireError, encode
+
+__all__ = ["ManagerAway", "ManagerLink", "ManagerRefused", "OutcomeUnknown"]
+
+REQUESTS_MAX = 1_000
+RECONNECT_S_MIN = 0.05
+RECONNECT_S_MAX = 1.0  # a restarted manager is seen within a second
+ANSWER_S_MAX = 60.0  # a disk may take long to sync; beyond it something is broken
+READ_BYTES = 256 << 10
+
+
+class ManagerAway(Exception):
+    """Nothing was asked: the manager is not there. The message is for a person."""
+
+
+class OutcomeUnknown(Exception):
+    """It was asked, and no answer came. Whether a change was made must be looked up."""
+
+
+class ManagerRefused(Exception):
+    """The manager's own words for why not."""
+
+
+class ManagerLink:
+    """Call ``run`` as a task once; ``call`` from anywhere in the loop."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self.tried = asyncio.Event()  # the first attempt to connect is over
+
+    @property
+    def connected(self) -> bool:
+        return self._writer is not None
+
+    async def run(self) -> None:
+        """Connects, reads answers, connects again; ends only by being cancelled."""
+        delay = RECONNECT_S_MIN
+        while True:
+            try:
+                reader, writer = await asyncio.open_unix_connection(self._path)
+            except OSError:
+                self.tried.set()
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, RECONNECT_S_MAX)
+                continue
+            delay = RECONNECT_S_MIN
+            writer.write(encode(Hello("control", 0, os.getpid())))
+            self._writer = writer
+            self.tried.set()
+            try:
+                await self._read(reader)
+            finally:
+                self._writer = None
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+                self._break_off()
+            await asyncio.sleep(delay)
+
+    async def call(self, operation: str, arguments: dict[str, Any], who: str = "", why: str = "") -> Any:
+        """The result. Raises ManagerAway, ManagerRefused, OutcomeUnknown."""
+        if self._writer is None:
+            raise ManagerAway("the manager is not running; mail is still accepted")
+        if len(self._waiting) >= REQUESTS_MAX:
+            raise ManagerAway(f"the manager has {REQUESTS_MAX} requests to answer already; try again")
+        number = next(self._numbers)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        try:
+            self._writer.write(encode(Request(number, operation, arguments, who, why)))
+            async with asyncio.timeout(ANSWER_S_MAX):
+                return await future
+        except TimeoutError:
+            raise OutcomeUnknown(
+                f"the manager has not answered {operation} for {ANSWER_S_MAX:g} s; whether it was done is not known"
+            ) from None
+        finally:
+            self._waiting.pop(number, None)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        decoder = FrameDecoder()
+        while True:
+            try:
+                data = await reader.read(READ_BYTES)
+                if not data:
+                    return
+                for frame in decoder.feed(data):
+                    if isinstance(frame, Response):
+                        self._answer(frame)
+            except (OSError, WireError):
+                return
+
+    def _answer(self, response: Response) -> None:
+        future = self._waiting.get(response.number)
+        if future is None or future.done() or not response.last:
+            return
+        if response.error:
+            future.set_exception(ManagerRefused(response.error))
+        else:
+            future.set_result(response.result)
+
+    def _break_off(self) -> None:
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(
+                    OutcomeUnknown("the manager ended while it was asked; whether it was done is not known: look again")
+                )

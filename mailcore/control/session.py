@@ -1,0 +1,18 @@
+"""What is known of one client of the control socket while it is connected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mailcore.control.access import Peer
+from mailcore.control.injection import Injection
+
+__all__ = ["Session"]
+
+
+@dataclass(slots=True)
+class Session:
+    peer: Peer
+    who: str = ""  # of the request being answered
+    why: str = ""
+    injection: Injection | None = None  # the message it is handing in
