@@ -7,8 +7,10 @@
  +----------+----------------+--------------+---------+--------+---------------- - - +------------ - - +
 ```
 
-The head is written last, after data and envelope; until then it is zeros and the file is no message. A spool file is never
-moved. It is safe when ``SpoolFile.complete`` has returned: file and directory synced.
+The head is written last, after data and envelope; until then it is zeros and the file is no message. Its CRC-32C covers the
+head's first 24 bytes and the envelope. A spool file is never moved. It is safe when ``SpoolFile.complete`` has returned: file
+and directory synced. A good head alone proves nothing about the data: the file counts when an ENVELOPE record speaks of it,
+and that is written later.
 """
 
 from __future__ import annotations
@@ -30,6 +32,14 @@ _MAGIC = b"WAYSPL1\0"
 _HEAD = struct.Struct("<8sQQII")
 DATA_AT = _HEAD.size
 _FANOUT = 64  # directories, each synced by itself; few, so that a thousand files share the names' syncs
+
+
+_CHECKED = 24  # bytes of the head that the checksum covers, with the envelope
+
+
+def _checksum(head: bytes, envelope: bytes) -> int:
+    crc: int = google_crc32c.extend(google_crc32c.value(head[:_CHECKED]), envelope)
+    return crc
 
 
 class SpoolDamaged(Exception):
@@ -74,12 +84,16 @@ class Spool:
             if len(head) < _HEAD.size:
                 raise SpoolDamaged(f"{path}: shorter than its head")
             magic, at, data_bytes, crc, _ = _HEAD.unpack(head)
-            if magic != _MAGIC:
+            size = self.disk.size(fd)
+            if magic != _MAGIC or at != DATA_AT + data_bytes or at > size:
                 raise SpoolDamaged(f"{path}: never completed, or damaged")
-            body = self.disk.read(fd, self.disk.size(fd) - at, at)
-            if google_crc32c.value(body) != crc:
+            body = self.disk.read(fd, size - at, at)
+            if _checksum(head, body) != crc:
                 raise SpoolDamaged(f"{path}: its envelope is damaged")
-            return msgspec.msgpack.decode(body, type=Envelope), data_bytes
+            try:
+                return msgspec.msgpack.decode(body, type=Envelope), data_bytes
+            except msgspec.MsgspecError as error:
+                raise SpoolDamaged(f"{path}: {error}") from error
         finally:
             self.disk.close(fd)
 
@@ -89,8 +103,9 @@ class Spool:
             self.disk.unlink(self.path(queue_id))
 
     def queue_ids(self) -> Iterable[str]:
-        for fan in self.disk.list(self.directory):
-            yield from self.disk.list(os.path.join(self.directory, fan))
+        """Of all files there are, complete or not."""
+        for fan in range(_FANOUT):
+            yield from self.disk.list(os.path.join(self.directory, f"{fan:02x}"))
 
 
 class SpoolFile:
@@ -112,7 +127,8 @@ class SpoolFile:
         body = msgspec.msgpack.encode(envelope)
         at = DATA_AT + self.data_bytes
         self.disk.write(self._fd, [body], at)
-        self.disk.write(self._fd, [_HEAD.pack(_MAGIC, at, self.data_bytes, google_crc32c.value(body), 0)], 0)
+        head = _HEAD.pack(_MAGIC, at, self.data_bytes, 0, 0)
+        self.disk.write(self._fd, [_HEAD.pack(_MAGIC, at, self.data_bytes, _checksum(head, body), 0)], 0)
         self.disk.sync(self._fd)
         self.disk.sync_directory(os.path.dirname(self.path))
 
