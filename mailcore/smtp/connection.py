@@ -142,7 +142,7 @@ class Connection(SMTPProtocol):
     async def command(self, line: bytes, timeout_s: float) -> Reply | None:
         """One command, without its CRLF, and its reply; None when ``failure`` says why there is none."""
         if not self.is_silent:  # it answered what was not asked: its next reply would be taken for another's
-            self._fail(Failure.PROTOCOL)
+            self.distrust()
             return None
         self.send(line + b"\r\n")
         replies = await self.replies(1, timeout_s)
@@ -181,6 +181,10 @@ class Connection(SMTPProtocol):
     def is_silent(self) -> bool:
         """Nothing has been heard since the last reply taken."""
         return not self._replies and self._parser.is_between_replies
+
+    def distrust(self) -> None:
+        """Replies and commands no longer match: ends the connection."""
+        self._fail(Failure.PROTOCOL)
 
     def abort(self) -> None:
         """Closes at once; what was not sent yet never will be."""

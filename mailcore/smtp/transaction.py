@@ -57,7 +57,7 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
     connection.uses += 1
     verdicts: list[Verdict] = []
     if not connection.is_silent and connection.failure is None:
-        connection.abort()  # it answered what was not asked: no reply could be paired any more
+        connection.distrust()  # it answered what was not asked: no reply could be paired any more
     recipients = _checked(connection, work, data, verdicts)
     if not recipients:
         return Outcome(verdicts, elsewhere=False)
@@ -80,6 +80,8 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
     if resets:
         del replies[0:1]
     connection.needs_reset = True
+    if replies and 300 <= replies[0].code < 400:
+        _out_of_step(connection, replies, 0)
     if not replies:
         return _all(recipients, verdicts, *_failed(connection, SENDING_MAIL))
     if replies[0].code >= 300:
@@ -92,6 +94,8 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
 
     accepted: list[_Recipient] = []
     for index, recipient in enumerate(recipients, 1):
+        if index < len(replies) and 300 <= replies[index].code < 400:
+            _out_of_step(connection, replies, index)
         if index >= len(replies):
             verdicts.append(Verdict(recipient.number, *_failed(connection, SENDING_RCPT)))
             continue
@@ -241,6 +245,12 @@ async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> 
         sent += len(piece)
         if not await connection.room(timeout_s):
             return
+
+
+def _out_of_step(connection: Connection, replies: list[Reply], index: int) -> None:
+    """A go-ahead where there can be none: a reply was left out, and from here on none is paired with its command."""
+    del replies[index:]
+    connection.distrust()
 
 
 def _failed(connection: Connection, stage: str) -> tuple[Status, str, str]:
