@@ -175,7 +175,7 @@ def _fields(envelope: Envelope, failures: Sequence[Failure], hostname: str, repl
                 f"Diagnostic-Code: {kind}; {text}", LINE_WIDTH, subsequent_indent="    ", break_on_hyphens=False
             )
         lines.append("")
-    return _encode(lines)
+    return _encode(lines[:-1])  # an empty line at the end would begin one more group of fields
 
 
 def _reply(recipient: Recipient, verdict: Verdict) -> str:
