@@ -8,7 +8,7 @@ orphans takes it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -45,7 +45,7 @@ class Injecting:
         self._hostname = hostname
         self._under_way = 0
 
-    async def begin(self, session: Session, arguments: InjectBeginArguments) -> AsyncIterator[Any]:
+    async def begin(self, session: Session, arguments: InjectBeginArguments) -> AsyncGenerator[Any, None]:
         if session.injection is not None:
             raise InjectionRefused("a message is being handed in on this connection already; inject_end comes first")
         if self._under_way >= INJECTIONS_MAX:
@@ -60,7 +60,7 @@ class Injecting:
                 self._under_way -= 1
         yield {"queue_id": session.injection.queue_id}
 
-    async def data(self, session: Session, arguments: InjectDataArguments) -> AsyncIterator[Any]:
+    async def data(self, session: Session, arguments: InjectDataArguments) -> AsyncGenerator[Any, None]:
         injection = self._of(session)
         try:
             await self._in_thread(injection.write, arguments.data)
@@ -69,7 +69,7 @@ class Injecting:
             raise
         yield {}
 
-    async def end(self, session: Session, arguments: Arguments) -> AsyncIterator[Any]:
+    async def end(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         injection = self._of(session)
         try:
             envelope = await self._in_thread(injection.complete)

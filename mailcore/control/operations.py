@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, TypeVar
@@ -80,7 +80,7 @@ class Operations:
         self._link = link
         self._pool = pool
         self._processes_path = processes_path
-        self._answers: dict[str, Callable[[Session, Any], AsyncIterator[Any]]] = {
+        self._answers: dict[str, Callable[[Session, Any], AsyncGenerator[Any, None]]] = {
             "ping": self._ping,
             "processes": self._processes,
             "list": self._list,
@@ -91,7 +91,7 @@ class Operations:
             "inject_end": injecting.end,
         }
 
-    def answer(self, operation: Operation, arguments: Arguments, session: Session) -> AsyncIterator[Any]:
+    def answer(self, operation: Operation, arguments: Arguments, session: Session) -> AsyncGenerator[Any, None]:
         """The parts of the answer, in order; whoever stops reading them ends the operation between two of its steps."""
         if operation.answerer is Answerer.CONTROL:
             return self._answers[operation.name](session, arguments)
@@ -103,10 +103,10 @@ class Operations:
 
     # -- answered by the manager
 
-    async def _ask(self, name: str, arguments: Arguments, session: Session) -> AsyncIterator[Any]:
+    async def _ask(self, name: str, arguments: Arguments, session: Session) -> AsyncGenerator[Any, None]:
         yield await self._link.call(name, msgspec.structs.asdict(arguments), session.who, session.why)
 
-    async def _change(self, name: str, arguments: ChangeArguments, session: Session) -> AsyncIterator[Any]:
+    async def _change(self, name: str, arguments: ChangeArguments, session: Session) -> AsyncGenerator[Any, None]:
         given = {queue_id: (lane, offset) for queue_id, lane, offset in arguments.messages}
         unplaced = [queue_id for queue_id in dict.fromkeys(arguments.queue_ids) if queue_id not in given]
         if not given and not unplaced:
@@ -145,7 +145,7 @@ class Operations:
         answer = await self._link.call(name, {"messages": messages, **extra}, session.who, session.why)
         return {"changed": int(answer.get("changed", 0)), "errors": dict(answer.get("errors") or {})}
 
-    async def _add_recipients(self, arguments: AddRecipientsArguments, session: Session) -> AsyncIterator[Any]:
+    async def _add_recipients(self, arguments: AddRecipientsArguments, session: Session) -> AsyncGenerator[Any, None]:
         place = (arguments.lane, arguments.offset)
         if not arguments.lane:
             found = (await self._places([arguments.queue_id])).get(arguments.queue_id)
@@ -155,9 +155,6 @@ class Operations:
         yield await self._link.call(
             "add_recipients",
             {
-                "queue_id": arguments.queue_id,
-                "lane": place[0],
-                "offset": place[1],
                 "messages": [[arguments.queue_id, *place]],
                 "recipients": arguments.recipients,
             },
@@ -181,13 +178,13 @@ class Operations:
 
     # -- answered here
 
-    async def _ping(self, session: Session, arguments: Arguments) -> AsyncIterator[Any]:
+    async def _ping(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         yield {"pid": os.getpid(), "manager": self._link.connected}
 
-    async def _processes(self, session: Session, arguments: Arguments) -> AsyncIterator[Any]:
+    async def _processes(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         yield {"processes": await self._in_thread(_read_json, self._processes_path), "manager": self._link.connected}
 
-    async def _list(self, session: Session, arguments: ListArguments) -> AsyncIterator[Any]:
+    async def _list(self, session: Session, arguments: ListArguments) -> AsyncGenerator[Any, None]:
         stretches, note = await self._stretches()
         budget = Budget(items=arguments.limit)
         page = await self._in_thread(self._browser.page, stretches, arguments.filter, arguments.cursor, budget)
@@ -197,7 +194,7 @@ class Operations:
             answer["damage"] = page.damage
         yield answer
 
-    async def _show(self, session: Session, arguments: ShowArguments) -> AsyncIterator[Any]:
+    async def _show(self, session: Session, arguments: ShowArguments) -> AsyncGenerator[Any, None]:
         queue_id = arguments.queue_id
         stretches, note = await self._stretches()
         working = (await self._working([queue_id])).get(queue_id)
@@ -223,7 +220,7 @@ class Operations:
             while (batch := await self._in_thread(next, batches, None)) is not None:
                 yield {"recipients": [_recipient(each, working) for each in batch]}
 
-    async def _change_matching(self, session: Session, arguments: ChangeMatchingArguments) -> AsyncIterator[Any]:
+    async def _change_matching(self, session: Session, arguments: ChangeMatchingArguments) -> AsyncGenerator[Any, None]:
         if not arguments.dry_run and not self._link.connected:
             raise ManagerAway("the manager is not running; mail is still accepted, but nothing can be changed")
         assert arguments.change in CHANGES

@@ -230,7 +230,7 @@ class Client(asyncio.Protocol):
             before: object = None
             have_one = False
             parts = server.operations.answer(operation, arguments, session)
-            async with contextlib.aclosing(parts):  # type: ignore[type-var]
+            async with contextlib.aclosing(parts):
                 async for part in parts:
                     if have_one:
                         await self._send(Response(number, before, last=False))

@@ -1,0 +1,236 @@
+"""Speaking to the control socket: a blocking client for the command line and the portal, an async one for tests and tools.
+
+    with ControlClient(path) as control:
+        control.call("delete", {"queue_ids": [...]}, why="asked for by the sender")
+        for part in control.parts("show", {"queue_id": "..."}):
+            ...
+
+One request at a time. What goes wrong is a ``ControlError`` whose text is for a person: ``NotRunning`` when nobody is there,
+``TimedOut`` when no answer comes, ``Refused`` with the words of the answer. After any but ``Refused`` the client connects anew
+with the next call; nothing is ever sent twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import socket
+from collections.abc import AsyncGenerator, Iterator
+from types import TracebackType
+from typing import Any
+
+from mailcore.process.wire import Frame, FrameDecoder, Request, Response, WireError, encode
+
+__all__ = ["AsyncControlClient", "ControlClient", "ControlError", "NotRunning", "Refused", "TimedOut"]
+
+TIMEOUT_S = 90.0  # for each part; the control process itself waits 60 s for the manager
+READ_BYTES = 256 << 10
+
+
+class ControlError(Exception):
+    """What went wrong, for a person."""
+
+
+class NotRunning(ControlError):
+    """There is nobody behind the socket, or it may not be used by this user."""
+
+
+class TimedOut(ControlError):
+    """No answer came in time: whether a change was made is not known."""
+
+
+class Refused(ControlError):
+    """The answer was an error."""
+
+
+def _no_connection(path: str, error: OSError) -> NotRunning:
+    if isinstance(error, FileNotFoundError):
+        return NotRunning(f"{path}: there is no control socket: the appliance is not running, or its home is another")
+    if isinstance(error, ConnectionRefusedError):
+        return NotRunning(f"{path}: nobody listens: the control process is not running")
+    if isinstance(error, PermissionError):
+        return NotRunning(f"{path}: this user (uid {os.getuid()}) may not use the control socket (control.group)")
+    return NotRunning(f"{path}: {error.strerror or error}")
+
+
+def _result(response: Response) -> Any:
+    if response.error:
+        raise Refused(response.error)
+    return response.result
+
+
+class ControlClient:
+    """Blocking. ``who``: the acting person, where the server takes this user's word for it. Not for several threads."""
+
+    def __init__(self, path: str | os.PathLike[str], *, who: str = "", timeout_s: float = TIMEOUT_S) -> None:
+        self._path = os.fspath(path)
+        self._who = who
+        self._timeout_s = timeout_s
+        self._numbers = itertools.count(1)
+        self._socket: socket.socket | None = None
+        self._frames: Iterator[Frame] = iter(())
+        self._decoder = FrameDecoder()
+
+    def call(
+        self,
+        operation: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        why: str = "",
+        timeout_s: float | None = None,
+    ) -> Any:
+        """The result; of a long answer its last part. Raises ControlError."""
+        result = None
+        for part in self.parts(operation, arguments, why=why, timeout_s=timeout_s):
+            result = part
+        return result
+
+    def parts(
+        self,
+        operation: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        why: str = "",
+        timeout_s: float | None = None,
+    ) -> Iterator[Any]:
+        """The parts of the answer as they come. ``timeout_s`` is for each. Raises ControlError."""
+        number = next(self._numbers)
+        connection = self._connect()
+        finished = False
+        try:
+            connection.settimeout(self._timeout_s if timeout_s is None else timeout_s)
+            with contextlib.suppress(
+                BrokenPipeError, ConnectionResetError
+            ):  # its last words may still be there to read
+                connection.sendall(encode(Request(number, operation, arguments or {}, self._who, why)))
+            while not finished:
+                response = self._read(connection, number)
+                finished = response.last or bool(response.error)
+                yield _result(response)
+        except TimeoutError:
+            raise TimedOut(f"no answer to {operation}; whether anything was changed is not known") from None
+        except (OSError, WireError) as error:
+            raise ControlError(f"{self._path}: the connection broke: {error}") from None
+        finally:
+            if not finished:  # what is still to come belongs to nobody
+                self.close()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def __enter__(self) -> ControlClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _connect(self) -> socket.socket:
+        if self._socket is None:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.settimeout(self._timeout_s)
+            try:
+                connection.connect(self._path)
+            except OSError as error:
+                connection.close()
+                raise _no_connection(self._path, error) from None
+            self._socket = connection
+            self._decoder = FrameDecoder()
+            self._frames = iter(())
+        return self._socket
+
+    def _read(self, connection: socket.socket, number: int) -> Response:
+        while True:
+            for frame in self._frames:
+                if isinstance(frame, Response) and frame.number in (number, 0):  # 0: before anything was asked
+                    return frame
+            data = connection.recv(READ_BYTES)
+            if not data:
+                raise ControlError(f"{self._path}: the control process ended the connection; ask again")
+            self._frames = self._decoder.feed(data)
+
+
+class AsyncControlClient:
+    """The same in an asyncio loop."""
+
+    def __init__(self, path: str | os.PathLike[str], *, who: str = "", timeout_s: float = TIMEOUT_S) -> None:
+        self._path = os.fspath(path)
+        self._who = who
+        self._timeout_s = timeout_s
+        self._numbers = itertools.count(1)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._frames: Iterator[Frame] = iter(())
+        self._decoder = FrameDecoder()
+        self._one_at_a_time = asyncio.Lock()
+
+    async def call(self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = "") -> Any:
+        """The result; of a long answer its last part. Raises ControlError."""
+        result = None
+        async with contextlib.aclosing(self.parts(operation, arguments, why=why)) as parts:
+            async for part in parts:
+                result = part
+        return result
+
+    async def parts(
+        self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = ""
+    ) -> AsyncGenerator[Any, None]:
+        """The parts of the answer as they come. Raises ControlError."""
+        async with self._one_at_a_time:
+            number = next(self._numbers)
+            reader, writer = await self._connect()
+            finished = False
+            try:
+                writer.write(encode(Request(number, operation, arguments or {}, self._who, why)))
+                while not finished:
+                    async with asyncio.timeout(self._timeout_s):
+                        response = await self._read(reader, number)
+                    finished = response.last or bool(response.error)
+                    yield _result(response)
+            except TimeoutError:
+                raise TimedOut(f"no answer to {operation}; whether anything was changed is not known") from None
+            except (OSError, WireError) as error:
+                raise ControlError(f"{self._path}: the connection broke: {error}") from None
+            finally:
+                if not finished:
+                    await self.close()
+
+    async def close(self) -> None:
+        if self._streams is not None:
+            _, writer = self._streams
+            self._streams = None
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def __aenter__(self) -> AsyncControlClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is None:
+            try:
+                self._streams = await asyncio.open_unix_connection(self._path)
+            except OSError as error:
+                raise _no_connection(self._path, error) from None
+            self._decoder = FrameDecoder()
+            self._frames = iter(())
+        return self._streams
+
+    async def _read(self, reader: asyncio.StreamReader, number: int) -> Response:
+        while True:
+            for frame in self._frames:
+                if isinstance(frame, Response) and frame.number in (number, 0):
+                    return frame
+            data = await reader.read(READ_BYTES)
+            if not data:
+                raise ControlError(f"{self._path}: the control process ended the connection; ask again")
+            self._frames = self._decoder.feed(data)
