@@ -1,4 +1,4 @@
-"""The option --long, for every test: those marked ``long`` take minutes and are skipped without it."""
+"""Options of every test run: --long, and the word of ./test about the checks before pytest."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", default=False, help="run the tests that take minutes, too")
+    parser.addoption("--checks-failed", default="", help="checks that failed before pytest: the run fails for them")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked ``long`` are skipped without --long."""
     if config.getoption("--long"):
         return
     skip = pytest.mark.skip(reason="takes minutes; ./test --long")
     for item in items:
         if "long" in item.keywords:
             item.add_marker(skip)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.getoption("--checks-failed") and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if failed := config.getoption("--checks-failed"):
+        terminalreporter.section("checks before pytest", red=True)
+        terminalreporter.line(f"FAILED {failed} (what they said stands above the tests)", red=True)
