@@ -15,6 +15,7 @@ Knows nothing of queues, and of DNS only what the HostFinder tells it.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import NamedTuple
 
 from mailcore.envelope import Status, Verdict
@@ -82,7 +83,7 @@ class Client:
         hop: HopKey = (work.transport, work.tls, work.next_hop)
         connection = self._cache.take_for_hop(hop)
         if connection is not None:
-            started_at = self._loop.time()
+            started_at = time.monotonic()
             outcome = await self._transact(connection, work, data)
             if outcome is not None:
                 return self._delivered(work, hop, _Session(connection, outcome, started_at), 0.0)
@@ -93,7 +94,7 @@ class Client:
         self._cache.close()
 
     async def _deliver_to_some_host(self, work: Deliver, data: MessageData, hop: HopKey) -> tuple[Delivered, str]:
-        started_at = self._loop.time()
+        started_at = time.monotonic()
         addresses = await self._finder.find(work.next_hop)
         if isinstance(addresses, Refused):
             refusal = _Unusable(addresses.status, addresses.dsn, addresses.reply, of_site=False)
@@ -121,14 +122,14 @@ class Client:
         key = _key(work, address)
         connection = self._cache.take_for_address(key)
         if connection is not None:
-            begun_at = self._loop.time()
+            begun_at = time.monotonic()
             outcome = await self._transact(connection, work, data)
             if outcome is not None:
                 return _Session(connection, outcome, begun_at)
         made = await self._connect(work.tls, address, key)
         if isinstance(made, _Unusable):
             return made
-        begun_at = self._loop.time()
+        begun_at = time.monotonic()
         outcome = await self._transact(made, work, data)
         assert outcome is not None  # only a kept connection is dead at its first command
         return _Session(made, outcome, begun_at)
@@ -151,7 +152,7 @@ class Client:
             connection.tls,
             site_failure=False,
             connect_s=connect_s,
-            transmit_s=self._loop.time() - begun_at,
+            transmit_s=time.monotonic() - begun_at,
         )
         if connection.failure is None:
             key = (work.transport, work.tls, connection.host, connection.address, work.next_hop.port)
@@ -167,7 +168,7 @@ class Client:
             relay,
             "",
             site_failure=reason.status is Status.DEFERRED and all(one.of_site for one in reasons),
-            connect_s=self._loop.time() - started_at,
+            connect_s=time.monotonic() - started_at,
             transmit_s=0.0,
         )
         return result, ""
@@ -175,13 +176,13 @@ class Client:
     # Connecting
 
     async def _connect(self, tls: str, address: Address, key: AddressKey) -> Connection | _Unusable:
-        if tls == "may" and self._tls_broken.get(key, 0.0) > self._loop.time():
+        if tls == "may" and self._tls_broken.get(key, 0.0) > time.monotonic():
             tls = "none"
         made = await self._open(tls, address, key[-1])
         if isinstance(made, _Unusable) and made.of_tls and tls == "may":
             if len(self._tls_broken) >= TLS_BROKEN_MAX:
                 self._tls_broken.clear()
-            self._tls_broken[key] = self._loop.time() + TLS_BROKEN_S
+            self._tls_broken[key] = time.monotonic() + TLS_BROKEN_S
             made = await self._open("none", address, key[-1])
         return made
 
