@@ -37,7 +37,7 @@ from mailcore.routing.resolve import Refused
 __all__ = ["Address", "HostFinder", "parse_nameserver"]
 
 LIFETIME_S = 15.0  # of one look-up with all its retries; resolv.conf(5): 5 s, 2 attempts, and some for a second server
-TIMEOUT_S = 4.0  # of one question to one server
+TIMEOUT_S = 2.0  # of one question to one server, before the next is asked; dnspython's default
 TTL_S_MAX = 3600.0  # a changed MX is seen after an hour, whatever its TTL was
 TTL_S_MIN = 1.0  # TTL 0 serves those who ask at the same time
 NEGATIVE_TTL_S = 60.0  # of "there is no such name"; RFC 2308 allows up to the SOA's, often hours
@@ -156,6 +156,7 @@ class HostFinder:
             for six in (False, True)
         ]
         self._chance.shuffle(queues)
+        queues.sort(key=len, reverse=True)
         ordered: list[Address] = []
         while any(queues):
             ordered += [queue.pop() for queue in queues if queue]

@@ -1,0 +1,144 @@
+"""From an address to transport, next hop and destination."""
+
+from __future__ import annotations
+
+import pytest
+
+from mailcore.envelope import Status
+from mailcore.process.wire import NextHop
+from mailcore.routing import resolve
+from mailcore.routing.resolve import Refused, Resolved, Routing
+from mailcore.routing.route import RouteError
+
+TRANSPORTS = ("smtp", "relay", "bulk")
+ROUTES = {
+    "example.org": "relay:[mail.example.org]:2525",
+    ".example.org": "relay:below.example.net",
+    ".deep.example.org": "bulk:deep.example.net",
+    "VIP@Example.org": "smtp:[192.0.2.5]",
+    "exact.example.com": "bulk",
+    "*": "smtp",
+}
+
+
+@pytest.fixture
+def routing() -> Routing:
+    return Routing(ROUTES, TRANSPORTS)
+
+
+def resolved(routing: Routing, address: str, override: str = "") -> Resolved:
+    found = routing.resolve(address, override)
+    assert isinstance(found, Resolved)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("address", "destination"),
+    [
+        ("a@example.org", "relay:[mail.example.org]:2525"),
+        ("a@EXAMPLE.Org", "relay:[mail.example.org]:2525"),
+        ("a@x.example.org", "relay:below.example.net"),
+        ("a@y.x.example.org", "relay:below.example.net"),
+        ("a@y.deep.example.org", "bulk:deep.example.net"),
+        ("a@deep.example.org", "relay:below.example.net"),
+        ("vip@example.org", "smtp:[192.0.2.5]"),
+        ("vip@x.example.org", "relay:below.example.net"),
+        ("a@exact.example.com", "bulk:exact.example.com"),
+        ("a@notexample.org", "smtp:notexample.org"),
+        ("a@other.test", "smtp:other.test"),
+        ("a@other.test.", "smtp:other.test"),
+    ],
+)
+def test_the_most_specific_pattern_wins(routing: Routing, address: str, destination: str) -> None:
+    assert resolved(routing, address).destination == destination
+
+
+def test_the_default_next_hop_is_the_recipients_domain_by_mx(routing: Routing) -> None:
+    assert resolved(routing, "a@Other.Test") == Resolved("smtp", "smtp:other.test", NextHop("other.test", 25, True))
+
+
+def test_brackets_are_a_host_taken_as_it_is(routing: Routing) -> None:
+    found = resolved(routing, "a@example.org")
+    assert found.next_hop == NextHop("mail.example.org", 2525, False)
+
+
+def test_without_a_default_route_it_is_the_transport_smtp() -> None:
+    assert resolved(Routing({}, TRANSPORTS), "a@b.test").destination == "smtp:b.test"
+
+
+def test_the_port_of_the_settings_is_used_and_not_written() -> None:
+    routing = Routing({"a.test": "smtp:a.test:2600", "b.test": "smtp:[b.test]:25"}, TRANSPORTS, port=2600)
+    assert resolved(routing, "x@a.test") == Resolved("smtp", "smtp:a.test", NextHop("a.test", 2600, True))
+    assert resolved(routing, "x@b.test").destination == "smtp:[b.test]:25"
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [("a@[192.0.2.1]", "192.0.2.1"), ("a@[IPv6:2001:DB8:0::1]", "2001:db8::1"), ("a@[ipv6:::1]", "::1")],
+)
+def test_an_address_literal_goes_straight_there(routing: Routing, address: str, host: str) -> None:
+    found = resolved(routing, address)
+    assert found == Resolved("smtp", f"smtp:[{host}]", NextHop(host, 25, False))
+
+
+def test_a_domain_beyond_ascii_is_looked_up_as_dns_has_it() -> None:
+    routing = Routing({"xn--bcher-kva.test": "bulk"}, TRANSPORTS)
+    assert resolved(routing, "a@Bücher.test").destination == "bulk:xn--bcher-kva.test"
+
+
+@pytest.mark.parametrize("address", ["", "nobody", "a@", "@b.test", "a b@c.test", "a@b.test>", "a\r\n@b.test"])
+def test_a_bad_address_bounces(routing: Routing, address: str) -> None:
+    found = routing.resolve(address)
+    assert isinstance(found, Refused)
+    assert (found.status, found.dsn) == (Status.BOUNCED, "5.1.3")
+    assert found.reply.isprintable()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["a@[192.0.2.256]", "a@[x]", "a@[IPv6:192.0.2.1]", "a@b..test", "a@-b.test", "a@" + "b" * 64 + ".test", "a@.test"],
+)
+def test_a_bad_domain_bounces(routing: Routing, address: str) -> None:
+    found = routing.resolve(address)
+    assert isinstance(found, Refused)
+    assert (found.status, found.dsn) == (Status.BOUNCED, "5.1.2")
+
+
+def test_a_bad_domain_may_still_be_routed_elsewhere() -> None:
+    assert resolved(Routing({"*": "relay:[192.0.2.9]"}, TRANSPORTS), "a@b..test").destination == "relay:[192.0.2.9]"
+
+
+def test_an_operators_reroute_goes_above_all(routing: Routing) -> None:
+    assert resolved(routing, "vip@example.org", "bulk:[192.0.2.7]:26").destination == "bulk:[192.0.2.7]:26"
+    assert resolved(routing, "vip@example.org", "bulk").destination == "bulk:example.org"
+    assert resolved(routing, "vip@example.com", "bulk").destination == "bulk:example.com"
+
+
+@pytest.mark.parametrize("override", ["Nonsense here", "absent:[192.0.2.7]", ":", "smtp:[192.0.2.7"])
+def test_a_reroute_to_nowhere_waits_for_the_operator(routing: Routing, override: str) -> None:
+    found = routing.resolve("a@example.org", override)
+    assert isinstance(found, Refused)
+    assert (found.status, found.dsn) == (Status.DEFERRED, "4.3.5")
+
+
+def test_a_route_to_an_absent_transport_waits_for_the_operator() -> None:
+    found = Routing({"*": "gone"}, TRANSPORTS).resolve("a@b.test")
+    assert found == Refused(Status.DEFERRED, "4.3.5", "there is no transport gone")
+
+
+def test_a_route_that_cannot_be_read_stops_the_start() -> None:
+    with pytest.raises(RouteError):
+        Routing({"*": "no route"}, TRANSPORTS)
+
+
+def test_what_is_remembered_is_bounded(routing: Routing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "DOMAINS_REMEMBERED", 10)
+    for number in range(100):
+        routing.resolve(f"a@d{number}.test")
+        routing.resolve(f"a@d{number}.test", f"smtp:h{number}.test")
+    assert len(routing._known) <= 10
+    assert len(routing._overrides) <= 10
+
+
+def test_the_same_domain_is_worked_out_once(routing: Routing) -> None:
+    assert routing.resolve("a@other.test") is routing.resolve("b@other.test")
