@@ -239,9 +239,10 @@ class MailLog:
 
     # -- processes and disks. "warning" and "fatal" are words pflogsumm gathers.
 
-    def started(self, process: str, version: str) -> None:
-        self._line("master", f"daemon started -- version {word(version)}, process {word(process)}")
-        self._object("started", process=process, version=version)
+    def started(self, process: str, pid: int | str) -> None:
+        """A process was started: "receiver.0"."""
+        self._line("master", f"process {word(process)} started, pid {int(pid)}")
+        self._object("started", process=process, child_pid=int(pid))
 
     def recovered(self, messages: int, seconds_taken: float) -> None:
         """The working suffix was read; so many messages were being worked on when the last manager ended."""

@@ -204,6 +204,7 @@ def test_ten_thousand_failures_are_all_named_and_the_size_stays_bounded() -> Non
     assert len(data) < 5_000_000
     _, words, groups, _ = read(data)
     assert [group["Final-Recipient"] for group in groups[1:]] == [f"rfc822; r{at}@b.example" for at in range(10_000)]
+    assert words.count("@b.example>:") == 100
     assert "9900 recipients more" in words
 
 

@@ -132,7 +132,7 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.bounced("4abc", "4abcB0")
     log.administered("4abc", "delete", "anna", "asked for")
     log.tuned("smtp:b.example", "destination_concurrency_limit", 5, "anna", "slow")
-    log.started("receiver.0", "0.1.0")
+    log.started("receiver.0", 41)
     log.recovered(12, 0.5)
     log.child_ended("receiver.0", 42, "signal 9")
     log.record_set_aside("incoming.0/0.seg", 512, "checksum")
