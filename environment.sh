@@ -38,12 +38,16 @@ debian_packages() {
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod 755 "$policy"
     fi
+    words=$(mktemp)
     # shellcheck disable=SC2086 # a list of words
     if ! { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends \
-        -o Dpkg::Use-Pty=0 $missing; } >&2 </dev/null; then
+        -o Dpkg::Use-Pty=0 $missing; } >"$words" 2>&1 </dev/null; then
+        cat "$words" >&2
+        rm -f "$words"
         say "apt-get could not install:$missing (its own words are above)."
         exit 69
     fi
+    rm -f "$words"
     if [ -n "$policy_made" ]; then
         rm -f "$policy"
         trap - EXIT INT TERM HUP
