@@ -32,8 +32,9 @@ bytes.
 _ROUTES = f"""
 ## [routes]
 
-`"pattern" = "route"`. A pattern is a domain (`"example.org"`), all that is below one (`".example.org"`), or `"*"` for the
-rest, which is `"{DEFAULT_ROUTE}"` when it is not set. A route is one of
+`"pattern" = "route"`. A pattern is an address (`"user@example.org"`), a domain (`"example.org"`), all that is below one
+(`".example.org"`), or `"*"` for the rest, which is `"{DEFAULT_ROUTE}"` when it is not set; the most specific wins. A route is
+one of
 
     {ROUTE_FORMS}
 

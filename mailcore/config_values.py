@@ -124,11 +124,17 @@ def domain_pattern(text: str) -> str:
 
 
 def route_pattern(text: str) -> str:
-    """A domain pattern, or ``*`` for whatever no other pattern takes."""
+    """A domain pattern, one address, or ``*`` for whatever no other pattern takes."""
+    local, at, domain = text.rpartition("@")
     try:
+        if at and re.fullmatch(r"[^\s\x00-\x1f\x7f]{1,64}", local):  # RFC 5321 4.5.3.1.1
+            return f"{local.lower()}@{domain_name(domain)}"
         return text if text == "*" else domain_pattern(text)
-    except ValueError as error:
-        raise ValueError(f'{error}, or "*" for all others') from None
+    except ValueError:
+        raise ValueError(
+            f'{text!r} is no pattern; allowed: "example.org", ".example.org" for all below it, "user@example.org", '
+            'or "*" for all others'
+        ) from None
 
 
 def transport_name(text: str) -> str:

@@ -208,7 +208,7 @@ DEFAULT_ROUTE = "smtp"
 DIRECTORIES = {  # key at the top of the file -> its default below home, and what lies there
     "queue_directory": ("queue", "the log: lanes, journal, restart positions"),
     "spool_directory": ("spool", "spool files; may be a disk of its own"),
-    "run_directory": ("run", "sockets and the lock"),
+    "run_directory": ("run", "sockets"),
     "log_directory": ("log", "mail.log and mail.jsonl"),
 }
 HOME_DEFAULT = "var"

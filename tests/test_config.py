@@ -95,6 +95,7 @@ def test_values_have_the_one_spelling_the_code_sees(file: Path) -> None:
         [routes]
         "Example.COM." = "slow:[2001:DB8:0::1]:2526"
         ".example.net" = "relay:Example.NET"
+        "User@Example.ORG" = "bulk"
         """
     )
     settings = load(file)
@@ -110,6 +111,7 @@ def test_values_have_the_one_spelling_the_code_sees(file: Path) -> None:
     assert settings.routes == {
         "example.com": "slow:[2001:db8::1]:2526",
         ".example.net": "relay:example.net",
+        "user@example.org": "bulk",
         "*": "smtp",
     }
 
@@ -194,7 +196,7 @@ FAULTS = [
     ("[queue]\nretry_ladder_s = [1, 999999999]", "from 1 to 604800"),
     ("[scheduler]\nminimal_backoff_time = 5000", "allowed: minimal_backoff_time <= maximal_backoff_time"),
     ("[transports.'Upper case']", "1: [transports] Upper case 'Upper case' is no transport's name"),
-    ("[routes]\n'a b' = 'smtp'", "2: [routes] a b 'a b' is no domain name"),
+    ("[routes]\n'a b' = 'smtp'", "2: [routes] a b 'a b' is no pattern; allowed: \"example.org\", "),
     (
         "[routes]\n'example.org' = 25",
         '2: [routes] example.org = 25 is wrong; allowed: a string like "smtp:example.org:25"',
