@@ -1,0 +1,72 @@
+"""``waypost check-config``: the settings as the appliance would use them, or every fault with its line (status 2)."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from typing import Any
+
+from mailcore.cli.command import DONE, WRONG_USE, add_common, config_path
+from mailcore.cli.output import plain, print_json, say
+from mailcore.config import ConfigError, load
+
+__all__ = ["configure"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    path = config_path(arguments)
+    try:
+        settings = load(path)
+    except ConfigError as error:
+        faults = [plain(fault) for fault in str(error).splitlines()]
+        if arguments.json:
+            print_json({"valid": False, "file": str(path), "faults": faults})
+        for fault in faults:
+            print(f"waypost: {fault}", file=sys.stderr)
+        return WRONG_USE
+    values: dict[str, Any] = dataclasses.asdict(settings, dict_factory=_strings_for_paths)
+    if arguments.json:
+        print_json({"valid": True, "file": str(path), "settings": values})
+        return DONE
+    say(f"# {path} is valid; these are the settings, defaults included")
+    _say_table("", values)
+    return DONE
+
+
+def _strings_for_paths(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {
+        name: value if isinstance(value, bool | int | float | dict | tuple | str) else str(value)
+        for name, value in pairs
+    }
+
+
+def _say_table(name: str, values: dict[str, Any]) -> None:
+    """As TOML, so that a line can be copied into the file."""
+    if name and (not values or any(not isinstance(value, dict) for value in values.values())):
+        say(f"\n[{name}]")
+    for key, value in values.items():
+        if not isinstance(value, dict):
+            say(f"{_key(key)} = {_toml(value)}")
+    for key, value in values.items():
+        if isinstance(value, dict):
+            _say_table(f"{name}.{_key(key)}" if name else _key(key), value)
+
+
+def _key(name: str) -> str:
+    bare = name.replace("_", "").replace("-", "")
+    return name if bare.isascii() and bare.isalnum() else json.dumps(name)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return repr(value)
+    return json.dumps(value)

@@ -1,0 +1,132 @@
+"""What the command line writes: tables for people, JSON for programs.
+
+Law: strangers wrote the addresses and replies shown here, so nothing of them reaches a terminal but printable characters
+that keep their order: control characters, escape sequences and what turns the direction of writing are shown as escapes.
+JSON is ASCII, one document a command.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+import msgspec
+
+__all__ = ["complain", "cut", "plain", "print_json", "rows_to_lines", "say", "size_shown", "table", "width"]
+
+WIDTH = 80  # of a terminal nobody asks about: a pipe, a file
+GAP = "  "
+SHORTENED = "…"
+COLUMN_MIN = 4  # narrower says nothing
+
+# Cc control, Cf format (with the bidirectional controls), Cs surrogate, Co private, Cn unassigned, Zl and Zp separators.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def plain(text: object) -> str:
+    """Text that stays in its place on a terminal."""
+    given = str(text)
+    if given.isascii() and given.isprintable():
+        return given
+    return "".join(_escaped(character) if _is_unsafe(character) else character for character in given)
+
+
+def _is_unsafe(character: str) -> bool:
+    # Letters written from right to left would reorder what stands beside them.
+    return unicodedata.category(character) in _UNSAFE or unicodedata.bidirectional(character) in ("R", "AL", "AN")
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def width(stream: TextIO) -> int:
+    """Columns to fill."""
+    return shutil.get_terminal_size((WIDTH, 24)).columns if stream.isatty() else WIDTH
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]], columns: int, right: frozenset[int]) -> list[str]:
+    """Lines of a table that fits into ``columns``: the widest column gives way, each cell on one line. ``right`` names
+    the columns of numbers."""
+    cells = [list(heads)] + [[plain(cell) for cell in row] for row in rows]
+    widths = [max(_columns(row[index]) for row in cells) for index in range(len(heads))]
+    room = columns - len(GAP) * (len(widths) - 1)
+    while sum(widths) > room and max(widths) > COLUMN_MIN:
+        widths[widths.index(max(widths))] -= 1
+    lines = []
+    for row in cells:
+        fitted = [_fit(cell, widths[index], index in right) for index, cell in enumerate(row)]
+        lines.append(GAP.join(fitted).rstrip())
+    return lines
+
+
+def cut(text: str, columns: int) -> str:
+    """At most so many columns of what is plain already."""
+    return text if _columns(text) <= columns else _fit(text, columns, False)
+
+
+def size_shown(size_bytes: float) -> str:
+    """4 kB, 1.2 MB."""
+    if size_bytes < 1000:
+        return f"{size_bytes:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        size_bytes /= 1000
+        if size_bytes < 999.5 or unit == "GB":
+            break
+    return f"{size_bytes:.1f} {unit}" if size_bytes < 9.95 else f"{size_bytes:.0f} {unit}"
+
+
+def rows_to_lines(pairs: Iterable[tuple[str, object]]) -> list[str]:
+    """Names and values, one a line, the values beneath each other."""
+    listed = [(name, plain(value)) for name, value in pairs]
+    longest = max((len(name) for name, _ in listed), default=0)
+    return [f"{name + ':':<{longest + 1}} {value}".rstrip() for name, value in listed]
+
+
+def _columns(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    return sum(_character_columns(character) for character in text)
+
+
+def _character_columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+
+
+def _fit(text: str, columns: int, right: bool) -> str:
+    have = _columns(text)
+    if have <= columns:
+        gap = " " * (columns - have)
+        return gap + text if right else text + gap
+    kept = ""
+    used = 0
+    for character in text:
+        wide = _character_columns(character)
+        if used + wide > columns - 1:
+            break
+        kept += character
+        used += wide
+    return kept + SHORTENED + " " * (columns - 1 - used)
+
+
+def say(text: str = "") -> None:
+    """A line on stdout; what its encoding cannot write is escaped."""
+    encoding = sys.stdout.encoding or "ascii"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def complain(text: object) -> None:
+    """One line on stderr."""
+    one_line = plain("; ".join(str(text).splitlines()))
+    print(f"waypost: {one_line}".encode("ascii", "backslashreplace").decode(), file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """One document: keys as they come, everything outside ASCII escaped."""
+    print(json.dumps(msgspec.to_builtins(value), ensure_ascii=True))

@@ -1,0 +1,61 @@
+"""Times as an operator writes and reads them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+__all__ = ["TIME_FORMS", "TimeError", "duration_of", "shown", "shown_duration", "time_of"]
+
+TIME_FORMS = "+90s, +15m, +2h, +1d12h from now; 2026-11-21T10:00 local time; 2026-11-21T10:00Z or +01:00"
+
+_UNITS_S = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
+_PART = re.compile(r"(\d{1,9})([wdhms])")
+_DURATION = re.compile(r"(?:\d{1,9}[wdhms])+")
+
+
+class TimeError(ValueError):
+    """What is wrong with a time, and which forms are allowed."""
+
+
+def duration_of(text: str) -> float:
+    """``90s``, ``15m``, ``1d12h`` as seconds; a plain number is seconds. Raises TimeError."""
+    if re.fullmatch(r"\d{1,12}", text):
+        return float(text)
+    if not _DURATION.fullmatch(text):
+        raise TimeError(f"{text!r} is no duration; allowed: 90s, 15m, 2h, 1d12h, 2w")
+    return float(sum(int(number) * _UNITS_S[unit] for number, unit in _PART.findall(text)))
+
+
+def time_of(text: str, now: float) -> float:
+    """Wall-clock seconds. Raises TimeError."""
+    if text.startswith("+"):
+        try:
+            return now + duration_of(text[1:])
+        except TimeError:
+            raise TimeError(f"{text!r} is no time; allowed: {TIME_FORMS}") from None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise TimeError(f"{text!r} is no time; allowed: {TIME_FORMS}") from None
+
+
+def shown(wall: float) -> str:
+    """Local time to the second; "-" for none."""
+    if not wall:
+        return "-"
+    try:
+        return datetime.fromtimestamp(wall).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
+def shown_duration(seconds: float) -> str:
+    """The two biggest units: 1d4h, 3m20s, 12s."""
+    left = max(0, int(seconds))
+    parts: list[str] = []
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        if left >= length or (unit == "s" and not parts):
+            parts.append(f"{left // length}{unit}")
+            left %= length
+    return "".join(parts[:2])
