@@ -385,12 +385,15 @@ class Queue:
         self.dirty.discard((lane, base))
 
     def count_arrived(self, lane: str, start: int, end: int) -> None:
-        """Counts the envelopes of a receiver's lane in [start, end), where nobody has told us how many."""
+        """Counts the envelopes of a receiver's lane in [start, end), where nobody has told us how many.
+
+        Those already finished count, too: they were taken from the lane in the journal, and recovery has subtracted them.
+        """
         messages = recipients = 0
         reader = self.reader(lane)
         reader.refresh()
         for record in reader.records(start, end):
-            if record.type == RecordType.ENVELOPE and record.live:
+            if record.type == RecordType.ENVELOPE:
                 messages += 1
                 recipients += decode_envelope(record.body).recipient_count
         if messages:

@@ -104,8 +104,8 @@ def _read_journal(disk: Disk, queue: Queue, positions: RestartPositions, on_dama
     """Steps 1 and 2. A hole at the very end is a write that a crash cut short, no damage."""
     holes: list[Damage] = []
     reader = LaneReader(disk, queue.path(JOURNAL), holes.append)
-    for base, following in zip(reader.bases, [*reader.bases[1:], None], strict=True):
-        if following is None or following > positions.suffix:
+    for i, base in enumerate(reader.bases):
+        if i + 1 == len(reader.bases) or reader.bases[i + 1] > positions.suffix:
             fd = disk.open_write(reader.path(base))
             try:
                 disk.sync(fd)
@@ -121,8 +121,7 @@ def _read_journal(disk: Disk, queue: Queue, positions: RestartPositions, on_dama
 
 def _open_lanes(disk: Disk, queue: Queue, positions: RestartPositions, folded: Folded) -> None:
     """Step 3: writers go on behind the recorded ends, and beyond every position that anybody has named (law 4)."""
-    names = {name for name in disk.list(queue.directory) if disk.list(queue.path(name))}
-    names |= positions.lanes.keys() | folded.named.keys() | set(_ALWAYS)
+    names = {*disk.list(queue.directory), *positions.lanes, *folded.named, *_ALWAYS}
     for lane in sorted(names - {JOURNAL}):
         if not (is_incoming(lane) or lane.startswith("retry.") or lane in _ALWAYS):
             continue
@@ -178,7 +177,7 @@ def _state_anew(queue: Queue, working: list[Known]) -> None:
                     known.recipients,
                     floor,
                     {},
-                    tuple(sorted(known.done | known.done_before)),
+                    tuple(sorted(known.done)),  # those done before are not in this generation's envelope
                     tuple(known.refused),
                 )
             ),

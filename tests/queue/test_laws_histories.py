@@ -1,0 +1,175 @@
+"""The laws together: small histories, a crash in front of every call, and another crash in the recovery from it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from mailcore.envelope import Status
+from mailcore.queue.active import Active
+from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD
+from tests.queue.machine import RETRY_S, UNDO_S, Machine, World, audit
+from tests.simulated_disk import RandomChoice, SimulatedDisk
+
+SEGMENT_BYTES = 5000
+
+
+@pytest.fixture(autouse=True)
+def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three recipients are a long list here, so that RECIPIENTS records take part."""
+    for module in ("mailcore.queue.records", "mailcore.queue.rewrite"):
+        monkeypatch.setattr(f"{module}.RECIPIENTS_PER_RECORD", 3)
+    monkeypatch.setattr(Machine, "batch", 3)
+
+
+class Story:
+    """A machine doing one random thing after another."""
+
+    def __init__(self, disk: SimulatedDisk, world: World, rng: random.Random) -> None:
+        self.rng = rng
+        self.machine = Machine(disk, world, SEGMENT_BYTES)
+        self.active: list[Active] = []
+
+    def step(self) -> None:
+        machine, rng = self.machine, self.rng
+        what = rng.random()
+        if what < 0.22:
+            machine.accept(rng.choice([1, 1, 2, 5, 8]), big=rng.random() < 0.3, size=rng.choice([40, 300, 2500]))
+            machine.durable()
+        elif what < 0.45 or not self.active:
+            active = machine.begin()
+            if active is not None and not machine.obey(active):
+                machine.load(active)
+                self.active.append(active)
+        elif what < 0.75:
+            active = rng.choice(self.active)
+            some = (
+                rng.sample(sorted(active.pending), rng.randint(1, max(1, len(active.pending))))
+                if active.pending
+                else []
+            )
+            kinds = [Status.DELIVERED, Status.DELIVERED, Status.DEFERRED, Status.BOUNCED]
+            if some:
+                machine.attempt(active, {number: rng.choice(kinds) for number in some})
+            if active.pass_over:
+                self.active.remove(active)
+                machine.end(active)
+        elif what < 0.80:
+            active = self.active.pop(rng.randrange(len(self.active)))
+            operation, lane, interval = rng.choice(
+                [("hold", HOLD, 0.0), ("delete", DELETED, UNDO_S), ("retry", AT_ONCE, 0)]
+            )
+            if active.remaining:
+                machine.order(active, operation, lane, interval)
+            else:
+                self.active.append(active)
+        elif what < 0.84:
+            resting = [r for r in machine.browse() if r.lane in (HOLD, DELETED)]
+            if resting:
+                found = rng.choice(resting)
+                active = machine.claim(found.envelope.queue_id)
+                machine.order(active, "undelete" if found.lane == DELETED else "release", AT_ONCE)
+        elif what < 0.88:
+            machine.wait(rng.choice([1, RETRY_S, RETRY_S, UNDO_S]))
+        elif what < 0.9:
+            machine.drain_deleted()
+        else:
+            machine.checkpoint()
+
+
+def watch(disk: SimulatedDisk, world: World, rng: random.Random, how_often: float) -> Callable[[], int]:
+    """In front of every call, now and then: the power goes; what is found is audited; and the power goes in there, too."""
+    crashes = 0
+
+    def crash(call: str, path: str) -> None:
+        nonlocal crashes
+        if rng.random() > how_often:
+            return
+        crashes += 1
+        seed = rng.getrandbits(32)
+        found = disk.kill() if rng.random() < 0.25 else disk.crash(RandomChoice(seed))
+        if rng.random() < 0.4:
+            inner = random.Random(seed)
+
+            def again(call: str, path: str) -> None:
+                if inner.random() < 0.1:
+                    audit(found.crash(RandomChoice(inner.getrandbits(32))), world, SEGMENT_BYTES)
+
+            found.on_change = again
+        audit(found, world, SEGMENT_BYTES)
+
+    disk.on_change = crash
+    return lambda: crashes
+
+
+def drain(machine: Machine) -> None:
+    """Everything is delivered, and the lanes are empty then."""
+    machine.wait(UNDO_S)
+    for _ in range(300):
+        active = machine.begin()
+        if active is None:
+            if (
+                not any(r.lane not in (HOLD, DELETED) for r in machine.browse())
+                and not machine.queue.awaiting_checkpoint
+            ):
+                break
+            machine.wait(UNDO_S)
+            machine.checkpoint()
+            continue
+        if machine.obey(active):
+            continue
+        machine.load(active)
+        if active.pending:
+            machine.attempt(active, dict.fromkeys(active.pending, Status.DELIVERED))
+        machine.end(active)
+    for resting in list(machine.browse()):
+        active = machine.claim(resting.envelope.queue_id)
+        machine.order(active, "undelete" if resting.lane == DELETED else "release", AT_ONCE)
+    if any(True for _ in machine.browse()) or machine.queue.awaiting_checkpoint:
+        machine.checkpoint()
+        drain(machine)
+
+
+def run(seed: int, steps: int, lives: int, how_often: float) -> None:
+    rng = random.Random(seed)
+    disk, world = SimulatedDisk(), World()
+    watch(disk, world, rng, how_often)
+    for life in range(lives):
+        story = Story(disk, world, rng)
+        for _ in range(steps):
+            story.step()
+        disk = disk.kill() if rng.random() < 0.3 else disk.crash(RandomChoice(rng.getrandbits(32)))
+        if life + 1 < lives:
+            watch(disk, world, rng, how_often)
+    machine = audit(disk, world, SEGMENT_BYTES)
+    machine.world = world
+    drain(machine)
+    for queue_id, recipients in world.accepted.items():
+        for number in range(recipients):
+            status = world.synced.get((queue_id, number))
+            if queue_id in world.deleted and status is None:
+                continue
+            assert status is not None, f"seed {seed}: {queue_id}:{number} never came to an end"
+            if status is Status.BOUNCED:
+                bounce = world.owed[queue_id, number]
+                assert (bounce, 0) in world.synced or bounce in world.deleted, f"seed {seed}: {bounce} was never sent"
+            extra = world.arrived[queue_id, number] - 1
+            assert extra <= world.in_flight[queue_id, number], f"seed {seed}: {queue_id}:{number} came twice"
+    machine.checkpoint()
+    machine.checkpoint()
+    machine.checkpoint()
+    assert machine.queue.sizes.summary()["messages"] == 0
+    assert [q for q in machine.queue.spool.queue_ids() if q in world.deleted] == []
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_nothing_is_lost_or_there_twice_whenever_the_power_goes(seed: int) -> None:
+    run(seed, steps=25, lives=3, how_often=0.25)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1000, 1200))
+def test_nothing_is_lost_or_there_twice_in_long_histories(seed: int) -> None:
+    run(seed, steps=120, lives=5, how_often=0.3)
