@@ -1,0 +1,118 @@
+"""What the pages say can be typed and read: commands exist with their options, files and settings are there."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import tomllib
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from mailcore.cli.main import main
+from tests.test_tidy import FILES, ROOT, read
+
+PAGES = [name for name in FILES if name.endswith(".md") and not name.startswith("docs/decisions/")]
+CODE = re.compile(
+    r"```\w*\n(?P<block>.*?)```|`(?P<span>[^`\n]+)`|^ {4}(?P<indented>\S[^\n]*)$", re.DOTALL | re.MULTILINE
+)
+FILE_ENDINGS = (".py", ".md", ".toml", ".lock", ".sh")
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+MADE_AT_RUN_TIME = {"tuned.toml", "lab.toml", "mail.log", "mail.jsonl", "processes.json"}
+
+
+def code_of(page: str) -> list[str]:
+    """Every span and line of code on a page."""
+    found: list[str] = []
+    for match in CODE.finditer(read(page)):
+        found += (match["block"] or match["span"] or match["indented"]).splitlines()
+    return found
+
+
+def commands_of(page: str) -> list[list[str]]:
+    """The `waypost` commands on a page, as the shell would split them."""
+    found = []
+    for line in code_of(page):
+        start = re.match(r"(?:\$ )?(?:\S*/)?waypost (?P<rest>[a-z].*)", line.strip())
+        if start:
+            found.append(shlex.split(start["rest"], comments=True))
+    return found
+
+
+COMMANDS = sorted({tuple(words) for page in PAGES for words in commands_of(page)})
+
+
+def help_of(words: list[str]) -> tuple[int, str]:
+    """Exit status and output of ``waypost WORDS --help``."""
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(out):
+        try:
+            status = main([*words, "--help"])
+        except SystemExit as end:
+            status = int(end.code or 0)
+    return status, out.getvalue()
+
+
+def test_pages_show_commands() -> None:
+    assert len(COMMANDS) > 10
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_command_on_a_page_exists_with_its_options(words: tuple[str, ...]) -> None:
+    path = [word for word in words[:2] if re.fullmatch(r"[a-z-]+", word)]
+    if len(path) == 2 and help_of(path)[0] != 0:
+        path.pop()  # the second word was an argument
+    status, text = help_of(path)
+    assert status == 0, text
+    if len(path) == 1 and "COMMAND" in text.split("\n\n")[0]:
+        assert len(words) == 1 or words[1].startswith("-"), f"there is no {' '.join(words[:2])}"
+    for word in words:
+        if re.fullmatch(r"--[a-z-]+", word):
+            assert word in text, f"{' '.join(path)} has no {word}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_file_named_on_a_page_is_there(page: str) -> None:
+    known = set(FILES)
+    for code in code_of(page):
+        for name in re.findall(r"(?<![\w./-])[\w./-]+", code):
+            if not name.endswith(FILE_ENDINGS) or name.lstrip("./") in MADE_AT_RUN_TIME or "/" in name[:1]:
+                continue
+            path = name.removeprefix("./")
+            assert path in known or any(each.endswith(f"/{path}") for each in known), path
+    for target in re.findall(r"\]\(([^)#:]+)\)", read(page)):
+        assert (ROOT / Path(page).parent / target).exists(), f"the link to {target}"
+
+
+def test_each_room_is_in_the_architecture() -> None:
+    rooms = {Path(name).parts[1] for name in FILES if re.match(r"mailcore/\w+/", name)}
+    page = read("ARCHITECTURE.md")
+    assert [room for room in sorted(rooms) if f"`{room}/`" not in page] == []
+
+
+def test_each_decision_a_source_names_is_there() -> None:
+    there = {Path(name).name[:4] for name in FILES if name.startswith("docs/decisions/")}
+    for name in FILES:
+        if name.endswith((".py", ".md", ".toml")) and name != "tests/test_docs.py":
+            named = set(re.findall(r"(?:decision |docs/decisions/)(\d{4})\b", read(name)))
+            assert named <= there, f"{name} names a decision that is not there"
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_the_lock_holds_what_the_project_asks_for(lock: str) -> None:
+    project = tomllib.loads(read("pyproject.toml"))
+    asked = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    if lock == "requirements-dev.lock":
+        asked += project["project"]["optional-dependencies"]["dev"]
+    locked = dict(re.findall(r"^([a-z0-9-]+)==([^ ]+)", read(lock), re.MULTILINE))
+    for requirement in map(Requirement, asked):
+        assert requirement.name in locked, f"{requirement} is not locked"
+        assert requirement.specifier.contains(locked[requirement.name]), f"{requirement} is locked otherwise"
+
+
+def test_both_locks_agree() -> None:
+    small, big = (dict(re.findall(r"^([a-z0-9-]+)==([^ ]+)", read(lock), re.MULTILINE)) for lock in LOCKS)
+    assert {name: big.get(name) for name in small} == small
