@@ -69,6 +69,8 @@ def _envelopes(count: int, next_hop: str, arrived_at: float, due_from: float) ->
             data=DataPlace.SPOOL,
             client_address="192.0.2.1",
             helo="client.example",
+            age_s=AGE_S,
+            resting={next_hop: 1},
         )
 
 
