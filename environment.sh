@@ -54,7 +54,8 @@ debian_packages() {
     fi
 }
 
-# need COMMAND=PACKAGE...: Debian packages for the commands that are not there, wherever they come from.
+# need COMMAND=PACKAGE...: Debian packages for the commands that are not there, wherever they come from. Python is always
+# needed, and asked for in the same breath.
 need() {
     wanted=""
     lacking=""
@@ -63,6 +64,10 @@ need() {
         wanted="$wanted ${pair#*=}"
         lacking="$lacking ${pair%%=*}"
     done
+    if ! usable_python >/dev/null; then
+        wanted="$wanted python3 python3-venv"
+        lacking="$lacking python3"
+    fi
     [ -n "$wanted" ] || return 0
     if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
         say "these commands are missing:$lacking. Debian has them in the packages$wanted; install them and start again."
