@@ -275,6 +275,33 @@ class MailLog:
         self._warning("smtpd", f"no mail is accepted: {free(why)}")
         self._object("stopped_accepting", why=why)
 
+    def accepting_again(self) -> None:
+        """A sync succeeded after ``stopped_accepting``."""
+        self._line("smtpd", "mail is accepted again")
+        self._object("accepting_again")
+
+    def accepting_paused(self, why: str, pause_s: float) -> None:
+        """No connection can be accepted for want of descriptors or memory; said once until one can."""
+        self._warning(
+            "smtpd", f"no connection is accepted: {free(why)}; trying again every {seconds(pause_s)} s or later"
+        )
+        self._object("accepting_paused", why=why, pause_s=pause_s)
+
+    def lane_lags(self, lane: str, lag_bytes: int) -> None:
+        """Nobody reads the lane as fast as it is written; new mail gets 452."""
+        self._warning("smtpd", f"lane {word(lane)} has {lag_bytes} bytes nobody has read; new mail gets 452")
+        self._object("lane_lags", lane=lane, lag_bytes=lag_bytes)
+
+    def refusals_not_recorded(self, count: int) -> None:
+        """So many refusals were left out of log and lane, because there were too many a second."""
+        self._warning("smtpd", f"{count} refusals were not recorded: too many a second")
+        self._object("refusals_not_recorded", count=count)
+
+    def session_failed(self, client_address: str, error: str) -> None:
+        """A bug or a broken world met a client, who was told to try again."""
+        self._warning("smtpd", f"session with [{word(client_address)}] failed: {free(error)}")
+        self._object("session_failed", client_address=client_address, error=error)
+
     def failed(self, process: str, error: str) -> None:
         """A process ends itself for what it cannot mend."""
         self._line("master", f"fatal: process {word(process)}: {free(error)}")

@@ -1,0 +1,124 @@
+"""What comes after DATA: where it ends, whether it may be stored, what its header says. Bytes in, blocks out.
+
+Laws
+- The end is CRLF "." CRLF and nothing else; a stream may be cut anywhere (CVE-2024-27305: what another server takes for an
+  end must not be accepted as content). So a CR or LF that is not part of a CRLF is refused, and NUL is, and what is
+  accepted is byte for byte what came (decision 0004).
+- Memory is fixed: nothing is kept but up to four bytes of a possible end, and the begun header line up to LINE_KEPT_MAX.
+Pure: no socket, no disk, no replies.
+"""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["DataFault", "DataReader", "HeaderScan"]
+
+_END = b"\r\n.\r\n"
+_BEGINNINGS = (b"\r\n.\r", b"\r\n.", b"\r\n", b"\r")  # of the end, longest first
+LINE_KEPT_MAX = 1_000  # RFC 5322 2.1.1: a line has at most 998 characters; longer ones are not looked at beyond that
+
+
+class DataFault(enum.Enum):
+    """Why the data may not be stored."""
+
+    BARE = "bare CR or LF"
+    NUL = "NUL"
+    TOO_BIG = "too big"
+
+
+class DataReader:
+    """``feed`` until ``finished``; then ``rest`` holds the commands that came behind the end.
+
+    ``fault`` is the first thing found wrong: from then on the end is still looked for, but no block comes.
+    ``size_bytes`` counts the content without the stuffed dots, as SIZE does (RFC 1870 4).
+    """
+
+    def __init__(self, size_limit: int) -> None:
+        self._limit = size_limit
+        self._held = b"\r\n"  # the CRLF of DATA itself: a first line "." is an end, too
+        self._skip = 2  # it is no content
+        self.size_bytes = -2
+        self.fault: DataFault | None = None
+        self.finished = False
+        self.rest = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The block that is certain now; b"" while there is none."""
+        whole = self._held + chunk if self._held else chunk
+        end = whole.find(_END)
+        if end >= 0:
+            block = whole[: end + 2]
+            self.rest = whole[end + 5 :]
+            self.finished = True
+            self._held = b""
+        else:
+            block = whole
+            self._held = b""
+            if whole[-1:] in (b"\r", b"\n", b"."):
+                for beginning in _BEGINNINGS:
+                    if whole.endswith(beginning):
+                        block = whole[: -len(beginning)]
+                        self._held = beginning
+                        break
+        if not block:
+            return b""
+        # A block never ends inside a CRLF and never begins behind the CR of one, so counting tells.
+        ends = block.count(b"\r\n")
+        self.size_bytes += len(block) - block.count(b"\r\n.")
+        if self.fault is None:
+            if block.count(b"\n") != ends or block.count(b"\r") != ends:
+                self.fault = DataFault.BARE
+            elif b"\0" in block:
+                self.fault = DataFault.NUL
+            elif self.size_bytes > self._limit:
+                self.fault = DataFault.TOO_BIG
+        if self.fault is not None:
+            return b""
+        if self._skip:
+            self._skip = 0
+            return block[2:]
+        return block
+
+
+class HeaderScan:
+    """Counts the Received fields and finds Message-ID while the header passes by."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.message_id = ""
+        self.finished = False
+        self._line = b""  # the begun one
+        self._folded = False  # Message-ID: with its value on the next line
+
+    def feed(self, block: bytes) -> None:
+        """``block`` has no bare CR or LF; it may end inside a CRLF's line, never inside a CRLF."""
+        end = -1
+        if not self._line:
+            end = 0 if block.startswith(b"\r\n") else block.find(b"\r\n\r\n")
+        if end >= 0:  # all of it, the usual case
+            lines = block[:end].split(b"\r\n")
+            self.finished = True
+        else:
+            lines = (self._line + block).split(b"\r\n")
+            self._line = lines.pop()[:LINE_KEPT_MAX]
+        for line in lines:
+            if not line:
+                self.finished = True
+                return
+            first = line[0]
+            if first in b"Rr":
+                name, colon, _ = line[:LINE_KEPT_MAX].partition(b":")
+                if colon and name.rstrip(b" \t").lower() == b"received":
+                    self.received += 1
+            elif first in b"Mm" and not self.message_id:
+                name, colon, value = line[:LINE_KEPT_MAX].partition(b":")
+                if colon and name.rstrip(b" \t").lower() == b"message-id":
+                    self._message_id(value)
+            elif self._folded and first in b" \t":
+                self._message_id(line[:LINE_KEPT_MAX])
+                self._folded = False
+
+    def _message_id(self, value: bytes) -> None:
+        self.message_id = value.strip(b" \t").decode("utf-8", "replace")
+        self._folded = not self.message_id

@@ -1,0 +1,80 @@
+"""Paths and addresses of MAIL FROM and RCPT TO: the grammar of RFC 5321 4.1.2 and RFC 6531, and nothing beside it.
+
+Laws: no control character, no bare LF, CR or NUL ever gets into an address; what is parsed is stored as it was written, a
+source route excepted, which is ignored (RFC 5321 appendix C). Where this is wider or narrower than the RFC, decision 0004
+says why: a label may hold an underscore; of address literals only IPv4 and IPv6 exist; a local part may be as long as its
+path lets it.
+Pure.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import NamedTuple
+
+__all__ = ["ADDRESS_OCTETS_MAX", "NULL_PATH", "Path", "parse_path"]
+
+PATH_OCTETS_MAX = 256  # RFC 5321 4.5.3.1.3, brackets included
+ADDRESS_OCTETS_MAX = PATH_OCTETS_MAX - 2
+LABEL_OCTETS_MAX = 63  # RFC 1035 2.3.4
+
+# Possessive quantifiers (++, *+): a stranger's line costs time linear in its length.
+_UTF8 = "\u00a0-\ud7ff\ue000-\U0010ffff"  # RFC 6532 UTF8-non-ascii without the C1 controls and surrogates
+_ATOM = rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_UTF8}-]++"
+_DOT_STRING = rf"{_ATOM}(?:\.{_ATOM})*+"
+_QUOTED_STRING = rf'"(?:[\x20\x21\x23-\x5b\x5d-\x7e{_UTF8}]|\\[\x20-\x7e])*+"'
+_LABEL = rf"(?!-)[A-Za-z0-9_{_UTF8}-]++(?<!-)"
+_DOMAIN = rf"{_LABEL}(?:\.{_LABEL})*+"
+_LITERAL = r"\[[0-9A-Za-z.:]++\]"
+_ROUTE = rf"@{_DOMAIN}(?:,@{_DOMAIN})*+:"
+_PATH = re.compile(rf"<(?:{_ROUTE})?({_DOT_STRING}|{_QUOTED_STRING})@({_DOMAIN}|{_LITERAL})>")
+_POSTMASTER = re.compile(r"<(postmaster)>", re.IGNORECASE)  # the one address without domain, RFC 5321 4.5.1
+
+
+class Path(NamedTuple):
+    """``address`` is local part and domain as written; "" is the null reverse-path."""
+
+    address: str
+    local_part: str
+    domain: str  # "" for <postmaster> and the null path
+
+
+NULL_PATH = Path("", "", "")
+
+
+def parse_path(text: str) -> tuple[Path, str] | None:
+    """The path ``text`` begins with, and what follows it; None when it begins with none.
+
+    ``<>`` and ``<postmaster>`` are paths; whether they are allowed is the command's affair.
+    """
+    match = _PATH.match(text)
+    if match is None:
+        if text.startswith("<>"):
+            return NULL_PATH, text[2:]
+        match = _POSTMASTER.match(text)
+        return None if match is None else (Path(match[1], match[1], ""), text[match.end() :])
+    local_part, domain = match.groups()
+    address = f"{local_part}@{domain}"
+    octets = len(address) if address.isascii() else len(address.encode())
+    if octets > ADDRESS_OCTETS_MAX or not (_is_literal(domain) if domain[0] == "[" else _labels_fit(domain)):
+        return None
+    return Path(address, local_part, domain), text[match.end() :]
+
+
+def _labels_fit(domain: str) -> bool:
+    if len(domain) <= LABEL_OCTETS_MAX and domain.isascii():
+        return True
+    return all(len(label.encode()) <= LABEL_OCTETS_MAX for label in domain.split("."))
+
+
+def _is_literal(domain: str) -> bool:
+    text = domain[1:-1]
+    try:
+        if text[:5].lower() == "ipv6:":
+            ipaddress.IPv6Address(text[5:])
+        else:
+            ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True

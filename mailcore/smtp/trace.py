@@ -1,0 +1,48 @@
+"""Our trace header: the Received field put in front of every message (RFC 5321 4.4). Pure; time is an argument."""
+
+from __future__ import annotations
+
+import re
+import time
+
+__all__ = ["TraceHeader", "protocol_name"]
+
+# Not strftime's: the names are English in a header, whatever the locale (RFC 5322 3.3).
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._:\[\]-]")  # could end the field or open a comment
+
+
+def protocol_name(extended: bool, tls: bool, login: bool, smtputf8: bool) -> str:
+    """The "with" of RFC 3848 and RFC 6531 4.3."""
+    if not extended:
+        return "SMTP"
+    return ("UTF8SMTP" if smtputf8 else "ESMTP") + ("S" if tls else "") + ("A" if login else "")
+
+
+class TraceHeader:
+    """Makes the fields of one server; the date is written anew only when the second changes."""
+
+    def __init__(self, hostname: str) -> None:
+        self._by = f"\tby {hostname} (Waypost) with "
+        self._second = -1
+        self._date = ""
+
+    def received(self, helo: str, client_address: str, protocol: str, queue_id: str, only: str, now: float) -> bytes:
+        """``only``: the recipient when there is one, else "" (others' names are nobody's business). ``now``: wall clock."""
+        second = int(now)
+        if second != self._second:
+            self._second = second
+            self._date = _date(second)
+        literal = f"IPv6:{client_address}" if ":" in client_address else client_address
+        about = f" id {queue_id};\r\n\t" if not only else f" id {queue_id}\r\n\tfor <{only}>; "
+        name = _UNSAFE.sub("?", helo)
+        return (f"Received: from {name} (unknown [{literal}])\r\n{self._by}{protocol}{about}{self._date}\r\n").encode()
+
+
+def _date(second: int) -> str:
+    t = time.gmtime(second)
+    return (
+        f"{_DAYS[t.tm_wday]}, {t.tm_mday} {_MONTHS[t.tm_mon - 1]} {t.tm_year} "
+        f"{t.tm_hour:02d}:{t.tm_min:02d}:{t.tm_sec:02d} +0000 (UTC)"
+    )
