@@ -1,0 +1,69 @@
+"""A manager that answers what the test says, on a real Unix socket, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mailcore.process.wire import Frame, FrameDecoder, Hello, Request, Response, encode
+
+Answer = Callable[[dict[str, Any]], Any]
+
+
+class Silence(Exception):
+    """Raised by an answer: none is given."""
+
+
+class FakeManager:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.hello: list[Hello] = []
+        self.requests: list[Request] = []
+        self.answers: dict[str, Answer] = {"cut": lambda _: {"lanes": {}}, "working": lambda _: {}}
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def start(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._serve, self.path)
+
+    async def stop(self) -> None:
+        """As if it were killed."""
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        self._server = None
+
+    def asked(self, operation: str) -> list[Request]:
+        return [request for request in self.requests if request.operation == operation]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        decoder = FrameDecoder()
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                for frame in decoder.feed(data):
+                    self._frame(writer, frame)
+        self._writers.discard(writer)
+        writer.close()
+
+    def _frame(self, writer: asyncio.StreamWriter, frame: Frame) -> None:
+        if isinstance(frame, Hello):
+            self.hello.append(frame)
+            return
+        assert isinstance(frame, Request)
+        self.requests.append(frame)
+        answer = self.answers.get(frame.operation)
+        if answer is None:
+            writer.write(encode(Response(frame.number, None, f"the manager knows no operation {frame.operation!r}")))
+            return
+        try:
+            writer.write(encode(Response(frame.number, answer(frame.arguments))))
+        except ValueError as error:
+            writer.write(encode(Response(frame.number, None, str(error))))
+        except Silence:
+            pass

@@ -1,0 +1,131 @@
+"""Whatever an author wrote, on the wire it has CRLF, doubled dots and an end."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from mailcore.control.injection import Injection, InjectionRefused, WireForm
+from mailcore.control.protocol import InjectBeginArguments
+from mailcore.envelope import DataPlace, Envelope, Origin
+from mailcore.log.disk import Disk
+from mailcore.queue.spool import DATA_AT, Spool
+from tests.queue.cast import NOW
+
+ID = "1K0RDGV4BE900"
+
+
+def formed(*pieces: bytes) -> bytes:
+    form = WireForm()
+    return b"".join([*map(form.feed, pieces), form.end()])
+
+
+@pytest.mark.parametrize(
+    ("written", "on_the_wire"),
+    [
+        (b"", b""),
+        (b"a\nb\n", b"a\r\nb\r\n"),
+        (b"a\r\nb", b"a\r\nb\r\n"),
+        (b"a\rb\r", b"a\r\nb\r\n"),
+        (b".a\n..\n.\n", b"..a\r\n...\r\n..\r\n"),
+        (b"a.\nb.c\n", b"a.\r\nb.c\r\n"),
+        (b"a\n.\nMAIL FROM:<x>\n", b"a\r\n..\r\nMAIL FROM:<x>\r\n"),
+        (b"a\r\r\n.\r", b"a\r\n\r\n..\r\n"),
+        (b"\xff\x00\n", b"\xff\x00\r\n"),
+    ],
+)
+def test_line_ends_and_dots(written: bytes, on_the_wire: bytes) -> None:
+    assert formed(written) == on_the_wire
+    assert formed(*(written[at : at + 1] for at in range(len(written)))) == on_the_wire
+
+
+def test_where_it_is_cut_makes_no_difference() -> None:
+    chance = random.Random(5321)
+    for _ in range(300):
+        written = bytes(chance.choice(b"a.\r\n") for _ in range(chance.randrange(40)))
+        cuts = sorted(chance.randrange(len(written) + 1) for _ in range(3))
+        pieces = [written[a:b] for a, b in zip([0, *cuts], [*cuts, len(written)], strict=True)]
+        whole = formed(written)
+        assert formed(*pieces) == whole
+        assert b"\n." not in whole.replace(b"\n..", b"")
+        assert whole.replace(b"\r\n", b"").translate(None, b"a.") == b""
+
+
+def injection(directory: Path, **more: object) -> Injection:
+    given: dict[str, object] = {"sender": "me@example.org", "recipients": ["you@example.org"]}
+    limits = {"size_bytes_max": 10_000, "recipients_max": 3}
+    return Injection(
+        Spool(Disk(), str(directory)),
+        ID,
+        InjectBeginArguments(**(given | more)),  # type: ignore[arg-type]
+        hostname="mail.example.org",
+        uid=1000,
+        now=NOW,
+        **limits,
+    )
+
+
+def test_a_message_lies_complete_in_its_spool_file(tmp_path: Path) -> None:
+    new = injection(tmp_path)
+    new.write(b"From: me@example.org\nMessage-")
+    new.write(b"ID:\n <abc@example.org>\n\n.dot\nlast \xe4")
+    envelope = new.complete()
+    spool = Spool(Disk(), str(tmp_path))
+    stored, data_bytes = spool.read_envelope(ID)
+    assert stored == envelope
+    data = Path(spool.path(ID)).read_bytes()[DATA_AT : DATA_AT + data_bytes]
+    assert data == (
+        b"Received: by mail.example.org (Waypost, from uid 1000)\r\n"
+        b"\tid 1K0RDGV4BE900; Wed, 18 Nov 2026 11:06:40 +0000\r\n"
+        b"From: me@example.org\r\nMessage-ID:\r\n <abc@example.org>\r\n\r\n..dot\r\nlast \xe4\r\n"
+    )
+    assert (envelope.size_bytes, envelope.data, envelope.data_offset) == (len(data), DataPlace.SPOOL, DATA_AT)
+    assert (envelope.origin, envelope.generation, envelope.arrived_at) == (Origin.LOCAL, 0, NOW)
+    assert (envelope.message_id, envelope.eight_bit, envelope.smtputf8) == ("<abc@example.org>", True, False)
+    assert [(each.number, each.address) for each in envelope.recipients] == [(0, "you@example.org")]
+
+
+def test_a_message_id_in_the_body_is_none(tmp_path: Path) -> None:
+    new = injection(tmp_path)
+    new.write(b"Subject: x\n\nMessage-ID: <no@example.org>\n")
+    assert new.complete().message_id == ""
+
+
+def test_the_same_recipient_twice_is_one(tmp_path: Path) -> None:
+    new = injection(tmp_path, recipients=["a@example.org", "b@example.org", "a@example.org"])
+    new.write(b"x")
+    envelope: Envelope = new.complete()
+    assert [each.address for each in envelope.recipients] == ["a@example.org", "b@example.org"]
+    assert envelope.recipient_count == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sender": "a b@example.org"}, "sender 'a b@example.org' is no address"),
+        ({"sender": "a>\r\nRCPT TO:<b@example.org"}, "is no address"),
+        ({"recipients": ["nobody"]}, "recipient 'nobody' is no address"),
+        ({"recipients": [""]}, "recipient '' is no address"),
+        ({"recipients": [f"u{n}@example.org" for n in range(4)]}, "4 recipients; allowed: 3"),
+    ],
+)
+def test_bad_addresses_are_refused_before_there_is_a_file(
+    tmp_path: Path, arguments: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InjectionRefused, match=message.replace("(", r"\(")):
+        injection(tmp_path, **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_big_and_empty_messages_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    new = injection(tmp_path)
+    with pytest.raises(InjectionRefused, match="too big; allowed: 10000 bytes"):
+        new.write(b"x" * 10_000)
+    new.abandon()
+    new = injection(tmp_path)
+    with pytest.raises(InjectionRefused, match="the message is empty"):
+        new.complete()
+    new.abandon()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -1,0 +1,66 @@
+"""The vocabulary: each operation once, and a bad argument is named together with what is allowed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from mailcore.control.protocol import CHANGES, MESSAGES_MAX, OPERATIONS, Access, Answerer, ArgumentError, check
+
+ID = "1K0RDGV4BE900"
+
+
+def test_every_change_of_messages_is_an_operation_that_is_resolved_first() -> None:
+    for name in CHANGES:
+        assert OPERATIONS[name].access is Access.CHANGE
+        assert OPERATIONS[name].answerer is Answerer.RESOLVED
+
+
+def test_what_reads_changes_nothing() -> None:
+    reading = {name for name, operation in OPERATIONS.items() if operation.access is Access.READ}
+    assert reading == {
+        "ping", "processes", "list", "show", "state", "size", "working", "explain", "transports", "destinations",
+    }  # fmt: skip
+
+
+def test_defaults_are_filled_in() -> None:
+    _, arguments = check("list", {})
+    assert (arguments.cursor, arguments.limit, bool(arguments.filter)) == ("", 100, False)
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "message"),
+    [
+        ("lits", {}, "there is no operation 'lits'; allowed: add_recipients"),
+        ("ping", {"x": 1}, "ping: Object contains unknown field `x`; allowed: none"),
+        ("list", {"limit": 0}, "list: limit: Expected `int` >= 1"),
+        ("list", {"limit": 1001}, "list: limit: Expected `int` <= 1000"),
+        ("list", {"limit": "5"}, "list: limit: Expected `int`, got `str`"),
+        ("list", {"filter": {"sneder": "x"}}, "unknown field `sneder`; allowed: sender, recipient, destination"),
+        ("list", {"filter": {"sender": "x" * 1001}}, "filter.sender is too long; allowed: 1000 characters"),
+        ("list", {"filter": {"older_than_s": -1.0}}, "filter.older_than_s: allowed is 0 or more"),
+        ("list", {"filter": {"older_than_s": math.nan}}, "filter.older_than_s: allowed is 0 or more"),
+        ("show", {}, "show: Object missing required field `queue_id`"),
+        ("show", {"queue_id": "../../etc"}, "show: queue_id: Expected `str` matching regex"),
+        ("delete", {"queue_ids": [ID] * (MESSAGES_MAX + 1)}, "delete: queue_ids: Expected `array` of length <= 1000"),
+        ("delete", {"messages": [[ID, "retry.5"]]}, "delete: messages[0]: Expected `array` of length 3"),
+        ("delete", {"messages": [[ID, "retry.5", -1]]}, "delete: messages[0][2]: Expected `int` >= 0"),
+        ("delay", {"queue_ids": [ID]}, "delay: Object missing required field `until`"),
+        ("delay", {"queue_ids": [ID], "until": math.nan}, "delay: until: Expected a finite number"),
+        ("delay", {"queue_ids": [ID], "until": 1e300}, "delay: until: Expected `float` <= "),
+        ("reroute", {"queue_ids": [ID], "route": "smtp:1.2.3.4"}, "an address stands in brackets"),
+        ("change_matching", {"change": "explode", "filter": {}}, "change_matching: change: Invalid enum value"),
+        ("change_matching", {"change": "delay", "filter": {}}, "until is allowed, and needed, for delay only"),
+        ("change_matching", {"change": "delete", "filter": {}, "route": "smtp"}, "route is allowed, and needed"),
+        ("inject_data", {"data": b"x" * 300_000}, "inject_data: data: Expected `bytes` of length <= 262144"),
+        ("inject_begin", {"sender": "", "recipients": []}, "recipients: Expected `array` of length >= 1"),
+        ("set", {"scope": "", "parameter": "x", "value": [1]}, "set: value: Expected `int | float | str | null`"),
+    ],
+)  # fmt: skip
+def test_a_bad_argument_is_named(operation: str, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError) as error:
+        check(operation, arguments)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
