@@ -40,15 +40,13 @@ class Runner:
         self.interval_s = interval_s
         self._on_damage = on_damage
         self._records: Iterator[Record] | None = None
+        self._records_end = 0  # up to where they go; ``readable_end`` when they were begun
         self._head: tuple[Record, Envelope] | None = None
         self._head_due = 0.0  # monotonic
 
     def extend(self, readable_end: int) -> None:
         """More of the lane has become durable."""
-        if readable_end > self.readable_end:
-            self.readable_end = readable_end
-            if self._head is None:
-                self._records = None  # the generator was made with the old end
+        self.readable_end = max(self.readable_end, readable_end)
 
     def forget(self) -> None:
         """What was read ahead may be out of date: a mark was written in front of ``position``."""
@@ -74,12 +72,19 @@ class Runner:
         self._head = None
 
     def _advance(self, wall: float, now: float) -> bool:
-        if self.position >= self.readable_end:
-            return False
-        if self._records is None:
-            self.reader.refresh()
-            self._records = self.reader.records(self.position, self.readable_end)
-        for record in self._records:
+        while self.position < self.readable_end:
+            if self._records is None:
+                self.reader.refresh()
+                self._records_end = self.readable_end
+                self._records = self.reader.records(self.position, self._records_end)
+            if self._read_on(self._records, wall, now):
+                return True
+            self._records = None
+            self.position = max(self.position, self._records_end)
+        return False
+
+    def _read_on(self, records: Iterator[Record], wall: float, now: float) -> bool:
+        for record in records:
             if not record.live or record.type != RecordType.ENVELOPE:
                 if record.type != RecordType.RECIPIENTS or not record.live:
                     self.position = record.end
@@ -94,6 +99,4 @@ class Runner:
             wait = 0.0 if not self.interval_s else min(max(envelope.due_at - wall, 0.0), self.interval_s)
             self._head_due = now + wait
             return True
-        self._records = None
-        self.position = max(self.position, self.readable_end)
         return False

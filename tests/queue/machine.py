@@ -368,7 +368,7 @@ def audit(disk: SimulatedDisk, world: World, segment_bytes: int = 6000) -> Machi
     for (queue_id, number), bounce_id in world.owed.items():
         notice, message = bounces.get(bounce_id), found.get(queue_id)
         told = notice is not None and str(number) in notice.envelope.helo.split(",")
-        told = told or any((bounce_id, n) in world.synced or world.arrived[bounce_id, n] for n in (0,))
+        told = told or (bounce_id, 0) in world.synced or world.arrived[bounce_id, 0] > 0 or bounce_id in world.deleted
         owed = message is not None and number in message.refused
         assert told or owed, f"{queue_id}: nobody is told that {number} was refused"
         assert not (told and owed), f"{queue_id}: the sender is told twice of {number}"
