@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # The virtual environment of ./run and ./test, and the Debian packages they need. Sourced by both; POSIX sh.
 #
 # Laws: nothing is fetched that the lock does not name with its hash; pip's own settings (PIP_*, pip.conf) hold, so that a
