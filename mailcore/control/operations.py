@@ -44,7 +44,6 @@ __all__ = ["NotFound", "Operations"]
 
 ERRORS_SHOWN = 100  # of a change to all that match; the count goes on
 PROGRESS_S = 1.0  # a client hears at least this often how far it is
-MATCHING = Budget(items=MESSAGES_MAX, seconds=0.2)
 
 T = TypeVar("T")
 Place = tuple[str, int]  # lane, offset
@@ -80,6 +79,7 @@ class Operations:
         self._link = link
         self._pool = pool
         self._processes_path = processes_path
+        self._matching = Budget(items=MESSAGES_MAX)
         self._answers: dict[str, Callable[[Session, Any], AsyncGenerator[Any, None]]] = {
             "ping": self._ping,
             "processes": self._processes,
@@ -236,7 +236,7 @@ class Operations:
         cursor: str | None = ""
         said = time.monotonic()
         while cursor is not None:
-            page = await self._in_thread(self._browser.page, stretches, filter_, cursor, MATCHING)
+            page = await self._in_thread(self._browser.page, stretches, filter_, cursor, self._matching)
             cursor = page.cursor
             places = {
                 item.queue_id: (item.lane, item.offset) for item in page.items if fits(arguments.change, item.lane)
@@ -249,7 +249,7 @@ class Operations:
                 for queue_id, error in result["errors"].items():
                     if len(progress["errors"]) < ERRORS_SHOWN:
                         progress["errors"][queue_id] = error
-            if time.monotonic() - said >= PROGRESS_S:
+            if (places and not arguments.dry_run) or time.monotonic() - said >= PROGRESS_S:
                 said = time.monotonic()
                 yield dict(progress)
         yield progress | {"done": True}

@@ -232,6 +232,8 @@ class Client(asyncio.Protocol):
             parts = server.operations.answer(operation, arguments, session)
             async with contextlib.aclosing(parts):
                 async for part in parts:
+                    if self._gone:
+                        raise ClientGone
                     if have_one:
                         await self._send(Response(number, before, last=False))
                     before, have_one = part, True
