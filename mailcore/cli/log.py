@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mailcore.cli.command import WRONG_USE, UsageError
 from mailcore.cli.output import say
-from mailcore.log import dump
+from mailcore.queue import dump
 
 __all__ = ["main"]
 
