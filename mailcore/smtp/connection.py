@@ -168,7 +168,9 @@ class Connection(SMTPProtocol):
 
         That is a failure, or a reply although we are still sending: the server has seen enough.
         """
-        if self._paused and self.failure is None and not self._replies:
+        if not self._paused:
+            await asyncio.sleep(0)  # a server as fast as we must not keep the loop from all others
+        elif self.failure is None and not self._replies:
             await self._wait(timeout_s)
         return self.failure is None and not self._replies
 
