@@ -138,7 +138,7 @@ def _show(arguments: argparse.Namespace) -> int:
         ("lane", f"{item['lane']}:{item['offset']}, generation {item['generation']}"),
         ("sender", item["sender"] or "<>"),
         ("arrived", f"{shown(item['arrived_at'])} ({shown_duration(time.time() - item['arrived_at'])} ago)"),
-        ("next try", "at once" if not item["due_at"] else shown(item["due_at"])),
+        ("next try", _next_try(item)),
         ("attempts", item["attempts"]),
         ("size", f"{item['size_bytes']} bytes, {details['data']}"),
         ("from client", client or details["origin"]),
@@ -159,6 +159,14 @@ def _show(arguments: argparse.Namespace) -> int:
         if each["reply"]:
             say(f"      {plain(each['reply'])}")
     return DONE
+
+
+def _next_try(item: dict[str, Any]) -> str:
+    if item["state"] == "held":
+        return "when it is released"
+    if item["state"] == "deleted":
+        return f"none; it can be undeleted until {shown(item['due_at'])}"
+    return shown(item["due_at"]) if item["due_at"] else "at once"
 
 
 def _size(arguments: argparse.Namespace) -> int:

@@ -135,7 +135,7 @@ def _change_matching(arguments: argparse.Namespace, control: ControlClient) -> i
             if arguments.json:
                 print_json({"matched": counted["matched"], "changed": 0, "errors": {}})
             else:
-                say(f"{_messages(counted['matched'])} match")
+                say(_matching(counted["matched"]))
             return DONE
         if not counted["matched"]:
             _report(arguments, counted, 0)
@@ -160,7 +160,7 @@ def _asked(arguments: argparse.Namespace, matched: int) -> bool:
     """Whether a person says yes; without a terminal nobody does. Raises UsageError."""
     if not sys.stdin.isatty() or arguments.json:
         raise UsageError(
-            f"{_messages(matched)} match and nothing was changed; --yes to {arguments.change}, --dry-run to count"
+            f"{_matching(matched)} and nothing was changed; --yes to {arguments.change}, --dry-run to count"
         )
     answer = input(f"{arguments.change} {_messages(matched)}? [y/N] ")
     return answer.strip().lower() in ("y", "yes")
@@ -180,3 +180,7 @@ def _report(arguments: argparse.Namespace, answer: dict[str, Any], failed: int) 
 
 def _messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count} messages"
+
+
+def _matching(count: int) -> str:
+    return "1 message matches" if count == 1 else f"{count} messages match"

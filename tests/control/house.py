@@ -63,6 +63,12 @@ class House:
     def client(self, **more: Any) -> AsyncControlClient:
         return AsyncControlClient(self.socket, **more)
 
+    async def lose_the_manager(self) -> None:
+        """It is killed, and control has noticed."""
+        await self.manager.stop()
+        while self.server.link.connected:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.005)
+
     def spool_files(self) -> list[Path]:
         return [path for path in self.settings.spool_directory.rglob("*") if path.is_file()]
 

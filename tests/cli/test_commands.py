@@ -1,0 +1,208 @@
+"""``waypost status``, ``check-config``, ``inject``, ``transport`` and ``destination``."""
+
+from __future__ import annotations
+
+import io
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailcore.cli.main import main
+from mailcore.config import load
+from mailcore.log.disk import Disk
+from mailcore.queue.spool import DATA_AT, Spool
+from tests.cli.house import Waypost
+from tests.control.house import CONFIGURATION, House
+
+MESSAGE = b"From: Me <me@example.org>\nSubject: x\n\n.dot\nlast"
+
+
+# -- check-config
+
+
+def test_check_config_prints_what_the_appliance_would_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "waypost.toml"
+    config.write_text(CONFIGURATION)
+    assert main(["check-config", "--config", str(config)]) == 0
+    printed = capsys.readouterr().out
+    again = tmp_path / "again.toml"
+    again.write_text(printed)
+    assert load(again) == load(config)
+    assert tomllib.loads(printed)["receiver"]["message_size_limit"] == 100_000
+    assert main(["check-config", "--json", "--config", str(config)]) == 0
+    assert json.loads(capsys.readouterr().out)["settings"]["routes"] == {"*": "smtp"}
+
+
+def test_check_config_names_every_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "waypost.toml"
+    config.write_text("[queue]\nsegment_bytes = 1\nfoo = 2\n")
+    assert main(["check-config", "--json", "--config", str(config)]) == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out)["valid"] is False
+    assert len(json.loads(out)["faults"]) == 2
+    assert f"waypost: {config}:2: [queue] segment_bytes = 1 is wrong" in err
+
+
+# -- status
+
+
+async def test_status_says_what_runs_and_what_is_queued(house: House, waypost: Waypost) -> None:
+    (house.settings.run_directory / "processes.json").write_text('{"supervisor": 10, "manager": 11}')
+    house.manager.answers["state"] = lambda _: {
+        "uptime_s": 3700.0,
+        "active_messages": 2,
+        "receivers": {"incoming.0": 1},
+    }
+    house.manager.answers["size"] = lambda _: {
+        "messages": 3, "recipients": 4, "lanes": {"hold": {"messages": 3, "recipients": 4}}, "destinations": {},
+    }  # fmt: skip
+    said = await waypost("status")
+    assert said.status == 0
+    assert "processes:  manager 11, supervisor 10\n" in said.out
+    assert "queued:     3 messages, 4 recipients\n" in said.out
+    assert (await waypost("status", "--json")).json["state"]["active_messages"] == 2
+
+
+async def test_status_without_the_manager_is_a_failure_that_says_why(house: House, waypost: Waypost) -> None:
+    await house.lose_the_manager()
+    said = await waypost("status")
+    assert said.status == 1
+    assert "the manager is not running; mail is still accepted" in said.out
+
+
+# -- inject
+
+
+def take(house: House) -> None:
+    house.manager.answers["inject"] = lambda given: {"queue_id": given["envelope"][0]}
+
+
+def data_of(house: House, queue_id: str) -> bytes:
+    spool = Spool(Disk(), str(house.settings.spool_directory))
+    _, size = spool.read_envelope(queue_id)
+    return Path(spool.path(queue_id)).read_bytes()[DATA_AT : DATA_AT + size]
+
+
+async def test_a_file_is_handed_in(house: House, waypost: Waypost, tmp_path: Path) -> None:
+    take(house)
+    file = tmp_path / "message"
+    file.write_bytes(MESSAGE)
+    said = await waypost("inject", str(file), "--to", "a@example.org", "--to", "b@example.org", "--not-before", "+1h")
+    assert (said.status, said.err) == (0, "")
+    data = data_of(house, said.out.strip())
+    assert data.endswith(b"\r\nFrom: Me <me@example.org>\r\nSubject: x\r\n\r\n..dot\r\nlast\r\n")
+    (request,) = house.manager.asked("inject")
+    assert request.arguments["envelope"][2] == "me@example.org"
+    assert [each[1] for each in request.arguments["envelope"][3]] == ["a@example.org", "b@example.org"]
+    assert request.arguments["not_before"] > 1_700_000_000
+
+
+class Stdin:
+    def __init__(self, data: bytes) -> None:
+        self.buffer = io.BytesIO(data)
+
+
+async def test_stdin_is_handed_in_piece_by_piece(
+    house: House, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(house)
+    monkeypatch.setattr("mailcore.cli.inject.CHUNK_BYTES_MAX", 1000)
+    monkeypatch.setattr("sys.stdin", Stdin(MESSAGE + b"\n" + b"line\n" * 5000))
+    said = await waypost("inject", "--from", "", "--to", "a@example.org", "--json")
+    data = data_of(house, said.json["queue_id"])
+    assert data.endswith(b"\r\nlast\r\n" + b"line\r\n" * 5000)
+    assert house.manager.asked("inject")[0].arguments["envelope"][2] == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (b"Subject: x\n\nFrom: body@example.org\n", "the header has no From address; give the sender with --from"),
+        (b"From: a@example.org, b@example.org\n\nx\n", "the header has more than one From address"),
+    ],
+)
+async def test_without_a_single_from_the_sender_must_be_given(
+    waypost: Waypost, monkeypatch: pytest.MonkeyPatch, message: bytes, words: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", Stdin(message))
+    said = await waypost("inject", "--to", "a@example.org")
+    assert said.status == 2
+    assert words in said.err
+
+
+async def test_what_cannot_be_taken_is_said_and_leaves_nothing(
+    house: House, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments, message, words in (
+        (("--to", "nobody"), MESSAGE, "recipient 'nobody' is no address"),
+        (("--to", "a@example.org"), MESSAGE + b"x" * 200_000, "the message is too big; allowed: 100000 bytes"),
+        (("--to", "a@example.org", "--from", "<>"), b"", "the message is empty"),
+    ):
+        monkeypatch.setattr("sys.stdin", Stdin(message))
+        said = await waypost("inject", *arguments)
+        assert said.status == 1
+        assert words in said.err
+        await waypost("status")  # the server has seen the client go
+    assert house.spool_files() == []
+    said = await waypost("inject", "/no/such/file", "--to", "a@example.org")
+    assert (said.status, said.err) == (1, "waypost: /no/such/file: No such file or directory\n")
+
+
+# -- transports and destinations
+
+
+async def test_transports_are_listed_with_the_origin_of_each_value(house: House, waypost: Waypost) -> None:
+    answer = {
+        "": {"message_active_limit": {"value": 20_000, "origin": "configuration"}},
+        "smtp": {"process_limit": {"value": 7, "origin": "tuned"}},
+    }
+    house.manager.answers["transports"] = lambda _: answer
+    lines = (await waypost("transport", "list")).out.splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        ["global", "message_active_limit", "20000", "configuration"],
+        ["smtp", "process_limit", "7", "tuned"],
+    ]
+    assert (await waypost("transport", "list", "smtp", "--json")).json == {"transports": {"smtp": answer["smtp"]}}
+    said = await waypost("transport", "list", "nosuch")
+    assert (said.status, "there is no transport 'nosuch'; there are global, smtp" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("scope", "value", "operation", "arguments"),
+    [
+        ("smtp", "7", "transport_set", {"transport": "smtp", "parameter": "p", "value": 7}),
+        ("smtp", "0.5", "transport_set", {"transport": "smtp", "parameter": "p", "value": 0.5}),
+        ("smtp", "default", "transport_set", {"transport": "smtp", "parameter": "p", "value": None}),
+        ("global", "7", "set", {"scope": "", "parameter": "p", "value": 7}),
+        ("smtp:example.org", "7", "set", {"scope": "smtp:example.org", "parameter": "p", "value": 7}),
+    ],
+)
+async def test_a_parameter_is_set(
+    house: House, waypost: Waypost, scope: str, value: str, operation: str, arguments: dict[str, Any]
+) -> None:
+    house.manager.answers[operation] = lambda _: {}
+    said = await waypost("transport", "set", scope, "p", value, "--why", "busy")
+    assert (said.status, said.out) == (0, f"{scope}: p = {value}\n")
+    (request,) = house.manager.asked(operation)
+    assert (request.arguments, request.why) == (arguments, "busy")
+
+
+async def test_destinations_are_listed_suspended_and_resumed(house: House, waypost: Waypost) -> None:
+    house.manager.answers["destinations"] = lambda _: {
+        "destinations": {"smtp:example.org": {"busy": 3, "window": 5}},
+        "queued": {"smtp:example.org": 12, "": 1},
+        "suspended": {"smtp:example.net": None},
+    }
+    lines = [line.split() for line in (await waypost("destination", "list")).out.splitlines()]
+    assert lines[1] == ["smtp:example.org", "12", "3", "5"]
+    assert lines[3] == ["smtp:example.net", "0", "0", "-", "until", "resumed"]
+    house.manager.answers["suspend"] = house.manager.answers["resume"] = lambda _: {}
+    assert (await waypost("destination", "suspend", "smtp:a.example", "--until", "2030-01-01T00:00Z")).status == 0
+    assert house.manager.asked("suspend")[0].arguments["until"] == 1_893_456_000
+    said = await waypost("destination", "suspend", "smtp:a.example", "--why", "asked")
+    assert said.out == "smtp:a.example is suspended until it is resumed\n"
+    assert house.manager.asked("suspend")[1].arguments["until"] is None
+    assert (await waypost("destination", "resume", "smtp:a.example")).out == "smtp:a.example is resumed\n"

@@ -1,0 +1,109 @@
+"""Every way to hold it wrong is one clear line on stderr, and a status that says which kind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mailcore.cli.main import COMMANDS, main
+from tests.cli.house import Waypost
+from tests.control.house import House
+
+ID = "1K0RDGV4BE900"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("explode", "there is no command 'explode'; allowed: mailcore, status"),
+        ("queue", "queue: the following arguments are required: COMMAND"),
+        ("queue explode", "invalid choice: 'explode'"),
+        ("queue list --limit x", "queue list: argument --limit: invalid int value: 'x'"),
+        ("queue list --older-than soon", "argument --older-than: 'soon' is no duration; allowed: 90s"),
+        ("queue show", "the following arguments are required: queue_id"),
+        ("queue delete", "queue delete: give queue ids, or filters with --all-matching"),
+        (f"queue delete {ID} --all-matching", "queue delete: give queue ids, or filters with --all-matching"),
+        (f"queue delete {ID} --sender x", "filters are for --all-matching; queue ids say it all"),
+        (f"queue delete {ID} --dry-run", "--dry-run is for --all-matching"),
+        (f"queue delay {ID}", "queue delay: the following arguments are required: --until"),
+        (f"queue delay {ID} --until soon", "argument --until: 'soon' is no time; allowed: +90s"),
+        (f"queue reroute {ID}", "queue reroute: the following arguments are required: --to"),
+        ("queue purge", "queue purge: give a filter"),
+        ("transport set smtp x", "the following arguments are required: value"),
+        ("transport set smtp x y", "'y' is no number; allowed: a number, or default"),
+        ("destination suspend", "the following arguments are required: destination"),
+        ("inject", "the following arguments are required: --to"),
+        ("status --config /nowhere.toml", "/nowhere.toml: cannot be read: No such file or directory"),
+    ],
+)
+def test_wrong_use(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.startswith("waypost: ")
+    assert err.count("\n") == 1
+
+
+def test_without_a_command_it_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    out = capsys.readouterr().out
+    assert all(f"\n  {command} " in out for command in COMMANDS)
+
+
+def test_a_missing_configuration_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if Path("/etc/waypost/waypost.toml").exists():
+        pytest.skip("this host has a configuration")
+    assert main(["queue", "size"]) == 2
+    assert "there is no waypost.toml and no /etc/waypost/waypost.toml" in capsys.readouterr().err
+
+
+def test_every_fault_of_a_configuration_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "waypost.toml"
+    config.write_text("x = 1\ny = 2\n")
+    assert main(["status", "--config", str(config)]) == 2
+    faults = capsys.readouterr().err.splitlines()
+    assert [fault.split(": ")[1] for fault in faults] == [f"{config}:1", f"{config}:2"]
+
+
+def test_when_the_appliance_is_not_running_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "waypost.toml"
+    config.write_text('home = "home"\n')
+    assert main(["queue", "size", "--config", str(config)]) == 3
+    assert "there is no control socket: the appliance is not running" in capsys.readouterr().err
+
+
+async def test_options_for_all_may_stand_in_front(house: House, waypost: Waypost) -> None:
+    house.manager.answers["size"] = lambda _: {"messages": 0, "recipients": 0, "lanes": {}, "destinations": {}}
+    assert (await waypost("--json", "queue", "size")).json["messages"] == 0
+
+
+async def test_while_the_manager_is_away_errors_say_so(house: House, waypost: Waypost) -> None:
+    await house.lose_the_manager()
+    said = await waypost("queue", "size")
+    assert (said.status, said.err) == (1, "waypost: the manager is not running; mail is still accepted\n")
+
+
+def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
+    config = tmp_path / "waypost.toml"
+    config.write_text('home = "home"\n')
+    command = [sys.executable, "-m", "mailcore.cli.main", "check-config", "--config", str(config)]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False)
+    os.close(write_end)
+    assert done.stderr == b""
+
+
+def test_only_what_is_needed_is_imported() -> None:
+    program = "import sys; from mailcore.cli.main import main; main(['queue', 'size']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/")
+    for unwanted in ("uvloop", "aiosmtpd", "aiosmtplib", "dns", "mailcore.process.manager", "mailcore.log.lane"):
+        assert unwanted not in done.stdout.split()

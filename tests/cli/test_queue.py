@@ -1,0 +1,208 @@
+"""``waypost queue``: looking and changing, for people and for programs."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from tests.cli.house import Waypost
+from tests.control.house import House
+from tests.queue.cast import NOW, deferred, envelope
+
+HOSTILE = "a\x1b[2J\u202e@example.org"
+
+
+@pytest.fixture(autouse=True)
+def _in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: NOW)
+
+
+async def test_a_list_for_people(house: House, waypost: Waypost) -> None:
+    first = envelope(["anna@example.org", "bert@example.org", "carl@example.org"], size_bytes=5200)
+    second = deferred("anna@example.net", reply="450 4.2.0 try again later")
+    house.write("incoming.0", first)
+    house.write("retry.300", second)
+    said = await waypost("queue", "list")
+    lines = said.out.splitlines()
+    assert (said.status, said.err) == (0, "")
+    assert lines[0].split()[:4] == [first.queue_id, "queued", "5.2", "kB"]
+    assert lines[0].endswith("sender@example.org")
+    assert lines[1] == "  to anna@example.org, bert@example.org and 1 more"
+    assert lines[2].startswith(f"{second.queue_id}  deferred")
+    assert lines[4] == "  next try in 5m: 450 4.2.0 try again later"
+    assert lines[5:] == ["-- 2 messages"]
+    assert all(len(line) <= 80 for line in lines)
+
+
+async def test_hostile_addresses_and_replies_are_escaped(house: House, waypost: Waypost) -> None:
+    message = deferred(HOSTILE, reply="450 \x1b]0;owned\x07\r\nfake line", sender=HOSTILE)
+    house.write("retry.300", message)
+    for command in (("queue", "list"), ("queue", "list", "--json"), ("queue", "show", message.queue_id)):
+        said = await waypost(*command)
+        assert said.status == 0
+        assert "\x1b" not in said.out
+        assert "\u202e" not in said.out
+        assert "\nfake line" not in said.out
+
+
+async def test_a_list_for_programs_is_one_document_with_a_cursor(house: House, waypost: Waypost) -> None:
+    envelopes = [envelope() for _ in range(5)]
+    house.write("incoming.0", *envelopes)
+    first = (await waypost("queue", "list", "--limit", "2", "--json")).json
+    assert [item["queue_id"] for item in first["items"]] == [each.queue_id for each in envelopes[:2]]
+    rest = (await waypost("queue", "list", "--limit", "9", "--json", "--cursor", first["cursor"])).json
+    assert [item["queue_id"] for item in rest["items"]] == [each.queue_id for each in envelopes[2:]]
+    assert rest["cursor"] is None
+
+
+async def test_all_pages_are_one_list(house: House, waypost: Waypost) -> None:
+    house.write("incoming.0", *(envelope() for _ in range(1100)))
+    house.write("retry.5", *(envelope() for _ in range(1100)))
+    said = (await waypost("queue", "list", "--all", "--json")).json
+    assert len(said["items"]) == 2200
+    assert (said["cursor"], said["note"]) == (None, "")
+    assert (await waypost("queue", "list", "--limit", "150")).out.splitlines()[-1].startswith("-- 150 messages; more: ")
+
+
+async def test_filters_are_passed_on(house: House, waypost: Waypost) -> None:
+    house.write("retry.5", deferred("a@example.org", arrived_at=NOW - 7200), deferred("b@example.net"))
+    arguments = ("--recipient", "*@example.org", "--older-than", "1h", "--lane", "retry.*", "--reason", "try AGAIN")
+    said = (await waypost("queue", "list", "--json", *arguments)).json
+    assert [item["recipients"] for item in said["items"]] == [["a@example.org"]]
+
+
+async def test_without_the_manager_a_list_says_so_on_stderr(house: House, waypost: Waypost) -> None:
+    house.write("incoming.0", envelope())
+    await house.manager.stop()
+    said = await waypost("queue", "list")
+    assert said.out.endswith("-- 1 message\n")
+    assert "the manager is away; as of its beginning" in said.err
+
+
+async def test_one_message_is_shown(house: House, waypost: Waypost) -> None:
+    message = deferred("anna@example.org", client_address="192.0.2.7", client_port=999, helo="client.example")
+    house.write("retry.300", message)
+    said = await waypost("queue", "show", message.queue_id.lower())
+    assert said.status == 0
+    assert f"queue id:    {message.queue_id}\n" in said.out
+    assert "from client: 192.0.2.7:999 (client.example)\n" in said.out
+    assert "  anna@example.org  smtp:example.org\n      450 4.2.0 try again later\n" in said.out
+    shown = (await waypost("queue", "show", message.queue_id, "--json")).json
+    assert shown["message"]["lane"] == "retry.300"
+    assert [each["address"] for each in shown["recipients"]] == ["anna@example.org"]
+
+
+async def test_a_message_that_is_not_there(waypost: Waypost) -> None:
+    said = await waypost("queue", "show", "1K0RDGV4BE900")
+    assert (said.status, said.err) == (1, "waypost: there is no message 1K0RDGV4BE900 in the queue\n")
+
+
+async def test_the_size(house: House, waypost: Waypost) -> None:
+    size = {
+        "messages": 3,
+        "recipients": 5,
+        "lanes": {"retry.300": {"messages": 3, "recipients": 5}},
+        "destinations": {"smtp:example.org": 4, "": 1},
+    }
+    house.manager.answers["size"] = lambda _: size
+    assert (await waypost("queue", "size", "--json")).json == size
+    lines = (await waypost("queue", "size")).out.splitlines()
+    assert lines[0] == "3 messages, 5 recipients"
+    assert lines[3].split() == ["retry.300", "3", "5"]
+
+
+# -- changes
+
+
+def accept(house: House, *changes: str) -> None:
+    for change in changes:
+        house.manager.answers[change] = lambda given: {"changed": len(given["messages"]), "errors": {}}
+
+
+async def test_messages_are_changed_by_queue_id(house: House, waypost: Waypost) -> None:
+    message = envelope()
+    house.write("incoming.0", message)
+    accept(house, "delete", "hold", "bounce", "retry", "release", "undelete")
+    for change, done in (("delete", "deleted"), ("hold", "held"), ("bounce", "bounced"), ("retry", "due at once")):
+        said = await waypost("queue", change, message.queue_id.lower(), "--why", "spam")
+        assert (said.status, said.out) == (0, f"1 message {done}\n")
+        assert house.manager.asked(change)[0].why == "spam"
+
+
+async def test_what_could_not_be_changed_is_named_and_the_status_says_so(house: House, waypost: Waypost) -> None:
+    message = envelope()
+    house.write("incoming.0", message)
+    accept(house, "delete")
+    said = await waypost("queue", "delete", message.queue_id, "1K0RDGV4BE900")
+    assert said.status == 1
+    assert said.out == "1 message deleted\n"
+    assert said.err == "waypost: 1K0RDGV4BE900: there is no such message in the queue\n"
+
+
+async def test_ids_may_come_from_stdin(house: House, waypost: Waypost, monkeypatch: pytest.MonkeyPatch) -> None:
+    envelopes = [envelope() for _ in range(1500)]
+    house.write("incoming.0", *envelopes)
+    accept(house, "hold")
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(each.queue_id for each in envelopes) + "\n\n"))
+    said = await waypost("queue", "hold", "-", "--json")
+    assert said.json == {"changed": 1500, "errors": {}}
+    assert [len(request.arguments["messages"]) for request in house.manager.asked("hold")] == [1000, 500]
+
+
+async def test_delay_and_reroute_take_a_time_and_a_route(house: House, waypost: Waypost) -> None:
+    message = envelope()
+    house.write("incoming.0", message)
+    accept(house, "delay", "reroute")
+    assert (await waypost("queue", "delay", message.queue_id, "--until", "+2h")).status == 0
+    assert house.manager.asked("delay")[0].arguments["until"] == NOW + 7200
+    assert (await waypost("queue", "reroute", message.queue_id, "--to", "relay:[192.0.2.1]")).status == 0
+    assert house.manager.asked("reroute")[0].arguments["route"] == "relay:[192.0.2.1]"
+    said = await waypost("queue", "reroute", message.queue_id, "--to", "relay:192.0.2.1")
+    assert said.status == 1
+    assert "an address stands in brackets: [192.0.2.1]" in said.err
+
+
+async def test_all_that_match_are_counted_and_not_touched_without_a_yes(
+    house: House, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.write("incoming.0", envelope(sender="spam@example.org"), envelope())
+    accept(house, "delete")
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    said = await waypost("queue", "purge", "--sender", "spam@*")
+    assert said.status == 2
+    assert "1 message matches and nothing was changed; --yes to delete" in said.err
+    assert (await waypost("queue", "purge", "--all", "--dry-run")).out == "2 messages match\n"
+    assert house.manager.asked("delete") == []
+
+
+async def test_a_person_is_asked(house: House, waypost: Waypost, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    house.write("incoming.0", envelope())
+    accept(house, "delete")
+    monkeypatch.setattr("sys.stdin", Terminal("no\n"))
+    assert (await waypost("queue", "purge", "--all")).status == 1
+    assert house.manager.asked("delete") == []
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    said = await waypost("queue", "purge", "--all")
+    assert (said.status, said.out) == (0, "delete 1 message? [y/N] 1 message deleted\n")
+
+
+async def test_with_a_yes_all_that_match_are_changed(house: House, waypost: Waypost) -> None:
+    house.write("incoming.0", *(envelope(sender="spam@example.org") for _ in range(1200)), envelope())
+    accept(house, "delete", "delay")
+    said = await waypost("queue", "purge", "--sender", "spam@*", "--yes", "--json", "--why", "spam")
+    answer: dict[str, Any] = said.json
+    assert (answer["matched"], answer["changed"], answer["errors"]) == (1200, 1200, {})
+    given = ("--all-matching", "--sender", "sender@*", "--until", "+1h", "--yes")
+    assert (await waypost("queue", "delay", *given)).out == "1 message delayed\n"
+    assert house.manager.asked("delay")[0].arguments["until"] == NOW + 3600
+
+
+async def test_nothing_matching_is_no_failure(house: House, waypost: Waypost) -> None:
+    said = await waypost("queue", "purge", "--sender", "nobody@example.org")
+    assert (said.status, said.out) == (0, "0 messages deleted\n")
