@@ -71,7 +71,8 @@ def _run(argv: Sequence[str]) -> int:
     path, what = COMMANDS[top.command]
     module = importlib.import_module(path)
     if hasattr(module, "main"):
-        status: int = module.main(top.rest)
+        common = [*(("--config", str(top.config)) if top.config else ()), *(("--json",) if top.json else ())]
+        status: int = module.main([*top.rest, *common])
         return status
     parser = Parser(prog=f"waypost {top.command}", description=f"{what[0].upper()}{what[1:]}.")
     module.configure(parser)

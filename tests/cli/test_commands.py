@@ -16,6 +16,7 @@ from mailcore.log.disk import Disk
 from mailcore.queue.spool import DATA_AT, Spool
 from tests.cli.house import Waypost
 from tests.control.house import CONFIGURATION, House
+from tests.queue.cast import envelope
 
 MESSAGE = b"From: Me <me@example.org>\nSubject: x\n\n.dot\nlast"
 
@@ -206,3 +207,21 @@ async def test_destinations_are_listed_suspended_and_resumed(house: House, waypo
     assert said.out == "smtp:a.example is suspended until it is resumed\n"
     assert house.manager.asked("suspend")[1].arguments["until"] is None
     assert (await waypost("destination", "resume", "smtp:a.example")).out == "smtp:a.example is resumed\n"
+
+
+# -- log
+
+
+async def test_the_log_is_dumped_from_its_configuration_or_a_path(house: House, waypost: Waypost) -> None:
+    message = envelope()
+    house.write("incoming.0", message)
+    by_configuration = await waypost("log", "dump", "--json")
+    assert by_configuration.status == 0
+    assert message.queue_id in by_configuration.out
+    assert main(["log", "dump", "--json", str(house.settings.queue_directory / "incoming.0")]) == 0
+    assert message.queue_id in waypost.read(0).out
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(["log"], 2), (["log", "--help"], 0), (["log", "explode"], 2)])
+def test_the_log_has_one_command(arguments: list[str], status: int) -> None:
+    assert main(arguments) == status
