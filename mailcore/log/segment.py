@@ -30,6 +30,7 @@ from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, LENGTH_MAX, Recor
 
 __all__ = [
     "FIRST_RECORD",
+    "SUFFIX",
     "Damage",
     "Segment",
     "SegmentDamaged",
@@ -46,7 +47,7 @@ FIRST_RECORD = 4096  # one block, so that the two headers lie in different secto
 _COPIES_AT = (0, 2048)
 _HEADER = struct.Struct("<8sHHIQQQd")
 _CRC = struct.Struct("<I")
-_SUFFIX = ".seg"
+SUFFIX = ".seg"
 _DIGITS = 20  # of 2**64 - 1
 _BLOCK_BYTES = 4096  # what a disk reads or fails to read as one
 READ_BYTES = 256 << 10  # one read; measured: larger ones win nothing more
@@ -86,12 +87,12 @@ class SegmentHeader:
 
 
 def name_of(base: int) -> str:
-    return f"{base:0{_DIGITS}d}{_SUFFIX}"
+    return f"{base:0{_DIGITS}d}{SUFFIX}"
 
 
 def base_of(name: str) -> int | None:
     """The base in a segment's file name; None for any other file."""
-    stem = name.removesuffix(_SUFFIX)
+    stem = name.removesuffix(SUFFIX)
     if stem == name or len(stem) != _DIGITS or not stem.isdigit():
         return None
     return int(stem)

@@ -7,6 +7,7 @@ Laws kept here (DESIGN section 3):
    appended before.
 10. A segment or spool file is deleted only when restart positions already synced allow it: both of the two that are kept,
    so that either may turn out damaged. And not before its events are exported (``may_delete``).
+11. A segment with a damaged record in it is never deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mailcore.log.lane import Batch
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.log.segment import name_of
 from mailcore.queue.lanes import JOURNAL
-from mailcore.queue.queue import Queue, Unmarked
+from mailcore.queue.queue import Queue, Unmarked, damaged_path
 
 __all__ = ["Checkpoint", "Checkpoints"]
 
@@ -142,8 +143,10 @@ class Checkpoints:
         for base, following in zip(reader.bases, reader.bases[1:], strict=False):
             if following > needed or not self._may_delete(lane, base):
                 break
-            self.queue.forget_segment(lane, base)
             path = reader.path(base)
+            if self.queue.disk.exists(damaged_path(path)):
+                continue
+            self.queue.forget_segment(lane, base)
             paths += [path, index_path(path)]
         return paths
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from mailcore.envelope import Status, Verdict
 from mailcore.log.record import Record, RecordType
+from mailcore.queue.lanes import is_incoming
 from mailcore.queue.records import (
     Administrative,
     Place,
@@ -55,6 +56,7 @@ class Known:
 class Folded:
     messages: dict[str, Known] = field(default_factory=dict)
     named: dict[str, int] = field(default_factory=dict)  # lane -> the highest offset any record names
+    started: dict[str, int] = field(default_factory=dict)  # lane of the manager's -> the highest offset with a START
     taken: list[tuple[str, int, Mapping[str, int]]] = field(
         default_factory=list
     )  # (lane, recipients, resting) since counts
@@ -107,6 +109,9 @@ def fold(records: Iterable[Record], counted_to: int) -> Folded:
 def _start(folded: Folded, record: Record, counted_to: int) -> None:
     start = decode_start(record.body)
     _name(folded, start.place)
+    lane = start.place.lane
+    if not is_incoming(lane):
+        folded.started[lane] = max(folded.started.get(lane, -1), start.place.offset)
     if record.offset >= counted_to and start.resting:
         folded.taken.append((start.place.lane, start.recipients, start.resting))
     known = folded.messages.get(start.queue_id)

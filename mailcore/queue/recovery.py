@@ -19,6 +19,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.log.positions import LanePosition, RestartPositions, read_positions
@@ -29,7 +31,7 @@ from mailcore.queue.checkpoint import Checkpoints
 from mailcore.queue.fold import Folded, Known, Stage, fold
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, JOURNAL, LOCAL, is_incoming
 from mailcore.queue.queue import Queue, Unmarked
-from mailcore.queue.records import Place, Start, encode
+from mailcore.queue.records import Place, Start, decode_envelope, encode
 from mailcore.queue.spool import Spool
 
 __all__ = ["Recovered", "recover"]
@@ -76,7 +78,8 @@ def recover(
     queue.sequence = positions.sequence
     queue.sizes.restore(positions.counts, positions.destinations, positions.other_destinations)
 
-    folded = _read_journal(disk, queue, positions, on_damage)
+    folded = _read_journal(disk, queue, positions)
+    positions = _confirmed(queue, positions, folded)
     for lane, recipients, resting in folded.taken:
         queue.sizes.leave(lane, recipients, resting)
     end = max(folded.end, positions.suffix)
@@ -100,7 +103,7 @@ def recover(
     return Recovered(queue, checkpoints, len(working), lock)
 
 
-def _read_journal(disk: Disk, queue: Queue, positions: RestartPositions, on_damage: Callable[[Damage], None]) -> Folded:
+def _read_journal(disk: Disk, queue: Queue, positions: RestartPositions) -> Folded:
     """Steps 1 and 2. A hole at the very end is a write that a crash cut short, no damage."""
     holes: list[Damage] = []
     reader = LaneReader(disk, queue.path(JOURNAL), holes.append)
@@ -115,8 +118,27 @@ def _read_journal(disk: Disk, queue: Queue, positions: RestartPositions, on_dama
     reader.close()
     for hole in holes:
         if hole.offset < folded.end:
-            on_damage(hole)
+            queue.on_damage(hole)
     return folded
+
+
+def _confirmed(queue: Queue, positions: RestartPositions, folded: Folded) -> RestartPositions:
+    """Positions that may be the older ones, because the newest are damaged, with the ends that the journal proves.
+
+    A START names an envelope in one of the manager's lanes only after a checkpoint covered it (law 7); that checkpoint covered
+    all envelopes before it, too. With the older end, those would be dropped although they have been read.
+    """
+    lanes = dict(positions.lanes)
+    for lane, offset in folded.started.items():
+        recorded = lanes.get(lane, LanePosition(0, 0))
+        if offset < recorded.end or (record := queue.reader(lane).read(offset)) is None:
+            continue
+        lanes[lane] = msgspec.structs.replace(recorded, end=record.end)
+        for one in queue.reader(lane).records(recorded.end, record.end):
+            if one.type == RecordType.ENVELOPE:  # the counts are older than it
+                envelope = decode_envelope(one.body)
+                queue.sizes.rest(lane, envelope.recipient_count, envelope.resting or {"": envelope.recipient_count})
+    return msgspec.structs.replace(positions, lanes=lanes)
 
 
 def _open_lanes(disk: Disk, queue: Queue, positions: RestartPositions, folded: Folded) -> None:

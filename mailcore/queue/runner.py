@@ -92,7 +92,9 @@ class Runner:
             try:
                 envelope = decode_envelope(record.body)
             except (msgspec.MsgspecError, struct.error) as error:
-                self._on_damage(Damage(self.reader.directory, record.offset, record.end, f"no envelope: {error}"))
+                base = self.reader.base_for(record.offset)
+                path = self.reader.directory if base is None else self.reader.path(base)
+                self._on_damage(Damage(path, record.offset, record.end, f"no envelope: {error}"))
                 continue
             self._head = record, envelope
             # RECIPIENTS records in front of their envelope stay behind the position until it is taken.
