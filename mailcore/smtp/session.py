@@ -113,11 +113,9 @@ class ServerSession(LineSession):
     def error(self, reply: bytes) -> None:
         """A reply that is the client's fault; too many, and it has to go."""
         self._errors += 1
-        if self._errors < self.server.settings.error_limit:
-            self.reply(reply)
-            return
         self.reply(reply)
-        self.last_reply(b"421 4.7.0 " + self.server.name + b" Error: too many errors")
+        if self._errors >= self.server.settings.error_limit:
+            self.last_reply(b"421 4.7.0 " + self.server.name + b" Error: too many errors")
 
     def _refuse(self, stage: str, reply: bytes, recipient: str | None = None, fault: bool = True) -> None:
         """Replies, and records it. ``fault``: whether the client is to blame."""
@@ -166,11 +164,8 @@ class ServerSession(LineSession):
             self.reply(self.server.ehlo_tls if self.tls else self.server.ehlo)
 
     def _greeted(self, argument: bytes, verb: bytes, extended: bool) -> bool:
-        if not argument or len(argument) > HELO_OCTETS_MAX or b" " in argument or not argument.isascii():
-            self.error(b"501 5.5.4 Syntax: " + verb + b" hostname")
-            return False
-        name = argument.decode("ascii")
-        if not name.isprintable():
+        name = argument.decode("ascii", "replace")
+        if not name or len(name) > HELO_OCTETS_MAX or " " in name or not name.isascii() or not name.isprintable():
             self.error(b"501 5.5.4 Syntax: " + verb + b" hostname")
             return False
         self.session.host_name = name
