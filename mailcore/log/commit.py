@@ -16,6 +16,8 @@ from mailcore.log.lane import Batch, LaneFailed, LaneWriter
 
 __all__ = ["GroupCommit"]
 
+COMPANY = 8  # messages that are enough to share a sync: half of Postfix's default window, and an eighth of a sync each
+
 Done = Callable[[LaneFailed | None], None]
 
 
@@ -32,6 +34,8 @@ class GroupCommit:
         self._loop = loop
         self._delay_s = delay_s
         self._waiting: list[Done] = []
+        self._weight = 0  # messages that wait
+        self._timer: asyncio.Handle | None = None
         self._running = False  # a batch is with the thread
         self._scheduled = False  # a start is due soon
         self._last_end = -1e9  # loop time when the last sync ended
@@ -40,10 +44,20 @@ class GroupCommit:
         self._thread = threading.Thread(target=self._sync_forever, name=f"sync {writer.lane}", daemon=True)
         self._thread.start()
 
-    def then(self, done: Done) -> None:
-        """Calls ``done(None)`` in the loop once everything appended until now is on disk, or ``done(error)``."""
+    def then(self, done: Done, weight: int = 1) -> None:
+        """Calls ``done(None)`` in the loop once everything appended until now is on disk, or ``done(error)``.
+
+        ``weight``: how many messages wait for it.
+        """
         self._waiting.append(done)
-        if not self._running and not self._scheduled:
+        self._weight += weight
+        if self._running:
+            return
+        if self._weight >= COMPANY and self._scheduled:
+            assert self._timer is not None
+            self._timer.cancel()
+            self._start()
+        elif not self._scheduled:
             self._schedule()
 
     async def wait(self) -> None:
@@ -66,10 +80,10 @@ class GroupCommit:
         # Alone, a message should not wait for company that will not come: the delay is for when the last sync has just
         # ended or took more than one along.
         idle_s = self._loop.time() - self._last_end
-        if self._delay_s and (self._last_count > 1 or idle_s < self._delay_s):
-            self._loop.call_later(max(0.0, self._delay_s - idle_s), self._start)
+        if self._weight < COMPANY and self._delay_s and (self._last_count > 1 or idle_s < self._delay_s):
+            self._timer = self._loop.call_later(max(0.0, self._delay_s - idle_s), self._start)
         else:
-            self._loop.call_soon(self._start)
+            self._timer = self._loop.call_soon(self._start)
 
     def _start(self) -> None:
         self._scheduled = False
@@ -77,6 +91,7 @@ class GroupCommit:
             return
         self._running = True
         waiting, self._waiting = self._waiting, []
+        self._last_count, self._weight = self._weight, 0
         self._batches.put((self.writer.take(), waiting))
 
     def _sync_forever(self) -> None:
@@ -100,11 +115,11 @@ class GroupCommit:
     def _finished(self, waiting: list[Done], error: LaneFailed | None) -> None:
         self._running = False
         self._last_end = self._loop.time()
-        self._last_count = len(waiting)
         if error is not None:
             # Records appended behind the failed batch can't be durable either: their segment is not to be used again.
             waiting += self._waiting
             self._waiting = []
+            self._weight = 0
         if self._waiting and not self._scheduled:
             self._schedule()
         for done in waiting:

@@ -15,6 +15,7 @@ from mailcore.settings import Settings
 __all__ = ["run_child"]
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+SWITCH_INTERVAL_S = 0.0005  # a sync that is done waits so long for the busy loop, not Python's 5 ms: messages wait for it
 
 
 def run_child(main: Callable[[Settings, int], None]) -> int:
@@ -28,5 +29,6 @@ def run_child(main: Callable[[Settings, int], None]) -> int:
     except ConfigError as error:
         print(f"waypost: {error}", file=sys.stderr)
         return 2
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     main(settings, int(number))
     return 0

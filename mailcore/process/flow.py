@@ -284,7 +284,7 @@ class Flow:
                 )
             )
             batch.append((flight, frame, delays))
-        core.commit.then(functools.partial(self._synced, batch))
+        core.commit.then(functools.partial(self._synced, batch), len(batch))
 
     def _synced(
         self,
