@@ -303,5 +303,5 @@ def uncount(core: Core, active: Active, verdicts: Sequence[Verdict]) -> None:
         if verdict.status != Status.DEFERRED:
             done += 1
     if done:
-        active.sizes_recipients -= done
+        active.remaining -= done
         sizes.work(active.lane, 0, -done)

@@ -76,7 +76,7 @@ class State:
             active = self.core.queue.active.get(queue_id)
             if active is not None:
                 answer[queue_id] = {
-                    "remaining": active.sizes_recipients,
+                    "remaining": active.remaining,
                     "in_flight": active.in_flight,
                     "lane": active.lane,
                     "offset": active.offset,

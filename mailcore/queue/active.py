@@ -40,7 +40,7 @@ class Active:
     destinations: dict[int, str] = field(default_factory=dict)  # of pending recipients, by number
     deferred: dict[int, tuple[str, str]] = field(default_factory=dict)  # number -> (destination, reply)
     done: set[int] = field(default_factory=set)  # delivered or refused, in this pass or before recovery
-    sizes_recipients: int = 0  # what it is counted with in Sizes.working
+    remaining: int = 0  # recipients not done yet: what it is counted with in Sizes.working
     refused: list[Verdict] = field(default_factory=list)  # bounced or expired: a bounce is owed for them
     refused_recipients: dict[int, Recipient] = field(default_factory=dict)
     in_flight: int = 0  # entries with a deliverer
@@ -52,10 +52,6 @@ class Active:
     @property
     def queue_id(self) -> str:
         return self.envelope.queue_id
-
-    @property
-    def remaining(self) -> int:
-        return self.unread_recipients + len(self.pending) + len(self.deferred)
 
     def settle(self, verdicts: Collection[Verdict]) -> None:
         """The verdicts are on disk: each recipient leaves ``pending`` for where its verdict puts it."""

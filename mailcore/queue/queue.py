@@ -259,7 +259,7 @@ class Queue:
         active.refused = list(known.refused)
         active.recovered = True
         active.order = known.order
-        active.sizes_recipients = max(known.recipients - len(known.done), 0)
+        active.remaining = max(known.recipients - len(known.done), 0)
         return active
 
     def _begin(self, lane: str, record: Record, envelope: Envelope, now: float) -> Active:
@@ -271,7 +271,7 @@ class Queue:
             encode(Start(envelope.queue_id, envelope.generation, Place(lane, record.offset), count, floor, resting)),
         )
         active = self._active(lane, record, envelope, start, now)
-        active.sizes_recipients = count
+        active.remaining = count
         self.starts[start] = envelope.queue_id
         self.taken[envelope.queue_id] = envelope.generation
         self.floor(lane).hold(active.floor)
@@ -364,7 +364,7 @@ class Queue:
     def _leave(self, active: Active, spooled: bool) -> Unmarked:
         envelope = active.envelope
         del self.active[envelope.queue_id]
-        self.sizes.work(active.lane, -1, -active.sizes_recipients)
+        self.sizes.work(active.lane, -1, -active.remaining)
         return Unmarked(
             envelope.queue_id, envelope.generation, active.lane, active.offset, active.floor, active.start, spooled
         )
