@@ -33,6 +33,7 @@ _HEAD = struct.Struct("<8sHHII")  # magic, version, 0, length, CRC-32C of all th
 _CHECKED = _HEAD.size - 4
 NAME = "restart"
 PREVIOUS = "restart.previous"
+DAMAGED = "restart.damaged"  # set aside, for people to look at (law 11)
 
 
 class PositionsDamaged(Exception):
@@ -87,7 +88,9 @@ def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> 
         disk.close(fd)
     current = os.path.join(directory, NAME)
     if disk.exists(current):
-        disk.replace(current, os.path.join(directory, PREVIOUS))
+        # Damaged ones may not take the place of those before, which are all there is until ``new`` has its name.
+        kept = PREVIOUS if _read(disk, current) is not None else DAMAGED
+        disk.replace(current, os.path.join(directory, kept))
     disk.replace(new, current)
     disk.sync_directory(directory)
 
@@ -101,15 +104,7 @@ def read_positions(disk: Disk, directory: str) -> RestartPositions | None:
         path = os.path.join(directory, name)
         if not disk.exists(path):
             continue
-        fd = disk.open_read(path)
-        try:
-            positions = _decode(disk.read(fd, disk.size(fd), 0), path)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            positions = None  # a block of it can't be read any more, which is damage
-        finally:
-            disk.close(fd)
+        positions = _read(disk, path)
         if positions is None:
             damaged.append(path)
         else:
@@ -119,6 +114,19 @@ def read_positions(disk: Disk, directory: str) -> RestartPositions | None:
     if damaged:
         raise PositionsDamaged(f"no restart positions can be believed: {' and '.join(damaged)} are damaged")
     return None
+
+
+def _read(disk: Disk, path: str) -> RestartPositions | None:
+    """None when they are damaged. Raises PositionsTooNew, OSError."""
+    fd = disk.open_read(path)
+    try:
+        return _decode(disk.read(fd, disk.size(fd), 0), path)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return None  # a block of it can't be read any more, which is damage
+    finally:
+        disk.close(fd)
 
 
 def _decode(data: bytes, path: str) -> RestartPositions | None:

@@ -106,6 +106,25 @@ def test_when_the_newest_are_damaged_those_before_count() -> None:
         assert read_positions(disk, HOME) == positions(1)
 
 
+def test_damaged_ones_never_take_the_place_of_those_before() -> None:
+    for point in itertools.count(1):
+        disk = written(2)
+        disk.damage(f"{HOME}/{NAME}", 25, b"\xff\xff")
+        disk.crash_before(disk.changes + point)
+        try:
+            write_positions(disk, HOME, positions(3))
+        except PowerLoss:
+            for choice in every(2000):
+                assert read_positions(disk.crash(choice), HOME) in (positions(1), positions(3))
+            continue
+        for choice in every(2000):
+            after = disk.crash(choice)
+            assert read_positions(after, HOME) == positions(3)
+            after.damage(f"{HOME}/{NAME}", 25, b"\xff\xff")
+            assert read_positions(after, HOME) == positions(1)
+        return
+
+
 def test_when_the_newest_cannot_be_read_those_before_count() -> None:
     disk = written(2)
     disk.break_blocks(f"{HOME}/{NAME}", 0, 10)
