@@ -27,7 +27,7 @@ from mailcore.control.protocol import CLIENT_FRAME_BYTES_MAX, ArgumentError, che
 from mailcore.control.session import Session
 from mailcore.envelope import Recipient
 from mailcore.log.disk import Disk, Locked
-from mailcore.log.positions import PositionsDamaged
+from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
 from mailcore.process.child import run_child
 from mailcore.process.wire import FrameDecoder, Request, Response, WireError, encode
@@ -62,6 +62,7 @@ ANSWERED = (
     OutcomeUnknown,
     PermissionError,
     PositionsDamaged,
+    PositionsTooNew,
     SegmentTooNew,
 )
 
