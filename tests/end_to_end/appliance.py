@@ -1,0 +1,207 @@
+"""`waypost mailcore` as a child of a test: started, asked, killed in part or whole, started again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Appliance", "free_port"]
+
+PATIENCE_S = 60.0  # for what must come, on a busy machine
+COMMAND = Path(sys.executable).with_name("waypost")
+LIST_PAGE = 1000
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    return json.dumps(value)
+
+
+class Appliance:
+    """``sections`` are merged over quick settings: short intervals, so that a retry takes a second and not five minutes."""
+
+    def __init__(
+        self, directory: Path, routes: Mapping[str, str], sections: Mapping[str, Mapping[str, object]] | None = None
+    ) -> None:
+        self.directory = directory
+        self.home = directory / "home"
+        self.port = free_port()
+        self.config = directory / "waypost.toml"
+        self.output = directory / "output"
+        merged: dict[str, dict[str, object]] = {
+            "receiver": {"listen": [f"127.0.0.1:{self.port}"], "connections_per_client_max": 1000},
+            "queue": {"retry_ladder_s": [1, 5], "segment_bytes": 4 << 20, "checkpoint_interval_s": 0.3},
+            "scheduler": {"minimal_backoff_time": 1.0, "maximal_backoff_time": 5.0},
+            "routes": dict(routes),
+        }
+        for section, values in (sections or {}).items():
+            merged.setdefault(section, {}).update(values)
+        lines = [f"home = {_toml(str(self.home))}"]
+        for section, values in merged.items():
+            lines.append(f"[{section}]")
+            lines += [
+                f"{json.dumps(key) if section == 'routes' else key} = {_toml(value)}" for key, value in values.items()
+            ]
+        self.config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self.port
+
+    # --- life and death ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when it greets and its manager answers. Raises AssertionError with its output when it does not."""
+        self.launch()
+        await self.ready()
+
+    async def ready(self) -> None:
+        """Until it greets and its manager answers."""
+        await self.until(self._greets, "the greeting")
+        await self.until(self._answers, "an answer of the manager")
+
+    def launch(self) -> None:
+        """Starts it and waits for nothing."""
+        command = [str(COMMAND), "mailcore", "--config", str(self.config)]
+        with self.output.open("ab") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+
+    def stop(self) -> None:
+        """Ends everything; nothing of it is left when this returns."""
+        self.kill_all()
+
+    def kill_all(self) -> dict[str, int]:
+        """SIGKILL of all processes at once; what they were."""
+        assert self._process is not None
+        processes = self.processes()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for pid in processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait(PATIENCE_S)
+        self._process = None
+        return processes
+
+    async def kill(self, name: str) -> None:
+        """SIGKILL of one process; returns when the appliance is whole again. The supervisor is started again by us."""
+        before = self.processes()
+        os.kill(before[name], signal.SIGKILL)
+        if name == "supervisor":
+            assert self._process is not None
+            await asyncio.to_thread(self._process.wait, PATIENCE_S)
+            self._process = None
+            await self.until(lambda: not any(map(alive, before.values())), "the end of the supervisor's children")
+            await self.start()
+            return
+        await self.until(lambda: self.processes().get(name, before[name]) != before[name], f"a new {name}")
+        await self.ready()
+
+    def processes(self) -> dict[str, int]:
+        """Name to pid, as the supervisor wrote them down; {} while it has not."""
+        try:
+            found: dict[str, int] = json.loads((self.home / "run" / "processes.json").read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}
+        return found
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    async def ask(self, *arguments: str) -> Any:
+        """``waypost ARGUMENTS --json``; its output, or AssertionError with what it said."""
+        code, out, err = await self._run(*arguments)
+        assert code == 0, f"waypost {' '.join(arguments)}: {err or out}"
+        return json.loads(out)
+
+    async def _run(self, *arguments: str) -> tuple[int, str, str]:
+        process = await asyncio.create_subprocess_exec(
+            *(str(COMMAND), *arguments, "--json", "--config", str(self.config)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+    async def size(self) -> dict[str, Any]:
+        answer: dict[str, Any] = await self.ask("queue", "size")
+        return answer
+
+    async def browse(self) -> list[dict[str, Any]]:
+        """Every queued message, page by page."""
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            after = ["--cursor", cursor] if cursor else []
+            page = await self.ask("queue", "list", "--limit", str(LIST_PAGE), *after)
+            found += page["items"]
+            cursor = page.get("cursor")
+            if not cursor:
+                return found
+
+    async def until_empty(self) -> None:
+        """Until nothing is queued."""
+        end = asyncio.get_running_loop().time() + PATIENCE_S
+        while (size := await self.size())["messages"]:
+            assert asyncio.get_running_loop().time() < end, f"still queued: {size}\n{self._tail()}"
+            await asyncio.sleep(0.1)
+
+    async def until(self, true: Callable[[], Any], what: str) -> None:
+        """``true`` may be a coroutine function."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + PATIENCE_S
+        while True:
+            answer = true()
+            if asyncio.iscoroutine(answer):
+                answer = await answer
+            if answer:
+                return
+            ended = self._process is not None and self._process.poll() is not None
+            assert not ended, f"it ended while {what} was waited for\n{self._tail()}"
+            assert loop.time() < end, f"waited in vain for {what}\n{self._tail()}"
+            await asyncio.sleep(0.02)
+
+    def _tail(self) -> str:
+        return self.output.read_text(errors="replace")[-4000:] if self.output.exists() else ""
+
+    async def _greets(self) -> bool:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            return False
+        try:
+            return (await asyncio.wait_for(reader.readline(), 5)).startswith(b"220")
+        except (OSError, TimeoutError):
+            return False
+        finally:
+            writer.transport.abort()
+
+    async def _answers(self) -> bool:
+        code, _, _ = await self._run("queue", "size")
+        return code == 0
+
+
+def alive(pid: int) -> bool:
+    """A zombie is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,82 @@
+"""Waits until what was acknowledged is through, and judges it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mailcore.lab.lab import Lab
+from tests.end_to_end.appliance import Appliance
+from tests.ledger.comparison import Comparison, compare
+from tests.ledger.ledger import Ledger
+
+__all__ = ["judged", "size_equals_browse", "standing_still"]
+
+PATIENCE_S = 120.0  # without any progress
+SETTLE_S = 0.5  # for what should not come any more
+
+
+async def judged(appliance: Appliance, ledger: Ledger, lab: Lab) -> Comparison:
+    """Once the queue is empty and nothing is missing, or nothing has moved for long."""
+    loop = asyncio.get_running_loop()
+    before, since = -1, loop.time()
+    while True:
+        comparison = compare(ledger, lab.messages)
+        arrived = len(lab.messages)
+        if not comparison.missing and not (await appliance.size())["messages"]:
+            await asyncio.sleep(SETTLE_S)
+            if len(lab.messages) == arrived:
+                return compare(ledger, lab.messages)
+        elif arrived != before:
+            before, since = arrived, loop.time()
+        elif loop.time() - since > PATIENCE_S:
+            return comparison
+        await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def standing_still(lab: Lab) -> AsyncIterator[None]:
+    """No next hop answers meanwhile, so that what is queued stays queued; afterwards each has its temper again."""
+    tempers = [hop.temper.text for hop in lab.hops]
+    for hop in lab.hops:
+        await hop.set_temper("silent(mail)")
+    try:
+        yield
+    finally:
+        for hop, temper in zip(lab.hops, tempers, strict=True):
+            await hop.set_temper(temper)
+            hop.abort_sessions()  # those that wait for an answer get none
+
+
+async def recipients_left(appliance: Appliance, message: dict[str, Any]) -> int:
+    """A list shows the envelope, which is immutable; who of it is done only the manager knows, while it works on it."""
+    count: int = message["recipient_count"]
+    if message["state"] != "active" or count == 1:
+        return count
+    try:
+        shown = await appliance.ask("queue", "show", message["queue_id"])
+    except AssertionError:  # it went meanwhile
+        return -1
+    return sum(not each["done"] for each in shown["recipients"])
+
+
+async def size_equals_browse(appliance: Appliance) -> int:
+    """How many messages both say are queued. Messages may still change lanes, so a difference is looked at again."""
+    seen: list[str] = []
+    for _ in range(20):
+        before = await appliance.size()
+        listed = await appliance.browse()
+        recipients = sum([await recipients_left(appliance, message) for message in listed])
+        after = await appliance.size()
+        ids = {message["queue_id"] for message in listed}
+        browsed = (len(listed), recipients)
+        sizes = [(size["messages"], size["recipients"]) for size in (before, after)]
+        if sizes == [browsed, browsed]:
+            assert len(ids) == len(listed), "a browse shows a message twice"
+            assert sum(before["destinations"].values()) == recipients
+            return len(listed)
+        seen.append(f"size {sizes[0]}, browse {browsed}, size {sizes[1]}")
+        await asyncio.sleep(0.3)
+    raise AssertionError("size and browse never agreed (messages, recipients): " + "; ".join(seen[-5:]))
