@@ -15,7 +15,9 @@ from mailcore.settings import Settings
 __all__ = ["run_child"]
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-SWITCH_INTERVAL_S = 0.0005  # a sync that is done waits so long for the busy loop, not Python's 5 ms: messages wait for it
+SWITCH_INTERVAL_S = (
+    0.0005  # a sync that is done waits so long for the busy loop, not Python's 5 ms: messages wait for it
+)
 
 
 def run_child(main: Callable[[Settings, int], None]) -> int:

@@ -16,42 +16,37 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import uvloop
 
 from mailcore.log.commit import GroupCommit
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.lane import LaneFailed, LaneWriter
-from mailcore.log.segment import Damage
+from mailcore.log.positions import PositionsDamaged
+from mailcore.log.segment import Damage, SegmentTooNew
 from mailcore.maillog.maillog import MailLog
 from mailcore.process.child import run_child
 from mailcore.process.core import Core
-from mailcore.process.flow import DelivererLink, Flow
+from mailcore.process.flow import Flow
+from mailcore.process.links import Link, listen_on
 from mailcore.process.orders import BadRequest, Orders
+from mailcore.process.parameters import parameters_of
 from mailcore.process.passes import Passes
 from mailcore.process.state import State
 from mailcore.process.wire import (
-    Delivered,
-    Durable,
-    Frame,
-    FrameDecoder,
     FrameWriter,
-    Hello,
     Request,
     Response,
-    WireError,
 )
 from mailcore.queue.checkpoint import unlink
 from mailcore.queue.lanes import is_incoming
 from mailcore.queue.queue_id import MANAGER, QueueIds
 from mailcore.queue.recovery import Recovered, recover
 from mailcore.routing.resolve import Routing
-from mailcore.scheduler.parameters import Parameters, TransportParameters
 from mailcore.scheduler.scheduler import Scheduler
 from mailcore.settings import Settings
-from mailcore.tuned import Tuned
+from mailcore.tuned import Tuned, TunedDamaged
 
 __all__ = ["main"]
 
@@ -67,14 +62,14 @@ class Manager:
         self.settings = settings
         self.loop = loop
         self.log = MailLog(settings.log_directory)
-        hostname = settings.receiver.hostname or socket.getfqdn()
+        hostname = settings.receiver.hostname or socket.gethostname()
         disk = Disk()
         queue_settings = settings.queue
         started = time.monotonic()
         recovered = self._recover(disk)
         self.recovered = recovered  # keeps the lock
         queue = recovered.queue
-        scheduler = Scheduler(_parameters(settings))
+        scheduler = Scheduler(parameters_of(settings))
         self.core = Core(
             settings,
             loop,
@@ -88,12 +83,13 @@ class Manager:
             QueueIds(MANAGER, time.time),
             hostname,
             self._checkpoint_soon,
-            self._go_on,
+            self.go_on,
         )
         self.passes = Passes(self.core)
         self.flow = Flow(self.core, self.passes)
         self.orders = Orders(self.core, self.flow, self.passes)
         self.state = State(self.core, self.flow, Tuned(disk, settings.home / "tuned.toml"))
+        self.receivers = self.state.receivers
         self.state.recovered = recovered.working
         self.state.load_tuned()
         self.log.recovered(recovered.working, time.monotonic() - started)
@@ -144,7 +140,7 @@ class Manager:
 
     # -- the loop's work
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         if not self._turn_scheduled:
             self._turn_scheduled = True
             self.loop.call_soon(self._turn)
@@ -156,14 +152,14 @@ class Manager:
         flow.read_more()
         flow.dispatch()
         if more:
-            self._go_on()
+            self.go_on()
             return
         due_in = flow.next_due_in()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if due_in is not None:
-            self._timer = self.loop.call_later(min(max(due_in, 0.001), TIMER_S_MAX), self._go_on)
+            self._timer = self.loop.call_later(min(max(due_in, 0.001), TIMER_S_MAX), self.go_on)
 
     def _checkpoint_soon(self) -> None:
         self._checkpoint_wanted.set()
@@ -202,7 +198,7 @@ class Manager:
             if not waiter.done():
                 waiter.set_result(None)
         self.flow.retry_lanes_changed()
-        self._go_on()
+        self.go_on()
 
     def _look_at_disk(self) -> None:
         reserve = self.settings.queue.reserve_bytes
@@ -213,7 +209,7 @@ class Manager:
             self.core.stalled = f"the disk of {self.settings.queue_directory} is full"
         elif self.core.stalled:
             self.core.stalled = ""
-            self._go_on()
+            self.go_on()
 
     async def flush(self) -> None:
         while True:
@@ -254,7 +250,7 @@ class Manager:
             else:
                 queue.count_arrived(lane, runner.readable_end, end)
             runner.extend(end)
-            self._go_on()
+            self.go_on()
 
     # -- control
 
@@ -284,97 +280,6 @@ class Manager:
             writer.send(Response(request.number, None, f"not done: {error}"))
 
 
-class Link(asyncio.Protocol):
-    """One connection of a receiver, a deliverer or the control process."""
-
-    def __init__(self, manager: Manager) -> None:
-        self._manager = manager
-        self._decoder = FrameDecoder()
-        self._role = ""
-        self._deliverer: DelivererLink | None = None
-        self._lane = ""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
-        self._transport = transport
-        self._writer = FrameWriter(transport, self._manager.loop)
-
-    def data_received(self, data: bytes) -> None:
-        results: list[Delivered] = []
-        try:
-            for frame in self._decoder.feed(data):
-                if isinstance(frame, Delivered):
-                    results.append(frame)
-                else:
-                    self._frame(frame)
-        except WireError as error:
-            self._manager.log.failed("manager", f"{self._role or 'a client'}: {error}")
-            self._transport.abort()
-        if results and self._deliverer is not None:
-            self._manager.flow.delivered(self._deliverer, results)
-
-    def _frame(self, frame: Frame) -> None:
-        manager = self._manager
-        if isinstance(frame, Durable) and self._role == "receiver":
-            manager.durable(frame.lane, frame.end, frame.messages, frame.recipients)
-        elif isinstance(frame, Request) and self._role == "control":
-            manager.request(self._writer, frame)
-        elif isinstance(frame, Hello) and not self._role:
-            self._role = frame.role
-            if frame.role == "deliverer":
-                self._deliverer = DelivererLink(self._writer, frame.number, frame.pid, frame.capacity)
-                manager.flow.deliverers.append(self._deliverer)
-                manager._go_on()
-            elif frame.role == "receiver":
-                self._lane = f"incoming.{frame.number}"
-                manager.state.receivers[self._lane] = frame.pid
-        else:
-            raise WireError(f"{type(frame).__name__} is not for a {self._role or 'stranger'} to send")
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._deliverer is not None:
-            self._manager.flow.deliverer_gone(self._deliverer)
-        self._manager.state.receivers.pop(self._lane, None)
-
-
-def _parameters(settings: Settings) -> Parameters:
-    transports = {
-        name: TransportParameters(
-            process_limit=transport.process_limit,
-            destination_concurrency_limit=transport.destination_concurrency_limit,
-            destination_recipient_limit=transport.destination_recipient_limit,
-        )
-        for name, transport in settings.transports.items()
-    }
-    scheduler = settings.scheduler
-    return Parameters(
-        message_active_limit=scheduler.message_active_limit,
-        message_recipient_limit=scheduler.message_recipient_limit,
-        message_recipient_minimum=scheduler.message_recipient_minimum,
-        minimal_backoff_time=scheduler.minimal_backoff_time,
-        maximal_backoff_time=scheduler.maximal_backoff_time,
-        maximal_queue_lifetime=scheduler.maximal_queue_lifetime,
-        bounce_queue_lifetime=scheduler.bounce_queue_lifetime,
-        transport_retry_time=scheduler.transport_retry_time,
-        transports=transports,
-    )
-
-
-def listen_on(path: Path) -> socket.socket:
-    """A listening Unix socket at ``path``, whose directory may be deeper than a socket's name is long."""
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        server.bind(f"/proc/self/fd/{directory}/{path.name}")
-        path.chmod(0o660)
-        server.listen(64)
-    finally:
-        os.close(directory)
-    return server
-
-
 async def _run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     manager = Manager(settings, loop)
@@ -393,13 +298,17 @@ async def _run(settings: Settings) -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)  # thousands of live messages make young collections pointless
     await loop.create_unix_server(lambda: Link(manager), sock=listen_on(settings.run_directory / "manager.sock"))
-    manager._go_on()
+    manager.go_on()
     await asyncio.gather(manager.checkpoints(), manager.flush())
 
 
 def main(settings: Settings, number: int) -> None:
     """Runs until it is killed; there is one manager, number 0."""
-    uvloop.run(_run(settings))
+    try:
+        uvloop.run(_run(settings))
+    except (LaneFailed, Locked, PositionsDamaged, SegmentTooNew, TunedDamaged, OSError) as error:
+        print(f"waypost: the manager can't go on: {error}", file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":
