@@ -120,6 +120,7 @@ class Server:
         for listener in self._listeners:
             self.loop.remove_reader(listener.fileno())
             listener.close()
+        self._listeners.clear()
         for session in list(self.sessions):
             session.abort()
 

@@ -241,5 +241,5 @@ async def serving(
 async def until(condition: Any) -> None:
     """Waits for what must become true."""
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is waited for is in another process or in the code under test
             await asyncio.sleep(0.005)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -29,7 +30,7 @@ def read(chunks: Iterable[bytes], limit: int = 1 << 20) -> tuple[bytes, DataRead
 
 def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
     edges = [0, *sorted(places), len(data)]
-    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False) if start < end]
+    return [data[start:end] for start, end in itertools.pairwise(edges) if start < end]
 
 
 @given(st.data())
