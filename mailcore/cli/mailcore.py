@@ -17,5 +17,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    path = config_path(arguments)
-    return supervisor.main(load(path), path)
+    return supervisor.main(load(config_path(arguments)))

@@ -9,8 +9,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from mailcore.cli import queue_changes
 from mailcore.cli.command import DONE, UsageError, add_common, control_client
 from mailcore.cli.output import complain, cut, plain, print_json, rows_to_lines, say, size_shown, table, width
@@ -52,7 +50,7 @@ def _list(arguments: argparse.Namespace) -> int:
             # Written as it comes: a million messages are one document, and not in memory.
             sys.stdout.write('{"items": [')
             for number, item in enumerate(listing.items(control)):
-                sys.stdout.write((", " if number else "") + json.dumps(msgspec.to_builtins(item)))
+                sys.stdout.write((", " if number else "") + json.dumps(item))
             rest = {"cursor": listing.cursor, "note": listing.note, "damage": listing.damage}
             sys.stdout.write("], " + json.dumps(rest)[1:] + "\n")
             return DONE

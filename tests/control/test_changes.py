@@ -1,0 +1,172 @@
+"""Changes: queue ids become positions, filters become batches, and the manager has the last word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mailcore.control.client import AsyncControlClient, Refused
+from mailcore.envelope import Envelope
+from tests.control.house import House, open_house
+from tests.queue.cast import NOW, deferred, envelope
+
+ABSENT = "1K0RDGV4BE9ZZ"
+
+
+# -- changing named messages
+
+
+def accept(house: House, change: str) -> None:
+    house.manager.answers[change] = lambda given: {"changed": len(given["messages"]), "errors": {}}
+
+
+async def test_queue_ids_become_positions(house: House, control: AsyncControlClient) -> None:
+    resting, active = deferred("a@example.org"), envelope()
+    (offset,) = house.write("retry.5", resting)
+    house.manager.answers["working"] = lambda given: {
+        queue_id: {"lane": "incoming.3", "offset": 77} for queue_id in given["queue_ids"] if queue_id == active.queue_id
+    }
+    accept(house, "delete")
+    result = await control.call("delete", {"queue_ids": [resting.queue_id, active.queue_id, ABSENT]}, why="spam")
+    assert result == {"changed": 2, "errors": {ABSENT: "there is no such message in the queue"}}
+    (request,) = house.manager.asked("delete")
+    assert sorted(request.arguments["messages"]) == sorted(
+        [[resting.queue_id, "retry.5", offset], [active.queue_id, "incoming.3", 77]]
+    )
+    assert request.why == "spam"
+
+
+async def test_positions_from_a_list_save_the_search(house: House, control: AsyncControlClient) -> None:
+    accept(house, "hold")
+    assert (await control.call("hold", {"messages": [[ABSENT, "retry.5", 4096]]}))["changed"] == 1
+    assert house.manager.asked("hold")[0].arguments == {"messages": [[ABSENT, "retry.5", 4096]]}
+    assert house.manager.asked("working") == []
+
+
+async def test_a_message_that_moved_meanwhile_is_looked_for_once_more(
+    house: House, control: AsyncControlClient
+) -> None:
+    message = deferred("a@example.org")
+    (offset,) = house.write("retry.5", message)
+
+    def delete(given: dict[str, Any]) -> dict[str, Any]:
+        ((queue_id, lane, _),) = given["messages"]
+        return {"changed": 1, "errors": {}} if lane == "retry.5" else {"changed": 0, "errors": {queue_id: "gone"}}
+
+    house.manager.answers["delete"] = delete
+    result = await control.call("delete", {"messages": [[message.queue_id, "incoming.0", 4096]]})
+    assert result == {"changed": 1, "errors": {}}
+    assert house.manager.asked("delete")[-1].arguments["messages"] == [[message.queue_id, "retry.5", offset]]
+
+
+async def test_a_change_that_does_not_fit_is_not_tried_twice(house: House, control: AsyncControlClient) -> None:
+    message = envelope()
+    house.write("hold", message)
+    house.manager.answers["retry"] = lambda given: {"changed": 0, "errors": {message.queue_id: "it is held"}}
+    result = await control.call("retry", {"queue_ids": [message.queue_id]})
+    assert result == {"changed": 0, "errors": {message.queue_id: "it is held"}}
+    assert len(house.manager.asked("retry")) == 1
+
+
+async def test_delay_and_reroute_pass_their_arguments_on(house: House, control: AsyncControlClient) -> None:
+    accept(house, "delay")
+    accept(house, "reroute")
+    place = [[ABSENT, "retry.5", 4096]]
+    await control.call("delay", {"messages": place, "until": NOW})
+    await control.call("reroute", {"messages": place, "route": "relay:[192.0.2.1]"})
+    assert house.manager.asked("delay")[0].arguments == {"messages": place, "until": NOW}
+    assert house.manager.asked("reroute")[0].arguments == {"messages": place, "route": "relay:[192.0.2.1]"}
+
+
+async def test_no_messages_at_all_is_an_error(control: AsyncControlClient) -> None:
+    with pytest.raises(Refused, match="hold: queue_ids or messages: at least one is needed"):
+        await control.call("hold", {})
+
+
+async def test_recipients_are_added_where_the_message_lies(house: House, control: AsyncControlClient) -> None:
+    message = deferred("a@example.org")
+    (offset,) = house.write("retry.5", message)
+    accept(house, "add_recipients")
+    await control.call("add_recipients", {"queue_id": message.queue_id, "recipients": ["b@example.org"]})
+    assert house.manager.asked("add_recipients")[0].arguments == {
+        "messages": [[message.queue_id, "retry.5", offset]],
+        "recipients": ["b@example.org"],
+    }
+    with pytest.raises(Refused, match="there is no message"):
+        await control.call("add_recipients", {"queue_id": ABSENT, "recipients": ["b@example.org"]})
+
+
+# -- changing all that match
+
+
+async def test_all_that_match_are_changed_in_batches(house: House, control: AsyncControlClient) -> None:
+    house.write("incoming.0", *(envelope(sender="spam@example.org") for _ in range(1500)), envelope())
+    accept(house, "delete")
+    given = {"change": "delete", "filter": {"sender": "spam@*"}}
+    result = await control.call("change_matching", given, why="spam")
+    assert (result["matched"], result["changed"], result["failed"], result["done"]) == (1500, 1500, 0, True)
+    sizes = [len(request.arguments["messages"]) for request in house.manager.asked("delete")]
+    assert sum(sizes) == 1500
+    assert max(sizes) <= 1000
+    assert {request.why for request in house.manager.asked("delete")} == {"spam"}
+
+
+async def test_what_the_change_writes_anew_is_not_changed_again(house: House, control: AsyncControlClient) -> None:
+    house.write("retry.5", *(deferred("a@example.org") for _ in range(20)))
+
+    def delay(given: dict[str, Any]) -> dict[str, Any]:
+        house.write("retry.4000", *(deferred("a@example.org") for _ in given["messages"]))
+        return {"changed": len(given["messages"]), "errors": {}}
+
+    house.lane("retry.4000")
+    house.manager.answers["delay"] = delay
+    given = {"change": "delay", "filter": {}, "until": NOW + 9999}
+    assert (await control.call("change_matching", given))["changed"] == 20
+
+
+async def test_a_dry_run_counts_and_changes_nothing(house: House, control: AsyncControlClient) -> None:
+    house.write("incoming.0", *(envelope() for _ in range(5)))
+    result = await control.call("change_matching", {"change": "hold", "filter": {}, "dry_run": True})
+    assert (result["matched"], result["changed"]) == (5, 0)
+    assert house.manager.asked("hold") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "lanes"),
+    [
+        ("undelete", ["deleted"]),
+        ("release", ["hold"]),
+        ("hold", ["incoming.0", "retry.5"]),
+        ("retry", ["incoming.0", "retry.5"]),
+        ("delete", ["incoming.0", "retry.5", "hold"]),
+    ],
+)
+async def test_a_change_goes_where_it_can_do_anything(
+    house: House, control: AsyncControlClient, change: str, lanes: list[str]
+) -> None:
+    written: dict[str, Envelope] = {lane: envelope() for lane in ("incoming.0", "retry.5", "hold", "deleted")}
+    for lane, message in written.items():
+        house.write(lane, message)
+    accept(house, change)
+    await control.call("change_matching", {"change": change, "filter": {}})
+    asked = [message[1] for request in house.manager.asked(change) for message in request.arguments["messages"]]
+    assert asked == lanes
+
+
+async def test_messages_that_could_not_be_changed_are_counted_and_named(
+    house: House, control: AsyncControlClient
+) -> None:
+    house.write("incoming.0", *(envelope() for _ in range(150)))
+    house.manager.answers["bounce"] = lambda given: {
+        "changed": 0, "errors": {queue_id: "busy" for queue_id, _, _ in given["messages"]}
+    }  # fmt: skip
+    result = await control.call("change_matching", {"change": "bounce", "filter": {}})
+    assert (result["failed"], len(result["errors"])) == (150, 100)
+
+
+async def test_nothing_is_changed_by_halves_while_the_manager_is_away() -> None:
+    async with open_house(manager=False) as house, house.client() as control:
+        house.write("incoming.0", envelope())
+        with pytest.raises(Refused, match="the manager is not running"):
+            await control.call("change_matching", {"change": "delete", "filter": {}})
