@@ -1,4 +1,8 @@
-"""What every child of the supervisor does first: it ties its life to the supervisor's and reads the configuration."""
+"""What every child of the supervisor does first: it ties its life to the supervisor's and takes the settings from it.
+
+The settings come as the supervisor read them, from ``settings.json`` in the run directory: a configuration file that is just
+being edited can't keep a killed process from coming back.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +12,41 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from mailcore.config import ConfigError, load
+import msgspec
+
 from mailcore.settings import Settings
 
-__all__ = ["run_child"]
+__all__ = ["SETTINGS_NAME", "run_child", "store_settings"]
 
+SETTINGS_NAME = "settings.json"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-SWITCH_INTERVAL_S = (
-    0.0005  # a sync that is done waits so long for the busy loop, not Python's 5 ms: messages wait for it
-)
+# A sync that is done waits so long for the busy loop, not Python's 5 ms: messages wait for it.
+SWITCH_INTERVAL_S = 0.0005
+
+
+def store_settings(settings: Settings, path: Path) -> None:
+    """Atomic. Raises OSError."""
+    new = path.with_suffix(".new")
+    new.write_bytes(msgspec.json.encode(settings, enc_hook=str))
+    new.replace(path)
+
+
+def _read_settings(path: Path) -> Settings:
+    def convert(kind: type, value: Any) -> Any:
+        return kind(value)
+
+    return msgspec.json.decode(path.read_bytes(), type=Settings, dec_hook=convert)
 
 
 def run_child(main: Callable[[Settings, int], None]) -> int:
-    """``main(settings, number)`` with the arguments of the command line: number, supervisor's process id, configuration."""
-    number, parent, config = sys.argv[1:]
+    """``main(settings, number)`` with the arguments of the command line: number, supervisor's process id, settings."""
+    number, parent, path = sys.argv[1:]
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != int(parent):  # it ended before we could say so
         return 1
-    try:
-        settings = load(Path(config))
-    except ConfigError as error:
-        print(f"waypost: {error}", file=sys.stderr)
-        return 2
+    settings = _read_settings(Path(path))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     main(settings, int(number))
     return 0

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from mailcore.log.disk import Disk, Locked
 from mailcore.maillog.maillog import MailLog
+from mailcore.process.child import SETTINGS_NAME, store_settings
 from mailcore.settings import Settings
 
 __all__ = ["main"]
@@ -78,9 +79,9 @@ def prepare_home(settings: Settings) -> int:
 
 
 class Supervisor:
-    def __init__(self, settings: Settings, config: Path) -> None:
+    def __init__(self, settings: Settings, stored: Path) -> None:
         self.settings = settings
-        self.config = config
+        self.stored = stored
         self.log = MailLog(settings.log_directory)
         self.children = [
             *(Child("receiver", n) for n in range(settings.receiver.processes)),
@@ -114,7 +115,7 @@ class Supervisor:
 
     def _start(self, child: Child) -> None:
         module = f"mailcore.process.{child.role}"
-        command = [sys.executable, "-m", module, str(child.number), str(os.getpid()), str(self.config)]
+        command = [sys.executable, "-m", module, str(child.number), str(os.getpid()), str(self.stored)]
         child.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 - our own module
         child.started = time.monotonic()
         self.log.started(child.name, str(child.process.pid))
@@ -144,15 +145,17 @@ class Supervisor:
         new.replace(path)
 
 
-def main(settings: Settings, config: Path) -> int:
+def main(settings: Settings) -> int:
     """Runs until it is killed; returns only when it can't start, with an exit status."""
+    stored = settings.run_directory / SETTINGS_NAME
     try:
         lock = prepare_home(settings)
-    except HomeError as error:
+        store_settings(settings, stored)
+    except (HomeError, OSError) as error:
         print(f"waypost: {error}", file=sys.stderr)
         return 1
     try:
-        Supervisor(settings, config.resolve()).run()
+        Supervisor(settings, stored).run()
     finally:
         os.close(lock)
     return 0
