@@ -237,7 +237,7 @@ class Browser:
                         reader, record.offset, envelope, matcher, page
                     ):
                         page.add(_item(lane, record.offset, stretch.runner, envelope))
-                if (page.examined & 63 == 0 and self.monotonic() >= page.until):
+                if page.full or (page.examined & 63 == 0 and self.monotonic() >= page.until):
                     stopped = record.end
                     break
         for each in damage:
