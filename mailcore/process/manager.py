@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import secrets
 import socket
@@ -46,7 +45,7 @@ from mailcore.queue.recovery import Recovered, recover
 from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
 from mailcore.settings import Settings
-from mailcore.tuned import Tuned, TunedDamaged
+from mailcore.tuned import Tuned
 
 __all__ = ["main"]
 
@@ -98,6 +97,7 @@ class Manager:
         self._checkpoint_wanted = asyncio.Event()
         self._last_taken: object = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._taken_over: set[str] = set()
         self.control: dict[str, Callable[[dict[str, Any]], Any]] = {
             "state": self.state.state,
             "size": self.state.size,
@@ -126,6 +126,7 @@ class Manager:
                     segment_bytes=settings.queue.segment_bytes,
                     names_counted=settings.queue.names_counted,
                     undo_time_s=settings.queue.undo_time_s,
+                    suffix_bytes_max=settings.queue.suffix_bytes_max,
                     clock=time.time,
                     salt=lambda: secrets.randbits(64),
                     on_damage=self._damaged,
@@ -171,6 +172,7 @@ class Manager:
                 await asyncio.wait_for(self._checkpoint_wanted.wait(), interval)
             self._checkpoint_wanted.clear()
             self._look_at_disk()
+            self.take_over_lanes()
             self.flow.drain_deleted()
             await self._checkpoint()
 
@@ -220,9 +222,11 @@ class Manager:
         """Lanes of receivers that are no more: their end is found, and they are drained like any other."""
         queue = self.core.queue
         for lane, runner in list(queue.runners.items()):
-            if not is_incoming(lane) or int(lane.partition(".")[2]) < self.settings.receiver.processes:
+            number = lane.partition(".")[2]
+            written = number.isdecimal() and int(number) < self.settings.receiver.processes
+            if not is_incoming(lane) or written or lane in self._taken_over:
                 continue
-            with contextlib.suppress(Locked):
+            with contextlib.suppress(Locked):  # its receiver is still dying: tried again with the next checkpoint
                 writer = LaneWriter(
                     queue.disk,
                     queue.path(lane),
@@ -233,6 +237,7 @@ class Manager:
                 self.durable(lane, writer.durable)
                 runner.extend(writer.durable)
                 writer.close()
+                self._taken_over.add(lane)
 
     # -- receivers
 
@@ -294,9 +299,6 @@ async def _run(settings: Settings) -> None:
 
     loop.set_exception_handler(broken)
     manager.take_over_lanes()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)  # thousands of live messages make young collections pointless
     await loop.create_unix_server(lambda: Link(manager), sock=listen_on(settings.run_directory / "manager.sock"))
     manager.go_on()
     await asyncio.gather(manager.checkpoints(), manager.flush())
@@ -306,7 +308,7 @@ def main(settings: Settings, number: int) -> None:
     """Runs until it is killed; there is one manager, number 0."""
     try:
         uvloop.run(_run(settings))
-    except (LaneFailed, Locked, PositionsDamaged, SegmentTooNew, TunedDamaged, OSError) as error:
+    except (LaneFailed, Locked, PositionsDamaged, SegmentTooNew, OSError) as error:
         print(f"waypost: the manager can't go on: {error}", file=sys.stderr)
         sys.exit(1)
 
