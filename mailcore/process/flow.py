@@ -181,7 +181,7 @@ class Flow:
             active.destinations[number] = resolved.destination
             entering.append((number, resolved.transport, resolved.destination))
             route(resolved.destination, 1)
-        if entering or active.unread:
+        if entering or active.envelope.batches:  # the scheduler must hear of the last batch, even if all in it are done
             core.scheduler.admit(active.queue_id, active.unread_recipients, entering, now)
         if unroutable:
             self.passes.settle_ourselves(active, unroutable)

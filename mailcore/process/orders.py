@@ -18,15 +18,18 @@ from mailcore.process.core import Core
 from mailcore.process.flow import Flow
 from mailcore.process.passes import Passes
 from mailcore.process.wire import Request
+from mailcore.queue.active import Active
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Gone
 from mailcore.queue.records import Administrative
+from mailcore.routing.address import is_mailbox
 from mailcore.routing.route import RouteError, parse_route
 
 __all__ = ["BadRequest", "Orders"]
 
 MESSAGES_MAX = 1_000  # of one request, so that mail is not kept waiting
-BUSY_TRIES = 40  # looks at a message whose pass is just being ended, 50 ms apart
+BUSY_TRIES = 100  # looks at a message whose pass is just being ended
+BUSY_S = 0.02  # between them; a spool file is synced in less
 
 
 class BadRequest(Exception):
@@ -51,19 +54,28 @@ class Orders:
             messages = [[arguments.pop("queue_id", ""), arguments.pop("lane", ""), arguments.pop("offset", -1)]]
         _check(operation, messages, arguments)
         self._check_route(arguments)
-        changed = 0
+        changed: list[Active] = []
         errors: dict[str, str] = {}
         for queue_id, lane, offset in messages:
             try:
-                await self._order(queue_id, lane, offset, operation, arguments, request)
-                changed += 1
+                changed.append(await self._order(queue_id, lane, offset, operation, arguments, request))
             except Gone as gone:
                 errors[queue_id] = str(gone)
         if changed:
             await self.core.commit.wait()
-            self.core.request_checkpoint()
             self.core.go_on()
-        return {"changed": changed, "errors": errors}
+            await self._until_seen(changed)
+        return {"changed": len(changed), "errors": errors}
+
+    async def _until_seen(self, changed: Sequence[Active]) -> None:
+        """The change holds by now. Whoever looks next should find the messages where it took them, so that is waited for,
+        too; but not for deliveries under way, and not for a disk that takes nothing."""
+        active = self.core.queue.active
+        for _ in range(BUSY_TRIES):
+            if not any(one.ending and active.get(one.queue_id) is one for one in changed):
+                break
+            await asyncio.sleep(BUSY_S)
+        await self.flow_checkpoint()
 
     def _check_route(self, arguments: dict[str, Any]) -> None:
         if "route" not in arguments:
@@ -78,23 +90,24 @@ class Orders:
 
     async def _order(
         self, queue_id: str, lane: str, offset: int, operation: str, arguments: dict[str, Any], request: Request
-    ) -> None:
+    ) -> Active:
+        """Raises Gone."""
         core = self.core
+        order = Administrative(operation, queue_id, request.who, request.why, core.wall(), arguments)
         for _ in range(BUSY_TRIES):
             active = core.queue.active.get(queue_id)
-            if active is None or not (active.ending and active.order is None):
+            if active is None or not active.ending:
                 break
-            await asyncio.sleep(0.05)
-        order = Administrative(operation, queue_id, request.who, request.why, core.wall(), arguments)
-        active = core.queue.active.get(queue_id)
+            await asyncio.sleep(BUSY_S)
+        else:
+            raise Gone("it is just being put elsewhere; try again")
         if active is not None:
-            if active.ending:
-                raise Gone("it is just being put elsewhere; try again")
-            if operation in ("undelete", "release"):
-                raise Gone("it is being delivered: neither deleted nor held")
+            _fits_active(operation, active.order)
             core.queue.administer(order)
             active.order = order
             self.flow.stop_for_order(active)
+        elif any(known.queue_id == queue_id for known, _ in core.queue.recovered):
+            raise Gone("it waits to be taken up again after a restart; try again")
         else:
             _fits(operation, lane)
             active = core.queue.claim(lane, offset, queue_id, core.now())
@@ -102,6 +115,7 @@ class Orders:
             active.order = order
             self.passes.over(active)
         core.log.administered(queue_id, operation, request.who, request.why)
+        return active
 
     async def inject(self, request: Request) -> dict[str, Any]:
         """A message whose spool file is complete comes to rest in ``local``, or in the lanes until ``not_before``."""
@@ -114,7 +128,7 @@ class Orders:
         if envelope.data is not DataPlace.SPOOL or not core.queue.disk.exists(core.queue.spool.path(envelope.queue_id)):
             raise BadRequest(f"inject: there is no spool file of {envelope.queue_id}")
         left = not_before - core.wall()
-        interval = core.ladder().fitting(left) if left > 0 else 0
+        interval = core.ladder().towards(left)
         envelope = msgspec.structs.replace(
             envelope,
             origin=Origin.LOCAL,
@@ -136,6 +150,26 @@ class Orders:
         self.core.checkpoint_waiters.append(future)
         self.core.request_checkpoint()
         await future
+
+
+_PLACED = ("hold", "delete", "delay", "retry", "undelete", "release")  # only where it rests: the last of them counts
+
+
+def _fits_active(operation: str, before: Administrative | None) -> None:
+    """Whether the change makes sense for a message being worked on, whose deliveries in flight ``before`` may be waiting
+    for. Raises Gone."""
+    if before is None:
+        if operation in ("undelete", "release"):
+            raise Gone("it is being delivered: neither deleted nor held")
+        return
+    if before.operation == "hold":
+        _fits(operation, HOLD)
+    elif before.operation == "delete":
+        _fits(operation, DELETED)
+    elif operation in ("undelete", "release"):
+        raise Gone("it is being delivered: neither deleted nor held")
+    if operation not in _PLACED or before.operation not in _PLACED:
+        raise Gone(f"its {before.operation} waits for deliveries in flight; try again when they have ended")
 
 
 def _fits(operation: str, lane: str) -> None:
@@ -170,5 +204,10 @@ def _check(operation: str, messages: Sequence[Any] | None, arguments: dict[str, 
         raise BadRequest("until: a time in seconds since 1970 is needed")
     if operation == "reroute" and not arguments.get("route"):
         raise BadRequest("route: transport:next hop is needed")
-    if operation == "add_recipients" and not arguments.get("recipients"):
-        raise BadRequest("recipients: a list of addresses is needed")
+    if operation == "add_recipients":
+        recipients = arguments.get("recipients")
+        if not isinstance(recipients, list | tuple) or not recipients:
+            raise BadRequest("recipients: a list of addresses is needed")
+        for address in recipients:
+            if not isinstance(address, str) or not is_mailbox(address):
+                raise BadRequest(f"recipients: {address!a} is no address; allowed: local@domain")

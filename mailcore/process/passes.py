@@ -20,10 +20,12 @@ from mailcore.queue.active import Active
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Gone
 from mailcore.queue.records import Administrative, Delivery, Place
-from mailcore.queue.rewrite import read_batch, remaining_recipients, write_replacement
+from mailcore.queue.rewrite import numbers_used, read_batch, remaining_recipients, write_replacement
 from mailcore.queue.spool import DATA_AT
 
 __all__ = ["Passes"]
+
+Rest = tuple[str, Envelope]  # where it comes to rest, and as what; its RECIPIENTS records are written
 
 HEADER_BYTES_MAX = (
     65_536  # of a message that failed, read for its bounce; Postfix's bounce returns 50 000 bytes at most
@@ -52,24 +54,30 @@ class Passes:
                 interval = core.ladder().next_interval(core.age_s(active))
                 self._end(active, functools.partial(self._defer, active, retry_lane(interval), interval))
         except Gone as gone:
-            # Some of its recipients can't be read: it stays, working, and its segment with it (law 11).
-            core.log.failed("manager", str(gone))
+            self._unreadable(gone)
 
-    def _defer(self, active: Active, lane: str, interval_s: int, bounce_at: Place | None) -> None:
+    def _unreadable(self, gone: Gone) -> None:
+        """Some of its recipients can't be read: it stays, working, and its segment with it (law 11)."""
+        self.core.log.failed("manager", str(gone))
+
+    def _defer(self, active: Active, lane: str, interval_s: int) -> Rest:
         core = self.core
         replacement = write_replacement(core.queue, active, lane, interval_s, age_s=core.age_s(active), attempted=True)
-        core.queue.replaced(active, lane, replacement, bounce_at)
-        core.count("replaced")
+        return lane, replacement
 
     # -- what ends it
 
-    def _end(self, active: Active, replace: Callable[[Place | None], None] | None) -> None:
-        """Spool file and bounce first, each possibly in another thread; then REPLACED or FINISH."""
+    def _end(self, active: Active, replace: Callable[[], Rest] | None) -> None:
+        """Spool file and bounce first, each possibly in another thread; then REPLACED or FINISH. Raises Gone."""
         core = self.core
         envelope = active.envelope
         work: list[Callable[[], None]] = []
         if replace is not None and envelope.data is DataPlace.INLINE:
-            data = core.queue.read_data(active, envelope.size_bytes)
+            try:
+                data = core.queue.read_data(active, envelope.size_bytes)
+            except OSError as error:
+                self._later(active, replace, error)
+                return
             spooled = msgspec.structs.replace(envelope, data=DataPlace.SPOOL, data_offset=DATA_AT)
             work.append(functools.partial(core.queue.spool.store, spooled, data))
         notice: tuple[Envelope, bytes] | None = None
@@ -93,17 +101,33 @@ class Passes:
             if error is None:
                 self._record(active, notice, replace)
             elif isinstance(error, OSError):
-                core.log.failed("manager", f"{active.queue_id} can't be put back yet: {error}")
-                core.loop.call_later(AGAIN_S, self.over, active)
+                self._later(active, replace, error)
             else:
                 raise error
 
         future.add_done_callback(stored)
 
+    def _later(self, active: Active, replace: Callable[[], Rest] | None, error: OSError) -> None:
+        self.core.log.failed("manager", f"{active.queue_id} can't be put back yet: {error}")
+        self.core.loop.call_later(AGAIN_S, self._end_again, active, replace)
+
+    def _end_again(self, active: Active, replace: Callable[[], Rest] | None) -> None:
+        try:
+            self._end(active, replace)
+        except Gone as gone:
+            self._unreadable(gone)
+
     def _record(
-        self, active: Active, notice: tuple[Envelope, bytes] | None, replace: Callable[[Place | None], None] | None
+        self, active: Active, notice: tuple[Envelope, bytes] | None, replace: Callable[[], Rest] | None
     ) -> None:
         core = self.core
+        rest: Rest | None = None
+        if replace is not None:
+            try:
+                rest = replace()  # before the bounce: when this can't be done, nothing is
+            except Gone as gone:
+                self._unreadable(gone)
+                return
         place: Place | None = None
         if notice is not None:
             envelope, data = notice
@@ -111,8 +135,9 @@ class Passes:
             core.log.bounced(active.queue_id, envelope.queue_id)
             core.log.accepted(envelope)
             core.count("bounces")
-        if replace is not None:
-            replace(place)
+        if rest is not None:
+            core.queue.replaced(active, *rest, place)
+            core.count("replaced")
         else:
             core.queue.finish(active, place)
             core.log.removed(active.queue_id)
@@ -123,7 +148,11 @@ class Passes:
         """The bounce about everybody refused in this pass, and its envelope."""
         core = self.core
         envelope = active.envelope
-        headers = core.queue.read_data(active, HEADER_BYTES_MAX)
+        try:
+            headers = core.queue.read_data(active, HEADER_BYTES_MAX)
+        except OSError as error:  # the sender is to hear of it all the same
+            core.log.failed("manager", f"{envelope.queue_id}: its header can't be read for its bounce: {error}")
+            headers = b""
         self._look_up_refused(active)
         failures = [
             (active.refused_recipients[verdict.number], verdict)
@@ -194,7 +223,7 @@ class Passes:
             uncount(core, active, verdicts)
             active.settle(verdicts)
             active.ending = False
-            if active.pass_over:
+            if active.pass_over or (active.order is not None and not (active.in_flight or active.unsynced)):
                 self.over(active)
 
         core.commit.then(synced)
@@ -207,33 +236,35 @@ class Passes:
         for destination in active.destinations.values():
             core.queue.sizes.route(destination, -1)
         active.destinations.clear()
-        if not active.remaining:
+        operation, arguments = order.operation, order.arguments
+        added = self._added(active, arguments.get("recipients", ()))
+        if not added and next(remaining_recipients(core.queue, active), None) is None:
             self._end(active, None)
             return
-        operation, arguments = order.operation, order.arguments
         if operation == "bounce":
             active.order = None
             self._refuse_all(
                 active, f"returned to sender by the operator: {order.why}" if order.why else "returned by the operator"
             )
             return
-        lane, interval, until = AT_ONCE, 0, 0.0
+        lane, interval, until = AT_ONCE, 0, active.envelope.not_before
         if operation == "hold":
             lane = HOLD
         elif operation == "delete":
             lane, interval = DELETED, core.queue.undo_time_s
+        elif operation == "retry":
+            until = 0.0
         elif operation == "delay":
             until = float(arguments["until"])
-            interval = core.ladder().fitting(until - core.wall())
+            interval = core.ladder().towards(until - core.wall())
             lane = retry_lane(interval)
         route = str(arguments.get("route", ""))
-        added = self._added(active, arguments.get("recipients", ()))
 
         def change(recipient: Recipient) -> Recipient:
             return msgspec.structs.replace(recipient, route=route) if route else recipient
 
-        def replace(bounce_at: Place | None) -> None:
-            replacement = write_replacement(
+        def replace() -> Rest:
+            return lane, write_replacement(
                 core.queue,
                 active,
                 lane,
@@ -245,16 +276,13 @@ class Passes:
                 change=change,
                 added=added,
             )
-            core.queue.replaced(active, lane, replacement, bounce_at)
 
         self._end(active, replace)
 
     def _added(self, active: Active, addresses: Sequence[str]) -> list[Recipient]:
-        if not addresses:
-            return []
-        highest = max((recipient.number for recipient in remaining_recipients(self.core.queue, active)), default=-1)
-        highest = max([highest, *active.done])
-        return [Recipient(highest + 1 + i, address) for i, address in enumerate(addresses)]
+        """Numbers never used for anybody else: those done count over all generations."""
+        first = numbers_used(active.envelope)
+        return [Recipient(first + i, address) for i, address in enumerate(addresses)]
 
     def _refuse_all(self, active: Active, reply: str) -> None:
         verdicts = []
@@ -272,23 +300,22 @@ class Passes:
         left = active.envelope.not_before - core.wall()
         if left <= WHEEL_S:
             return False
-        interval = core.ladder().fitting(left)
-        lane = retry_lane(interval) if interval else AT_ONCE
+        interval = core.ladder().towards(left)
+        lane = retry_lane(interval)
 
-        def replace(bounce_at: Place | None) -> None:
-            replacement = write_replacement(
+        def replace() -> Rest:
+            return lane, write_replacement(
                 core.queue,
                 active,
                 lane,
                 interval,
-                age_s=0.0,  # it has not been tried yet: its lifetime begins when its time has come
+                age_s=active.envelope.age_s,  # waiting for its time makes it no older
                 attempted=False,
                 not_before=active.envelope.not_before,
             )
-            core.queue.replaced(active, lane, replacement, bounce_at)
 
         active.ending = True
-        self._end(active, replace)
+        self._end_again(active, replace)
         return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from typing import Any
@@ -11,6 +12,7 @@ from mailcore.process.flow import Flow
 from mailcore.process.orders import BadRequest
 from mailcore.process.wire import Request
 from mailcore.queue.records import Administrative
+from mailcore.routing.route import RouteError, parse_route
 from mailcore.scheduler.parameters import GLOBAL_SCOPE, SUSPENDED_UNTIL, TRANSPORT_SCOPE
 from mailcore.tuned import Tuned
 
@@ -37,6 +39,7 @@ class State:
             "pid": os.getpid(),
             "uptime_s": core.wall() - self.started_at,
             "stalled": core.stalled,
+            "tuned_damage": self.tuned.damage,
             "active_messages": len(queue.active),
             "recovered_waiting": len(queue.recovered),
             "recovered_at_start": self.recovered,
@@ -111,11 +114,12 @@ class State:
     def load_tuned(self) -> None:
         """Values changed live before this start. One that is no longer allowed is reported and left alone."""
         core = self.core
+        if self.tuned.damage:
+            core.log.failed("manager", self.tuned.damage)
         for scope, parameters in self.tuned.values.items():
             for name, value in parameters.items():
                 try:
-                    live = core.now() + value - core.wall() if name == SUSPENDED_UNTIL else value
-                    core.scheduler.set(scope, name, live, core.now())
+                    core.scheduler.set(scope, name, self._live(name, value), core.now())
                 except ValueError as error:
                     core.log.failed("manager", f"{self.tuned.path}: {error}")
 
@@ -162,25 +166,58 @@ class State:
             raise BadRequest(f"transport: there is none named {scope!r}")
         if request.operation in ("suspend", "resume") and ":" not in scope:
             raise BadRequest(f"destination: {scope!r} is not transport:next hop")
-        live = value
-        if parameter == SUSPENDED_UNTIL and value is not None:
-            live = core.now() + value - core.wall()
-        before = (
-            core.scheduler.get(scope, parameter)
-            if scope.partition(":")[0] in core.settings.transports or not scope
-            else None
-        )
+        if ":" in scope:
+            scope = self._destination(scope)
         try:
-            core.scheduler.set(scope, parameter, live, core.now())
+            before = core.scheduler.get(scope, parameter)
+            core.scheduler.set(scope, parameter, self._live(parameter, value), core.now())
         except ValueError as error:
             raise BadRequest(str(error)) from error
-        self.tuned.set(scope, parameter, value)
-        change = {"scope": scope, "parameter": parameter, "value": value, "before": before}
+        before = self._on_wall(parameter, before)
+        try:
+            self.tuned.forget_ended(SUSPENDED_UNTIL, core.wall())
+            self.tuned.set(scope, parameter, value)
+        except OSError:
+            # What would not survive a restart is not in force either.
+            core.scheduler.set(scope, parameter, self._live(parameter, self.tuned.get(scope, parameter)), core.now())
+            raise
+        change = {"scope": scope, "parameter": parameter, "value": _finite(value), "before": _finite(before)}
         core.queue.administer(Administrative("set", "", request.who, request.why, core.wall(), change))
         core.log.tuned(scope, parameter, value, request.who, request.why)
         await core.commit.wait()
         core.go_on()
         return change
+
+    def _destination(self, text: str) -> str:
+        """A destination in its one spelling, as the routes give it. Raises BadRequest."""
+        try:
+            route = parse_route(text)
+        except RouteError as error:
+            raise BadRequest(f"destination: {error}") from error
+        transports = self.core.settings.transports
+        if route.transport not in transports:
+            raise BadRequest(
+                f"destination: there is no transport {route.transport!r}; there are {', '.join(transports)}"
+            )
+        if route.port == self.core.settings.deliverer.port:
+            route = dataclasses.replace(route, port=None)
+        return str(route)
+
+    def _live(self, parameter: str, value: float | None) -> float | None:
+        """As the scheduler has it: times on its own clock."""
+        if parameter != SUSPENDED_UNTIL or value is None:
+            return value
+        return self.core.now() + value - self.core.wall()
+
+    def _on_wall(self, parameter: str, value: float | None) -> float | None:
+        if parameter != SUSPENDED_UNTIL or value is None:
+            return value
+        return self.core.wall() + value - self.core.now()
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity; "until further notice" is none at all there."""
+    return None if value is None or math.isinf(value) else value
 
 
 def _on_wall_clock(destinations: Any, offset: float) -> Any:

@@ -58,3 +58,8 @@ class Ladder:
         """The longest step that is no longer than ``delay_s``, 0 when none is: down the lanes like a timing wheel."""
         at = bisect.bisect_right(self.steps_s, delay_s)
         return self.steps_s[at - 1] if at else 0
+
+    def towards(self, delay_s: float) -> int:
+        """The next lane for what waits ``delay_s`` and no less: the longest step that fits; when none does the shortest
+        step, which is too late by less than itself (writing it anew again and again until its time would cost more)."""
+        return self.fitting(delay_s) or (self.steps_s[0] if delay_s > 0 else 0)

@@ -124,6 +124,7 @@ class Queue:
         self.readers: dict[str, LaneReader] = {}
         self.runners: dict[str, Runner] = {}
         self.recovered: deque[tuple[Known, int]] = deque()  # working when we started; with their new START
+        self.unreadable: dict[int, Known] = {}  # by START: of the recovered, those whose envelope can't be read
         self.active: dict[str, Active] = {}
         self.starts: OrderedDict[int, str] = OrderedDict()  # journal offset of each START not yet marked, ascending
         self.taken: dict[str, int] = {}  # queue id -> generation, of all that have a START and no mark
@@ -253,9 +254,11 @@ class Queue:
             or envelope.generation != known.generation
         ):
             self.on_damage(Damage(self.path(lane), offset, offset, f"the envelope of {known.queue_id} can't be read"))
+            self.unreadable[start] = known
             return None
         active = self._active(lane, record, envelope, start, now)
         active.done = known.done | known.done_before
+        active.done_before = frozenset(known.done_before - known.done)
         active.refused = list(known.refused)
         active.recovered = True
         active.order = known.order
@@ -282,7 +285,7 @@ class Queue:
     def _active(self, lane: str, record: Record, envelope: Envelope, start: int, now: float) -> Active:
         interval = interval_of(lane, self.undo_time_s)
         rested = 0.0
-        if interval:
+        if interval and not envelope.not_before:  # scheduled mail grows no older by waiting for its time
             rested = min(max(self.clock() - (envelope.due_at - interval), 0.0), interval)
         active = Active(
             envelope,

@@ -17,7 +17,7 @@ from mailcore.queue.queue import RESTING_NAMES_MAX, Gone, Queue
 from mailcore.queue.records import append_recipients, decode_recipients
 from mailcore.queue.spool import DATA_AT
 
-__all__ = ["read_batch", "remaining_recipients", "write_replacement"]
+__all__ = ["numbers_used", "read_batch", "remaining_recipients", "write_replacement"]
 
 
 def read_batch(queue: Queue, active: Active, offset: int) -> tuple[Recipient, ...]:
@@ -26,6 +26,11 @@ def read_batch(queue: Queue, active: Active, offset: int) -> tuple[Recipient, ..
     if record is None or record.type != RecordType.RECIPIENTS:
         raise Gone(f"the recipients of {active.queue_id} at {active.lane}:{offset} can't be read")
     return decode_recipients(record.body)
+
+
+def numbers_used(envelope: Envelope) -> int:
+    """The first number that no recipient of the message has ever had: they are numbered without gaps."""
+    return envelope.numbers_used or envelope.recipient_count
 
 
 def remaining_recipients(queue: Queue, active: Active) -> Iterator[Recipient]:
@@ -102,4 +107,5 @@ def write_replacement(
         held_because=held_because,
         age_s=age_s,
         resting=resting,
+        numbers_used=numbers_used(envelope) + len(added),
     )

@@ -1,0 +1,39 @@
+"""What is deferred goes down the retry lanes and arrives later, once and unchanged."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from mailcore.lab.arrival import content_digest
+from mailcore.lab.lab import Lab
+from tests.process.house import DATA, House, recipients_of, route_to, running
+
+
+@pytest.mark.parametrize("temper", ["greylist(1.5)", "reject(1, 421, connect)", "dead_for(3)"])
+async def test_deferred_mail_arrives_later_once_byte_for_byte(tmp_path: Path, temper: str) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        await lab.hops[0].set_temper(temper)
+        queue_id = await house.send("a@example.org")
+        item = await house.until_in(queue_id, "retry.")
+        assert item["state"] == "deferred"
+        assert item["attempts"] >= 1
+        assert item["reason"]
+        assert item["due_at"] > item["arrived_at"]
+        assert item["destinations"] == [route_to(lab, 0)]
+        assert house.spool_files() == [queue_id]
+        size = await house.size()
+        assert (size["messages"], size["recipients"]) == (1, 1)
+        if "reject" in temper:
+            await lab.hops[0].set_temper("accept")
+        await house.until_empty()
+        await lab.wait_for(1)
+        assert [arrival.sha256 for arrival in lab.messages] == [content_digest(DATA.replace(b"\r\n..", b"\r\n.."))]
+        assert recipients_of(lab.messages) == ["a@example.org"]
+
+        async def clean() -> bool:
+            return not house.spool_files()
+
+        await house.eventually(clean, "the spool file's end")
