@@ -12,7 +12,7 @@ import pytest
 from mailcore.envelope import Status
 from mailcore.process.wire import Delivered
 from mailcore.routing.resolve import Refused
-from tests.smtp.delivery import BODY, FixedHosts, Sender, outcomes, words
+from tests.smtp.delivery import BODY, LIMITS, FixedHosts, Sender, outcomes, words
 from tests.smtp.scripted import Act, Answer, ScriptedServer, Session, server_tls, serving
 
 DELIVERED = [("delivered", "2.0.0")]
@@ -336,7 +336,8 @@ async def test_a_resting_connection_that_speaks_is_not_used_again(tmp_path: Path
         writer = server.sessions[0].writer
         assert writer is not None
         writer.write(b"250 2.0.0 I was not asked\r\n")
-        await ended(server.sessions[0])
+        async with asyncio.timeout(LIMITS.connection_idle_s / 2):  # at once, not when it has rested enough
+            await ended(server.sessions[0])
         assert outcomes(await sender.send()) == DELIVERED
         assert len(server.sessions) == 2
 
