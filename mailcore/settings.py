@@ -71,6 +71,9 @@ class Queue:
     )
     undo_time_s: int = number(3600, 60, 30 * DAY_S, "how long a delete can be undone")
     names_counted: int = number(1000, 1, 100_000, "destinations counted by name; the rest is one sum")
+    suffix_bytes_max: int = number(
+        64 << 20, 1 << 20, 1 << 40, "of the journal that a start reads; what began before is stated anew at its end"
+    )
     compact_below: float = number(0.25, 0.0, 0.9, "a sealed segment with less than this share alive is written anew")
 
 

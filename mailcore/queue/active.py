@@ -40,6 +40,7 @@ class Active:
     destinations: dict[int, str] = field(default_factory=dict)  # of pending recipients, by number
     deferred: dict[int, tuple[str, str]] = field(default_factory=dict)  # number -> (destination, reply)
     done: set[int] = field(default_factory=set)  # delivered or refused, in this pass or before recovery
+    done_before: frozenset[int] = frozenset()  # of these, the ones that are not in this generation's envelope
     remaining: int = 0  # recipients not done yet: what it is counted with in Sizes.working
     refused: list[Verdict] = field(default_factory=list)  # bounced or expired: a bounce is owed for them
     refused_recipients: dict[int, Recipient] = field(default_factory=dict)

@@ -24,9 +24,11 @@ from mailcore.log.positions import LanePosition, RestartPositions, write_positio
 from mailcore.log.segment import name_of
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.queue import Queue, Unmarked, damaged_path
+from mailcore.queue.suffix import shorten
 
-__all__ = ["Checkpoint", "Checkpoints"]
+__all__ = ["SUFFIX_BYTES_MAX", "Checkpoint", "Checkpoints", "unlink"]
 
+SUFFIX_BYTES_MAX = 64 << 20  # of the journal: read at a start in half a second
 MayDelete = Callable[[str, int], bool]
 
 
@@ -65,8 +67,15 @@ class Checkpoint:
 class Checkpoints:
     """Takes and completes checkpoints of one queue, one at a time."""
 
-    def __init__(self, queue: Queue, previous: RestartPositions, may_delete: MayDelete = delete_any) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        previous: RestartPositions,
+        suffix_bytes_max: int = SUFFIX_BYTES_MAX,
+        may_delete: MayDelete = delete_any,
+    ) -> None:
         self.queue = queue
+        self._suffix_bytes_max = suffix_bytes_max
         self.newest = previous
         self.older = previous
         self._may_delete = may_delete
@@ -74,6 +83,7 @@ class Checkpoints:
     def take(self) -> Checkpoint:
         """Law 9's first step. What is appended to the journal by now must be synced before ``Checkpoint.write``."""
         queue = self.queue
+        shorten(queue, self._suffix_bytes_max)
         lanes: dict[str, LanePosition] = {}
         for lane, runner in queue.runners.items():
             writer = queue.writers.get(lane)

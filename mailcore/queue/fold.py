@@ -57,6 +57,9 @@ class Folded:
     messages: dict[str, Known] = field(default_factory=dict)
     named: dict[str, int] = field(default_factory=dict)  # lane -> the highest offset any record names
     started: dict[str, int] = field(default_factory=dict)  # lane of the manager's -> the highest offset with a START
+    places: list[tuple[int, Place]] = field(
+        default_factory=list
+    )  # where replacements and bounces went, and who says so
     taken: list[tuple[str, int, Mapping[str, int]]] = field(
         default_factory=list
     )  # (lane, recipients, resting) since counts
@@ -89,6 +92,9 @@ def fold(records: Iterable[Record], counted_to: int) -> Folded:
             replaced = decode_replaced(record.body)
             _name(folded, replaced.place)
             _name(folded, replaced.bounce)
+            folded.places.append((record.offset, replaced.place))
+            if replaced.bounce is not None:
+                folded.places.append((record.offset, replaced.bounce))
             known = folded.messages.get(replaced.queue_id)
             if known is not None and replaced.generation == known.generation:
                 known.stage, known.replacement, known.bounce = Stage.REPLACED, replaced.place, replaced.bounce
@@ -100,6 +106,8 @@ def fold(records: Iterable[Record], counted_to: int) -> Folded:
         elif record.type == RecordType.FINISH:
             finish = decode_finish(record.body)
             _name(folded, finish.bounce)
+            if finish.bounce is not None:
+                folded.places.append((record.offset, finish.bounce))
             known = folded.messages.get(finish.queue_id)
             if known is not None and finish.generation == known.generation:
                 known.stage, known.bounce = Stage.FINISHED, finish.bounce

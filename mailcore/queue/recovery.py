@@ -27,12 +27,13 @@ from mailcore.log.positions import LanePosition, RestartPositions, read_position
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
-from mailcore.queue.checkpoint import Checkpoints
+from mailcore.queue.checkpoint import SUFFIX_BYTES_MAX, Checkpoints
 from mailcore.queue.fold import Folded, Known, Stage, fold
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, JOURNAL, LOCAL, is_incoming
 from mailcore.queue.queue import Queue, Unmarked
-from mailcore.queue.records import Place, Start, decode_envelope, encode
+from mailcore.queue.records import Place, decode_envelope
 from mailcore.queue.spool import Spool
+from mailcore.queue.suffix import state_known
 
 __all__ = ["Recovered", "recover"]
 
@@ -55,6 +56,7 @@ def recover(
     segment_bytes: int,
     names_counted: int,
     undo_time_s: int,
+    suffix_bytes_max: int = SUFFIX_BYTES_MAX,
     clock: Callable[[], float],
     salt: Callable[[], int],
     on_damage: Callable[[Damage], None],
@@ -96,7 +98,7 @@ def recover(
     working = _settle(queue, positions, folded)
     _state_anew(queue, working)
     queue.journal.sync()
-    checkpoints = Checkpoints(queue, positions)
+    checkpoints = Checkpoints(queue, positions, suffix_bytes_max)
     checkpoint = checkpoints.take()
     checkpoint.write()
     checkpoints.written(checkpoint)
@@ -125,11 +127,19 @@ def _read_journal(disk: Disk, queue: Queue, positions: RestartPositions) -> Fold
 def _confirmed(queue: Queue, positions: RestartPositions, folded: Folded) -> RestartPositions:
     """Positions that may be the older ones, because the newest are damaged, with the ends that the journal proves.
 
-    A START names an envelope in one of the manager's lanes only after a checkpoint covered it (law 7); that checkpoint covered
-    all envelopes before it, too. With the older end, those would be dropped although they have been read.
+    A START names an envelope in one of the manager's lanes only after a checkpoint covered it (law 7), and that checkpoint
+    covered all that was appended before, in whatever lane: the journal's order is the order of all of it. With the older ends,
+    those envelopes would be dropped although they may have been read.
     """
     lanes = dict(positions.lanes)
-    for lane, offset in folded.started.items():
+    proven = {lane: at for lane, at in folded.started.items() if at >= lanes.get(lane, LanePosition(0, 0)).end}
+    if not proven:
+        return positions
+    horizon = max((at for at, place in folded.places if place.offset <= proven.get(place.lane, -1)), default=-1)
+    for at, place in folded.places:
+        if at <= horizon and place.offset > proven.get(place.lane, -1):
+            proven[place.lane] = place.offset
+    for lane, offset in proven.items():
         recorded = lanes.get(lane, LanePosition(0, 0))
         if offset < recorded.end or (record := queue.reader(lane).read(offset)) is None:
             continue
@@ -188,24 +198,7 @@ def _unmarked(known: Known, spooled: bool) -> Unmarked:
 def _state_anew(queue: Queue, working: list[Known]) -> None:
     """Step 5."""
     for known in working:
-        floor = -1 if known.floor == known.place.offset else known.floor
-        start = queue.journal.append(
-            RecordType.START,
-            encode(
-                Start(
-                    known.queue_id,
-                    known.generation,
-                    known.place,
-                    known.recipients,
-                    floor,
-                    {},
-                    tuple(sorted(known.done)),  # those done before are not in this generation's envelope
-                    tuple(known.refused),
-                )
-            ),
-        )
-        if known.order is not None:
-            queue.administer(known.order)
+        start = state_known(queue, known)
         queue.starts[start] = known.queue_id
         queue.taken[known.queue_id] = known.generation
         queue.floor(known.place.lane).hold(known.floor)

@@ -1,0 +1,126 @@
+"""The working suffix, kept short: messages stated anew at the journal's end.
+
+A START with what is done of its recipients says all that recovery needs of a working message; everything the journal says of
+it before may then go. Recovery states all working messages so (decision 0006). A running queue does it with those whose
+START is too far back: a message that waits for days for a suspended destination would else hold the whole journal since.
+
+Laws kept here (DESIGN section 3):
+9. A message is stated anew only while all its DELIVERY records are synced and counted, and the START that counts until then
+   goes out of the suffix only with restart positions that are written after a sync of the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from mailcore.envelope import Verdict
+from mailcore.log.lane import LaneWriter
+from mailcore.log.record import RecordType
+from mailcore.queue.active import Active
+from mailcore.queue.fold import Known
+from mailcore.queue.queue import Queue
+from mailcore.queue.records import Administrative, Place, Start, encode
+
+__all__ = ["MESSAGES_MAX", "shorten", "state_known"]
+
+MESSAGES_MAX = 1_000  # stated anew in front of one checkpoint: 15 ms of the manager's time
+SHARE = 16  # and no more bytes than this part of the bound, so that stating anew gains on what it writes
+REFUSED_PER_RECORD = 1_000  # verdicts with replies of some hundred bytes: far below a record's LENGTH_MAX
+
+
+def shorten(queue: Queue, bytes_max: int) -> int:
+    """States those anew whose START lies more than ``bytes_max`` before the journal's end; returns how many.
+
+    To be called in front of a checkpoint. What can't be stated anew at present (its verdicts are being synced, or it is over
+    and awaits its mark) waits for a later call, with all that began after it.
+    """
+    began = queue.journal.end
+    stated = 0
+    while queue.starts and stated < MESSAGES_MAX and queue.journal.end - began <= bytes_max // SHARE:
+        start, queue_id = next(iter(queue.starts.items()))
+        if began - start <= bytes_max:
+            break
+        new = _state_one(queue, start, queue_id)
+        if new is None:
+            break
+        del queue.starts[start]
+        queue.starts[new] = queue_id
+        stated += 1
+    return stated
+
+
+def _state_one(queue: Queue, start: int, queue_id: str) -> int | None:
+    active = queue.active.get(queue_id)
+    if active is not None and active.start == start:
+        if active.unsynced:
+            return None
+        active.start = _state_active(queue, active)
+        return active.start
+    if queue.recovered and queue.recovered[0][1] == start:
+        known, _ = queue.recovered.popleft()
+        new = state_known(queue, known)
+        queue.recovered.append((known, new))
+        return new
+    unreadable = queue.unreadable.pop(start, None)
+    if unreadable is not None:
+        new = state_known(queue, unreadable)
+        queue.unreadable[new] = unreadable
+        return new
+    return None
+
+
+def state_known(queue: Queue, known: Known) -> int:
+    """States a message anew as the journal knows it; the journal offset of its START. Those done before are not in this
+    generation's envelope."""
+    return _state(
+        queue.journal,
+        known.queue_id,
+        known.generation,
+        known.place,
+        known.recipients,
+        known.floor,
+        known.done,
+        known.refused,
+        known.order,
+    )
+
+
+def _state_active(queue: Queue, active: Active) -> int:
+    envelope = active.envelope
+    return _state(
+        queue.journal,
+        envelope.queue_id,
+        envelope.generation,
+        Place(active.lane, active.offset),
+        envelope.recipient_count,
+        active.floor,
+        active.done - active.done_before,
+        active.refused,
+        active.order,
+    )
+
+
+def _state(
+    journal: LaneWriter,
+    queue_id: str,
+    generation: int,
+    place: Place,
+    recipients: int,
+    floor: int,
+    done: Collection[int],
+    refused: Sequence[Verdict],
+    order: Administrative | None,
+) -> int:
+    """START, the verdicts a bounce is owed for in as many of them as they need, and the order that stands."""
+    floor = -1 if floor == place.offset else floor
+    parts = range(0, max(len(refused), 1), REFUSED_PER_RECORD)
+    first = -1
+    for at in parts:
+        some = tuple(refused[at : at + REFUSED_PER_RECORD])
+        numbers = tuple(sorted(done)) if at == 0 else ()
+        body = encode(Start(queue_id, generation, place, recipients, floor, {}, numbers, some))
+        offset = journal.append(RecordType.START, body)
+        first = offset if first < 0 else first
+    if order is not None:
+        journal.append(RecordType.ADMINISTRATIVE, encode(order))
+    return first
