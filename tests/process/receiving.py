@@ -18,6 +18,7 @@ from mailcore.envelope import Envelope, Recipient
 from mailcore.log.disk import Buffer, Disk
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
+from mailcore.process.child import store_settings
 from mailcore.process.receiver import Receiving
 from mailcore.queue.records import Refused, decode_envelope, decode_recipients, decode_refused
 from mailcore.settings import Queue, Receiver, Relay, Settings
@@ -35,7 +36,7 @@ def settings_in(home: Path, queue: dict[str, Any] | None = None, **receiver: Any
         receiver=dataclasses.replace(Receiver(), hostname="mx.example.net", **receiver),
         relay=Relay(),
     )
-    made.run_directory.mkdir(parents=True)
+    made.run_directory.mkdir(parents=True, exist_ok=True)
     return made
 
 
@@ -164,23 +165,18 @@ class Lane:
 class ReceiverProcess:
     """``python -m mailcore.process.receiver``, as the supervisor starts it."""
 
-    def __init__(self, home: Path, port: int, number: int, more: str) -> None:
+    def __init__(self, home: Path, port: int, number: int, **receiver: Any) -> None:
         self.home = home
         self.port = port
         self._number = number
-        home.mkdir(exist_ok=True)
-        self._config = home / f"waypost.{number}.toml"
-        self._config.write_text(
-            f'home = "{home}/var"\n[queue]\nreserve_bytes = 0\n'
-            f'[receiver]\nlisten = ["127.0.0.1:{port}"]\nprocesses = 2\n{more}\n'
-        )
-        for directory in ("queue", "spool", "run", "log"):
-            (home / "var" / directory).mkdir(parents=True, exist_ok=True)
+        settings = settings_in(home, listen=(f"127.0.0.1:{port}",), processes=2, **receiver)
+        self._settings = settings.run_directory / f"settings.{number}.json"
+        store_settings(settings, self._settings)
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "mailcore.process.receiver", str(self._number), str(os.getpid()), str(self._config)
+            sys.executable, "-m", "mailcore.process.receiver", str(self._number), str(os.getpid()), str(self._settings)
         )
 
     async def client(self) -> Client:
@@ -220,8 +216,8 @@ def reserved_port() -> Iterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def receiver_process(home: Path, port: int, number: int = 0, more: str = "") -> AsyncIterator[ReceiverProcess]:
-    process = ReceiverProcess(home, port, number, more)
+async def receiver_process(home: Path, port: int, number: int = 0, **receiver: Any) -> AsyncIterator[ReceiverProcess]:
+    process = ReceiverProcess(home, port, number, **receiver)
     await process.start()
     try:
         yield process

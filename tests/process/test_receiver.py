@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.config import load
 from mailcore.envelope import DataPlace
 from mailcore.log.disk import Disk
 from mailcore.queue.spool import Spool
-from tests.process.receiving import Lane, ReceiverProcess, receiver_process, reserved_port, spooled_data
+from tests.process.receiving import Lane, ReceiverProcess, receiver_process, reserved_port, settings_in, spooled_data
 from tests.smtp.serving import Client, without_trace
 
 LINE = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef01234567890123\r\n"
@@ -28,7 +27,7 @@ async def send(client: Client, data: bytes = b"x\r\n") -> str:
 
 
 def lane_of(home: Path) -> Lane:
-    return Lane(load(home / "waypost.0.toml"))
+    return Lane(settings_in(home))
 
 
 async def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
@@ -48,7 +47,7 @@ async def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> No
     lane = lane_of(tmp_path)
     assert lane.queue_ids == acknowledged
     assert lane.queue_ids == sorted(lane.queue_ids)
-    spool = Spool(Disk(), str(tmp_path / "var" / "spool"))
+    spool = Spool(Disk(), str(tmp_path / "spool"))
     for envelope, _ in lane.messages:
         if envelope.data is DataPlace.SPOOL:
             assert without_trace(spooled_data(spool.path(envelope.queue_id), envelope)) == LINE * 2000
@@ -97,7 +96,7 @@ async def upload(receiver: ReceiverProcess, size_bytes: int) -> None:
 async def test_big_messages_cost_little_memory(tmp_path: Path, clients: int, size_bytes: int) -> None:
     """100 clients with 30 MB each may cost 100 MB; 20 of them a fifth."""
     with reserved_port() as port:
-        async with receiver_process(tmp_path, port, more="connections_per_client_max = 1000") as receiver:
+        async with receiver_process(tmp_path, port, connections_per_client_max=1000) as receiver:
             await upload(receiver, 1_000_000)
             before = receiver.status_kb("VmRSS")
             await asyncio.gather(*(upload(receiver, size_bytes) for _ in range(clients)))
