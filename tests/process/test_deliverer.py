@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.envelope import Status
+from mailcore.process.child import SETTINGS_NAME, store_settings
 from mailcore.process.deliverer import MANAGER_SOCKET, SUN_PATH_MAX, Deliverer
 from mailcore.process.wire import Deliver, Delivered, Durable, Frame, FrameDecoder, Hello, NextHop, encode
 from mailcore.settings import Settings
@@ -286,23 +287,22 @@ alive IN A 127.0.0.4
 
 
 async def test_the_process_serves_raises_its_file_limit_and_dies_of_any_signal(tmp_path: Path) -> None:
-    config = tmp_path / "waypost.toml"
-    config.write_text('home = "home"\n[deliverer]\nconcurrency = 7\nhostname = "our.example.net"\n', encoding="ascii")
-    run_directory = tmp_path / "home" / "run"
-    run_directory.mkdir(parents=True)
+    settings = settings_in(tmp_path, concurrency=7, hostname="our.example.net")
+    stored = tmp_path / SETTINGS_NAME
+    store_settings(settings, stored)
     manager = Manager()
-    listening = await manager.listen(run_directory / MANAGER_SOCKET)
+    listening = await manager.listen(tmp_path / MANAGER_SOCKET)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "mailcore.process.deliverer", "5", str(os.getpid()), str(config),
-        stderr=asyncio.subprocess.PIPE,
+        sys.executable, "-m", "mailcore.process.deliverer", "5", str(os.getpid()), str(stored),
     )  # fmt: skip
     try:
-        link = await manager.links.get()
+        async with asyncio.timeout(30):  # it may have ended instead
+            link = await manager.links.get()
         assert await link.next() == Hello("deliverer", 5, process.pid, 7)
         soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
         assert soft == hard
         async with serving(ScriptedServer()) as server:
-            ours = Running(tmp_path, manager, settings_in(tmp_path))
+            ours = Running(tmp_path, manager, settings)
             link.send(ours.work(1, server.port))
             assert outcomes(await link.result()) == [("delivered", "2.0.0")] * 2
             assert server.sessions[0].lines[0] == "EHLO our.example.net"
