@@ -139,6 +139,11 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.sync_failed("journal/0.seg", "Input/output error")
     log.disk_full("/q", 10, 100)
     log.stopped_accepting("no segment can be made")
+    log.accepting_again()
+    log.accepting_paused("Too many open files", 0.1)
+    log.lane_lags("incoming.0", 1 << 33)
+    log.refusals_not_recorded(17)
+    log.session_failed("192.0.2.7", "ValueError()")
     log.failed("manager", "the home is locked")
     log.flush()
     found = lines(tmp_path)
@@ -153,7 +158,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     assert "waypost/master: fatal: process manager: the home is locked" in found
     assert [each["event"] for each in objects(tmp_path)] == [
         "accepted", "active", "refused", "refused", "expired", "bounced", "administered", "tuned", "started",
-        "recovered", "child_ended", "record_set_aside", "sync_failed", "disk_full", "stopped_accepting", "failed",
+        "recovered", "child_ended", "record_set_aside", "sync_failed", "disk_full", "stopped_accepting", "accepting_again",
+        "accepting_paused", "lane_lags", "refusals_not_recorded", "session_failed", "failed",
     ]  # fmt: skip
 
 
