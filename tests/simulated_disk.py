@@ -227,6 +227,20 @@ class SimulatedDisk(Disk):
         directory, name = self._parent(path)
         directory.now[name] = directory.platter[name] = _File(bytearray(data), bytearray(data))
 
+    def unsynced(self) -> list[str]:
+        """Files with writes, and directories with changes of names, that no sync has covered."""
+
+        def below(path: str, directory: _Directory) -> Iterator[str]:
+            if directory.pending:
+                yield path or "/"
+            for name, node in directory.now.items():
+                if isinstance(node, _Directory):
+                    yield from below(f"{path}/{name}", node)
+                elif node.pending:
+                    yield f"{path}/{name}"
+
+        return list(below("", self._root))
+
     def used(self) -> int:
         def below(directory: _Directory) -> int:
             return sum(len(n.cache) if isinstance(n, _File) else below(n) for n in directory.now.values())
@@ -295,6 +309,10 @@ class SimulatedDisk(Disk):
         path, file, _ = self._get(fd)
         self._call("size", path, changes=False)
         return len(file.cache)
+
+    def modified(self, path: str) -> float:
+        self._file(path)
+        return 0.0  # long ago
 
     def size_of(self, path: str) -> int:
         self._call("size_of", path, changes=False)
