@@ -91,6 +91,10 @@ class Disk:
     def size_of(self, path: str) -> int:
         return os.stat(path).st_size
 
+    def modified(self, path: str) -> float:
+        """When the file was last written to; wall clock."""
+        return os.stat(path).st_mtime
+
     def sync(self, fd: int) -> None:
         """The file's data, and what is needed to find it, on stable storage. Never call it again on a file it failed on."""
         os.fdatasync(fd)

@@ -17,7 +17,7 @@ no block covers it, and tell when a block is wrong.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from typing import NamedTuple
 
 import google_crc32c
@@ -35,8 +35,11 @@ __all__ = [
     "find_all_in_block",
     "find_in_block",
     "index_path",
+    "padded_id",
     "queue_id_in",
     "read_blocks",
+    "sums_in",
+    "within",
 ]
 
 ID_BYTES_MAX = 20
@@ -132,8 +135,24 @@ def find_in_block(block: IndexBlock, base: int, queue_id: str) -> list[int]:
 
 def find_all_in_block(block: IndexBlock, base: int, queue_ids: Collection[bytes]) -> list[int]:
     """Lane offsets of the envelopes with one of these queue ids; goes through all entries."""
-    padded = {queue_id.ljust(ID_BYTES_MAX, b"\0") for queue_id in queue_ids}
+    return within(block, base, set(map(padded_id, queue_ids)))
+
+
+def padded_id(queue_id: bytes) -> bytes:
+    """As it stands in an entry."""
+    return queue_id.ljust(ID_BYTES_MAX, b"\0")
+
+
+def within(block: IndexBlock, base: int, padded: Set[bytes]) -> list[int]:
+    """Lane offsets of the envelopes whose padded ids are in ``padded``; goes through all entries."""
     return [base + entry[1] for entry in _ENTRY.iter_unpack(block.entries) if entry[0] in padded]
+
+
+def sums_in(block: IndexBlock, base: int, start: int, end: int) -> tuple[int, int]:
+    """(envelopes, recipients) of the block in lane offsets [start, end)."""
+    low, high = start - base, end - base
+    counted = [entry[2] for entry in _ENTRY.iter_unpack(block.entries) if low <= entry[1] < high]
+    return len(counted), sum(counted)
 
 
 def entries_of(block: IndexBlock, base: int) -> Iterator[IndexEntry]:

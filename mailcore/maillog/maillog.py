@@ -259,6 +259,11 @@ class MailLog:
         self._warning("qmgr", f"damaged record in {word(file)} at {offset}: {free(what)}; set aside")
         self._object("record_set_aside", file=file, offset=offset, what=what)
 
+    def swept(self, files: int) -> None:
+        """Spool files that no message speaks of were removed; crashes leave them."""
+        self._line("qmgr", f"swept: {files} spool files without a message removed")
+        self._object("swept", files=files)
+
     def sync_failed(self, file: str, error: str) -> None:
         """The disk did not take a sync: the segment is sealed at the last good one, a new one begins."""
         self._warning("qmgr", f"sync of {word(file)} failed: {free(error)}; the segment is sealed, a new one begins")

@@ -28,6 +28,7 @@ from mailcore.maillog.maillog import MailLog
 from mailcore.process.child import run_child
 from mailcore.process.core import Core
 from mailcore.process.flow import Flow
+from mailcore.process.housekeeping import Housekeeping
 from mailcore.process.links import Link, listen_on
 from mailcore.process.orders import BadRequest, Orders
 from mailcore.process.parameters import parameters_of
@@ -86,6 +87,7 @@ class Manager:
         )
         self.passes = Passes(self.core)
         self.flow = Flow(self.core, self.passes)
+        self.housekeeping = Housekeeping(self.core, self.flow)
         self.orders = Orders(self.core, self.flow, self.passes)
         self.state = State(self.core, self.flow, Tuned(disk, settings.home / "tuned.toml"))
         self.receivers = self.state.receivers
@@ -174,6 +176,7 @@ class Manager:
             self._look_at_disk()
             self.take_over_lanes()
             self.flow.drain_deleted()
+            self.housekeeping.before_checkpoint()
             await self._checkpoint()
 
     async def _checkpoint(self) -> None:
@@ -301,7 +304,7 @@ async def _run(settings: Settings) -> None:
     manager.take_over_lanes()
     await loop.create_unix_server(lambda: Link(manager), sock=listen_on(settings.run_directory / "manager.sock"))
     manager.go_on()
-    await asyncio.gather(manager.checkpoints(), manager.flush())
+    await asyncio.gather(manager.checkpoints(), manager.flush(), manager.housekeeping.run())
 
 
 def main(settings: Settings, number: int) -> None:

@@ -31,8 +31,9 @@ from mailcore.log.reader import LaneReader
 from mailcore.log.record import GARBAGE, MARK_AT, Record, RecordType
 from mailcore.log.segment import SUFFIX, Damage
 from mailcore.queue.active import Active, DataAt
+from mailcore.queue.arrivals import count_arrivals
 from mailcore.queue.fold import Known
-from mailcore.queue.lanes import JOURNAL, interval_of, is_incoming
+from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, interval_of, is_incoming
 from mailcore.queue.records import (
     Administrative,
     Delivery,
@@ -135,6 +136,7 @@ class Queue:
         self.spool_garbage: deque[tuple[int, str]] = (
             deque()
         )  # (positions sequence that must be the older one, queue id)
+        self.watched: set[str] = set()  # queue ids the sweep looks for; who is marked meanwhile goes out
         self.sequence = 0  # of the newest restart positions
         self._mark_files: OrderedDict[tuple[str, int], int] = OrderedDict()
 
@@ -261,9 +263,16 @@ class Queue:
         active.done_before = frozenset(known.done_before - known.done)
         active.refused = list(known.refused)
         active.recovered = True
-        active.order = known.order
+        active.order = known.order or self._back(lane, envelope)
         active.remaining = max(known.recipients - len(known.done), 0)
         return active
+
+    def _back(self, lane: str, envelope: Envelope) -> Administrative | None:
+        """Of a message taken out of where it never is due, the crash may have left the START and not the order behind it."""
+        operation = {HOLD: "hold", DELETED: "delete"}.get(lane)
+        if operation is None:
+            return None
+        return Administrative(operation, envelope.queue_id, "", envelope.held_because, self.clock())
 
     def _begin(self, lane: str, record: Record, envelope: Envelope, now: float) -> Active:
         count = envelope.recipient_count
@@ -388,6 +397,8 @@ class Queue:
         self.floor(unmarked.lane).release(unmarked.floor)
         if self.taken.get(unmarked.queue_id) == unmarked.generation:
             del self.taken[unmarked.queue_id]
+        if self.watched:
+            self.watched.discard(unmarked.queue_id)
         if unmarked.spooled:
             self.spool_garbage.append((self.sequence + 1, unmarked.queue_id))
 
@@ -425,13 +436,7 @@ class Queue:
 
         Those already finished count, too: they were taken from the lane in the journal, and recovery has subtracted them.
         """
-        messages = recipients = 0
-        reader = self.reader(lane)
-        reader.refresh()
-        for record in reader.records(start, end):
-            if record.type == RecordType.ENVELOPE:
-                messages += 1
-                recipients += decode_envelope(record.body).recipient_count
+        messages, recipients = count_arrivals(self.reader(lane), start, end)
         if messages:
             self.sizes.arrive(lane, messages, recipients)
 

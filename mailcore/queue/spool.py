@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import threading
 from collections.abc import Iterable
 
 import google_crc32c
@@ -26,12 +27,12 @@ import msgspec
 from mailcore.envelope import Envelope
 from mailcore.log.disk import Disk
 
-__all__ = ["DATA_AT", "Spool", "SpoolDamaged", "SpoolFile"]
+__all__ = ["DATA_AT", "FANOUT", "Spool", "SpoolDamaged", "SpoolFile"]
 
 _MAGIC = b"WAYSPL1\0"
 _HEAD = struct.Struct("<8sQQII")
 DATA_AT = _HEAD.size
-_FANOUT = 64  # directories, each synced by itself; few, so that a thousand files share the names' syncs
+FANOUT = 64  # directories, each synced by itself; few, so that a thousand files share the names' syncs
 
 
 _CHECKED = 24  # bytes of the head that the checksum covers, with the envelope
@@ -52,10 +53,11 @@ class Spool:
     def __init__(self, disk: Disk, directory: str) -> None:
         self.disk = disk
         self.directory = directory
+        self.replacing = threading.Lock()  # held while a file takes another's name, and by who removes what looks old
 
     def path(self, queue_id: str) -> str:
         """``<spool>/ab/<queue id>``: ab spreads ids evenly, whatever their time."""
-        return os.path.join(self.directory, f"{google_crc32c.value(queue_id.encode()) % _FANOUT:02x}", queue_id)
+        return os.path.join(self.directory, f"{google_crc32c.value(queue_id.encode()) % FANOUT:02x}", queue_id)
 
     def create(self, queue_id: str) -> SpoolFile:
         """Raises FileExistsError when there is one of that id, OSError when the disk is full."""
@@ -66,9 +68,10 @@ class Spool:
     def store(self, envelope: Envelope, data: bytes) -> None:
         """A complete, synced spool file for data that is at hand. Storing the same message twice is storing it once."""
         path = self.path(envelope.queue_id)
-        if self.disk.exists(path):
-            self.disk.unlink(path)
-        file = self.create(envelope.queue_id)
+        with self.replacing:
+            if self.disk.exists(path):
+                self.disk.unlink(path)
+            file = self.create(envelope.queue_id)
         try:
             file.write([data])
             file.complete(envelope)
@@ -104,8 +107,12 @@ class Spool:
 
     def queue_ids(self) -> Iterable[str]:
         """Of all files there are, complete or not."""
-        for fan in range(_FANOUT):
-            yield from self.disk.list(os.path.join(self.directory, f"{fan:02x}"))
+        for folder in range(FANOUT):
+            yield from self.queue_ids_in(folder)
+
+    def queue_ids_in(self, folder: int) -> list[str]:
+        """Of the files in one of the FANOUT directories."""
+        return self.disk.list(os.path.join(self.directory, f"{folder:02x}"))
 
 
 class SpoolFile:

@@ -1,0 +1,274 @@
+"""Compaction: sealed segments that few living envelopes keep from being deleted are emptied; what lives in them moves.
+
+Segments go in the order they were written, so one message that stays keeps all that follow it. Looked at is therefore the
+longest run of sealed segments from a lane's oldest one on in which less than ``below`` of the bytes is alive: so a lane never
+takes more than 1 / ``below`` times what lives in it, and what is moved is always less than what is won (decision 0007).
+
+- In a lane its runner has passed, what lives is being worked on, and so in memory: nothing is read. The messages are sent
+  round by way of the lane for what is due at once, as if an operator had said "retry" (``sent_round``).
+- Held messages are never due, and not in memory: their segments are looked through in a thread (``HoldLook``), and they are
+  written into the hold lane anew.
+- The deleted lane ends by itself, after undo_time; so does what lies in front of a runner.
+
+Both ways are those of any other replacement: data in the spool, envelope of the next generation, REPLACED, and the mark when a
+checkpoint covers it. So no law is new here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from mailcore.envelope import DataPlace
+from mailcore.log.disk import Disk
+from mailcore.log.reader import LaneReader
+from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, RecordType, magic_of
+from mailcore.log.segment import FIRST_RECORD, READ_BYTES, Segment
+from mailcore.queue.active import Active
+from mailcore.queue.lanes import DELETED, HOLD
+from mailcore.queue.queue import Gone, Queue
+from mailcore.queue.records import Administrative, decode_envelope
+from mailcore.queue.rewrite import write_replacement
+
+__all__ = ["WHO", "Compaction", "HoldLook", "sent_round"]
+
+MOVES_MAX = 100  # messages moved in front of one checkpoint: some 10 ms of the manager's time
+LOOK_S = 30.0  # between looks at what is in memory, which go through all active messages
+HOLD_LOOK_S = 600.0  # between looks through the hold lane's segments, which are read
+ACTIVE_S = 600.0  # who has been worked on for less is about to end by itself; far above what one delivery may take
+ENVELOPE_BYTES = 300  # measured on mail with the usual fields; only the share depends on it
+RECIPIENT_BYTES = 60  # as Postfix's size estimates: an address and its destination
+WHO = "compaction"
+
+
+@dataclass(slots=True)
+class HoldLook:
+    """A look through the hold lane's sealed segments; ``run`` may take long and belongs into a thread."""
+
+    disk: Disk
+    directory: str
+    start: int  # the first envelope that may be alive
+    end: int  # readable to there
+    below: float
+
+    def run(self) -> int:
+        """The lane offset below which everything living should be moved; 0 when nothing should. Raises OSError."""
+        reader = LaneReader(self.disk, self.directory, lambda damage: None)
+        try:
+            runs = []
+            for base, following in _sealed(reader.bases, self.start, self.end):
+                segment = reader.segment(base)
+                if segment is None:
+                    break
+                alive = living_bytes(segment, reader.end_of(base, self.end))
+                runs.append((following, following - base, alive))
+            return _run_to_empty(runs, self.below)
+        finally:
+            reader.close()
+
+
+class Compaction:
+    """Finds what to move, a bounded step at a time. ``monotonic`` times come in as arguments."""
+
+    def __init__(self, queue: Queue, below: float) -> None:
+        self.queue = queue
+        self.below = below
+        self._look_at = 0.0
+        self._hold_look_at = 0.0
+        self._hold_seen: tuple[int, int] | None = None  # what the last look through the hold lane saw
+        self._hold_at = 0  # moving goes on here
+        self._hold_upto = 0
+
+    # -- messages being worked on
+
+    def active(self, now: float) -> list[Active]:
+        """Those to be sent round now; often none. Who is at its end, or under an operator's order, is left alone."""
+        if now < self._look_at or self.queue.recovered:
+            return []
+        self._look_at = now + LOOK_S
+        upto = self._passed()
+        found: list[Active] = []
+        if not upto:
+            return found
+        for active in self.queue.active.values():
+            if (
+                active.floor < upto.get(active.lane, 0)
+                and now - active.read_at >= ACTIVE_S
+                and not active.ending
+                and active.order is None
+            ):
+                found.append(active)
+                if len(found) >= MOVES_MAX:
+                    self._look_at = now  # the others next time
+                    break
+        return found
+
+    def _passed(self) -> dict[str, int]:
+        """By lane, the offset below which its runs of nearly dead segments end."""
+        queue = self.queue
+        sealed: dict[str, list[tuple[int, int]]] = {}
+        for lane, runner in queue.runners.items():
+            if lane in (HOLD, DELETED):
+                continue
+            lowest = queue.floor(lane).lowest()
+            if lowest is None or lowest >= runner.position:
+                continue
+            segments = list(_sealed(queue.reader(lane).bases, lowest, runner.position))
+            if segments:
+                sealed[lane] = segments
+        return _empties(sealed, queue.active.values(), self.below) if sealed else {}
+
+    # -- held messages
+
+    def hold_look(self, now: float) -> HoldLook | None:
+        """A look to be taken, when the hold lane has changed since the last one; ``hold_below`` gets what it finds."""
+        queue = self.queue
+        if now < self._hold_look_at or self._hold_upto:
+            return None
+        self._hold_look_at = now + HOLD_LOOK_S
+        runner = queue.runners[HOLD]
+        state = (queue.sizes.resting.get(HOLD, [0, 0])[0], runner.readable_end)
+        if state == self._hold_seen or not any(_sealed(queue.reader(HOLD).bases, runner.position, runner.readable_end)):
+            return None
+        self._hold_seen = state
+        return HoldLook(queue.disk, queue.path(HOLD), runner.position, runner.readable_end, self.below)
+
+    def hold_below(self, upto: int) -> None:
+        self._hold_at, self._hold_upto = self.queue.runners[HOLD].position, upto
+
+    def move_held(self, now: float) -> int:
+        """Writes some held messages anew; returns how many. One that can't be read stays where it is, and its segment."""
+        queue = self.queue
+        if not self._hold_upto:
+            return 0
+        moved = 0
+        reader = queue.reader(HOLD)
+        reader.refresh()
+        for record in reader.records(self._hold_at, self._hold_upto):
+            if moved >= MOVES_MAX:
+                return moved
+            self._hold_at = record.end
+            if record.type != RecordType.ENVELOPE or not record.live:
+                continue
+            try:
+                envelope = decode_envelope(record.body)
+                if any(reader.read(batch) is None for batch in envelope.batches):
+                    continue
+                active = queue.claim(HOLD, record.offset, envelope.queue_id, now)
+            except (Gone, msgspec.MsgspecError, struct.error):
+                continue
+            self._move(active)
+            moved += 1
+        self._hold_at = self._hold_upto = 0
+        return moved
+
+    def _move(self, active: Active) -> None:
+        queue, envelope = self.queue, active.envelope
+        assert envelope.data is DataPlace.SPOOL  # nothing comes to rest but with its data in the spool
+        replacement = write_replacement(
+            queue,
+            active,
+            HOLD,
+            0.0,
+            age_s=envelope.age_s,
+            attempted=False,
+            not_before=envelope.not_before,
+            held_because=envelope.held_because,
+        )
+        queue.replaced(active, HOLD, replacement)
+
+
+def sent_round(active: Active, at: float) -> Administrative:
+    """The order that sends a message round. It needs no record: a crash before its end leaves the message where it was."""
+    return Administrative("retry", active.queue_id, WHO, "its segment is nearly empty", at)
+
+
+def living_bytes(segment: Segment, end: int) -> int:
+    """Bytes of envelopes not marked garbage, with the RECIPIENTS in front of them, by the records' headers alone.
+
+    Where a header can't be followed everything behind it counts as alive: nothing is moved away from damage.
+    """
+    alive = recipients = 0
+    magic = magic_of(segment.header.salt)
+    for offset, type_, mark, length in _headers(segment, end, magic):
+        if type_ < 0:
+            return alive + recipients + end - offset
+        size = HEADER_BYTES + length
+        if type_ == RecordType.RECIPIENTS:
+            recipients += size
+        elif type_ == RecordType.ENVELOPE:
+            alive += (size + recipients) if mark != GARBAGE else 0
+            recipients = 0
+    return alive
+
+
+def _headers(segment: Segment, end: int, magic: bytes) -> Iterable[tuple[int, int, int, int]]:
+    """(lane offset, type, mark, body length) of each record; type -1 where there is none."""
+    with segment.reading():
+        block_at, block = 0, b""
+        offset = segment.base + FIRST_RECORD
+        while offset < end:
+            at = offset - block_at
+            if at < 0 or at + HEADER_BYTES > len(block):
+                block_at, block, at = (
+                    offset,
+                    segment.read_bytes(min(READ_BYTES, end - offset), offset - segment.base),
+                    0,
+                )
+            if len(block) < HEADER_BYTES:
+                yield offset, -1, 0, 0
+                return
+            found, type_, mark, length, _ = HEADER.unpack_from(block, at)
+            if found != magic or not length or offset + HEADER_BYTES + length > end:
+                yield offset, -1, 0, 0
+                return
+            yield offset, type_, mark, length
+            offset += HEADER_BYTES + length
+
+
+def _sealed(bases: tuple[int, ...], start: int, end: int) -> Iterable[tuple[int, int]]:
+    """(base, following base) of the segments with records from ``start`` on that end at or before ``end``; never the
+    newest one."""
+    for base, following in itertools.pairwise(bases):
+        if start < following <= end:
+            yield base, following
+
+
+def _empties(sealed: Mapping[str, list[tuple[int, int]]], messages: Iterable[Active], below: float) -> dict[str, int]:
+    alive: dict[str, dict[int, int]] = {lane: dict.fromkeys((b for b, _ in some), 0) for lane, some in sealed.items()}
+    for active in messages:
+        by_base = alive.get(active.lane)
+        if by_base is None:
+            continue
+        for base, following in sealed[active.lane]:
+            if base <= active.floor < following:
+                by_base[base] += _estimate(active)
+                break
+    found = {}
+    for lane, some in sealed.items():
+        upto = _run_to_empty([(f, f - base, alive[lane][base]) for base, f in some], below)
+        if upto:
+            found[lane] = upto
+    return found
+
+
+def _run_to_empty(segments: list[tuple[int, int, int]], below: float) -> int:
+    """Where the longest run from the first one on ends that is alive by less than ``below``; of (end, bytes, living bytes)."""
+    upto = total = alive = 0
+    for end, size, living in segments:
+        total += size
+        alive += living
+        if alive < below * total:
+            upto = end
+    return upto
+
+
+def _estimate(active: Active) -> int:
+    """Bytes its envelope takes in its lane."""
+    envelope = active.envelope
+    inline = envelope.size_bytes if envelope.data is DataPlace.INLINE else 0
+    return HEADER_BYTES + ENVELOPE_BYTES + RECIPIENT_BYTES * envelope.recipient_count + inline

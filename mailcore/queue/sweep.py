@@ -1,0 +1,228 @@
+"""The sweep: spool files that no envelope speaks of are found and removed, in the background, never at a start.
+
+They are left by a crash between a spool file and its envelope, by uploads that were never completed, and by a FINISH whose
+unlink was lost. A file is an orphan when no living envelope in any lane and no message with a START names it; all lanes are
+gone through once for many files, by their indexes, in a thread that sleeps nine times as long as it works.
+
+What must not happen is that a file goes whose envelope is still to come, or moves from lane to lane while they are read:
+- Nothing is touched that is younger than ``AGE_S``, by its queue id and by its last write; and an orphan is removed only when
+  it is found to be one again after ``AGE_S`` on the monotonic clock, not written to since. So no jump of the wall clock, and no
+  machine that slept, makes an upload look forgotten.
+- ``Queue.watched`` holds the files under suspicion while the lanes are read. A message that moves is marked where it was, and
+  that takes it out (law 6: only when the replacement counts).
+- Where a lane has damage, an envelope that can't be read may name any file: then only files that were never completed go.
+
+Must not know: the loop. Methods say whose thread they belong to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+
+from mailcore.log.disk import Disk
+from mailcore.log.index import index_path, padded_id, queue_id_in, read_blocks, within
+from mailcore.log.reader import LaneReader
+from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, RecordType
+from mailcore.log.segment import FIRST_RECORD, SUFFIX, Damage, Segment
+from mailcore.queue.lanes import JOURNAL
+from mailcore.queue.queue import Queue
+from mailcore.queue.queue_id import arrival_of
+from mailcore.queue.spool import FANOUT, SpoolDamaged
+
+__all__ = ["AGE_S", "PASS_S", "Search", "Sweep"]
+
+AGE_S = (
+    7200.0  # twice the greatest receiver.idle_timeout_s: for so long a client may be silent in the middle of its data
+)
+PASS_S = 3600.0  # between two passes; nothing hangs on it
+FIRST_S = 600.0  # after a start, when there is other work
+IDS_MAX = 20_000  # looked for at once: some MB
+SEEN_MAX = 100_000  # orphans remembered; some MB
+REST = 9  # times the work: a tenth of one core at most
+UNLINK_REST_S = 0.01  # after each file: unlinking big ones keeps a file system busy
+_HEAD_BYTES = HEADER_BYTES + 64  # of an ENVELOPE record: enough to see its mark and queue id
+_WITHOUT_END = 1 << 62
+
+
+@dataclass(slots=True)
+class Search:
+    """One pass over all lanes for some queue ids; ``run`` belongs into a thread."""
+
+    disk: Disk
+    directory: str
+    browse: Mapping[str, int]  # where the first envelope of a lane is that may be alive; 0 for lanes not named
+    wanted: Set[bytes]
+    sleep: Callable[[float], None]
+    monotonic: Callable[[], float]
+    named: set[str] = field(default_factory=set)  # by living envelopes
+    damaged: bool = False
+
+    def run(self) -> Search:
+        """Raises OSError. Returns itself."""
+        padded = {padded_id(queue_id) for queue_id in self.wanted}
+        for lane in self.disk.list(self.directory):
+            path = os.path.join(self.directory, lane)
+            if lane != JOURNAL and self.disk.is_directory(path):
+                self._lane(path, self.browse.get(lane, 0), padded)
+        return self
+
+    def _lane(self, path: str, start: int, padded: Set[bytes]) -> None:
+        damage: list[Damage] = []
+        reader = LaneReader(self.disk, path, damage.append)
+        newest_end = 0
+        try:
+            for i, base in enumerate(reader.bases):
+                if i + 1 < len(reader.bases) and reader.bases[i + 1] <= start:
+                    continue
+                began = self.monotonic()
+                segment = reader.segment(base)
+                if segment is not None:
+                    newest_end = segment.file_end
+                    self._segment(segment, start, reader.end_of(base, _WITHOUT_END), padded, damage.append)
+                self.sleep(REST * max(self.monotonic() - began, 0.0))
+        finally:
+            reader.close()
+        # A hole that reaches to the very end is a record being written.
+        self.damaged = self.damaged or any(each.end < newest_end for each in damage)
+
+    def _segment(
+        self, segment: Segment, start: int, end: int, padded: Set[bytes], on_damage: Callable[[Damage], None]
+    ) -> None:
+        covered = segment.base + FIRST_RECORD
+        with segment.reading():
+            for block in read_blocks(self.disk, index_path(segment.path)):
+                if block.start != covered:
+                    break
+                covered = block.end
+                for offset in within(block, segment.base, padded):
+                    if start <= offset < end:
+                        self._look(segment.read_bytes(_HEAD_BYTES, offset - segment.base))
+        for record in segment.records(max(covered, start), end, on_damage):
+            if record.type == RecordType.ENVELOPE and record.live:
+                queue_id = queue_id_in(record.body)
+                if queue_id is not None and queue_id in self.wanted:
+                    self.named.add(queue_id.decode("ascii"))
+
+    def _look(self, head: bytes) -> None:
+        """The beginning of a record that the index says is one's envelope. Its checksum is not needed: to be kept a file need
+        only be named."""
+        if len(head) > HEADER_BYTES:
+            _, type_, mark, _, _ = HEADER.unpack_from(head)
+            queue_id = queue_id_in(head[HEADER_BYTES:])
+            if type_ == RecordType.ENVELOPE and queue_id is not None and queue_id in self.wanted:
+                if mark != GARBAGE:
+                    self.named.add(queue_id.decode("ascii"))
+                return
+        self.damaged = True
+
+
+class Sweep:
+    def __init__(
+        self,
+        queue: Queue,
+        wall: Callable[[], float],
+        monotonic: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._queue = queue
+        self._wall = wall
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._due_at = monotonic() + FIRST_S
+        self._seen: dict[str, tuple[float, float]] = {}  # orphan -> (last write, monotonic when it was first found)
+        self.removed = 0
+
+    def is_due(self) -> bool:
+        if self._monotonic() < self._due_at:
+            return False
+        self._due_at = self._monotonic() + PASS_S
+        return True
+
+    def folders(self) -> Iterable[int]:
+        """The parts of a pass, for ``old_ones``."""
+        return range(FANOUT)
+
+    def old_ones(self, folder: int) -> list[list[str]]:
+        """Queue ids of files old enough by their name, in lists for ``watch``. In a thread."""
+        latest = self._wall() - AGE_S
+        old = [queue_id for queue_id in self._queue.spool.queue_ids_in(folder) if _arrived_before(queue_id, latest)]
+        return [old[at : at + IDS_MAX] for at in range(0, len(old), IDS_MAX)]
+
+    def watch(self, queue_ids: Iterable[str]) -> Search | None:
+        """Begins a look for these; None when all of them are being worked on. In the queue's thread."""
+        queue = self._queue
+        queue.watched = {queue_id for queue_id in queue_ids if queue_id not in queue.taken}
+        if not queue.watched:
+            return None
+        browse = {}
+        for lane, runner in queue.runners.items():
+            lowest = queue.floor(lane).lowest()
+            browse[lane] = runner.position if lowest is None else min(lowest, runner.position)
+        wanted = {queue_id.encode("ascii") for queue_id in queue.watched}
+        return Search(queue.disk, queue.directory, browse, wanted, self._sleep, self._monotonic)
+
+    def orphans(self, search: Search) -> list[str]:
+        """Of those watched who is named by nobody and has not moved meanwhile. In the queue's thread."""
+        queue = self._queue
+        left = queue.watched - search.named
+        queue.watched = set()
+        return sorted(queue_id for queue_id in left if queue_id not in queue.taken)
+
+    def remove(self, orphans: Iterable[str], search: Search) -> None:
+        """Removes those that were orphans before, notes the others. In a thread; raises OSError."""
+        spool = self._queue.spool
+        for queue_id in orphans:
+            with spool.replacing:  # a bounce of the same name may just be written anew
+                if not self._may_go(queue_id, search.damaged):
+                    continue
+                spool.remove(queue_id)
+            self._seen.pop(queue_id, None)
+            self.removed += 1
+            self._sleep(UNLINK_REST_S)
+
+    def _may_go(self, queue_id: str, completed_stay: bool) -> bool:
+        spool, now = self._queue.spool, self._monotonic()
+        try:
+            written = spool.disk.modified(spool.path(queue_id))
+        except FileNotFoundError:
+            return False
+        before = self._seen.get(queue_id)
+        if self._wall() - written < AGE_S:
+            return False
+        if before is None or before[0] != written:
+            if len(self._seen) >= SEEN_MAX:
+                self._seen.clear()
+            self._seen[queue_id] = written, now
+            return False
+        if now - before[1] < AGE_S:
+            return False
+        if completed_stay:
+            with contextlib.suppress(SpoolDamaged, FileNotFoundError):
+                spool.read_envelope(queue_id)
+                return False
+        return True
+
+    def remove_indexes(self) -> None:
+        """Indexes whose segments are gone: the unlink of one was lost. In a thread."""
+        queue = self._queue
+        for lane in queue.disk.list(queue.directory):
+            path = os.path.join(queue.directory, lane)
+            if not queue.disk.is_directory(path):
+                continue
+            names = queue.disk.list(path)
+            segments = {index_path(name) for name in names if name.endswith(SUFFIX)}
+            for name in names:
+                if name.endswith(".idx") and name not in segments:
+                    with contextlib.suppress(FileNotFoundError):
+                        queue.disk.unlink(os.path.join(path, name))
+
+
+def _arrived_before(queue_id: str, latest: float) -> bool:
+    """False for a name we never gave."""
+    try:
+        return arrival_of(queue_id) < latest
+    except ValueError:
+        return False
