@@ -45,11 +45,10 @@ class QueueIds:
 
 def arrival_of(queue_id: str) -> float:
     """The time in an id, in wall-clock seconds. Raises ValueError for what is no id."""
-    micros = 0
-    for character in queue_id[:_TIME_CHARACTERS]:
-        if character not in _VALUES:
-            raise ValueError(f"{queue_id!r} is no queue id")
-        micros = micros << 5 | _VALUES[character]
-    if len(queue_id) < _TIME_CHARACTERS + 2:
+    characters = queue_id[: _TIME_CHARACTERS + 2]
+    if len(characters) < _TIME_CHARACTERS + 2 or any(character not in _VALUES for character in characters):
         raise ValueError(f"{queue_id!r} is no queue id")
+    micros = 0
+    for character in characters[:_TIME_CHARACTERS]:
+        micros = micros << 5 | _VALUES[character]
     return micros / 1e6

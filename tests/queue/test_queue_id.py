@@ -1,0 +1,55 @@
+"""Queue ids: unique, short, sortable by arrival."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailcore.log.index import ID_BYTES_MAX
+from mailcore.queue.queue_id import MANAGER, QueueIds, arrival_of
+
+
+def test_ids_sort_as_they_were_given_out_whatever_the_clock_does() -> None:
+    times = itertools.chain([5.0, 5.0, 4.0, 6.0, 5.5], itertools.repeat(1.0))
+    ids = QueueIds(3, lambda: next(times))
+    given_out = [ids.next() for _ in range(50)]
+    assert sorted(set(given_out)) == given_out
+
+
+@given(st.lists(st.floats(0, 4e9), min_size=2, max_size=20))
+def test_ids_of_different_times_sort_by_time(times: list[float]) -> None:
+    given_out = [(time, QueueIds(0, lambda now=time: now).next()) for time in times]  # type: ignore[misc]
+    for (time, one), (later, other) in itertools.pairwise(sorted(given_out)):
+        assert one <= other
+        assert (one == other) == (int(time * 1e6) == int(later * 1e6) or max(time, later) < 2e-6)
+
+
+def test_writers_never_give_out_the_same_id() -> None:
+    ids = {QueueIds(writer, lambda: 1_700_000_000.0).next() for writer in range(MANAGER + 1)}
+    assert len(ids) == MANAGER + 1
+
+
+@given(st.floats(1, 4e9))
+def test_the_arrival_is_in_the_id(time: float) -> None:
+    assert arrival_of(QueueIds(7, lambda: time).next()) == pytest.approx(time, abs=2e-6)
+
+
+@pytest.mark.parametrize("text", ["", "ABC", "0G12345678", "0G123456789I1", "0g1234567890a", "é" * 13])
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no queue id"):
+        arrival_of(text)
+
+
+@pytest.mark.parametrize("writer", [-1, MANAGER + 1])
+def test_a_writer_beyond_two_characters_is_refused(writer: int) -> None:
+    with pytest.raises(ValueError, match="writer"):
+        QueueIds(writer, lambda: 0.0)
+
+
+def test_an_id_and_its_bounces_fit_into_the_index() -> None:
+    longest = QueueIds(MANAGER, lambda: 3e10).next()
+    assert len(longest) == 13
+    assert len(f"{longest}B{999_999}") <= ID_BYTES_MAX
