@@ -20,10 +20,12 @@ from mailcore.control.client import AsyncControlClient, ControlError
 from mailcore.lab.arrival import Arrival
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
+from tests.process.catcher import Catcher
 
-__all__ = ["DATA", "House", "running"]
+__all__ = ["DATA", "House", "Sections", "recipients_of", "route_to", "running"]
 
 SENDER = "author@sender.example"
+Sections = Mapping[str, Mapping[str, object]]  # of the configuration file
 DATA = b"Subject: a message\r\nMessage-ID: <one@sender.example>\r\n\r\nHello.\r\n.. two dots\r\n"
 PATIENCE_S = 40.0  # for what must come, on a busy machine
 QUICK: dict[str, dict[str, object]] = {
@@ -36,9 +38,7 @@ QUICK: dict[str, dict[str, object]] = {
 class House(Appliance):
     """An Appliance that is asked over its control socket."""
 
-    def __init__(
-        self, directory: Path, routes: Mapping[str, str], sections: Mapping[str, Mapping[str, object]] | None = None
-    ) -> None:
+    def __init__(self, directory: Path, routes: Mapping[str, str], sections: Sections | None = None) -> None:
         merged = {section: dict(values) for section, values in QUICK.items()}
         for section, values in (sections or {}).items():
             merged.setdefault(section, {}).update(values)
@@ -80,6 +80,13 @@ class House(Appliance):
             code, reply = client.data(data)
         assert code == 250, reply
         return reply.decode().split()[-1]
+
+    async def inject(self, *recipients: str, not_before: float | None = None, sender: str = SENDER) -> str:
+        """Over the control socket; the queue id."""
+        await self.ask("inject_begin", sender=sender, recipients=list(recipients), not_before=not_before)
+        await self.ask("inject_data", data=DATA)
+        answer = await self.ask("inject_end")
+        return str(answer["queue_id"])
 
     # -- questions
 
@@ -138,7 +145,7 @@ class House(Appliance):
     async def until_in_flight(self, entries: int = 1) -> None:
         async def flying() -> bool:
             state = await self.ask("state")
-            return sum(link["in_flight"] for link in state["deliverers"]) >= entries
+            return sum(int(link["in_flight"]) for link in state["deliverers"]) >= entries
 
         await self.eventually(flying, f"{entries} deliveries in flight")
 
@@ -163,6 +170,14 @@ class House(Appliance):
         lines = (self.home / "log" / "mail.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
 
+    async def until_removed(self, *queue_ids: str) -> None:
+        """Until the log says that nothing of them is left to do."""
+
+        async def removed() -> bool:
+            return {line["queue_id"] for line in self.log() if line["event"] == "removed"}.issuperset(queue_ids)
+
+        await self.eventually(removed, f"{queue_ids} in the log as removed")
+
     def spool_files(self) -> list[str]:
         return sorted(path.name for path in (self.home / "spool").glob("??/*"))
 
@@ -171,11 +186,13 @@ class House(Appliance):
 async def running(
     directory: Path,
     lab: Lab,
-    sections: Mapping[str, Mapping[str, object]] | None = None,
+    sections: Sections | None = None,
+    *,
     routes: Mapping[str, str] | None = None,
+    author: Catcher | None = None,
 ) -> AsyncIterator[House]:
-    """All mail goes to the first hop, mail for the sender's domain to the last; ``routes`` are added."""
-    table = {"*": route_to(lab, 0), "sender.example": route_to(lab, -1), **(routes or {})}
+    """All mail goes to the first hop, mail for the sender's domain to ``author`` or the last hop; ``routes`` are added."""
+    table = {"*": route_to(lab, 0), "sender.example": author.route if author else route_to(lab, -1), **(routes or {})}
     house = House(directory, table, sections)
     await house.start()
     try:

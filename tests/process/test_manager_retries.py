@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from mailcore.lab.arrival import content_digest
 from mailcore.lab.lab import Lab
-from tests.process.house import DATA, House, recipients_of, route_to, running
+from tests.process.house import DATA, recipients_of, route_to, running
 
 
 @pytest.mark.parametrize("temper", ["greylist(1.5)", "reject(1, 421, connect)", "dead_for(3)"])

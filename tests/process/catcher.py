@@ -1,0 +1,53 @@
+"""A next hop that keeps the data: bounces are read with it. The lab keeps digests only."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+__all__ = ["Catcher"]
+
+
+class Catcher:
+    """``caught``: (sender, recipients, data without dot-stuffing) of each message."""
+
+    def __init__(self) -> None:
+        self.caught: list[tuple[str, list[str], bytes]] = []
+
+    @property
+    def route(self) -> str:
+        host, port = self._server.sockets[0].getsockname()
+        return f"smtp:[{host}]:{port}"
+
+    async def __aenter__(self) -> Catcher:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sender, recipients = "", list[str]()
+        try:
+            writer.write(b"220 catcher.example\r\n")
+            while line := (await reader.readline()).decode("utf-8").rstrip("\r\n"):
+                verb = line.upper()
+                if verb.startswith("MAIL FROM:"):
+                    sender, recipients = _path(line), []
+                elif verb.startswith("RCPT TO:"):
+                    recipients.append(_path(line))
+                elif verb == "DATA":
+                    writer.write(b"354 go on\r\n")
+                    data = await reader.readuntil(b"\r\n.\r\n")
+                    self.caught.append((sender, recipients, data[:-3].replace(b"\r\n..", b"\r\n.")))
+                writer.write(b"250 catcher.example\r\n" if verb != "QUIT" else b"221 bye\r\n")
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.transport.abort()
+
+
+def _path(line: str) -> str:
+    return line.partition("<")[2].partition(">")[0]

@@ -1,0 +1,149 @@
+"""Suspending, resuming and tuning live: in force at once, kept over restarts, each value with its origin. Scheduled mail."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from mailcore.control.client import Refused
+from mailcore.lab.lab import Lab
+from tests.process.house import recipients_of, route_to, running
+
+
+async def test_a_suspension_holds_over_a_restart_and_ends_by_itself(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        destination = route_to(lab, 0)
+        until = time.time() + 6
+        await house.ask("suspend", destination=destination, until=until)
+        await house.send("a@example.org")
+        await house.kill("manager")
+        suspended = (await house.ask("destinations"))["suspended"]
+        assert suspended == {destination: pytest.approx(until, abs=0.01)}
+        assert not lab.messages
+        await lab.wait_for(1)
+        assert lab.messages[0].at >= until - 0.1
+        await house.until_empty()
+        await house.ask("suspend", destination="smtp:other.example", until=time.time() + 60)
+        assert destination not in (house.home / "tuned.toml").read_text()  # what is over is forgotten
+
+
+async def test_a_suspension_without_end_ends_with_a_resume(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        destination = route_to(lab, 0)
+        answer = await house.ask("suspend", destination=destination.replace("smtp:[", "smtp:["))
+        assert answer["value"] is None
+        await house.again()
+        await house.send("a@example.org")
+        assert (await house.ask("destinations"))["suspended"] == {destination: None}
+        await house.ask("resume", destination=destination)
+        await house.until_empty()
+        assert (await house.ask("destinations"))["suspended"] == {}
+        assert len(lab.messages) == 1
+
+
+async def test_a_destination_is_suspended_by_whatever_spelling(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        await house.ask("suspend", destination="smtp:Example.ORG.:25")
+        assert (await house.ask("destinations"))["suspended"] == {"smtp:example.org": None}
+        for wrong in ("nowhere:example.org", "smtp:a b", "example.org"):
+            with pytest.raises(Refused, match="destination"):
+                await house.ask("suspend", destination=wrong)
+
+
+async def test_a_parameter_is_in_force_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    async with Lab(["slow(0.05):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+
+        async def limit() -> dict[str, object]:
+            transports = await house.ask("transports")
+            found: dict[str, object] = transports["smtp"]["destination_concurrency_limit"]
+            return found
+
+        assert await limit() == {"value": 20, "origin": "configuration"}
+        await house.ask("transport_set", transport="smtp", parameter="destination_concurrency_limit", value=1)
+        assert await limit() == {"value": 1, "origin": "tuned"}
+        for number in range(5):
+            await house.send(f"r{number}@example.org")
+        await house.until_empty()
+        assert lab.hops[0].counters.connections_peak == 1
+        await house.kill("manager")
+        assert await limit() == {"value": 1, "origin": "tuned"}
+        await house.ask("transport_set", transport="smtp", parameter="destination_concurrency_limit", value=None)
+        assert await limit() == {"value": 20, "origin": "configuration"}
+
+
+async def test_wrong_parameters_and_values_are_refused_and_nothing_ends(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        manager = house.processes()["manager"]
+        for arguments in (
+            {"transport": "smtp", "parameter": "nonsense", "value": 1},
+            {"transport": "smtp", "parameter": "process_limit", "value": -1},
+            {"transport": "smtp", "parameter": "process_limit", "value": "many"},
+            {"transport": "nowhere", "parameter": "process_limit", "value": 1},
+        ):
+            with pytest.raises(Refused):
+                await house.ask("transport_set", **arguments)
+        with pytest.raises(Refused):
+            await house.ask("set", scope="nowhere:example.org", parameter="destination_concurrency_limit", value=1)
+        assert house.processes()["manager"] == manager
+        assert not (house.home / "tuned.toml").exists()
+
+
+async def test_a_damaged_file_stops_no_mail_and_is_set_aside(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        await house.ask("suspend", destination=route_to(lab, 0))
+        house.stop()
+        tuned = house.home / "tuned.toml"
+        tuned.write_text('["smtp:[127.0.0.1')
+        await house.control.close()
+        await house.start()
+        assert str(tuned) in (await house.ask("state"))["tuned_damage"]
+        assert (house.home / "tuned.toml.damaged.1").read_text() == '["smtp:[127.0.0.1'
+        await house.send("a@example.org")
+        await house.until_empty()
+        assert len(lab.messages) == 1
+
+
+async def test_a_message_is_handed_in_and_delivered(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        queue_id = await house.inject("a@example.org", "b@example.org")
+        await house.until_empty()
+        await house.until_removed(queue_id)
+        assert recipients_of(lab.messages) == ["a@example.org", "b@example.org"]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
+async def test_scheduled_mail_goes_down_the_lanes_and_not_before_its_time(tmp_path: Path, killed: bool) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        not_before = time.time() + 7
+        queue_id = await house.inject("a@example.org", not_before=not_before)
+        if killed:
+            await house.kill("manager")
+        lanes: list[str] = []
+        while not lab.messages:
+            item = await house.item(queue_id)
+            if item is not None and item["lane"] not in lanes:
+                lanes.append(item["lane"])
+            if killed and len(lanes) == 2:
+                await house.again()
+                killed = False
+        assert lab.messages[0].at >= not_before - 1.1
+        assert lanes[0] == "retry.4"
+        assert "retry.2" in lanes or "retry.1" in lanes
+        await house.until_empty()
+        assert recipients_of(lab.messages) == ["a@example.org"]
+
+
+async def test_scheduled_mail_stays_scheduled_when_held_and_released_and_goes_at_once_when_told_so(
+    tmp_path: Path,
+) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        queue_id = await house.inject("a@example.org", not_before=time.time() + 600)
+        await house.order("hold", queue_id)
+        await house.order("release", queue_id)
+        await house.until_in(queue_id, "retry.4")
+        assert not lab.messages
+        await house.order("retry", queue_id)
+        await house.until_empty()
+        assert len(lab.messages) == 1
