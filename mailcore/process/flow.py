@@ -78,6 +78,7 @@ class Flow:
         now, wall = core.now(), core.wall()
         for _ in range(FILL_MAX):
             if not core.scheduler.may_admit or len(core.queue.active) >= self._active_limit:
+                self.passes.make_room(now)
                 return False
             if core.queue.recovered:
                 active = core.queue.next_recovered(now)
@@ -204,6 +205,7 @@ class Flow:
                 continue
             active.unread_recipients = max(active.unread_recipients - len(recipients), 0) if active.unread else 0
             self._admit(active, recipients, core.now())
+            core.go_on()  # all of that batch may have been done before a restart: the next one is wanted then
 
     # -- out to the deliverers
 
