@@ -65,7 +65,7 @@ class HoldLook:
                 if segment is None:
                     break
                 alive = living_bytes(segment, reader.end_of(base, self.end))
-                runs.append((following, following - base, alive))
+                runs.append((following, following - base - FIRST_RECORD, alive))
             return _run_to_empty(runs, self.below)
         finally:
             reader.close()
@@ -250,14 +250,17 @@ def _empties(sealed: Mapping[str, list[tuple[int, int]]], messages: Iterable[Act
                 break
     found = {}
     for lane, some in sealed.items():
-        upto = _run_to_empty([(f, f - base, alive[lane][base]) for base, f in some], below)
+        upto = _run_to_empty([(f, f - base - FIRST_RECORD, alive[lane][base]) for base, f in some], below)
         if upto:
             found[lane] = upto
     return found
 
 
 def _run_to_empty(segments: list[tuple[int, int, int]], below: float) -> int:
-    """Where the longest run from the first one on ends that is alive by less than ``below``; of (end, bytes, living bytes)."""
+    """Where the longest run from the first one on ends that is alive by less than ``below``.
+
+    ``segments``: (end, bytes of records, living bytes) of each.
+    """
     upto = total = alive = 0
     for end, size, living in segments:
         total += size

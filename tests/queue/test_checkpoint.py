@@ -1,0 +1,266 @@
+"""Checkpoints: the working suffix is kept short, and nothing is deleted before both kept positions allow it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from mailcore.envelope import Status, Verdict
+from mailcore.queue.active import Active
+from mailcore.queue.lanes import HOLD, JOURNAL
+from mailcore.queue.records import Delivery
+from mailcore.queue.recovery import recover
+from mailcore.queue.suffix import REFUSED_PER_RECORD, shorten
+from tests.queue.machine import HOME, INCOMING, SPOOL, UNDO_S, Machine, World, audit
+from tests.queue.test_compaction import audit_at_every_change, bases, deliver, settle, take_in
+from tests.simulated_disk import SimulatedDisk
+
+SEGMENT_BYTES = 6000
+BOUND = 2000
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine(SimulatedDisk(), World(), SEGMENT_BYTES)
+
+
+def busy(machine: Machine, messages: int = 20) -> None:
+    """Mail that comes and goes; the journal grows by some kilobytes."""
+    for active in take_in(machine, messages):
+        deliver(machine, active)
+    machine.sync()
+
+
+def recovered(machine: Machine) -> Machine:
+    return Machine(machine.disk.kill(), machine.world, SEGMENT_BYTES)
+
+
+def journal_from(machine: Machine) -> int:
+    return machine.checkpoints.newest.suffix
+
+
+def test_the_suffix_is_short_although_a_message_waits_for_long(machine: Machine) -> None:
+    (waiting,) = take_in(machine, 1)
+    for _ in range(20):
+        busy(machine)
+        machine.checkpoint()
+        shorten(machine.queue, BOUND)
+    settle(machine)
+    journal = machine.queue.journal
+    assert journal.end > 20 * BOUND
+    assert journal.end - journal_from(machine) < 3 * BOUND
+    assert waiting.start == journal_from(machine)
+    assert len(bases(machine, JOURNAL)) < 4, "the journal before it is deleted"
+
+
+def test_without_the_bound_the_journal_would_stay(machine: Machine) -> None:
+    take_in(machine, 1)
+    for _ in range(20):
+        busy(machine)
+        machine.checkpoint()
+    settle(machine)
+    assert bases(machine, JOURNAL)[0] == 0
+
+
+def test_the_bound_is_kept_by_each_checkpoint_of_a_queue_that_has_it() -> None:
+    disk, world = SimulatedDisk(), World()
+    machine = Machine(disk, world, SEGMENT_BYTES)
+    (waiting,) = take_in(machine, 1)
+    machine.queue.journal.sync()
+    disk = disk.kill()
+    again = recover(
+        disk,
+        HOME,
+        SPOOL,
+        segment_bytes=SEGMENT_BYTES,
+        names_counted=10,
+        undo_time_s=UNDO_S,
+        suffix_bytes_max=BOUND,
+        clock=machine.clock,
+        salt=machine.salt,
+        on_damage=machine.damage.append,
+    )
+    first = again.queue.recovered[0][1]
+    for _ in range(100):
+        again.queue.deliver(Delivery(waiting.queue_id, 0, (Verdict(5, Status.DEFERRED, "4.0.0", "later"),), 0.0))
+    again.checkpoints.take()
+    ((known, start),) = again.queue.recovered
+    assert known.queue_id == waiting.queue_id
+    assert start > first, "also while it waits to be taken up again"
+
+
+def test_what_is_done_and_what_is_owed_is_stated_with_it(machine: Machine) -> None:
+    (waiting,) = take_in(machine, 1, recipients=6)
+    machine.attempt(waiting, {0: Status.DELIVERED, 1: Status.BOUNCED, 2: Status.DEFERRED})
+    audit_at_every_change(machine, 0.5)
+    busy(machine)
+    assert shorten(machine.queue, BOUND) == 1
+    machine.checkpoint()
+    machine.attempt(waiting, {3: Status.DELIVERED})
+    settle(machine)
+    again = recovered(machine)
+    assert journal_from(again) > BOUND
+    active = again.begin()
+    assert active is not None
+    again.load(active)
+    assert sorted(active.pending) == [2, 4, 5]
+    assert [verdict.number for verdict in active.refused] == [1]
+    assert again.queue.sizes.summary()["recipients"] == 3
+
+
+def test_it_may_be_stated_again_after_a_recovery(machine: Machine) -> None:
+    (waiting,) = take_in(machine, 1, recipients=3)
+    machine.attempt(waiting, {0: Status.DELIVERED})
+    machine.end(waiting)
+    machine.checkpoint()
+    machine.wait(300)
+    again = recovered(machine)
+    active = again.begin()
+    assert active is not None
+    again.load(active)
+    again.attempt(active, {1: Status.DELIVERED})
+    again = recovered(again)
+    active = again.begin()
+    assert active is not None
+    again.load(active)
+    busy(again)
+    assert shorten(again.queue, BOUND) == 1
+    again.checkpoint()
+    final = audit(again.disk.kill(), again.world, SEGMENT_BYTES)
+    assert final.queue.sizes.summary()["recipients"] == 1
+
+
+def test_an_order_that_stands_is_stated_with_it(machine: Machine) -> None:
+    (waiting,) = take_in(machine, 1)
+    end, machine.end = machine.end, lambda *_: None  # type: ignore[method-assign, assignment]
+    machine.order(waiting, "hold", HOLD)
+    machine.end = end  # type: ignore[method-assign]
+    busy(machine)
+    assert shorten(machine.queue, BOUND) == 1
+    machine.checkpoint()
+    active = recovered(machine).begin()
+    assert active is not None
+    assert active.order is not None
+    assert active.order.operation == "hold"
+
+
+def test_a_message_whose_verdicts_are_not_synced_waits(machine: Machine) -> None:
+    (waiting,) = take_in(machine, 1)
+    busy(machine)
+    waiting.unsynced = 1
+    assert shorten(machine.queue, BOUND) == 0
+    waiting.unsynced = 0
+    assert shorten(machine.queue, BOUND) == 1
+
+
+def test_a_message_that_is_over_is_not_stated_again(machine: Machine) -> None:
+    (waiting,) = take_in(machine, 1)
+    busy(machine)
+    machine.attempt(waiting, {0: Status.DEFERRED})
+    machine.end(waiting)
+    assert shorten(machine.queue, BOUND) == 0
+
+
+def test_a_step_states_no_more_than_its_bound(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mailcore.queue.suffix.MESSAGES_MAX", 3)
+    waiting = take_in(machine, 8)
+    busy(machine, 40)
+    assert shorten(machine.queue, BOUND * 100) == 0
+    assert shorten(machine.queue, BOUND) == 3
+    assert list(machine.queue.starts)[-1] == waiting[2].start
+    monkeypatch.setattr("mailcore.queue.suffix.SHARE", BOUND)
+    assert shorten(machine.queue, BOUND) == 1, "as many bytes as it may write are written"
+    audit(machine.disk.kill(), machine.world, SEGMENT_BYTES)
+
+
+def test_a_message_that_cannot_be_read_holds_its_segment_and_not_the_journal(machine: Machine) -> None:
+    (waiting,) = take_in(machine, 1)
+    machine.queue.journal.sync()
+    path = machine.queue.reader(INCOMING).path(0)
+    machine.disk.damage(path, waiting.offset + 20, b"XXXX")
+    again = recovered(machine)
+    assert again.begin() is None
+    busy(again)
+    assert shorten(again.queue, BOUND) == 1
+    for _ in range(3):
+        again.checkpoint()
+    again = recovered(again)
+    assert [known.queue_id for known, _ in again.queue.recovered] == [waiting.queue_id]
+    assert bases(again, INCOMING)[0] == 0
+
+
+def test_many_refused_recipients_are_stated_in_several_records(machine: Machine) -> None:
+    count = 2 * REFUSED_PER_RECORD + 1
+    (waiting,) = take_in(machine, 1, recipients=count)
+    machine.attempt(waiting, dict.fromkeys(range(count - 1), Status.BOUNCED))
+    again = recovered(machine)
+    again = recovered(again)
+    ((known, start),) = again.queue.recovered
+    assert len(known.refused) == count - 1
+    assert known.done == set(range(count - 1))
+    assert start == again.checkpoints.newest.suffix
+
+
+# -- deletion
+
+
+def finish_all(machine: Machine, big: bool = False) -> list[Active]:
+    for _ in range(10):
+        machine.accept(big=big, size=2000)
+    machine.durable()
+    actives = []
+    while (active := machine.begin()) is not None:
+        machine.load(active)
+        actives.append(active)
+    for active in actives:
+        deliver(machine, active)
+    return actives
+
+
+def test_a_segment_stays_until_both_kept_positions_allow_it_to_go(machine: Machine) -> None:
+    finish_all(machine)
+    machine.sync()
+    assert len(bases(machine, INCOMING)) > 2
+    machine.checkpoint()
+    assert bases(machine, INCOMING)[0] == 0, "the older positions need it"
+    machine.checkpoint()
+    assert bases(machine, INCOMING)[0] > 0
+
+
+def test_a_spool_file_stays_until_both_kept_positions_allow_it_to_go(machine: Machine) -> None:
+    finish_all(machine, big=True)
+    files = list(machine.queue.spool.queue_ids())
+    assert len(files) == 10
+    machine.sync()
+    machine.checkpoint()
+    assert list(machine.queue.spool.queue_ids()) == files
+    machine.checkpoint()
+    assert list(machine.queue.spool.queue_ids()) == []
+
+
+def test_a_segment_with_one_message_that_is_not_over_stays(machine: Machine) -> None:
+    (first,) = take_in(machine, 1)
+    finish_all(machine)
+    settle(machine)
+    assert bases(machine, INCOMING)[0] == 0
+    deliver(machine, first)
+    settle(machine)
+    assert bases(machine, INCOMING)[0] > 0
+
+
+@pytest.mark.parametrize("damaged", ["restart", "restart.previous"])
+def test_either_of_the_kept_positions_may_be_damaged_at_any_time(machine: Machine, damaged: str) -> None:
+    rng = random.Random(3)
+    waiting = take_in(machine, 3, recipients=2)
+    for round_ in range(6):
+        finish_all(machine, big=round_ % 2 == 0)
+        if round_ == 3:
+            machine.attempt(waiting[0], {0: Status.DELIVERED, 1: Status.DEFERRED})
+            machine.end(waiting[0])
+        machine.sync()
+        machine.checkpoint()
+        found = machine.disk.kill()
+        if found.exists(f"{HOME}/{damaged}"):
+            found.damage(f"{HOME}/{damaged}", rng.randrange(12, 60), b"\xff\xfe\xfd\xfc")
+        audit(found, machine.world, SEGMENT_BYTES)

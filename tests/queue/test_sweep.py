@@ -1,0 +1,297 @@
+"""Spool files that no message speaks of go; no other ever does."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from mailcore.envelope import DataPlace, Envelope, Status
+from mailcore.log.disk import Disk
+from mailcore.queue.active import Active
+from mailcore.queue.lanes import AT_ONCE, HOLD
+from mailcore.queue.queue import Queue
+from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.recovery import recover
+from mailcore.queue.spool import DATA_AT
+from mailcore.queue.sweep import AGE_S, PASS_S, Sweep
+from tests.queue.cast import Lane, envelope
+from tests.queue.machine import UNDO_S, Machine, World, audit
+from tests.simulated_disk import SimulatedDisk
+
+NOW = 1_795_000_000.0
+LONG_AGO = NOW - 2 * AGE_S
+_old_ids = QueueIds(3, lambda: LONG_AGO)
+_new_ids = QueueIds(3, lambda: NOW - 60)
+
+
+class House:
+    """A queue and its spool on a real disk, with hands on both clocks."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.incoming = Lane(home / "queue", "incoming.0", 64 << 10)
+        self.wall, self.monotonic = NOW, 1000.0
+        self.slept = 0.0
+        recovered = recover(
+            Disk(),
+            str(home / "queue"),
+            str(home / "spool"),
+            segment_bytes=64 << 10,
+            names_counted=10,
+            undo_time_s=UNDO_S,
+            clock=lambda: self.wall,
+            salt=lambda: 42,
+            on_damage=lambda damage: None,
+        )
+        self.queue: Queue = recovered.queue
+        self.sweep = Sweep(self.queue, lambda: self.wall, lambda: self.monotonic, self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.slept += seconds
+
+    def file(self, queue_id: str, *, complete: bool = True, written: float = LONG_AGO) -> Path:
+        spool = self.queue.spool
+        file = spool.create(queue_id)
+        file.write([b"Subject: x\r\n"])
+        if complete:
+            file.complete(message(queue_id))
+        file.close()
+        os.utime(file.path, (written, written))
+        return Path(file.path)
+
+    def one_pass(self) -> int:
+        """What it removes."""
+        before = self.sweep.removed
+        for folder in self.sweep.folders():
+            for queue_ids in self.sweep.old_ones(folder):
+                search = self.sweep.watch(queue_ids)
+                if search is not None:
+                    search.run()
+                    self.sweep.remove(self.sweep.orphans(search), search)
+        self.sweep.remove_indexes()
+        return self.sweep.removed - before
+
+    def passes(self) -> int:
+        """As many as it takes for an orphan to go."""
+        removed = self.one_pass()
+        self.wait(AGE_S)
+        return removed + self.one_pass()
+
+    def wait(self, seconds: float) -> None:
+        self.wall += seconds
+        self.monotonic += seconds
+
+    def arrive(self, *envelopes: Envelope) -> None:
+        self.incoming.write(*envelopes)
+        runner = self.queue.runners.get("incoming.0") or self.queue.add_runner("incoming.0", 0, 0)
+        runner.extend(self.incoming.end)
+
+    def begin(self) -> Active:
+        runner = self.queue.runners["incoming.0"]
+        head = runner.peek(self.wall, self.monotonic)
+        assert head is not None
+        active = self.queue.begin(runner, *head, self.monotonic)
+        assert active is not None
+        return active
+
+
+def message(queue_id: str) -> Envelope:
+    return envelope(queue_id=queue_id, data=DataPlace.SPOOL, data_offset=DATA_AT, size_bytes=12)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_a_file_whose_envelope_was_never_written_goes_at_the_second_look(house: House) -> None:
+    orphan = house.file(_old_ids.next())
+    assert house.one_pass() == 0
+    house.wait(AGE_S - 1)
+    assert house.one_pass() == 0
+    house.wait(1)
+    assert house.one_pass() == 1
+    assert not orphan.exists()
+
+
+def test_an_upload_that_was_never_completed_goes(house: House) -> None:
+    orphan = house.file(_old_ids.next(), complete=False)
+    assert house.passes() == 1
+    assert not orphan.exists()
+
+
+def test_a_file_that_an_envelope_at_rest_names_stays(house: House) -> None:
+    queue_id = _old_ids.next()
+    house.file(queue_id)
+    house.arrive(message(queue_id))
+    assert house.passes() == 0
+
+
+def test_a_file_stays_though_nobody_said_how_far_the_lane_is_durable(house: House) -> None:
+    """The manager was away for hours, and the receiver went on."""
+    queue_id = _old_ids.next()
+    house.file(queue_id)
+    house.incoming.write(message(queue_id))
+    assert house.passes() == 0
+
+
+def test_a_file_of_a_message_being_worked_on_stays(house: House) -> None:
+    queue_id = _old_ids.next()
+    house.file(queue_id)
+    house.arrive(message(queue_id))
+    house.begin()
+    assert house.passes() == 0
+
+
+def test_a_file_that_only_garbage_names_goes(house: House) -> None:
+    queue_id = _old_ids.next()
+    house.file(queue_id)
+    (offset,) = house.incoming.write(message(queue_id))
+    house.incoming.mark_garbage(offset)
+    assert house.passes() == 1
+
+
+@pytest.mark.parametrize("filler", [0, 3000], ids=["in the tail", "in what the index covers"])
+def test_a_message_is_found_wherever_it_lies_in_its_lane(
+    house: House, filler: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mailcore.log.lane.INDEX_STRIDE", 4096)
+    kept, gone = _old_ids.next(), _old_ids.next()
+    house.file(kept)
+    house.file(gone)
+    offset = house.incoming.write(message(gone), message(kept))[0]
+    house.incoming.write(*(envelope() for _ in range(filler)))
+    house.incoming.mark_garbage(offset)
+    assert house.passes() == 1
+    assert list(house.queue.spool.queue_ids()) == [kept]
+
+
+def test_a_young_file_is_not_looked_for(house: House) -> None:
+    house.file(_new_ids.next())
+    assert [ids for folder in house.sweep.folders() for ids in house.sweep.old_ones(folder)] == []
+
+
+def test_a_file_written_to_meanwhile_stays(house: House) -> None:
+    """A client that was silent for long goes on."""
+    file = house.file(_old_ids.next(), complete=False)
+    assert house.one_pass() == 0
+    house.wait(AGE_S)
+    os.utime(file, (house.wall, house.wall))
+    assert house.one_pass() == 0
+    house.wait(AGE_S)
+    assert house.one_pass() == 0, "this is the first look at it"
+
+
+def test_a_jump_of_the_wall_clock_removes_nothing(house: House) -> None:
+    house.file(_new_ids.next(), written=NOW - 60)
+    house.wall += 10 * AGE_S
+    assert house.one_pass() == 0
+    house.monotonic += 60
+    assert house.one_pass() == 0
+
+
+def test_a_name_we_never_gave_is_not_touched(house: House) -> None:
+    file = house.file(_old_ids.next())
+    for name in ("notes.txt", "short"):
+        foreign = file.with_name(name)
+        foreign.write_bytes(b"somebody's")
+        os.utime(foreign, (LONG_AGO, LONG_AGO))
+    assert house.passes() == 1
+    assert sorted(path.name for path in file.parent.iterdir()) == ["notes.txt", "short"]
+
+
+def test_where_a_lane_is_damaged_only_files_never_completed_go(house: House) -> None:
+    whole, part = house.file(_old_ids.next()), house.file(_old_ids.next(), complete=False)
+    first, _ = house.incoming.write(message(whole.name), envelope())
+    (segment,) = house.incoming.directory.glob("*.seg")
+    with segment.open("r+b") as file:
+        file.seek(first + 30)
+        file.write(b"\xff\xff\xff")
+    assert house.passes() == 1
+    assert whole.exists()
+    assert not part.exists()
+
+
+def test_a_message_that_moves_while_the_lanes_are_read_keeps_its_file(house: House) -> None:
+    """From a lane not yet read into one already read: nobody sees its envelope, but the mark takes it out."""
+    queue_id = _old_ids.next()
+    house.file(queue_id)
+    house.arrive(message(queue_id))
+    search = house.sweep.watch([queue_id])
+    assert search is not None
+    active = house.begin()
+    house.queue.finish(active)
+    house.queue.journal.sync()
+    house.queue.journal_synced(house.queue.journal.durable)
+    assert search.run().named == set()
+    assert house.sweep.orphans(search) == []
+
+
+def test_a_search_rests_nine_times_as_long_as_it_works(house: House) -> None:
+    queue_id = _old_ids.next()
+    house.arrive(message(queue_id))
+    search = house.sweep.watch([queue_id])
+    assert search is not None
+    search.monotonic = iter(range(100)).__next__  # each look at it is a second later
+    search.run()
+    assert house.slept == 9 * len(list((house.home / "queue").glob("[!j]*/*.seg")))
+
+
+def test_a_pass_comes_after_a_while_and_then_again(house: House) -> None:
+    assert not house.sweep.is_due()
+    house.wait(600)
+    assert house.sweep.is_due()
+    assert not house.sweep.is_due()
+    house.wait(PASS_S)
+    assert house.sweep.is_due()
+
+
+def test_an_index_whose_segment_is_gone_goes(house: House) -> None:
+    house.arrive(envelope())
+    stray = house.incoming.directory / f"{'7'.zfill(20)}.idx"
+    stray.write_bytes(b"left")
+    there = house.incoming.directory / f"{'0'.zfill(20)}.idx"
+    there.write_bytes(b"")
+    house.one_pass()
+    assert not stray.exists()
+    assert there.exists()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_message_of_a_random_history_loses_its_data(seed: int) -> None:
+    """Every file looks old, and every pass is one that removes."""
+    rng = random.Random(seed)
+    machine = Machine(SimulatedDisk(), World(), 6000)
+    monotonic = iter(range(0, 1 << 30, int(2 * AGE_S)))
+    sweep = Sweep(machine.queue, lambda: 1e15, lambda: float(next(monotonic)), lambda seconds: None)
+    actives: list[Active] = []
+    for _ in range(60):
+        machine.accept(rng.choice([1, 3]), big=rng.random() < 0.5, size=300)
+        machine.durable()
+        while rng.random() < 0.6 and (active := machine.begin()) is not None:
+            machine.load(active)
+            actives.append(active)
+        if actives and rng.random() < 0.7:
+            active = actives.pop(rng.randrange(len(actives)))
+            if rng.random() < 0.2:
+                machine.order(active, "hold", HOLD)
+            else:
+                verdict = rng.choice([Status.DELIVERED, Status.DEFERRED, Status.BOUNCED])
+                machine.attempt(active, dict.fromkeys(active.pending, verdict))
+                machine.end(active, AT_ONCE, 0.0)
+        if rng.random() < 0.3:
+            machine.checkpoint()
+        ids = list(machine.queue.spool.queue_ids())
+        for _ in range(2):
+            search = sweep.watch(ids)
+            if search is not None:
+                if rng.random() < 0.3:
+                    machine.checkpoint()
+                search.run()
+                if rng.random() < 0.3:
+                    machine.checkpoint()
+                sweep.remove(sweep.orphans(search), search)
+        audit(machine.disk.kill(), machine.world, 6000)
