@@ -22,6 +22,7 @@ from mailcore.queue.queue import Gone
 from mailcore.queue.records import Administrative, Delivery, Place
 from mailcore.queue.rewrite import numbers_used, read_batch, remaining_recipients, write_replacement
 from mailcore.queue.spool import DATA_AT
+from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 
 __all__ = ["Passes"]
 
@@ -32,12 +33,15 @@ HEADER_BYTES_MAX = (
 )
 VERDICTS_PER_RECORD = 1_000  # as RECIPIENTS: a DELIVERY record stays small
 AGAIN_S = 10.0  # a pass that could not be ended for want of disk is tried again after this
+ROOM_MAX = 1_000  # messages put back at once, and
+ROOM_S = 0.1  # how often: ten thousand a second is more than comes in
 WHEEL_S = 1.0  # scheduled mail is let go when no more than this is left to wait
 
 
 class Passes:
     def __init__(self, core: Core) -> None:
         self.core = core
+        self._room_at = 0.0  # monotonic: room is not looked for before
 
     def over(self, active: Active) -> None:
         """All recipients have verdicts and these are synced; or an order stands and nothing is in flight."""
@@ -293,6 +297,61 @@ class Passes:
         active.unread.clear()
         active.unread_recipients = 0
         self.settle_ourselves(active, verdicts)
+
+    # -- room for others
+
+    def make_room(self, now: float) -> None:
+        """The active set is full. What only waits for suspended destinations goes into the shortest retry lane, so that a
+        suspension stops nobody else's mail; it comes back when it is due, or finds its place then."""
+        core = self.core
+        if not core.scheduler.any_suspended or now < self._room_at:
+            return
+        self._room_at = now + ROOM_S
+        suspended: dict[str, bool] = {}
+        waiting: list[Active] = []
+        for active in core.queue.active.values():
+            if active.in_flight or active.unsynced or active.ending or not active.destinations:
+                continue
+            for destination in active.destinations.values():
+                if destination not in suspended:
+                    suspended[destination] = core.scheduler.get(destination, SUSPENDED_UNTIL) is not None
+                if not suspended[destination]:
+                    break
+            else:
+                waiting.append(active)
+                if len(waiting) == ROOM_MAX:
+                    break
+        for active in waiting:
+            self._put_back(active, now)
+
+    def _put_back(self, active: Active, now: float) -> None:
+        core = self.core
+        core.scheduler.withdraw(active.queue_id, now)
+        for destination in active.destinations.values():
+            core.queue.sizes.route(destination, -1)
+        destinations, active.destinations = active.destinations, {}
+        interval = core.ladder().next_interval(0.0)
+
+        def change(recipient: Recipient) -> Recipient:
+            destination = destinations.get(recipient.number)
+            if destination is None:
+                return recipient
+            return msgspec.structs.replace(recipient, destination=destination, reply="its destination is suspended")
+
+        def replace() -> Rest:
+            return retry_lane(interval), write_replacement(
+                core.queue,
+                active,
+                retry_lane(interval),
+                interval,
+                age_s=core.age_s(active),
+                attempted=bool(active.deferred),
+                change=change,
+            )
+
+        active.ending = True
+        core.count("put_back")
+        self._end_again(active, replace)
 
     def wait_longer(self, active: Active) -> bool:
         """Scheduled mail whose time has not come goes into the longest lane that still fits; False when it may go."""

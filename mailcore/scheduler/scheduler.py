@@ -275,6 +275,10 @@ class Scheduler:
         return self._in_core
 
     @property
+    def any_suspended(self) -> bool:
+        return bool(self._suspensions)
+
+    @property
     def may_admit(self) -> bool:
         """Whether another message fits: neither message_active_limit nor message_recipient_limit is reached."""
         limits = self._global

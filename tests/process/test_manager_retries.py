@@ -36,3 +36,22 @@ async def test_deferred_mail_arrives_later_once_byte_for_byte(tmp_path: Path, te
             return not house.spool_files()
 
         await house.eventually(clean, "the spool file's end")
+
+
+async def test_a_message_that_cannot_be_spooled_is_put_back_when_the_disk_takes_it_again(tmp_path: Path) -> None:
+    async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        fans = [house.home / "spool" / f"{fan:02x}" for fan in range(64)]
+        for fan in fans:
+            fan.touch()  # where a directory should be
+        queue_id = await house.send("a@example.org")
+
+        async def reported() -> bool:
+            return any("can't be put back yet" in line.get("error", "") for line in house.log())
+
+        await house.eventually(reported, "the report")
+        assert "put elsewhere" in await house.refusal("hold", queue_id)
+        for fan in fans:
+            fan.unlink()
+        await lab.hops[0].set_temper("accept")
+        await house.until_empty()
+        assert recipients_of(lab.messages) == ["a@example.org"]

@@ -9,7 +9,7 @@ import pytest
 
 from mailcore.control.client import Refused
 from mailcore.lab.lab import Lab
-from tests.process.house import recipients_of, route_to, running
+from tests.process.house import Sections, recipients_of, route_to, running
 
 
 async def test_a_suspension_holds_over_a_restart_and_ends_by_itself(tmp_path: Path) -> None:
@@ -147,3 +147,24 @@ async def test_scheduled_mail_stays_scheduled_when_held_and_released_and_goes_at
         await house.order("retry", queue_id)
         await house.until_empty()
         assert len(lab.messages) == 1
+
+
+async def test_mail_for_a_suspended_destination_stops_nobody_elses(tmp_path: Path) -> None:
+    sections: Sections = {
+        "scheduler": {"message_active_limit": 10, "minimal_backoff_time": 1, "maximal_backoff_time": 2}
+    }
+    async with (
+        Lab(["accept:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab,
+        running(tmp_path, lab, sections) as house,
+    ):
+        await house.ask("suspend", destination=route_to(lab, 0))
+        waiting = [f"r{number}@example.org" for number in range(15)]
+        for recipient in waiting:
+            await house.send(recipient)
+        await house.send("a@sender.example")
+        await lab.wait_for(1)
+        assert recipients_of(lab.messages) == ["a@sender.example"]
+        assert (await house.size())["messages"] == 15
+        await house.ask("resume", destination=route_to(lab, 0))
+        await house.until_empty()
+        assert recipients_of(lab.hops[0].messages) == sorted(waiting)
