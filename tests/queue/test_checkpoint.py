@@ -110,25 +110,27 @@ def test_what_is_done_and_what_is_owed_is_stated_with_it(machine: Machine) -> No
 
 
 def test_it_may_be_stated_again_after_a_recovery(machine: Machine) -> None:
-    (waiting,) = take_in(machine, 1, recipients=3)
+    """The journal then tells of recipients done in an earlier generation, too; these are not counted twice."""
+    first, waiting = take_in(machine, 2, recipients=3)
     machine.attempt(waiting, {0: Status.DELIVERED})
     machine.end(waiting)
     machine.checkpoint()
     machine.wait(300)
+    back = machine.begin()
+    assert back is not None
+    machine.load(back)
+    machine.attempt(back, {1: Status.DELIVERED})
+    assert machine.queue.starts[first.start] == first.queue_id, "it keeps all that in the working suffix"
     again = recovered(machine)
-    active = again.begin()
-    assert active is not None
-    again.load(active)
-    again.attempt(active, {1: Status.DELIVERED})
-    again = recovered(again)
-    active = again.begin()
-    assert active is not None
-    again.load(active)
+    actives = [again.begin(), again.begin()]
+    for active in actives:
+        assert active is not None
+        again.load(active)
     busy(again)
-    assert shorten(again.queue, BOUND) == 1
+    assert shorten(again.queue, BOUND) == 2
     again.checkpoint()
     final = audit(again.disk.kill(), again.world, SEGMENT_BYTES)
-    assert final.queue.sizes.summary()["recipients"] == 1
+    assert final.queue.sizes.summary()["recipients"] == 3 + 1
 
 
 def test_an_order_that_stands_is_stated_with_it(machine: Machine) -> None:
@@ -264,3 +266,12 @@ def test_either_of_the_kept_positions_may_be_damaged_at_any_time(machine: Machin
         if found.exists(f"{HOME}/{damaged}"):
             found.damage(f"{HOME}/{damaged}", rng.randrange(12, 60), b"\xff\xfe\xfd\xfc")
         audit(found, machine.world, SEGMENT_BYTES)
+
+
+def test_the_journal_is_kept_from_where_the_older_positions_want_it(machine: Machine) -> None:
+    for _ in range(8):
+        busy(machine)
+        busy(machine)
+        machine.checkpoint()
+        assert bases(machine, JOURNAL)[0] <= machine.checkpoints.older.suffix
+    assert bases(machine, JOURNAL)[0] > 0

@@ -275,3 +275,24 @@ def test_nothing_moves_when_the_share_is_zero_or_the_lane_is_alive(machine: Mach
     settle(machine)
     assert Compaction(machine.queue, 0.0).active(machine.monotonic) == []
     assert Compaction(machine.queue, 0.25).active(machine.monotonic) == actives[:1]
+
+
+def test_dead_segments_behind_a_living_one_go_when_they_are_many(machine: Machine) -> None:
+    actives = take_in(machine, 12, size=400)
+    in_first = [active for active in actives if active.offset < bases(machine, INCOMING)[1]]
+    for active in actives[len(in_first) :]:
+        deliver(machine, active)
+    settle(machine)
+    machine.wait(ACTIVE_S)
+    compaction = Compaction(machine.queue, 0.25)
+    assert compaction.active(machine.monotonic) == [], "as yet there is less to win than three times what must move"
+    more = take_in(machine, 80, size=400)
+    for active in more:
+        deliver(machine, active)
+    settle(machine)
+    machine.wait(LOOK_S)
+    assert compaction.active(machine.monotonic) == in_first
+    for active in in_first:
+        send_round(machine, active)
+    settle(machine)
+    assert len(bases(machine, INCOMING)) == 1
