@@ -106,6 +106,7 @@ class _File:
     platter: bytearray = field(default_factory=bytearray)
     cache: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes]] = field(default_factory=list)
+    modified: float = 0.0
     bad: list[tuple[int, int]] = field(default_factory=list)  # byte ranges that can't be read
 
 
@@ -155,6 +156,7 @@ class SimulatedDisk(Disk):
         self.log: list[tuple[str, str]] = []  # (call, path) of all that changes or syncs something, in order
         self.capacity: int | None = None  # bytes; a write beyond is cut short and ENOSPC
         self.on_change: Callable[[str, str], None] | None = None  # looks on in front of every call in ``log``
+        self.wall: Callable[[], float] = lambda: 0.0  # what files are stamped with
         self._root = _Directory()
         self._open: dict[int, tuple[str, _File, bool]] = {}
         self._locks: dict[int, str] = {}
@@ -257,7 +259,7 @@ class SimulatedDisk(Disk):
         directory, name = self._parent(path)
         if name in directory.now:
             raise _error(errno.EEXIST, path)
-        file = _File()
+        file = _File(modified=self.wall())
         directory.change({name: file})
         return self._descriptor(path, file, True)
 
@@ -295,6 +297,7 @@ class SimulatedDisk(Disk):
         if data:
             _patch(file.cache, offset, data)
             file.pending.append((offset, data))
+            file.modified = self.wall()
 
     def read(self, fd: int, length: int, offset: int) -> bytes:
         path, file, _ = self._get(fd)
@@ -310,13 +313,13 @@ class SimulatedDisk(Disk):
         self._call("size", path, changes=False)
         return len(file.cache)
 
-    def modified(self, path: str) -> float:
-        self._file(path)
-        return 0.0  # long ago
-
     def size_of(self, path: str) -> int:
         self._call("size_of", path, changes=False)
         return len(self._file(path).cache)
+
+    def modified(self, path: str) -> float:
+        self._call("modified", path, changes=False)
+        return self._file(path).modified
 
     def sync(self, fd: int) -> None:
         path, file, _ = self._get(fd)
@@ -475,7 +478,7 @@ class SimulatedDisk(Disk):
 
     def _copy(self, how: _Kill | _Crash) -> SimulatedDisk:
         copy = SimulatedDisk()
-        copy.capacity = self.capacity
+        copy.capacity, copy.wall = self.capacity, self.wall
         copy._root = how.directory(self._root)
         return copy
 
@@ -500,7 +503,9 @@ class _Kill:
         if id(old) not in self._made:
             if isinstance(old, _Directory):
                 return self.directory(old)
-            self._made[id(old)] = _File(bytearray(old.platter), bytearray(old.cache), list(old.pending), list(old.bad))
+            self._made[id(old)] = _File(
+                bytearray(old.platter), bytearray(old.cache), list(old.pending), old.modified, list(old.bad)
+            )
         return self._made[id(old)]
 
 
@@ -531,7 +536,7 @@ class _Crash:
         data = bytearray(old.platter)
         for offset, piece in old.pending:
             self._some_of(data, offset, piece)
-        return _File(data, bytearray(data), [], list(old.bad))
+        return _File(data, bytearray(data), [], old.modified, list(old.bad))
 
     def _some_of(self, data: bytearray, offset: int, piece: bytes) -> None:
         choice = self._choice

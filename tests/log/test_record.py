@@ -57,6 +57,8 @@ def test_only_a_whole_garbage_mark_is_garbage() -> None:
         read = segment_with(bytes(marked)).read(OFFSET)
         assert read is not None
         assert read.live == (mark != GARBAGE)
+        segment = segment_with(bytes(marked))
+        assert [r.live for r in segment.records(OFFSET, segment.file_end)] == [mark != GARBAGE]
     assert bin(LIVE ^ GARBAGE).count("1") > 1  # a single flipped bit is no mark
 
 

@@ -10,11 +10,12 @@ import msgspec
 import pytest
 
 from mailcore.envelope import Status
-from mailcore.log.positions import NAME, PREVIOUS, read_positions
+from mailcore.log.positions import NAME, PREVIOUS, RestartPositions, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import base_of
 from mailcore.queue.active import Active
+from mailcore.queue.checkpoint import Checkpoint
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, retry_lane
 from mailcore.queue.queue import MARK_FILES_MAX, Gone, damaged_path
 from mailcore.queue.records import (
@@ -372,12 +373,24 @@ def test_law_09_everything_is_synced_before_restart_positions_are_written() -> N
         machine.attempt(active, {0: Status.BOUNCED})
         machine.end(active)
     looked: list[str] = []
+    positions_taken: list[RestartPositions] = []
+    take = machine.checkpoints.take
+
+    def taking() -> Checkpoint:
+        checkpoint = take()
+        positions_taken.append(checkpoint.positions)
+        return checkpoint
+
+    machine.checkpoints.take = taking  # type: ignore[method-assign]
 
     def look(call: str, path: str) -> None:
         if call == "create" and path.endswith(f"{NAME}.new"):
             unsynced = [file for file in disk.unsynced() if not file.endswith((".idx", "lock"))]
             names = [name for directory in unsynced if disk.is_directory(directory) for name in disk.list(directory)]
             assert not [file for file in unsynced + names if file.endswith(".seg")]
+            for lane, position in positions_taken[-1].lanes.items():
+                records = LaneReader(disk, f"{HOME}/{lane}", print).records(0, position.end)
+                assert max((record.end for record in records), default=0) == position.end, f"{lane} is not written"
             looked.append(path)
 
     disk.on_change = look
@@ -478,6 +491,7 @@ def test_law_10_one_message_keeps_what_it_needs_and_nothing_else() -> None:
     for _ in range(4):
         machine.checkpoint()
     audit(disk.crash(Nothing()), world, 5000)
+    audit(disk.kill(), world, 5000)
     deliver_all(machine, held)
     for _ in range(4):
         machine.checkpoint()
@@ -486,27 +500,25 @@ def test_law_10_one_message_keeps_what_it_needs_and_nothing_else() -> None:
         assert len([n for n in disk.list(f"{HOME}/{lane}") if n.endswith(".idx")]) <= 1
 
 
-def test_law_10_a_spool_file_goes_when_both_restart_positions_know_its_message_is_finished() -> None:
+@pytest.mark.parametrize("outcome", [Status.DELIVERED, Status.BOUNCED])
+def test_law_10_a_spool_file_goes_when_both_restart_positions_know_its_message_is_finished(outcome: Status) -> None:
     machine, world, disk = new_machine()
     queue_id = machine.accept(1, big=True)
     machine.durable()
     path = machine.queue.spool.path(queue_id)
-    deliver_all(machine, begun(machine))
+    active = begun(machine)
+    machine.attempt(active, {0: outcome})
+    machine.end(active)
     machine.sync()
-    for _ in range(5):
-        if not disk.exists(path):
-            break
-        # While it is there, going back to the positions before must find it.
-        audit(disk.crash(Nothing()), world, machine.segment_bytes)
-        back = disk.crash(Nothing())
-        if back.exists(f"{HOME}/{PREVIOUS}"):
-            back.damage(f"{HOME}/{NAME}", 20, b"\xff")
-            audit(back, world, machine.segment_bytes)
+    for _ in range(6):
+        # Going back to the positions before must find the file, as long as these have the message unfinished.
+        for view in (disk.kill(), disk.crash(Nothing())):
+            audit(view.kill(), world, machine.segment_bytes)
+            if view.exists(f"{HOME}/{PREVIOUS}"):
+                view.damage(f"{HOME}/{NAME}", 20, b"\xff")
+                audit(view, world, machine.segment_bytes)
         machine.checkpoint()
     assert not disk.exists(path)
-    back = disk.crash(Nothing())
-    back.damage(f"{HOME}/{NAME}", 20, b"\xff")
-    assert not list(audit(back, world, machine.segment_bytes).recovered_messages())
 
 
 def test_law_11_a_damaged_record_is_reported_passed_over_and_never_deleted() -> None:

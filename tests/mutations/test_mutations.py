@@ -1,0 +1,65 @@
+"""The tests are tested: break a law, and one of those named beside the break must fail."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.mutations.mutations import MUTATIONS, Mutation
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 300.0
+
+
+def test_every_mutation_still_fits_the_source() -> None:
+    for mutation in MUTATIONS:
+        source = (ROOT / mutation.file).read_text()
+        assert source.count(mutation.old) == 1, f"{mutation.name}: its text occurs {source.count(mutation.old)} times"
+        assert mutation.old != mutation.new
+
+
+def test_names_are_not_used_twice() -> None:
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    root = tmp_path_factory.mktemp("mutated")
+    for name in ("mailcore", "tests"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", root)
+    yield root
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(TIMEOUT_S + 30)
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_a_broken_law_is_named_by_a_test(mutation: Mutation, copy: Path) -> None:
+    file = copy / mutation.file
+    source = file.read_text()
+    file.write_text(source.replace(mutation.old, mutation.new))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *_split(mutation.tests)],
+            cwd=copy,
+            env={"PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    finally:
+        file.write_text(source)
+    assert done.returncode == 1, f"no test noticed: {mutation.name}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    assert "FAILED" in done.stdout, done.stdout[-2000:]
+
+
+def _split(tests: str) -> list[str]:
+    files, _, chosen = tests.partition(" -k ")
+    return files.split() + (["-k", chosen] if chosen else [])
