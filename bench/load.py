@@ -12,7 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from bench.processes import end_group, free_port, listening, wait_until
+from bench.processes import cpu_s, end_group, free_port, listening, wait_until
 
 __all__ = ["Sink", "Source"]
 
@@ -45,6 +45,10 @@ class Sink:
             end_group(self._process)
             self._process = None
 
+    def cpu_s(self) -> float:
+        assert self._process is not None
+        return cpu_s(self._process.pid)
+
     def messages(self) -> int:
         with self._count.open("rb") as count:
             count.seek(0, os.SEEK_END)
@@ -60,7 +64,7 @@ class Source:
         self._sessions = sessions
         self._size = size_bytes
 
-    def run(self, port: int, messages: int, *, keep: bool, timeout_s: float) -> float:
+    def run(self, port: int, messages: int, *, keep: bool, timeout_s: float, quiet: bool = False) -> float:
         """Seconds until the last message was acknowledged. Raises CalledProcessError when the server misbehaves."""
         command = [
             *("smtp-source", "-s", str(self._sessions), "-l", str(self._size), "-m", str(messages)),
@@ -68,5 +72,5 @@ class Source:
             *("-f", "load@sender.example", "-t", "sink@example.org", f"127.0.0.1:{port}"),
         ]
         begun = time.monotonic()
-        subprocess.run(command, check=True, timeout=timeout_s)
+        subprocess.run(command, check=True, timeout=timeout_s, stderr=subprocess.DEVNULL if quiet else None)
         return time.monotonic() - begun

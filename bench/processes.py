@@ -22,7 +22,9 @@ __all__ = [
     "end_group",
     "free_port",
     "listening",
+    "machine_cpu_s",
     "memory",
+    "own_cpu_s",
     "tree",
     "wait_until",
 ]
@@ -86,6 +88,18 @@ def cpu_s(root: int) -> float:
         if fields := _stat(pid):
             ticks += sum(int(each) for each in fields[11:15])  # utime, stime, cutime, cstime
     return ticks * TICK_S
+
+
+def machine_cpu_s() -> float:
+    """Time that all cores together were busy since boot."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) * TICK_S
+
+
+def own_cpu_s() -> float:
+    """Of this process and of the children it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 @dataclass(frozen=True, slots=True)

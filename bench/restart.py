@@ -98,7 +98,7 @@ def kill_under_load(waypost: Waypost) -> None:
     def load() -> None:
         # Its connections are cut, which is the point.
         with contextlib.suppress(subprocess.CalledProcessError, subprocess.TimeoutExpired):
-            source.run(waypost.port, LOAD_MESSAGES, keep=True, timeout_s=60)
+            source.run(waypost.port, LOAD_MESSAGES, keep=True, timeout_s=60, quiet=True)
 
     thread = threading.Thread(target=load)
     thread.start()

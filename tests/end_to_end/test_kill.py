@@ -71,6 +71,9 @@ async def test_what_was_acknowledged_survives_every_kill(kills: int, seed: int, 
             comparison = await judged(appliance, ledger, lab)
         finally:
             appliance.stop()
+    print(
+        f"seed {seed}, {kills} kills, {len(ledger.acknowledged)} acknowledged: {comparison}, {allowed} repeated allowed"
+    )
     assert counted > kills, "the queue was empty whenever it was counted: a test of nothing"
     assert len(ledger.acknowledged) >= kills * MESSAGES_A_KILL
     assert not ledger.of(State.REFUSED), ledger.of(State.REFUSED)[:3]
