@@ -119,6 +119,7 @@ class Queue:
         self.salt = salt
         self._report_damage = on_damage
         self._damage_seen: set[tuple[str, int]] = set()
+        self.names_counted = names_counted
         self.sizes = Sizes(names_counted)
         self.journal: LaneWriter  # set by recovery, like all that follows
         self.writers: dict[str, LaneWriter] = {}  # lanes the manager writes

@@ -23,7 +23,7 @@ import msgspec
 
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
-from mailcore.log.positions import LanePosition, RestartPositions, read_positions
+from mailcore.log.positions import LanePosition, PositionsDamaged, RestartPositions, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
@@ -31,6 +31,7 @@ from mailcore.queue.checkpoint import SUFFIX_BYTES_MAX, Checkpoints
 from mailcore.queue.fold import Folded, Known, Stage, fold
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, JOURNAL, LOCAL, is_incoming
 from mailcore.queue.queue import Queue, Unmarked
+from mailcore.queue.rebuild import positions_from_files
 from mailcore.queue.records import Place, decode_envelope
 from mailcore.queue.spool import Spool
 from mailcore.queue.suffix import state_known
@@ -61,11 +62,10 @@ def recover(
     salt: Callable[[], int],
     on_damage: Callable[[Damage], None],
 ) -> Recovered:
-    """Opens the queue, whatever happened to it before. Raises Locked, PositionsDamaged, SegmentTooNew, LaneFailed, OSError."""
+    """Opens the queue, whatever happened to it before. Raises Locked, SegmentTooNew, LaneFailed, OSError."""
     disk.make_directory(directory)
     disk.make_directory(spool_directory)
     lock = disk.lock(os.path.join(directory, "lock"))
-    positions = read_positions(disk, directory) or RestartPositions(0, clock(), {}, 0, 0)
     queue = Queue(
         disk,
         directory,
@@ -77,6 +77,7 @@ def recover(
         salt=salt,
         on_damage=on_damage,
     )
+    positions = _positions(disk, queue)
     queue.sequence = positions.sequence
     queue.sizes.restore(positions.counts, positions.destinations, positions.other_destinations)
 
@@ -103,6 +104,28 @@ def recover(
     checkpoint.write()
     checkpoints.written(checkpoint)
     return Recovered(queue, checkpoints, len(working), lock)
+
+
+def _positions(disk: Disk, queue: Queue) -> RestartPositions:
+    """The newest that can be believed; none in a new queue; made from the files when they are lost or damaged."""
+    why = "there are none, but there is mail"
+    try:
+        positions = read_positions(disk, queue.directory)
+        if positions is not None:
+            return positions
+    except PositionsDamaged as error:
+        why = str(error)
+    lanes = [name for name in disk.list(queue.directory) if _is_lane(name)]
+    written = [lane for lane in [*lanes, JOURNAL] if not is_incoming(lane) and queue.reader(lane).bases]
+    if not written:  # restart positions are written before anything but a receiver's lane
+        return RestartPositions(0, queue.clock(), {}, 0, 0)
+    queue.on_damage(Damage(os.path.join(queue.directory, "restart"), 0, 0, f"{why}; made anew from everything"))
+    return positions_from_files(disk, queue, lanes)
+
+
+def _is_lane(name: str) -> bool:
+    kind, _, number = name.partition(".")
+    return name in _ALWAYS or (kind in ("incoming", "retry") and number.isdigit())
 
 
 def _read_journal(disk: Disk, queue: Queue, positions: RestartPositions) -> Folded:
@@ -155,7 +178,7 @@ def _open_lanes(disk: Disk, queue: Queue, positions: RestartPositions, folded: F
     """Step 3: writers go on behind the recorded ends, and beyond every position that anybody has named (law 4)."""
     names = {*disk.list(queue.directory), *positions.lanes, *folded.named, *_ALWAYS}
     for lane in sorted(names - {JOURNAL}):
-        if not (is_incoming(lane) or lane.startswith("retry.") or lane in _ALWAYS):
+        if not _is_lane(lane):
             continue
         recorded = positions.lanes.get(lane, LanePosition(0, 0))
         if is_incoming(lane):
@@ -169,20 +192,28 @@ def _open_lanes(disk: Disk, queue: Queue, positions: RestartPositions, folded: F
 def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> list[Known]:
     """Steps 3 and 4: what is over gets its mark, which may have been lost; what is left is being worked on."""
 
-    def counts(place: Place | None) -> bool:
+    def counts(place: Place | None, queue_id: str, generation: int) -> bool:
         recorded = positions.lanes.get(place.lane) if place is not None else None
         if place is None or recorded is None or place.offset >= recorded.end:
             return False
-        return queue.reader(place.lane).contains(place.offset, recorded.end)
+        record = queue.reader(place.lane).read(place.offset, recorded.end)
+        if record is None or record.type != RecordType.ENVELOPE:
+            return False
+        envelope = decode_envelope(record.body)  # law 4: believed only if both match
+        return queue_id in ("", envelope.queue_id) and envelope.generation == generation
 
     working = []
     for known in folded.messages.values():
         for place in known.older:
             queue.mark_garbage(place.lane, place.offset)
-        bounced = known.bounce is None or counts(known.bounce)
+        bounced = known.bounce is None or counts(known.bounce, "", 0)
         if known.stage is Stage.FINISHED and bounced:
             queue.mark(_unmarked(known, spooled=True))
-        elif known.stage is Stage.REPLACED and bounced and counts(known.replacement):
+        elif (
+            known.stage is Stage.REPLACED
+            and bounced
+            and counts(known.replacement, known.queue_id, known.generation + 1)
+        ):
             queue.mark(_unmarked(known, spooled=False))
         else:
             working.append(known)

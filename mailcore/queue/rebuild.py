@@ -1,0 +1,66 @@
+"""Restart positions made from the files, for when neither of the two that were kept can be believed.
+
+Everything is read: the whole journal there is, and every lane. What the manager's lanes hold beyond the last checkpoint can't
+be told apart any more from what lies below it, so all of it counts: a replacement whose REPLACED was lost may then stand
+beside the message it replaced. Mail may be delivered twice after this, none is lost; the log says that it happened.
+"""
+
+from __future__ import annotations
+
+from mailcore.log.disk import Disk
+from mailcore.log.positions import Counts, LanePosition, RestartPositions
+from mailcore.log.record import RecordType
+from mailcore.queue.fold import fold
+from mailcore.queue.lanes import DELETED, JOURNAL
+from mailcore.queue.queue import Queue
+from mailcore.queue.records import decode_envelope
+from mailcore.queue.sizes import Sizes
+
+__all__ = ["positions_from_files"]
+
+
+def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartPositions:
+    """Positions at the beginning of everything. Raises OSError."""
+    for lane in [*lanes, JOURNAL]:
+        _sync(disk, queue, lane)
+    journal = queue.reader(JOURNAL)
+    suffix = journal.bases[0] if journal.bases else 0
+    folded = fold(journal.records(suffix), 0)
+    sizes = Sizes(queue.names_counted)
+    positions: dict[str, LanePosition] = {}
+    for lane in lanes:
+        reader = queue.reader(lane)
+        if not reader.bases:
+            continue
+        first = reader.bases[0]
+        end = reader.end_of(reader.bases[-1], None)
+        positions[lane] = LanePosition(first, max(end, first), first)
+        for record in reader.records(first, end):
+            if record.type != RecordType.ENVELOPE or not record.live:
+                continue
+            envelope = decode_envelope(record.body)
+            known = folded.messages.get(envelope.queue_id)
+            if known is None or known.generation < envelope.generation:
+                count = envelope.recipient_count
+                sizes.rest(lane, count, {} if lane == DELETED else envelope.resting or {"": count})
+    return RestartPositions(
+        0,
+        queue.clock(),
+        positions,
+        suffix,
+        max(folded.end, suffix),
+        {lane: Counts(*counts) for lane, counts in sizes.resting.items()},
+        dict(sizes.resting_destinations.named),
+        sizes.resting_destinations.other,
+    )
+
+
+def _sync(disk: Disk, queue: Queue, lane: str) -> None:
+    """What is about to be believed may be in the cache only."""
+    reader = queue.reader(lane)
+    for base in reader.bases:
+        fd = disk.open_write(reader.path(base))
+        try:
+            disk.sync(fd)
+        finally:
+            disk.close(fd)
