@@ -82,6 +82,9 @@ def test_a_change_that_cannot_be_written_leaves_all_as_it_was(tmp_path: Path) ->
     assert again(path) == {"smtp": {"process_limit": 5}}
 
 
+Buffer = bytes | bytearray | memoryview
+
+
 class Watching(Disk):
     """Remembers the order of calls."""
 
@@ -89,9 +92,9 @@ class Watching(Disk):
         super().__init__()
         self.calls: list[str] = []
 
-    def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
+    def write(self, fd: int, buffers: Sequence[Buffer], offset: int) -> None:
         self.calls.append("write")
-        super().write(fd, list(buffers), offset)
+        super().write(fd, buffers, offset)
 
     def sync(self, fd: int) -> None:
         self.calls.append("sync")

@@ -1,0 +1,129 @@
+"""What the journal says of each message, record by record."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+
+from mailcore.envelope import Status, Verdict
+from mailcore.log.record import Record, RecordType
+from mailcore.queue.fold import Folded, Known, Stage, fold
+from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, Start, encode
+
+TYPES = {
+    Start: RecordType.START,
+    Delivery: RecordType.DELIVERY,
+    Replaced: RecordType.REPLACED,
+    Finish: RecordType.FINISH,
+    Administrative: RecordType.ADMINISTRATIVE,
+}
+Body = Start | Delivery | Replaced | Finish | Administrative
+
+
+def folded(*bodies: Body, counted_to: int = 0) -> Folded:
+    """Records at offsets 0, 100, 200, ..."""
+    return fold(
+        [Record(n * 100, TYPES[type(body)], True, encode(body), n * 100 + 100) for n, body in enumerate(bodies)],
+        counted_to,
+    )
+
+
+def known(*bodies: Body) -> Known:
+    return folded(*bodies).messages["M"]
+
+
+def start(generation: int = 0, offset: int = 64, lane: str = "incoming.0", **fields: object) -> Start:
+    return msgspec.structs.replace(Start("M", generation, Place(lane, offset), 3), **fields)
+
+
+def delivery(generation: int = 0, **statuses: Status) -> Delivery:
+    """``r0=Status.DELIVERED``."""
+    verdicts = tuple(Verdict(int(name[1:]), status, "2.0.0", "text") for name, status in statuses.items())
+    return Delivery("M", generation, verdicts, 0.0)
+
+
+def test_a_started_message_is_being_worked_on() -> None:
+    message = known(start(floor=32))
+    assert (message.stage, message.place, message.recipients, message.floor) == (
+        Stage.WORKING,
+        Place("incoming.0", 64),
+        3,
+        32,
+    )
+
+
+def test_recipients_with_a_final_verdict_are_done_and_the_refused_are_owed_a_bounce() -> None:
+    message = known(
+        start(), delivery(r0=Status.DELIVERED, r1=Status.DEFERRED), delivery(r1=Status.BOUNCED, r2=Status.EXPIRED)
+    )
+    assert message.done == {0, 1, 2}
+    assert [verdict.number for verdict in message.refused] == [1, 2]
+
+
+def test_a_verdict_read_twice_counts_once() -> None:
+    message = known(start(), delivery(r1=Status.BOUNCED), delivery(r1=Status.BOUNCED))
+    assert len(message.refused) == 1
+
+
+def test_done_adds_up_over_generations_and_what_a_bounce_was_written_for_does_not() -> None:
+    message = known(
+        start(),
+        delivery(r0=Status.DELIVERED, r1=Status.BOUNCED),
+        Replaced("M", 0, Place("retry.1", 64), Place("local", 64)),
+        start(1, 64, "retry.1"),
+        delivery(1, r2=Status.DELIVERED),
+    )
+    assert (message.generation, message.done, message.done_before, message.refused) == (1, {2}, {0, 1}, [])
+    assert (message.stage, message.replacement, message.bounce) == (Stage.WORKING, None, None)
+    assert message.older == [Place("incoming.0", 64)]
+
+
+def test_the_last_order_counts_until_the_message_is_replaced() -> None:
+    hold = Administrative("hold", "M", "who", "why", 0.0)
+    delete = Administrative("delete", "M", "who", "why", 0.0)
+    assert known(start(), hold, delete).order == delete
+    replaced = Replaced("M", 0, Place("hold", 64))
+    assert known(start(), hold, replaced).stage is Stage.REPLACED
+    assert known(start(), hold, replaced, start(1, 64, "hold")).order is None
+    assert known(start(), hold, start()).order == hold  # stated anew by a recovery: it stands
+
+
+def test_what_ends_another_generation_ends_nothing() -> None:
+    assert known(start(1), Finish("M", 0)).stage is Stage.WORKING
+    assert known(start(1), Replaced("M", 2, Place("retry.1", 64))).stage is Stage.WORKING
+    assert known(start(1), Finish("M", 1, Place("local", 64))).stage is Stage.FINISHED
+
+
+def test_a_message_stated_anew_keeps_what_is_done_and_owed() -> None:
+    owed = Verdict(1, Status.BOUNCED, "5.1.1", "no")
+    message = known(start(done=(0,), refused=(owed,)))
+    assert (message.done, message.refused) == ({0, 1}, [owed])
+    again = known(start(), delivery(r1=Status.BOUNCED), start(done=(0, 1), refused=(owed,)))
+    assert [verdict.number for verdict in again.refused] == [1]
+
+
+def test_records_of_messages_without_a_start_are_of_the_time_before() -> None:
+    assert folded(delivery(r0=Status.DELIVERED), Finish("M", 0), Administrative("set", "", "", "", 0.0)).messages == {}
+
+
+def test_every_position_that_is_named_is_known() -> None:
+    found = folded(
+        start(),
+        Replaced("M", 0, Place("retry.1", 640), Place("local", 64)),
+        Finish("N", 0, Place("local", 320)),
+        Replaced("O", 0, Place("retry.1", 100)),
+    )
+    assert found.named == {"incoming.0": 64, "retry.1": 640, "local": 320}
+    assert found.end == 400
+
+
+def test_starts_behind_the_last_counts_took_their_messages_out_of_them() -> None:
+    bodies = [start(resting={"smtp:a": 3}), start(1, 64, "retry.1", resting={"smtp:b": 2}), start(2, 64, "retry.2")]
+    assert folded(*bodies, counted_to=100).taken == [("retry.1", 3, {"smtp:b": 2})]
+
+
+def test_what_two_deliveries_said_does_not_depend_on_their_order() -> None:
+    some = [delivery(r0=Status.DELIVERED), delivery(r1=Status.BOUNCED), delivery(r2=Status.DEFERRED)]
+    outcomes = {frozenset(known(start(), *order).done) for order in itertools.permutations(some)}
+    assert outcomes == {frozenset({0, 1})}
