@@ -24,8 +24,14 @@ class Housekeeping:
         self.core = core
         self.flow = flow
         self.compaction = Compaction(core.queue, core.settings.queue.compact_below)
-        self.sweep = Sweep(core.queue, core.wall, core.now, time.sleep)
+        self.sweep = Sweep(core.queue, self._wall, self._now, time.sleep)
         self._thread = ThreadPoolExecutor(1, "housekeeping")
+
+    def _wall(self) -> float:
+        return self.core.wall()
+
+    def _now(self) -> float:
+        return self.core.now()
 
     def before_checkpoint(self) -> None:
         """A bounded step of moving what keeps segments alive. On a full disk nothing is written for tidiness."""

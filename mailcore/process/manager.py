@@ -184,8 +184,9 @@ class Manager:
         queue = core.queue
         state = (queue.journal.end, [(r.lane, r.position, r.readable_end) for r in queue.runners.values()])
         waiters, core.checkpoint_waiters = core.checkpoint_waiters, []
-        busy = queue.dirty or queue.awaiting_checkpoint or any(writer.waiting for writer in queue.writers.values())
-        if state == self._last_taken and not waiters and not busy and not queue.spool_garbage:
+        busy = queue.marks.dirty or queue.awaiting_checkpoint or any(writer.waiting for writer in queue.writers.values())
+        idle = state == self._last_taken and core.checkpoints.settled
+        if idle and not waiters and not busy and not queue.spool_garbage:
             return
         checkpoint = core.checkpoints.take()
         try:

@@ -102,7 +102,7 @@ class Checkpoints:
             dict(sizes.resting_destinations.named),
             sizes.resting_destinations.other,
         )
-        dirty, queue.dirty = queue.dirty, set()
+        dirty, queue.marks.dirty = queue.marks.dirty, set()
         unmarked, queue.awaiting_checkpoint = queue.awaiting_checkpoint, []
         return Checkpoint(
             queue.disk,
@@ -113,6 +113,11 @@ class Checkpoints:
             unmarked,
             dirty,
         )
+
+    @property
+    def settled(self) -> bool:
+        """Both kept positions say the same: one more checkpoint would allow nothing more to be deleted."""
+        return self.older.lanes == self.newest.lanes and self.older.suffix == self.newest.suffix
 
     def written(self, checkpoint: Checkpoint) -> list[str]:
         """The checkpoint is on disk: what it covers may be read and marked, what both allow is deleted.
