@@ -15,7 +15,6 @@ drive it on a simulated disk. Restart positions and deletion are in ``checkpoint
 from __future__ import annotations
 
 import contextlib
-import heapq
 import os
 import struct
 from collections import OrderedDict, deque
@@ -28,12 +27,14 @@ from mailcore.envelope import DataPlace, Envelope
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import GARBAGE, MARK_AT, Record, RecordType
+from mailcore.log.record import Record, RecordType
 from mailcore.log.segment import SUFFIX, Damage
 from mailcore.queue.active import Active, DataAt
 from mailcore.queue.arrivals import count_arrivals
+from mailcore.queue.floors import Floors
 from mailcore.queue.fold import Known
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, interval_of, is_incoming
+from mailcore.queue.marks import Marks
 from mailcore.queue.records import (
     Administrative,
     Delivery,
@@ -67,31 +68,6 @@ class Unmarked(NamedTuple):
     floor: int
     start: int  # journal offset of its START; -1 when that is behind the working suffix
     spooled: bool  # its spool file goes with it
-
-
-class Floors:
-    """The lowest of the offsets that are still needed in one lane; a heap with lazy removal."""
-
-    def __init__(self) -> None:
-        self._heap: list[int] = []
-        self._held: dict[int, int] = {}
-
-    def hold(self, offset: int) -> None:
-        self._held[offset] = self._held.get(offset, 0) + 1
-        heapq.heappush(self._heap, offset)
-
-    def release(self, offset: int) -> None:
-        count = self._held.get(offset, 0)
-        if count > 1:
-            self._held[offset] = count - 1
-        else:
-            self._held.pop(offset, None)
-
-    def lowest(self) -> int | None:
-        heap = self._heap
-        while heap and heap[0] not in self._held:
-            heapq.heappop(heap)
-        return heap[0] if heap else None
 
 
 class Queue:
@@ -133,13 +109,12 @@ class Queue:
         self.floors: dict[str, Floors] = {}
         self.awaiting_sync: deque[tuple[int, Unmarked]] = deque()  # by journal offset
         self.awaiting_checkpoint: list[Unmarked] = []
-        self.dirty: set[tuple[str, int]] = set()  # segments with marks not synced
         self.spool_garbage: deque[tuple[int, str]] = (
             deque()
         )  # (positions sequence that must be the older one, queue id)
         self.watched: set[str] = set()  # queue ids the sweep looks for; who is marked meanwhile goes out
         self.sequence = 0  # of the newest restart positions
-        self._mark_files: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self.marks = Marks(disk)
 
     # -- damage
 
@@ -404,33 +379,15 @@ class Queue:
             self.spool_garbage.append((self.sequence + 1, unmarked.queue_id))
 
     def mark_garbage(self, lane: str, offset: int) -> None:
-        base = self.reader(lane).base_for(offset)
-        if base is None:
+        if not self.marks.write(self.reader(lane), offset):
             return  # its segment is gone already
-        try:
-            fd = self._mark_file(lane, base)
-            self.disk.write(fd, [bytes([GARBAGE])], offset - base + MARK_AT)
-        except FileNotFoundError:
-            return
-        self.dirty.add((lane, base))
         runner = self.runners.get(lane)
         if runner is not None and offset >= runner.position:
             runner.forget()
 
-    def _mark_file(self, lane: str, base: int) -> int:
-        fd = self._mark_files.get((lane, base))
-        if fd is None:
-            while len(self._mark_files) >= MARK_FILES_MAX:
-                self.disk.close(self._mark_files.popitem(last=False)[1])
-            fd = self._mark_files[lane, base] = self.disk.open_write(self.reader(lane).path(base))
-        return fd
-
     def forget_segment(self, lane: str, base: int) -> None:
         """A segment was deleted."""
-        fd = self._mark_files.pop((lane, base), None)
-        if fd is not None:
-            self.disk.close(fd)
-        self.dirty.discard((lane, base))
+        self.marks.forget(lane, base)
 
     def count_arrived(self, lane: str, start: int, end: int) -> None:
         """Counts the envelopes of a receiver's lane in [start, end), where nobody has told us how many.
@@ -452,7 +409,4 @@ def damaged_path(segment_path: str) -> str:
 
 DAMAGE_SEEN_MAX = 10_000  # places; more than that, and the disk is the news
 DAMAGED_BYTES_MAX = 65_536  # of one such file: a thousand places
-MARK_FILES_MAX = 64  # descriptors; marks go mostly to a few segments behind the runners
-
-
 RESTING_NAMES_MAX = 1000  # in one envelope: 30 kB of names at the most

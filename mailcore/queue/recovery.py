@@ -196,7 +196,10 @@ def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> list[K
         recorded = positions.lanes.get(place.lane) if place is not None else None
         if place is None or recorded is None or place.offset >= recorded.end:
             return False
-        record = queue.reader(place.lane).read(place.offset, recorded.end)
+        reader = queue.reader(place.lane)
+        if place.offset < recorded.browse and reader.is_deleted(place.offset):
+            return True  # over, and gone since; what no checkpoint had covered would have been stated anew
+        record = reader.read(place.offset, recorded.end)
         if record is None or record.type != RecordType.ENVELOPE:
             return False
         envelope = decode_envelope(record.body)  # law 4: believed only if both match

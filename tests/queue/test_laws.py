@@ -17,7 +17,8 @@ from mailcore.log.segment import base_of
 from mailcore.queue.active import Active
 from mailcore.queue.checkpoint import Checkpoint
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, retry_lane
-from mailcore.queue.queue import MARK_FILES_MAX, Gone, damaged_path
+from mailcore.queue.marks import FILES_MAX
+from mailcore.queue.queue import Gone, damaged_path
 from mailcore.queue.records import (
     Place,
     Start,
@@ -569,14 +570,14 @@ def test_law_11_damage_is_reported_once() -> None:
 
 def test_law_12_descriptors_of_marks_are_bounded() -> None:
     machine, _world, disk = new_machine(4100)
-    for _ in range(MARK_FILES_MAX + 20):
+    for _ in range(FILES_MAX + 20):
         machine.accept(1)
     machine.durable()
     while (active := machine.begin()) is not None:
         machine.load(active)
         deliver_all(machine, active)
     machine.sync()
-    assert len([path for path in disk.open_files() if INCOMING in path]) <= 2 * MARK_FILES_MAX + 4
+    assert len([path for path in disk.open_files() if INCOMING in path]) <= 2 * FILES_MAX + 4
 
 
 @pytest.mark.parametrize("jump", [-10 * 365 * 86400.0, 10 * 365 * 86400.0])
@@ -726,3 +727,25 @@ def test_an_envelope_of_a_later_generation_at_a_stale_place_is_not_read_twice() 
     assert machine.begin() is None
     envelope = msgspec.structs.replace(first.envelope, queue_id="M000000000077", generation=0)
     assert append_envelope(machine.queue.writer(RETRY), envelope) > first.offset
+
+
+def test_law_10_what_is_over_stays_over_when_its_bounce_is_deleted_and_the_journal_is_kept() -> None:
+    """A message that takes long keeps the journal, and with it FINISHes that name bounces long gone."""
+    machine, world, disk = new_machine(5000)
+    machine.accept(1)
+    machine.durable()
+    slow = begun(machine)
+    for _ in range(40):
+        machine.accept(1, size=1000)
+        machine.durable()
+        active = begun(machine)
+        machine.attempt(active, {0: Status.BOUNCED})
+        machine.end(active)
+        machine.checkpoint()
+        deliver_all(machine, begun(machine))  # the bounce
+    machine.checkpoint()
+    machine.checkpoint()
+    assert machine.queue.reader(LOCAL).bases[0] > 0
+    for view in (disk.kill(), disk.crash(Nothing())):
+        again = audit(view, world, 5000)
+        assert [known.queue_id for known, _ in again.queue.recovered] == [slow.queue_id]

@@ -1,0 +1,32 @@
+"""The lowest of the offsets that are still needed in one lane: below it nothing is alive, and segments may go."""
+
+from __future__ import annotations
+
+import heapq
+
+__all__ = ["Floors"]
+
+
+class Floors:
+    """The lowest of the offsets that are still needed in one lane; a heap with lazy removal."""
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []
+        self._held: dict[int, int] = {}
+
+    def hold(self, offset: int) -> None:
+        self._held[offset] = self._held.get(offset, 0) + 1
+        heapq.heappush(self._heap, offset)
+
+    def release(self, offset: int) -> None:
+        count = self._held.get(offset, 0)
+        if count > 1:
+            self._held[offset] = count - 1
+        else:
+            self._held.pop(offset, None)
+
+    def lowest(self) -> int | None:
+        heap = self._heap
+        while heap and heap[0] not in self._held:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
