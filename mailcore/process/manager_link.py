@@ -21,7 +21,7 @@ __all__ = ["MANAGER_SOCKET", "ManagerLink"]
 MANAGER_SOCKET = "manager.sock"  # in Settings.run_directory
 SUN_PATH_MAX = 107  # unix(7): 108 with the final NUL
 RETRY_S_MIN = 0.02  # a restarted manager hears of new mail at once
-RETRY_S_MAX = 1.0
+RETRY_S_MAX = 0.2
 
 
 class ManagerLink:

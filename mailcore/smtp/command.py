@@ -110,10 +110,10 @@ def _parse(argument: bytes, keyword: re.Pattern[str]) -> tuple[Path, str] | None
     except UnicodeDecodeError:
         return None
     match = keyword.match(text)
-    found = parse_path(text[match.end() :]) if match is not None else None
+    found = parse_path(text, match.end()) if match is not None else None
     if found is None:
         return None
     path, rest = found
-    if rest and rest[0] != " ":
-        return None
-    return path, rest.strip(" ")
+    if not rest:
+        return found
+    return (path, rest.strip(" ")) if rest[0] == " " else None

@@ -103,7 +103,7 @@ class LineSession(SMTP):
         self.state = State.CLOSING
         self._buffer = b""
         transport = self.transport
-        if transport is None:
+        if transport is None or transport.is_closing():
             return
         if self._stopped_reading:
             self._stopped_reading = False
@@ -119,21 +119,23 @@ class LineSession(SMTP):
             self.transport.abort()
 
     def stop_reading(self) -> None:
-        if not self._stopped_reading and self.transport is not None and self.state is not State.CLOSING:
+        transport = self.transport
+        if transport is not None and not self._stopped_reading and not transport.is_closing():
             self._stopped_reading = True
-            self.transport.pause_reading()
+            transport.pause_reading()
 
     def go_on(self) -> None:
         """Reads again unless something still has to be waited for."""
-        if self.transport is None or self._write_paused or self.waits_for_disk:
+        transport = self.transport
+        if transport is None or transport.is_closing() or self._write_paused or self.waits_for_disk:
             return
         if self._held_back:
             self._run_soon()
         elif self._ended:
-            self.transport.close()
+            transport.close()
         elif self._stopped_reading:
             self._stopped_reading = False
-            self.transport.resume_reading()
+            transport.resume_reading()
 
     def moved_to(self, transport: asyncio.Transport) -> None:
         """The connection is encrypted from now on."""

@@ -43,16 +43,16 @@ class Path(NamedTuple):
 NULL_PATH = Path("", "", "")
 
 
-def parse_path(text: str) -> tuple[Path, str] | None:
-    """The path ``text`` begins with, and what follows it; None when it begins with none.
+def parse_path(text: str, at: int = 0) -> tuple[Path, str] | None:
+    """The path ``text`` has from ``at`` on, and what follows it; None when there is none.
 
     ``<>`` and ``<postmaster>`` are paths; whether they are allowed is the command's affair.
     """
-    match = _PATH.match(text)
+    match = _PATH.match(text, at)
     if match is None:
-        if text.startswith("<>"):
-            return NULL_PATH, text[2:]
-        match = _POSTMASTER.match(text)
+        if text.startswith("<>", at):
+            return NULL_PATH, text[at + 2 :]
+        match = _POSTMASTER.match(text, at)
         return None if match is None else (Path(match[1], match[1], ""), text[match.end() :])
     local_part, domain = match.groups()
     address = f"{local_part}@{domain}"

@@ -3,7 +3,8 @@
 Laws
 - Accepting is our own: uvloop's server closes itself for good when the process is out of file descriptors, and asyncio's
   logs for every try. Here accepting pauses, says so once, and tries again.
-- Connections are bounded, in all and per client; who comes beyond gets 421 and costs no session.
+- Connections are bounded, in all and per client (one of our own networks excepted, as in Postfix); who comes beyond gets
+  421 and costs no session.
 - One timer for all sessions: they note the tick at which they were last heard.
 """
 
@@ -160,7 +161,10 @@ class Server:
         refusal = b""
         if len(self.sessions) >= self._connections_max:
             refusal = b"421 4.7.0 " + self.name + b" Error: too many connections"
-        elif self._per_client.get(address, 0) >= self.settings.connections_per_client_max:
+        elif (
+            self._per_client.get(address, 0) >= self.settings.connections_per_client_max
+            and not self.policy.trusts(address)  # Postfix: smtpd_client_event_limit_exceptions = $mynetworks
+        ):
             refusal = b"421 4.7.0 " + self.name + b" Error: too many connections from " + address.encode()
         elif closed := self.intake.closed():
             refusal = closed
@@ -206,7 +210,10 @@ class Server:
     # -- time
 
     def _tick(self) -> None:
+        self._ticking = self.loop.call_later(self.settings.idle_timeout_s / IDLE_TICKS, self._tick)
         self.ticks += 1
         for session in [each for each in self.sessions if self.ticks - each.heard > IDLE_TICKS]:
-            session.idle()
-        self._ticking = self.loop.call_later(self.settings.idle_timeout_s / IDLE_TICKS, self._tick)
+            try:
+                session.idle()
+            except Exception as error:  # of one session; the others grow old as well
+                self.intake.session_failed(session.address, error)

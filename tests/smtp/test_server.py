@@ -26,12 +26,13 @@ async def test_too_many_connections_get_421() -> None:
 
 
 async def test_too_many_connections_of_one_client_get_421() -> None:
-    async with serving(connections_per_client_max=1) as server:
+    async with serving(connections_per_client_max=1, networks=("127.0.0.2/32",)) as server:
         await server.ready()
         assert (await (await server.client()).rest()).startswith(b"421 4.7.0")
-        other = Client(*await asyncio.open_connection(*server.address, local_addr=("127.0.0.2", 0)))
-        await other.hello()
-        await other.close()
+        for _ in range(2):  # our own network may
+            other = Client(*await asyncio.open_connection(*server.address, local_addr=("127.0.0.2", 0)))
+            await other.hello()
+            await other.close()
 
 
 async def test_without_a_disk_nobody_is_let_in() -> None:
