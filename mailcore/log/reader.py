@@ -131,12 +131,16 @@ class LaneReader:
 
     def base_for(self, offset: int) -> int | None:
         """The base of the segment a lane offset lies in, whether it is believed there or not."""
-        found = None
-        for base in self._bases:
-            if base > offset:
-                break
-            found = base
-        return found
+        at = bisect.bisect_right(self._bases, offset)
+        return self._bases[at - 1] if at else None
+
+    def is_deleted(self, offset: int) -> bool:
+        """Whether no file of the lane reaches to a lane offset that was written once."""
+        base = self.base_for(offset)
+        try:
+            return base is None or offset >= base + self.disk.size_of(self.path(base))
+        except FileNotFoundError:
+            return True
 
     def read(self, offset: int, durable: int | None = None) -> Record | None:
         """The one record at ``offset``; None when it is gone, damaged, or beyond what may be believed."""

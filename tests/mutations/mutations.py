@@ -167,9 +167,16 @@ MUTATIONS = [
     Mutation(
         "a replacement counts as soon as it is written",
         "mailcore/queue/recovery.py",
-        "        if place is None or recorded is None or place.offset >= recorded.end:\n            return False\n        return queue.reader(place.lane).contains(place.offset, recorded.end)\n",
-        "        return place is not None and queue.reader(place.lane).contains(place.offset)\n",
+        "        if place is None or recorded is None or place.offset >= recorded.end:\n            return False\n        reader = queue.reader(place.lane)\n",
+        "        if place is None:\n            return False\n        recorded, reader = LanePosition(0, 1 << 60), queue.reader(place.lane)\n",
         f"{LAWS} {HISTORIES}",
+    ),
+    Mutation(
+        "a bounce that is delivered and deleted no longer counts",
+        "mailcore/queue/recovery.py",
+        "        if place.offset < recorded.browse and reader.is_deleted(place.offset):\n            return True",
+        "        if False:\n            return True",
+        f"{LAWS} -k law_10",
     ),
     Mutation(
         "a runner steps over what became readable while it looked at a head",
