@@ -7,7 +7,7 @@ gone through once for many files, by their indexes, in a thread that sleeps nine
 What must not happen is that a file goes whose envelope is still to come, or moves from lane to lane while they are read:
 - Nothing is touched that is younger than ``AGE_S``, by its queue id and by its last write; and an orphan is removed only when
   it is found to be one again after ``AGE_S`` on the monotonic clock, not written to since. So no jump of the wall clock, and no
-  machine that slept, makes an upload look forgotten.
+  machine that slept, makes an upload look forgotten. Both kept restart positions are from after the first time by then.
 - ``Queue.watched`` holds the files under suspicion while the lanes are read. A message that moves is marked where it was, and
   that takes it out (law 6: only when the replacement counts).
 - Where a lane has damage, an envelope that can't be read may name any file: then only files that were never completed go.
@@ -41,6 +41,7 @@ PASS_S = 3600.0  # between two passes; nothing hangs on it
 FIRST_S = 600.0  # after a start, when there is other work
 IDS_MAX = 20_000  # looked for at once: some MB
 SEEN_MAX = 100_000  # orphans remembered; some MB
+CHECKPOINTS = 3  # one may be under way when an orphan is found; the two after it are the ones kept (law 10)
 REST = 9  # times the work: a tenth of one core at most
 UNLINK_REST_S = 0.01  # after each file: unlinking big ones keeps a file system busy
 _HEAD_BYTES = HEADER_BYTES + 64  # of an ENVELOPE record: enough to see its mark and queue id
@@ -132,7 +133,8 @@ class Sweep:
         self._monotonic = monotonic
         self._sleep = sleep
         self._due_at = monotonic() + FIRST_S
-        self._seen: dict[str, tuple[float, float]] = {}  # orphan -> (last write, monotonic when it was first found)
+        # orphan -> (last write; when it was first found: monotonic, and sequence of the newest restart positions)
+        self._seen: dict[str, tuple[float, float, int]] = {}
         self.removed = 0
 
     def is_due(self) -> bool:
@@ -195,9 +197,9 @@ class Sweep:
         if before is None or before[0] != written:
             if len(self._seen) >= SEEN_MAX:
                 self._seen.clear()
-            self._seen[queue_id] = written, now
+            self._seen[queue_id] = written, now, self._queue.sequence
             return False
-        if now - before[1] < AGE_S:
+        if now - before[1] < AGE_S or self._queue.sequence < before[2] + CHECKPOINTS:
             return False
         if completed_stay:
             with contextlib.suppress(SpoolDamaged, FileNotFoundError):
