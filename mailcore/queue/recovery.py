@@ -98,9 +98,9 @@ def recover(
     _open_lanes(disk, queue, positions, folded)
     working = _settle(queue, positions, folded)
     _state_anew(queue, working)
-    queue.journal.sync()
     checkpoints = Checkpoints(queue, positions, suffix_bytes_max)
     checkpoint = checkpoints.take()
+    queue.journal.sync()  # after it was taken: that may have stated messages anew, too
     checkpoint.write()
     checkpoints.written(checkpoint)
     return Recovered(queue, checkpoints, len(working), lock)

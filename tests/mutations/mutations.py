@@ -398,7 +398,7 @@ MUTATIONS = [
     Mutation(
         "a bounce that no checkpoint covers counts",
         "mailcore/queue/recovery.py",
-        "        bounced = known.bounce is None or counts(known.bounce)\n",
+        '        bounced = known.bounce is None or counts(known.bounce, "", 0)\n',
         "        bounced = True\n",
         f"{LAWS} {HISTORIES}",
     ),
@@ -426,8 +426,8 @@ MUTATIONS = [
     Mutation(
         "recovery finishes before its positions are written",
         "mailcore/queue/recovery.py",
-        "    queue.journal.sync()\n    checkpoints",
-        "    checkpoints",
+        "    queue.journal.sync()  # after it was taken",
+        "    # after it was taken",
         f"{LAWS} {HISTORIES}",
     ),
 ]

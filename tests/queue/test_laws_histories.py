@@ -10,6 +10,7 @@ import pytest
 from mailcore.envelope import Status
 from mailcore.log.positions import NAME, PREVIOUS
 from mailcore.queue.active import Active
+from mailcore.queue.compaction import ACTIVE_S, Compaction, sent_round
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD
 from tests.queue.machine import HOME, RETRY_S, UNDO_S, Machine, World, audit
 from tests.simulated_disk import RandomChoice, SimulatedDisk
@@ -33,6 +34,7 @@ class Story:
         self.rng = rng
         self.machine = Machine(disk, world, SEGMENT_BYTES)
         self.active: list[Active] = []
+        self.moved = 0  # by compaction
 
     def step(self) -> None:
         machine, rng = self.machine, self.rng
@@ -75,10 +77,27 @@ class Story:
                 machine.order(active, "undelete" if found.lane == DELETED else "release", AT_ONCE)
         elif what < 0.88:
             machine.wait(rng.choice([1, RETRY_S, RETRY_S, UNDO_S]))
-        elif what < 0.9:
+        elif what < 0.89:
             machine.drain_deleted()
+        elif what < 0.91:
+            self.compact()
         else:
             machine.checkpoint()
+
+    def compact(self) -> None:
+        """What keeps nearly dead segments is moved: held messages, and those that have been worked on for long."""
+        machine = self.machine
+        machine.wait(ACTIVE_S)
+        compaction = Compaction(machine.queue, below=0.6)
+        for active in compaction.active(machine.monotonic):
+            if active in self.active:
+                self.active.remove(active)
+                active.order = sent_round(active, machine.world.now)
+                machine.obey(active)
+        look = compaction.hold_look(machine.monotonic)
+        if look is not None:
+            compaction.hold_below(look.run())
+            self.moved += compaction.move_held(machine.monotonic)
 
 
 def watch(disk: SimulatedDisk, world: World, rng: random.Random, how_often: float) -> Callable[[], int]:
