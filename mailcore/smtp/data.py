@@ -15,6 +15,7 @@ import enum
 __all__ = ["DataFault", "DataReader", "HeaderScan"]
 
 _END = b"\r\n.\r\n"
+_DOT = b"\r\n."  # stuffed, or the end's
 _BEGINNINGS = (b"\r\n.\r", b"\r\n.", b"\r\n", b"\r")  # of the end, longest first
 LINE_KEPT_MAX = 1_000  # RFC 5322 2.1.1: a line has at most 998 characters; longer ones are not looked at beyond that
 
@@ -46,7 +47,14 @@ class DataReader:
     def feed(self, chunk: bytes) -> bytes:
         """The block that is certain now; b"" while there is none."""
         whole = self._held + chunk if self._held else chunk
-        end = whole.find(_END)
+        dots = whole.count(_DOT)
+        if not dots:
+            end = -1
+        elif dots == 1 and whole.endswith(_END):  # the usual end, found without looking twice
+            end = len(whole) - len(_END)
+        else:
+            end = whole.find(_END)
+            dots = -1  # to be counted again: some are behind the end, or are held back
         if end >= 0:
             block = whole[: end + 2]
             self.rest = whole[end + 5 :]
@@ -65,7 +73,11 @@ class DataReader:
             return b""
         # A block never ends inside a CRLF and never begins behind the CR of one, so counting tells.
         ends = block.count(b"\r\n")
-        self.size_bytes += len(block) - block.count(b"\r\n.")
+        if dots == 1:
+            dots = 0  # the final one, which is not in the block
+        elif dots < 0:
+            dots = block.count(_DOT)
+        self.size_bytes += len(block) - dots
         if self.fault is None:
             if block.count(b"\n") != ends or block.count(b"\r") != ends:
                 self.fault = DataFault.BARE
