@@ -122,8 +122,9 @@ def measure(directory: Path, queued: int, rounds: int) -> tuple[list[Restarted],
     """Timed restarts, the traced one, and memory after the last timed one."""
     directory.mkdir()
     hop = NextHop(directory)
-    waypost = Waypost(directory, hop.port)
+    waypost: Waypost | None = None
     try:
+        waypost = Waypost(directory, hop.port)
         begun = time.monotonic()
         fill(waypost.home, queued, f"smtp:[127.0.0.1]:{hop.port}")
         print(f"{queued}: filled in {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
@@ -144,7 +145,8 @@ def measure(directory: Path, queued: int, rounds: int) -> tuple[list[Restarted],
         traced = restart(waypost, hop, queued, Trace(directory / "reads.strace", READ_CALLS))
         return timed, traced, used
     finally:
-        waypost.kill()
+        if waypost is not None:
+            waypost.kill()
         hop.stop()
 
 
