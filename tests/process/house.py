@@ -66,9 +66,22 @@ class House(Appliance):
 
     # -- mail in
 
-    async def send(self, *recipients: str, sender: str = SENDER, data: bytes = DATA) -> str:
-        """Over SMTP; the queue id out of the 250."""
-        return await asyncio.to_thread(self._send, recipients, sender, data)
+    async def send(self, *recipients: str, sender: str = SENDER, data: bytes = DATA, heard: bool = True) -> str:
+        """Over SMTP; the queue id out of the 250. ``heard``: the manager has heard of it, too; not when it is away."""
+        before = await self._heard_to() if heard else 0
+        queue_id = await asyncio.to_thread(self._send, recipients, sender, data)
+
+        async def heard_of() -> bool:
+            return await self._heard_to() > before
+
+        if heard:
+            await self.eventually(heard_of, f"the manager to hear of {queue_id}")
+        return queue_id
+
+    async def _heard_to(self) -> int:
+        """How far the manager has been told that the receivers' lanes are durable."""
+        lanes = (await self.ask("state"))["lanes"]
+        return sum(int(at["end"]) for lane, at in lanes.items() if lane.startswith("incoming."))
 
     def _send(self, recipients: tuple[str, ...], sender: str, data: bytes) -> str:
         with smtplib.SMTP("127.0.0.1", self.port, timeout=PATIENCE_S) as client:

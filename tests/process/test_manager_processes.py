@@ -70,7 +70,7 @@ async def test_mail_is_accepted_while_the_manager_is_away(tmp_path: Path) -> Non
         os.kill(manager, signal.SIGSTOP)
         try:
             for number in range(3):
-                await house.send(f"r{number}@example.org")
+                await house.send(f"r{number}@example.org", heard=False)
             assert not lab.messages
         finally:
             os.kill(manager, signal.SIGKILL)
@@ -90,14 +90,18 @@ async def test_the_lane_of_a_receiver_that_is_no_more_is_drained(tmp_path: Path)
         manager = house.processes()["manager"]
         os.kill(manager, signal.SIGSTOP)  # what comes now has no START yet
         for _ in range(6):
-            await house.send(f"r{sent}@example.org")
+            await house.send(f"r{sent}@example.org", heard=False)
             sent += 1
         house.stop()
         config = house.config.read_text()
         house.config.write_text(re.sub(r"processes = 2", "processes = 1", config))
         await house.control.close()
         await house.start()
-        assert (await house.size())["messages"] == sent
+
+        async def counted() -> bool:
+            return bool((await house.size())["messages"] == sent)
+
+        await house.eventually(counted, "the receiver's word, and the look into the lane without one")
         await house.ask("resume", destination=route_to(lab, 0))
         await house.until_empty()
         assert recipients_of(lab.messages) == sorted(f"r{number}@example.org" for number in range(sent))
@@ -117,7 +121,7 @@ async def test_a_damaged_envelope_is_reported_and_stays_and_the_others_are_deliv
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
         manager = house.processes()["manager"]
         os.kill(manager, signal.SIGSTOP)
-        ids = [await house.send(f"r{number}@example.org") for number in range(5)]
+        ids = [await house.send(f"r{number}@example.org", heard=False) for number in range(5)]
         house.stop()
         (segment,) = (house.home / "queue" / "incoming.0").glob("*.seg")
         data = segment.read_bytes()

@@ -164,7 +164,11 @@ async def test_mail_for_a_suspended_destination_stops_nobody_elses(tmp_path: Pat
         await house.send("a@sender.example")
         await lab.wait_for(1)
         assert recipients_of(lab.messages) == ["a@sender.example"]
-        assert (await house.size())["messages"] == 15
+
+        async def fifteen() -> bool:
+            return bool((await house.size())["messages"] == 15)
+
+        await house.eventually(fifteen, "the verdict of the one that arrived")
         await house.ask("resume", destination=route_to(lab, 0))
         await house.until_empty()
         assert recipients_of(lab.hops[0].messages) == sorted(waiting)
