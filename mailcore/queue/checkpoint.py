@@ -22,8 +22,9 @@ from mailcore.log.index import index_path
 from mailcore.log.lane import Batch
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.log.segment import name_of
+from mailcore.queue.damage import damaged_path
 from mailcore.queue.lanes import JOURNAL
-from mailcore.queue.queue import Queue, Unmarked, damaged_path
+from mailcore.queue.queue import Queue, Unmarked
 from mailcore.queue.suffix import shorten
 
 __all__ = ["SUFFIX_BYTES_MAX", "Checkpoint", "Checkpoints", "unlink"]

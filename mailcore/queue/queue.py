@@ -14,7 +14,6 @@ drive it on a simulated disk. Restart positions and deletion are in ``checkpoint
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
 from collections import OrderedDict, deque
@@ -28,9 +27,10 @@ from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import Record, RecordType
-from mailcore.log.segment import SUFFIX, Damage
+from mailcore.log.segment import Damage
 from mailcore.queue.active import Active, DataAt
 from mailcore.queue.arrivals import count_arrivals
+from mailcore.queue.damage import SetAside
 from mailcore.queue.floors import Floors
 from mailcore.queue.fold import Known
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, interval_of, is_incoming
@@ -51,7 +51,7 @@ from mailcore.queue.runner import Runner
 from mailcore.queue.sizes import Sizes
 from mailcore.queue.spool import Spool
 
-__all__ = ["Gone", "Queue", "Unmarked", "damaged_path"]
+__all__ = ["Gone", "Queue", "Unmarked"]
 
 
 class Gone(Exception):
@@ -93,8 +93,7 @@ class Queue:
         self.undo_time_s = undo_time_s
         self.clock = clock
         self.salt = salt
-        self._report_damage = on_damage
-        self._damage_seen: set[tuple[str, int]] = set()
+        self.on_damage = SetAside(disk, on_damage)
         self.names_counted = names_counted
         self.sizes = Sizes(names_counted)
         self.journal: LaneWriter  # set by recovery, like all that follows
@@ -115,37 +114,6 @@ class Queue:
         self.watched: set[str] = set()  # queue ids the sweep looks for; who is marked meanwhile goes out
         self.sequence = 0  # of the newest restart positions
         self.marks = Marks(disk)
-
-    # -- damage
-
-    def on_damage(self, damage: Damage) -> None:
-        """Reported once, and written down beside its segment, which is never deleted then (law 11)."""
-        key = (damage.path, damage.offset)
-        if key in self._damage_seen:
-            return
-        if len(self._damage_seen) >= DAMAGE_SEEN_MAX:
-            self._damage_seen.clear()  # some will be reported again
-        self._damage_seen.add(key)
-        self._report_damage(damage)
-        if damage.path.endswith(SUFFIX):
-            with contextlib.suppress(OSError):  # a disk this broken has been reported
-                self._set_aside(damage)
-
-    def _set_aside(self, damage: Damage) -> None:
-        path = damaged_path(damage.path)
-        line = f"{damage.offset} {damage.end} {damage.what}\n".encode()
-        found = self.disk.exists(path)
-        fd = self.disk.open_write(path) if found else self.disk.create(path)
-        try:
-            size = self.disk.size(fd)
-            if size > DAMAGED_BYTES_MAX or line in self.disk.read(fd, size, 0):
-                return
-            self.disk.write(fd, [line], size)
-            self.disk.sync(fd)
-        finally:
-            self.disk.close(fd)
-        if not found:
-            self.disk.sync_directory(os.path.dirname(path))
 
     # -- lanes
 
@@ -402,11 +370,4 @@ class Queue:
         self.sizes.arrive(lane, messages, recipients)
 
 
-def damaged_path(segment_path: str) -> str:
-    """The file that keeps a segment from being deleted, and says why."""
-    return segment_path.removesuffix(SUFFIX) + ".damaged"
-
-
-DAMAGE_SEEN_MAX = 10_000  # places; more than that, and the disk is the news
-DAMAGED_BYTES_MAX = 65_536  # of one such file: a thousand places
 RESTING_NAMES_MAX = 1000  # in one envelope: 30 kB of names at the most

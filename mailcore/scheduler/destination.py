@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 
-from mailcore.scheduler.job import Peer
+from mailcore.scheduler.job import Message, Peer
 from mailcore.scheduler.parameters import TransportParameters
 
 __all__ = ["Destination", "Transport"]
@@ -44,6 +44,19 @@ class Destination:
 
     def ready(self) -> bool:
         return bool(self.waiting) and self.busy < self.limit and self.suspended_until is None
+
+    def give_back(self, message: Message, turn: int, undone: list[int]) -> None:
+        """What a delivery that ended without a verdict puts back, at its old place."""
+        peer = message.peers.get(self.name)
+        if peer is None:
+            peer = message.peers[self.name] = Peer(message, turn, undone)
+        else:
+            peer.recipients[:0] = undone
+            peer.turn = min(peer.turn, turn)
+        self.put_in_front(message.queue_id, peer)
+        self.given_back += len(undone)
+        self.queued += len(undone)
+        self.transport.queued += len(undone)
 
     def put_in_front(self, queue_id: str, peer: Peer) -> None:
         """Puts the peer at its turn again. Only others given back can stand before it, at most a window of them."""

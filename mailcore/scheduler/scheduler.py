@@ -147,7 +147,7 @@ class Scheduler:
         message.in_core -= finished
         self._in_core -= finished
         if undone:
-            self._give_back(destination, message, turn, undone)
+            destination.give_back(message, turn, undone)
         elif not message.in_core and not message.unread:
             del self._messages[message.queue_id]
         if destination.waiting:
@@ -282,9 +282,8 @@ class Scheduler:
     def may_admit(self) -> bool:
         """Whether another message fits: neither message_active_limit nor message_recipient_limit is reached."""
         limits = self._global
-        return (
-            len(self._messages) < limits["message_active_limit"] and self._in_core < limits["message_recipient_limit"]
-        )
+        room = self._in_core < limits["message_recipient_limit"]
+        return room and len(self._messages) < limits["message_active_limit"]
 
     # -- inside
 
@@ -311,19 +310,6 @@ class Scheduler:
         entry = Entry(self._entry, queue_id, transport.name, destination.name, taken)
         self._flights[self._entry] = (entry, destination, peer.message, peer.turn)
         return entry
-
-    def _give_back(self, destination: Destination, message: Message, turn: int, undone: list[int]) -> None:
-        """What a delivery that ended without a verdict puts back, at its old place."""
-        peer = message.peers.get(destination.name)
-        if peer is None:
-            peer = message.peers[destination.name] = Peer(message, turn, undone)
-        else:
-            peer.recipients[:0] = undone
-            peer.turn = min(peer.turn, turn)
-        destination.put_in_front(message.queue_id, peer)
-        destination.given_back += len(undone)
-        destination.queued += len(undone)
-        destination.transport.queued += len(undone)
 
     def _offer(self, destination: Destination) -> None:
         """Puts a destination that may have become able to deliver into the rotation."""
@@ -362,11 +348,9 @@ class Scheduler:
     def _refresh(self, destination: Destination) -> None:
         """Brings its values up to transport and override."""
         values = destination.transport.parameters
-        overrides = self._overrides.get(destination.name, {})
-        destination.limit = int(overrides.get("destination_concurrency_limit", values.destination_concurrency_limit))
-        destination.recipient_limit = int(
-            overrides.get("destination_recipient_limit", values.destination_recipient_limit)
-        )
+        own = self._overrides.get(destination.name, {})
+        destination.limit = int(own.get("destination_concurrency_limit", values.destination_concurrency_limit))
+        destination.recipient_limit = int(own.get("destination_recipient_limit", values.destination_recipient_limit))
         destination.suspended_until = self._suspensions.until(destination.name)
         self._offer(destination)
 

@@ -1,5 +1,4 @@
-"""Which destinations are suspended, until when, and whose time is over. Times are the caller's; infinity is for ever.
-"""
+"""Which destinations are suspended, until when, and whose time is over. Times are the caller's; infinity is for ever."""
 
 from __future__ import annotations
 

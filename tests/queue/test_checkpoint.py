@@ -135,7 +135,8 @@ def test_it_may_be_stated_again_after_a_recovery(machine: Machine) -> None:
 
 def test_an_order_that_stands_is_stated_with_it(machine: Machine) -> None:
     (waiting,) = take_in(machine, 1)
-    end, machine.end = machine.end, lambda *_: None  # type: ignore[method-assign, assignment]
+    end = machine.end
+    machine.end = lambda *_: None  # type: ignore[method-assign]
     machine.order(waiting, "hold", HOLD)
     machine.end = end  # type: ignore[method-assign]
     busy(machine)

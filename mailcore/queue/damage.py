@@ -1,0 +1,57 @@
+"""Damage in a lane: reported once, and written down beside its segment, which is never deleted then (law 11)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+
+from mailcore.log.disk import Disk
+from mailcore.log.segment import SUFFIX, Damage
+
+__all__ = ["SetAside", "damaged_path"]
+
+SEEN_MAX = 10_000  # places; more than that, and the disk is the news
+FILE_BYTES_MAX = 65_536  # of the file beside a segment: a thousand places
+
+
+def damaged_path(segment_path: str) -> str:
+    """The file that keeps a segment from being deleted, and says why."""
+    return segment_path.removesuffix(SUFFIX) + ".damaged"
+
+
+class SetAside:
+    """To be called with each Damage; ``report`` hears of every place once."""
+
+    def __init__(self, disk: Disk, report: Callable[[Damage], None]) -> None:
+        self.disk = disk
+        self._report = report
+        self._seen: set[tuple[str, int]] = set()
+
+    def __call__(self, damage: Damage) -> None:
+        key = (damage.path, damage.offset)
+        if key in self._seen:
+            return
+        if len(self._seen) >= SEEN_MAX:
+            self._seen.clear()  # some will be reported again
+        self._seen.add(key)
+        self._report(damage)
+        if damage.path.endswith(SUFFIX):
+            with contextlib.suppress(OSError):  # a disk this broken has been reported
+                self._write_down(damage)
+
+    def _write_down(self, damage: Damage) -> None:
+        path = damaged_path(damage.path)
+        line = f"{damage.offset} {damage.end} {damage.what}\n".encode()
+        found = self.disk.exists(path)
+        fd = self.disk.open_write(path) if found else self.disk.create(path)
+        try:
+            size = self.disk.size(fd)
+            if size > FILE_BYTES_MAX or line in self.disk.read(fd, size, 0):
+                return
+            self.disk.write(fd, [line], size)
+            self.disk.sync(fd)
+        finally:
+            self.disk.close(fd)
+        if not found:
+            self.disk.sync_directory(os.path.dirname(path))
