@@ -21,121 +21,15 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 from mailcore.log.disk import Buffer, Disk, Locked
+from tests.power_loss import Choice, PowerLoss, RandomChoice, every
+from tests.simulated_files import Crashed, Directory, File, Killed, Node, apply, patch
 
 __all__ = ["Choice", "PowerLoss", "RandomChoice", "SimulatedDisk", "every"]
-
-SECTOR = 512
-
-
-class PowerLoss(BaseException):
-    """The machine stopped before this call. No ``except Exception`` of the code under test may swallow it."""
-
-
-class Choice(Protocol):
-    def pick(self, count: int) -> int:
-        """One of 0 .. count - 1."""
-
-    def cut(self, length: int) -> int:
-        """Where a write of ``length`` bytes is torn: 1 .. length - 1."""
-
-    @property
-    def coarse(self) -> bool:
-        """True when all choices are gone through, so that there should be few."""
-
-
-class RandomChoice:
-    coarse = False
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def pick(self, count: int) -> int:
-        return self._random.randrange(count)
-
-    def cut(self, length: int) -> int:
-        # Half of them where sectors end: that is where disks tear; the other half anywhere.
-        if length > SECTOR and self._random.random() < 0.5:
-            return self._random.randrange(1, (length - 1) // SECTOR + 1) * SECTOR
-        return self._random.randrange(1, length)
-
-
-class _Enumeration:
-    """Replays a prefix of decisions and takes the first answer for those behind it."""
-
-    coarse = True
-
-    def __init__(self, prefix: list[int]) -> None:
-        self.taken: list[tuple[int, int]] = []
-        self._prefix = prefix
-
-    def pick(self, count: int) -> int:
-        at = len(self.taken)
-        answer = self._prefix[at] if at < len(self._prefix) else 0
-        self.taken.append((answer, count))
-        return answer
-
-    def cut(self, length: int) -> int:
-        return length // 2
-
-
-def every(limit: int) -> Iterator[Choice]:
-    """All ways the choices can come out, up to ``limit``; an AssertionError when there are more: use a smaller history."""
-    prefix: list[int] = []
-    for _ in range(limit):
-        choice = _Enumeration(prefix)
-        yield choice
-        prefix = [answer for answer, _ in choice.taken]
-        counts = [count for _, count in choice.taken]
-        while prefix and prefix[-1] + 1 == counts[len(prefix) - 1]:
-            prefix.pop()
-        if not prefix:
-            return
-        prefix[-1] += 1
-    raise AssertionError(f"more than {limit} ways to crash")
-
-
-@dataclass(eq=False)
-class _File:
-    platter: bytearray = field(default_factory=bytearray)
-    cache: bytearray = field(default_factory=bytearray)
-    pending: list[tuple[int, bytes]] = field(default_factory=list)
-    modified: float = 0.0
-    bad: list[tuple[int, int]] = field(default_factory=list)  # byte ranges that can't be read
-
-
-@dataclass(eq=False)
-class _Directory:
-    now: dict[str, _Node] = field(default_factory=dict)
-    platter: dict[str, _Node] = field(default_factory=dict)
-    pending: list[dict[str, _Node | None]] = field(default_factory=list)  # one for each change, atomic in itself
-
-    def change(self, names: dict[str, _Node | None]) -> None:
-        _apply(self.now, names)
-        self.pending.append(names)
-
-
-_Node = _File | _Directory
-
-
-def _apply(entries: dict[str, _Node], names: dict[str, _Node | None]) -> None:
-    for name, node in names.items():
-        if node is None:
-            entries.pop(name, None)
-        else:
-            entries[name] = node
-
-
-def _patch(data: bytearray, offset: int, piece: bytes) -> None:
-    if len(data) < offset:
-        data.extend(bytes(offset - len(data)))
-    data[offset : offset + len(piece)] = piece
 
 
 @dataclass
@@ -157,8 +51,8 @@ class SimulatedDisk(Disk):
         self.capacity: int | None = None  # bytes; a write beyond is cut short and ENOSPC
         self.on_change: Callable[[str, str], None] | None = None  # looks on in front of every call in ``log``
         self.wall: Callable[[], float] = lambda: 0.0  # what files are stamped with
-        self._root = _Directory()
-        self._open: dict[int, tuple[str, _File, bool]] = {}
+        self._root = Directory()
+        self._open: dict[int, tuple[str, File, bool]] = {}
         self._locks: dict[int, str] = {}
         self._next_fd = 3
         self._faults: list[_Fault] = []
@@ -195,10 +89,10 @@ class SimulatedDisk(Disk):
         return len(self.log)
 
     def crash(self, choice: Choice) -> SimulatedDisk:
-        return self._copy(_Crash(choice))
+        return self._copy(Crashed(choice))
 
     def kill(self) -> SimulatedDisk:
-        return self._copy(_Kill())
+        return self._copy(Killed())
 
     def image(self, path: str) -> bytes:
         """What processes see in a file."""
@@ -211,8 +105,8 @@ class SimulatedDisk(Disk):
     def damage(self, path: str, offset: int, data: bytes) -> None:
         """The bytes change, on the platter and in the cache."""
         file = self._file(path)
-        _patch(file.platter, offset, data)
-        _patch(file.cache, offset, data)
+        patch(file.platter, offset, data)
+        patch(file.cache, offset, data)
 
     def truncate(self, path: str, length: int) -> None:
         file = self._file(path)
@@ -227,16 +121,16 @@ class SimulatedDisk(Disk):
     def put(self, path: str, data: bytes) -> None:
         """A file, synced with its name."""
         directory, name = self._parent(path)
-        directory.now[name] = directory.platter[name] = _File(bytearray(data), bytearray(data))
+        directory.now[name] = directory.platter[name] = File(bytearray(data), bytearray(data))
 
     def unsynced(self) -> list[str]:
         """Files with writes, and directories with changes of names, that no sync has covered."""
 
-        def below(path: str, directory: _Directory) -> Iterator[str]:
+        def below(path: str, directory: Directory) -> Iterator[str]:
             if directory.pending:
                 yield path or "/"
             for name, node in directory.now.items():
-                if isinstance(node, _Directory):
+                if isinstance(node, Directory):
                     yield from below(f"{path}/{name}", node)
                 elif node.pending:
                     yield f"{path}/{name}"
@@ -244,8 +138,8 @@ class SimulatedDisk(Disk):
         return list(below("", self._root))
 
     def used(self) -> int:
-        def below(directory: _Directory) -> int:
-            return sum(len(n.cache) if isinstance(n, _File) else below(n) for n in directory.now.values())
+        def below(directory: Directory) -> int:
+            return sum(len(n.cache) if isinstance(n, File) else below(n) for n in directory.now.values())
 
         return below(self._root)
 
@@ -259,7 +153,7 @@ class SimulatedDisk(Disk):
         directory, name = self._parent(path)
         if name in directory.now:
             raise _error(errno.EEXIST, path)
-        file = _File(modified=self.wall())
+        file = File(modified=self.wall())
         directory.change({name: file})
         return self._descriptor(path, file, True)
 
@@ -293,9 +187,9 @@ class SimulatedDisk(Disk):
                 raise _error(errno.ENOSPC, path)
         self._write(file, data, offset)
 
-    def _write(self, file: _File, data: bytes, offset: int) -> None:
+    def _write(self, file: File, data: bytes, offset: int) -> None:
         if data:
-            _patch(file.cache, offset, data)
+            patch(file.cache, offset, data)
             file.pending.append((offset, data))
             file.modified = self.wall()
 
@@ -327,12 +221,12 @@ class SimulatedDisk(Disk):
         if fault is not None and fault.lying:
             for offset, data in file.pending:
                 kept = max(0, min(len(file.platter) - offset, len(data)))
-                _patch(file.platter, offset + kept, bytes(len(data) - kept))
+                patch(file.platter, offset + kept, bytes(len(data) - kept))
             file.pending.clear()
         if fault is not None:
             raise _error(fault.error, path)
         for offset, data in file.pending:
-            _patch(file.platter, offset, data)
+            patch(file.platter, offset, data)
         file.pending.clear()
 
     def drop_cache(self, fd: int) -> None:
@@ -340,14 +234,14 @@ class SimulatedDisk(Disk):
         self._call("drop_cache", path, changes=False)
         view = bytearray(file.platter)
         for offset, data in file.pending:  # dirty pages stay
-            _patch(view, offset, data)
+            patch(view, offset, data)
         file.cache = view
 
     def sync_directory(self, path: str) -> None:
         self._call("sync_directory", path)
         directory = self._directory(path)
         for names in directory.pending:
-            _apply(directory.platter, names)
+            apply(directory.platter, names)
         directory.pending.clear()
 
     def replace(self, old: str, new: str) -> None:
@@ -362,7 +256,7 @@ class SimulatedDisk(Disk):
     def unlink(self, path: str) -> None:
         self._call("unlink", path)
         directory, name = self._parent(path)
-        if not isinstance(directory.now.get(name), _File):
+        if not isinstance(directory.now.get(name), File):
             raise _error(errno.ENOENT, path)
         directory.change({name: None})
 
@@ -371,19 +265,19 @@ class SimulatedDisk(Disk):
         node = self._node(path)
         if node is None:
             return []
-        if isinstance(node, _File):
+        if isinstance(node, File):
             raise _error(errno.ENOTDIR, path)
         return sorted(node.now)
 
     def is_directory(self, path: str) -> bool:
-        return isinstance(self._node(path), _Directory)
+        return isinstance(self._node(path), Directory)
 
     def create_directory(self, path: str) -> None:
         self._call("create_directory", path)
         directory, name = self._parent(path)
         if name in directory.now:
             raise _error(errno.EEXIST, path)
-        directory.change({name: _Directory()})
+        directory.change({name: Directory()})
 
     def remove_directory(self, path: str) -> None:
         self._call("remove_directory", path)
@@ -406,7 +300,7 @@ class SimulatedDisk(Disk):
             raise Locked(f"{path} is locked by another process")
         directory, name = self._parent(path)
         if name not in directory.now:
-            directory.change({name: _File()})
+            directory.change({name: File()})
         self._next_fd += 1
         self._locks[self._next_fd] = path
         return self._next_fd
@@ -438,124 +332,49 @@ class SimulatedDisk(Disk):
             return fault
         return None
 
-    def _descriptor(self, path: str, file: _File, writable: bool) -> int:
+    def _descriptor(self, path: str, file: File, writable: bool) -> int:
         self._next_fd += 1
         self._open[self._next_fd] = (path, file, writable)
         return self._next_fd
 
-    def _get(self, fd: int) -> tuple[str, _File, bool]:
+    def _get(self, fd: int) -> tuple[str, File, bool]:
         if self._crash_at == 0:
             raise PowerLoss
         if fd not in self._open:
             raise _error(errno.EBADF, str(fd))
         return self._open[fd]
 
-    def _node(self, path: str) -> _Node | None:
-        node: _Node = self._root
+    def _node(self, path: str) -> Node | None:
+        node: Node = self._root
         for name in posixpath.abspath(path).split("/")[1:]:
             if not name:
                 continue
-            if not isinstance(node, _Directory) or name not in node.now:
+            if not isinstance(node, Directory) or name not in node.now:
                 return None
             node = node.now[name]
         return node
 
-    def _file(self, path: str) -> _File:
+    def _file(self, path: str) -> File:
         node = self._node(path)
-        if not isinstance(node, _File):
+        if not isinstance(node, File):
             raise _error(errno.ENOENT if node is None else errno.EISDIR, path)
         return node
 
-    def _directory(self, path: str) -> _Directory:
+    def _directory(self, path: str) -> Directory:
         node = self._node(path)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             raise _error(errno.ENOENT if node is None else errno.ENOTDIR, path)
         return node
 
-    def _parent(self, path: str) -> tuple[_Directory, str]:
+    def _parent(self, path: str) -> tuple[Directory, str]:
         parent, name = posixpath.split(posixpath.abspath(path))
         return self._directory(parent), name
 
-    def _copy(self, how: _Kill | _Crash) -> SimulatedDisk:
+    def _copy(self, how: Killed | Crashed) -> SimulatedDisk:
         copy = SimulatedDisk()
         copy.capacity, copy.wall = self.capacity, self.wall
         copy._root = how.directory(self._root)
         return copy
-
-
-class _Kill:
-    """Everything as it is; what waits for a sync waits on."""
-
-    def __init__(self) -> None:
-        self._made: dict[int, _Node] = {}
-
-    def directory(self, old: _Directory) -> _Directory:
-        new = _Directory()
-        self._made[id(old)] = new
-        new.now = {name: self.node(node) for name, node in old.now.items()}
-        new.platter = {name: self.node(node) for name, node in old.platter.items()}
-        new.pending = [
-            {name: None if node is None else self.node(node) for name, node in names.items()} for names in old.pending
-        ]
-        return new
-
-    def node(self, old: _Node) -> _Node:
-        if id(old) not in self._made:
-            if isinstance(old, _Directory):
-                return self.directory(old)
-            self._made[id(old)] = _File(
-                bytearray(old.platter), bytearray(old.cache), list(old.pending), old.modified, list(old.bad)
-            )
-        return self._made[id(old)]
-
-
-class _Crash:
-    """What a power loss leaves."""
-
-    def __init__(self, choice: Choice) -> None:
-        self._choice = choice
-        self._made: dict[int, _Node] = {}
-
-    def directory(self, old: _Directory) -> _Directory:
-        entries = dict(old.platter)
-        for names in old.pending:
-            if self._choice.pick(2):
-                _apply(entries, names)
-        new = _Directory()
-        self._made[id(old)] = new
-        new.now = {name: self.node(entries[name]) for name in sorted(entries)}
-        new.platter = dict(new.now)
-        return new
-
-    def node(self, old: _Node) -> _Node:
-        if id(old) not in self._made:
-            self._made[id(old)] = self.directory(old) if isinstance(old, _Directory) else self._file(old)
-        return self._made[id(old)]
-
-    def _file(self, old: _File) -> _File:
-        data = bytearray(old.platter)
-        for offset, piece in old.pending:
-            self._some_of(data, offset, piece)
-        return _File(data, bytearray(data), [], old.modified, list(old.bad))
-
-    def _some_of(self, data: bytearray, offset: int, piece: bytes) -> None:
-        choice = self._choice
-        grows = len(data) < offset + len(piece)
-        if len(piece) == 1 and not grows:  # a mark
-            if choice.pick(2):
-                _patch(data, offset, piece)
-            return
-        outcome = choice.pick(3 if choice.coarse else 5)
-        if outcome == 1 or (outcome == 2 and len(piece) == 1):
-            _patch(data, offset, piece)
-        elif outcome == 2:
-            _patch(data, offset, piece[: choice.cut(len(piece))])
-        elif outcome == 3 and grows:  # the length has reached the disk, the data has not
-            _patch(data, max(offset, len(data)), bytes(offset + len(piece) - max(offset, len(data))))
-        elif outcome == 4:  # some sectors
-            for at in range(0, len(piece), SECTOR):
-                if choice.pick(2):
-                    _patch(data, offset + at, piece[at : at + SECTOR])
 
 
 def _error(number: int, path: str) -> OSError:

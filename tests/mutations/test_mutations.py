@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations.mutations import MUTATIONS, Mutation
+from tests.mutations import of_log, of_queue
+from tests.mutations.mutation import Mutation
 
+MUTATIONS = [*of_log.MUTATIONS, *of_queue.MUTATIONS]
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300.0
 
