@@ -1,4 +1,4 @@
-"""tuned.toml: kept over restarts, replaced whole, and never in the way of mail."""
+"""The file tuned.toml: kept over restarts, replaced whole, and never in the way of mail."""
 
 from __future__ import annotations
 
