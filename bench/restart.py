@@ -1,9 +1,10 @@
 """How long a restart takes with N messages queued: ``python -m bench.restart [--short] [--counts 10000 1000000]``.
 
-For each N: the queue is filled by the engine's own writers (bench.fill) and the appliance started. Then, several times: load
-comes in, everything is killed at once with SIGKILL in the middle of it, and started again. Measured from that start: seconds
-until a client has its first 250 for a message, and until the first of the waiting (deferred) messages is at the next hop;
-then the memory of all processes. The bytes read from the queue until that delivery come from one more restart, under strace.
+For each N a queue is filled by the engine's own writers (bench.fill). Then they are started in turn, several times: each
+start follows a SIGKILL of all processes at once. Measured from the start: seconds until a client has its first 250 for a
+message, and until the first of the waiting (deferred) messages is at the next hop; then the memory of all processes. The
+bytes read from the queue until that delivery come from restarts of their own, under strace. With ``--load`` mail comes in at
+each kill, so that recovery has more to bring in order: that part depends on the load and not on N.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -35,8 +37,9 @@ __all__ = ["Restarted", "main"]
 WANTED = 1.2  # issue 2, "Must be shown": a million over ten thousand
 LOAD_MESSAGES = 2_000
 LOAD_BEFORE_KILL_S = 0.7
-SETTLE_S = 3.0  # from the first delivery until memory is read
+SETTLE_S = 3.0  # from the first delivery until memory is read; a few checkpoints
 PATIENCE_S = 120.0
+TRACED = 3  # restarts under strace
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,63 +94,81 @@ class NextHop:
         return found[0]
 
 
-def kill_under_load(waypost: Waypost) -> None:
-    """So that recovery has a working suffix to bring in order."""
-    source = Source(sessions=20)
+class Queue:
+    """One filled queue and the appliance on it, dead or alive."""
 
-    def load() -> None:
+    def __init__(self, directory: Path, queued: int) -> None:
+        directory.mkdir()
+        self.queued = queued
+        self._hop = NextHop(directory)
+        self._trace = directory / "reads.strace"
+        try:
+            self._waypost = Waypost(directory, self._hop.port)
+            begun = time.monotonic()
+            fill(self._waypost.home, queued, f"smtp:[127.0.0.1]:{self._hop.port}")
+            say(f"{queued}: filled in {time.monotonic() - begun:.0f} s")
+        except BaseException:
+            self._hop.stop()
+            raise
+
+    def restart(self, *, traced: bool = False) -> Restarted:
+        """Starts what was killed. Raises TimeoutError."""
+        trace = Trace(self._trace, READ_CALLS) if traced else None
+        place = self._hop.here()
+        begun = time.time()
+        self._waypost.launch(trace)
+        first_250 = submit(self._waypost.port, PATIENCE_S)
+        deferred_at = self._hop.first_deferred(place, PATIENCE_S)
+        time.sleep(SETTLE_S)
+        read = trace.bytes_read(self._waypost.home, deferred_at) if trace is not None else 0
+        return Restarted(self.queued, first_250 - begun, deferred_at - begun, read)
+
+    def memory(self) -> Memory:
+        return memory(self._waypost.pid)
+
+    def kill(self, *, load: bool = False) -> None:
+        """SIGKILL of everything at once, ``load``: in the middle of incoming mail."""
+        source = threading.Thread(target=self._load) if load else None
+        if source is not None:
+            source.start()
+            time.sleep(LOAD_BEFORE_KILL_S)
+        self._waypost.kill()
+        if source is not None:
+            source.join()
+
+    def close(self) -> None:
+        self._waypost.kill()
+        self._hop.stop()
+
+    def _load(self) -> None:
         # Its connections are cut, which is the point.
         with contextlib.suppress(subprocess.CalledProcessError, subprocess.TimeoutExpired):
-            source.run(waypost.port, LOAD_MESSAGES, keep=True, timeout_s=60, quiet=True)
-
-    thread = threading.Thread(target=load)
-    thread.start()
-    time.sleep(LOAD_BEFORE_KILL_S)
-    waypost.kill()
-    thread.join()
+            Source(sessions=20).run(self._waypost.port, LOAD_MESSAGES, keep=True, timeout_s=60, quiet=True)
 
 
-def restart(waypost: Waypost, hop: NextHop, queued: int, trace: Trace | None = None) -> Restarted:
-    """Starts what was killed. Raises TimeoutError."""
-    place = hop.here()
-    begun = time.time()
-    waypost.launch(trace)
-    first_250 = submit(waypost.port, PATIENCE_S)
-    deferred_at = hop.first_deferred(place, PATIENCE_S)
-    read = trace.bytes_read(waypost.home, deferred_at) if trace is not None else 0
-    return Restarted(queued, first_250 - begun, deferred_at - begun, read)
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
-def measure(directory: Path, queued: int, rounds: int) -> tuple[list[Restarted], Restarted, Memory]:
-    """Timed restarts, the traced one, and memory after the last timed one."""
-    directory.mkdir()
-    hop = NextHop(directory)
-    waypost: Waypost | None = None
-    try:
-        waypost = Waypost(directory, hop.port)
-        begun = time.monotonic()
-        fill(waypost.home, queued, f"smtp:[127.0.0.1]:{hop.port}")
-        print(f"{queued}: filled in {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
-        waypost.start()
-        timed = []
-        for number in range(rounds):
-            kill_under_load(waypost)
-            timed.append(restart(waypost, hop, queued))
-            print(
-                f"{queued} {number + 1}/{rounds}: first 250 after {timed[-1].first_250_s:.2f} s, "
-                f"first deferred delivery after {timed[-1].first_deferred_s:.2f} s",
-                file=sys.stderr,
-                flush=True,
+def measure(queues: list[Queue], rounds: int, *, load: bool) -> tuple[dict[int, list[Restarted]], dict[int, Memory]]:
+    """All restarts by N, the traced ones last, and memory after the last timed one."""
+    runs: dict[int, list[Restarted]] = {queue.queued: [] for queue in queues}
+    used: dict[int, Memory] = {}
+    for number in range(-1, rounds + TRACED):  # the first start follows no kill and counts for nothing
+        for queue in queues:
+            traced = number >= rounds
+            run = queue.restart(traced=traced)
+            if not traced:
+                used[queue.queued] = queue.memory()
+            queue.kill(load=load)
+            if number < 0:
+                continue
+            runs[queue.queued].append(run)
+            say(
+                f"{queue.queued} {number + 1}/{rounds + TRACED}: first 250 after {run.first_250_s:.2f} s, first deferred "
+                f"delivery after {run.first_deferred_s:.2f} s" + (f", {run.bytes_read:,} bytes read" if traced else "")
             )
-        time.sleep(SETTLE_S)
-        used = memory(waypost.pid)
-        kill_under_load(waypost)
-        traced = restart(waypost, hop, queued, Trace(directory / "reads.strace", READ_CALLS))
-        return timed, traced, used
-    finally:
-        if waypost is not None:
-            waypost.kill()
-        hop.stop()
+    return runs, used
 
 
 def _line(name: str, values: list[float], form: str) -> str:
@@ -161,6 +182,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--short", action="store_true", help="1 000 and 20 000 messages, one round: a look, no result")
     parser.add_argument("--counts", type=int, nargs="+", default=[10_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--load", action="store_true", help="kill in the middle of incoming mail")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="a million need about 5 GB")
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args(argv)
@@ -174,27 +196,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     if missing := Waypost.missing():
         print(f"bench.restart: {missing}", file=sys.stderr)
         return 1
-    results = []
-    with tempfile.TemporaryDirectory(prefix="bench-restart-", dir=arguments.directory) as name:
-        for queued in arguments.counts:
-            results.append(measure(Path(name) / str(queued), queued, arguments.rounds))
-    columns = "".join(f"{queued:>14,}" for queued in arguments.counts)
-    print(
-        f"kill -9 under load and start again, medians of {arguments.rounds}; the last over the first, wanted <= {WANTED}"
-    )
-    print(f"{'messages queued':34}{columns}   ratio")
-    timed = [runs for runs, _, _ in results]
-    first_250 = [statistics.median(run.first_250_s for run in runs) for runs in timed]
-    deferred = [statistics.median(run.first_deferred_s for run in runs) for runs in timed]
-    print(_line("first 250, s", first_250, ".2f"))
+    with tempfile.TemporaryDirectory(prefix="bench-restart-", dir=arguments.directory) as name, ExitStack() as stack:
+        queues: list[Queue] = []
+        for queued in sorted(arguments.counts, reverse=True):  # the big one first: what is due begins when it is filled
+            queues.insert(0, Queue(Path(name) / str(queued), queued))
+            stack.callback(queues[0].close)
+        runs, used = measure(queues, arguments.rounds, load=arguments.load)
+    counts = sorted(arguments.counts)
+    how = "in the middle of incoming mail" if arguments.load else "without incoming mail"
+    print(f"kill -9 {how} and start again, medians of {arguments.rounds}; the last over the first, wanted <= {WANTED}")
+    print(f"{'messages queued':34}" + "".join(f"{queued:>14,}" for queued in counts) + "   ratio")
+    timed = [[run for run in runs[queued] if not run.bytes_read] for queued in counts]
+    traced = [[run.bytes_read for run in runs[queued] if run.bytes_read] for queued in counts]
+    print(_line("first 250, s", [statistics.median(run.first_250_s for run in some) for some in timed], ".2f"))
+    deferred = [statistics.median(run.first_deferred_s for run in some) for some in timed]
     print(_line("first deferred delivery, s", deferred, ".2f"))
-    print(_line("bytes read until then", [float(traced.bytes_read) for _, traced, _ in results], ",.0f"))
-    print(_line("memory of all processes, PSS, MB", [used.pss / 1e6 for _, _, used in results], ".1f"))
-    print(_line("the same, RSS, MB", [used.rss / 1e6 for _, _, used in results], ".1f"))
+    print(_line("bytes read until then", [float(statistics.median(some)) for some in traced], ",.0f"))
+    print(_line("memory of all processes, PSS, MB", [used[queued].pss / 1e6 for queued in counts], ".1f"))
+    print(_line("the same, RSS, MB", [used[queued].rss / 1e6 for queued in counts], ".1f"))
     if arguments.json is not None:
         lines = [
-            {"runs": [asdict(run) for run in runs], "traced": asdict(traced), "memory": asdict(used)}
-            for runs, traced, used in results
+            {"queued": queued, "runs": [asdict(run) for run in runs[queued]], "memory": asdict(used[queued])}
+            for queued in counts
         ]
         arguments.json.write_text(json.dumps(lines, indent=1))
     return 0
