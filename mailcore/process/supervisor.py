@@ -6,6 +6,7 @@ start is never refused by an orphan. There is no shutdown: SIGTERM may as well b
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -40,6 +41,12 @@ class Child:
     @property
     def name(self) -> str:
         return f"{self.role}.{self.number}" if self.role in ("receiver", "deliverer") else self.role
+
+
+def _say(what: str) -> None:
+    """To whoever started us, if somebody still listens."""
+    with contextlib.suppress(OSError):
+        print(f"waypost: {what}", file=sys.stderr, flush=True)
 
 
 class HomeError(Exception):
@@ -83,6 +90,7 @@ class Supervisor:
         self.settings = settings
         self.stored = stored
         self.log = MailLog(settings.log_directory)
+        self._unpublished = False
         self.children = [
             *(Child("receiver", n) for n in range(settings.receiver.processes)),
             Child("manager", 0),
@@ -109,15 +117,20 @@ class Supervisor:
                 if child.process is None and child.due <= time.monotonic():
                     self._start(child)
                     changed = True
-            if changed:
+            if changed or self._unpublished:
                 self._publish()
             self.log.flush()
 
     def _start(self, child: Child) -> None:
         module = f"mailcore.process.{child.role}"
         command = [sys.executable, "-m", module, str(child.number), str(os.getpid()), str(self.stored)]
-        child.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 - our own module
         child.started = time.monotonic()
+        try:
+            child.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 - our own module
+        except OSError as error:  # no memory, no process left: it passes, and the others go on meanwhile
+            _say(f"{child.name} can't be started: {error.strerror}; tried again every {BACKOFF_S_MAX:.0f} s")
+            child.due = child.started + BACKOFF_S_MAX
+            return
         self.log.started(child.name, str(child.process.pid))
 
     def _ended(self, child: Child) -> None:
@@ -125,7 +138,7 @@ class Supervisor:
         code = child.process.returncode
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
         self.log.child_ended(child.name, child.process.pid, how)
-        print(f"waypost: {child.name} (process {child.process.pid}) ended with {how}", file=sys.stderr, flush=True)
+        _say(f"{child.name} (process {child.process.pid}) ended with {how}")
         now = time.monotonic()
         killed = code < 0
         if killed or now - child.started > HEALTHY_S:
@@ -136,13 +149,19 @@ class Supervisor:
         child.due = now if killed else now + child.backoff_s
 
     def _publish(self) -> None:
-        """``processes.json``: who runs, for people and tests."""
+        """``processes.json``: who runs, for people and tests. A full disk must not end what delivers mail from it."""
         pids = {"supervisor": os.getpid()}
         pids |= {child.name: child.process.pid for child in self.children if child.process is not None}
         path = self.settings.run_directory / "processes.json"
         new = path.with_suffix(".new")
-        new.write_text(json.dumps(pids))
-        new.replace(path)
+        try:
+            new.write_text(json.dumps(pids))
+            new.replace(path)
+            self._unpublished = False
+        except OSError as error:
+            if not self._unpublished:
+                _say(f"{path} can't be written: {error.strerror}; the mail goes on")
+            self._unpublished = True
 
 
 def main(settings: Settings) -> int:

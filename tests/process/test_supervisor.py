@@ -1,0 +1,50 @@
+"""The supervisor lives on when the world around it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mailcore.process.supervisor import BACKOFF_S_MAX, Supervisor
+from tests.process.receiving import settings_in
+
+
+def supervisor(tmp_path: Path) -> Supervisor:
+    settings = settings_in(tmp_path)
+    settings.log_directory.mkdir(parents=True, exist_ok=True)
+    settings.run_directory.mkdir(parents=True, exist_ok=True)
+    return Supervisor(settings, settings.run_directory / "settings.json")
+
+
+def test_a_disk_that_cannot_take_processes_json_ends_nothing_and_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watching = supervisor(tmp_path)
+    directory = watching.settings.run_directory
+    obstacle = directory / "processes.new"
+    obstacle.mkdir()
+    watching._publish()
+    watching._publish()
+    assert capsys.readouterr().err.count("can't be written") == 1
+    obstacle.rmdir()
+    watching._publish()
+    assert json.loads((directory / "processes.json").read_text()) == {"supervisor": os.getpid()}
+
+
+def test_a_child_that_cannot_be_started_is_tried_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    watching = supervisor(tmp_path)
+    child = watching.children[0]
+    watching._start(child)
+    assert child.process is None
+    assert child.due == child.started + BACKOFF_S_MAX
+    assert "receiver.0 can't be started" in capsys.readouterr().err
