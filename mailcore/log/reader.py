@@ -121,13 +121,31 @@ class LaneReader:
     def records(self, start: int, durable: int | None = None) -> Iterator[Record]:
         """The records from ``start`` up to ``durable``, over all segments; damage is reported and stepped over."""
         self._see(durable)
+        if durable is not None and start < durable and not self._bases:
+            self._on_damage(Damage(self.directory, start, durable, "its segments are gone"))
         for base in [b for i, b in enumerate(self._bases) if i + 1 == len(self._bases) or self._bases[i + 1] > start]:
             if durable is not None and base >= durable:
                 return
             end = self.end_of(base, durable)
             segment = self.segment(base)
             if segment is not None:
-                yield from segment.records(start, end, self._on_damage)
+                yield from segment.records(
+                    start, end if durable is None else self._told_end(base, durable), self._on_damage
+                )
+            elif durable is not None and durable > base + FIRST_RECORD and base == self._bases[-1]:
+                self._header_lost(base, durable)
+
+    def _told_end(self, base: int, durable: int) -> int:
+        """As ``end_of``, but whether or not the file reaches so far: what it lacks is damage (law 11)."""
+        at = bisect.bisect_right(self._bases, base)
+        ends = [self._previous_ends[other] for other in self._bases[at:] if other in self._previous_ends]
+        return min([durable, *self._bases[at : at + 1], *ends])
+
+    def _header_lost(self, base: int, durable: int) -> None:
+        """The newest segment's header may not be written yet, but not when records in it are known to be durable."""
+        if base not in self._damaged and self.disk.exists(self.path(base)):
+            self._damaged.add(base)
+            self._on_damage(Damage(self.path(base), base, durable, "the segment header is damaged"))
 
     def base_for(self, offset: int) -> int | None:
         """The base of the segment a lane offset lies in, whether it is believed there or not."""

@@ -9,15 +9,19 @@ from collections.abc import Callable
 from mailcore.log.disk import Disk
 from mailcore.log.segment import SUFFIX, Damage
 
-__all__ = ["SetAside", "damaged_path"]
+__all__ = ["DAMAGED_SUFFIX", "SetAside", "damaged_path"]
+
+DAMAGED_SUFFIX = ".damaged"
 
 SEEN_MAX = 10_000  # places; more than that, and the disk is the news
 FILE_BYTES_MAX = 65_536  # of the file beside a segment: a thousand places
 
 
 def damaged_path(segment_path: str) -> str:
-    """The file that keeps a segment from being deleted, and says why."""
-    return segment_path.removesuffix(SUFFIX) + ".damaged"
+    """The file that keeps a segment from being deleted, and says why; of a lane whose segments are gone, one in it."""
+    if not segment_path.endswith(SUFFIX):
+        return os.path.join(segment_path, "lane" + DAMAGED_SUFFIX)
+    return segment_path.removesuffix(SUFFIX) + DAMAGED_SUFFIX
 
 
 class SetAside:
@@ -36,7 +40,7 @@ class SetAside:
             self._seen.clear()  # some will be reported again
         self._seen.add(key)
         self._report(damage)
-        if damage.path.endswith(SUFFIX):
+        if damage.path.endswith(SUFFIX) or self.disk.is_directory(damage.path):
             with contextlib.suppress(OSError):  # a disk this broken has been reported
                 self._write_down(damage)
 

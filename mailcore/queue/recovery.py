@@ -144,6 +144,9 @@ def _read_journal(disk: Disk, queue: Queue, positions: RestartPositions) -> Fold
     for hole in holes:
         if hole.offset < folded.end:
             queue.on_damage(hole)
+    end = max(folded.end, positions.suffix)
+    if end < positions.journal_end:  # records were there when the positions were written
+        queue.on_damage(Damage(reader.directory, end, positions.journal_end, "the end of the journal is gone"))
     return folded
 
 

@@ -27,6 +27,7 @@ from mailcore.log.index import index_path, padded_id, queue_id_in, read_blocks, 
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, RecordType
 from mailcore.log.segment import FIRST_RECORD, SUFFIX, Damage, Segment
+from mailcore.queue.damage import DAMAGED_SUFFIX
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.queue import Queue
 from mailcore.queue.queue_id import arrival_of
@@ -88,6 +89,8 @@ class Search:
             reader.close()
         # A hole that reaches to the very end is a record being written.
         self.damaged = self.damaged or any(each.end < newest_end for each in damage)
+        # What is known to be damaged need not look so: a file that was cut off, a lane that was made anew.
+        self.damaged = self.damaged or any(name.endswith(DAMAGED_SUFFIX) for name in self.disk.list(path))
 
     def _segment(
         self, segment: Segment, start: int, end: int, padded: Set[bytes], on_damage: Callable[[Damage], None]

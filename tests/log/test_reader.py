@@ -34,7 +34,7 @@ def test_an_empty_lane_and_no_lane_have_no_records() -> None:
     assert list(reader.find("X", 0)) == []
     open_writer(disk)
     reader.refresh()
-    assert list(reader.records(0, 100)) == []
+    assert list(reader.records(0, 0)) == []
 
 
 def test_law_7_nothing_beyond_what_is_durable_is_read() -> None:
@@ -151,3 +151,28 @@ def test_positions_in_between_are_no_records() -> None:
     reader = LaneReader(disk, DIRECTORY, ignore)
     for offset in (0, 1, FIRST_RECORD - 1, offsets[0] + 1, offsets[-1] + 5, 1 << 60):
         assert reader.read(offset, writer.durable) is None
+
+
+def test_law_11_the_newest_segment_is_missed_when_its_header_or_its_end_is_gone() -> None:
+    for cut in (True, False):
+        disk, writer, offsets = filled()
+        newest = [base for base in map(base_of, disk.list(DIRECTORY)) if base is not None][-1]
+        path = f"{DIRECTORY}/{name_of(newest)}"
+        last = [offset for offset in offsets if offset > newest][-1]
+        if cut:
+            disk.truncate(path, last - newest)
+        else:
+            disk.damage(path, 0, bytes(FIRST_RECORD))
+        found = Lane(disk, writer.durable)
+        assert [r.offset for r in found.records] == [o for o in offsets if (o < last if cut else o < newest)]
+        assert [(d.path, d.offset, d.end) for d in found.damage] == [(path, last if cut else newest, writer.durable)]
+
+
+def test_law_11_a_lane_whose_segments_are_gone_is_missed() -> None:
+    disk, writer, _ = filled()
+    for name in disk.list(DIRECTORY):
+        if base_of(name) is not None:
+            disk.unlink(f"{DIRECTORY}/{name}")
+    found = Lane(disk, writer.durable)
+    assert found.records == []
+    assert [(d.path, d.offset, d.end) for d in found.damage] == [(DIRECTORY, 0, writer.durable)]
