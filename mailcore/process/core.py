@@ -41,7 +41,8 @@ class Core:
     checkpoint_waiters: list[asyncio.Future[None]] = field(default_factory=list)  # resolved by the next checkpoint
     wall: Callable[[], float] = time.time
     now: Callable[[], float] = time.monotonic
-    stalled: str = ""  # why nothing is delivered at present; "" when it is
+    stalled: str = ""  # why next to nothing is delivered at present; "" when it is
+    one_more: bool = False  # while stalled: a single entry may go out, which may make room
     counters: dict[str, int] = field(default_factory=dict)
 
     def count(self, name: str, by: int = 1) -> None:

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mailcore.envelope import Recipient, Verdict
+from mailcore.envelope import Recipient, Status, Verdict
 from mailcore.log.lane import LaneFailed
 from mailcore.process.core import Core
 from mailcore.process.passes import Passes, uncount
@@ -212,7 +212,7 @@ class Flow:
     def dispatch(self) -> None:
         """Gives out entries as long as the scheduler has some and a deliverer has room."""
         core = self.core
-        if core.stalled:
+        if core.stalled and (not core.one_more or any(link.flights for link in self.deliverers)):
             return
         now = core.now()
         while (link := self._roomiest()) is not None:
@@ -221,6 +221,9 @@ class Flow:
                 return
             active = core.queue.active[entry.queue_id]
             self._send(link, entry, active, now)
+            core.one_more = False
+            if core.stalled:
+                return
 
     def _roomiest(self) -> DelivererLink | None:
         best = None
@@ -312,6 +315,8 @@ class Flow:
             active.settle(frame.verdicts)
             core.scheduler.report(entry.number, [v.number for v in frame.verdicts], frame.site_failure, now)
             core.count("verdicts", len(frame.verdicts))
+            if core.stalled and any(verdict.status == Status.DELIVERED for verdict in frame.verdicts):
+                core.one_more = True
             active.in_flight -= 1
             active.unsynced -= 1
             self._look(active)

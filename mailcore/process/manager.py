@@ -53,7 +53,10 @@ __all__ = ["main"]
 LOCK_WAIT_S = 10.0  # the manager before us may still be dying
 FLUSH_S = 0.1  # the mail log is written this often
 THREADS = 4  # spool files of deferred mail are synced side by side
-RESERVE_SHARE = 4  # below a quarter of reserve_bytes nothing is delivered: its records might not fit
+RESERVE_SHARE = (
+    4  # below a quarter of reserve_bytes one entry at a time is delivered: the records of many might not fit
+)
+ROOM_BYTES_MIN = 65_536  # and below this none: what the records of 50 recipients, a common entry, may need, times four
 TIMER_S_MAX = 60.0
 
 
@@ -184,7 +187,9 @@ class Manager:
         queue = core.queue
         state = (queue.journal.end, [(r.lane, r.position, r.readable_end) for r in queue.runners.values()])
         waiters, core.checkpoint_waiters = core.checkpoint_waiters, []
-        busy = queue.marks.dirty or queue.awaiting_checkpoint or any(writer.waiting for writer in queue.writers.values())
+        busy = (
+            queue.marks.dirty or queue.awaiting_checkpoint or any(writer.waiting for writer in queue.writers.values())
+        )
         idle = state == self._last_taken and core.checkpoints.settled
         if idle and not waiters and not busy and not queue.spool_garbage:
             return
@@ -213,6 +218,9 @@ class Manager:
             if not self.core.stalled:
                 self.log.disk_full(str(self.settings.queue_directory), free, reserve)
             self.core.stalled = f"the disk of {self.settings.queue_directory} is full"
+            # Only what is delivered makes room again: one by one, the next at once when one was, else with the next look.
+            self.core.one_more = free >= ROOM_BYTES_MIN
+            self.go_on()
         elif self.core.stalled:
             self.core.stalled = ""
             self.go_on()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from mailcore.envelope import DataPlace
+from mailcore.envelope import DataPlace, Status, Verdict
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
+from mailcore.process.flow import DelivererLink
 from mailcore.process.manager import Manager
+from mailcore.process.wire import Delivered, FrameWriter
 from mailcore.queue.active import Active
 from mailcore.queue.compaction import ACTIVE_S, WHO
 from mailcore.queue.lanes import AT_ONCE
@@ -157,3 +161,64 @@ async def test_an_orphan_is_swept_and_said_so(manager: Manager, tmp_path: Path) 
     assert list(spool.queue_ids()) == []
     manager.log.flush()
     assert "swept: 1 spool files" in (tmp_path / "log" / "mail.log").read_text()
+
+
+async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
+    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, flow = manager.core, manager.flow
+    manager.settings = dataclasses.replace(manager.settings, queue=Queue(reserve_bytes=64 << 20))
+    free_bytes = 1 << 20
+    monkeypatch.setattr(core.queue.disk, "free_bytes", lambda _: free_bytes)
+    await take_in(manager, tmp_path)
+    manager._look_at_disk()
+    assert core.stalled
+    link = DelivererLink(cast(FrameWriter, Sent()), 0, 0, 100)
+    flow.deliverers.append(link)
+
+    def answer(status: Status) -> None:
+        (number, flight) = next(iter(link.flights.items()))
+        verdicts = tuple(Verdict(each, status, "2.0.0", "ok") for each in flight.entry.recipients)
+        flow.delivered(link, [Delivered(number, verdicts, "relay", "", False, 0.0, 0.0)])
+
+    for _ in range(3):
+        flow.dispatch()
+    assert len(link.flights) == 1
+    before = core.counters.get("finished", 0)
+    answer(Status.DELIVERED)
+    await until(lambda: core.counters.get("finished", 0) > before and link.flights)
+    assert len(link.flights) == 1, "the next at once"
+    answer(Status.DEFERRED)
+    await until(lambda: core.counters.get("replaced"))
+    flow.dispatch()
+    assert not link.flights, "what was deferred made no room"
+    manager._look_at_disk()
+    flow.dispatch()
+    assert len(link.flights) == 1
+    answer(Status.DELIVERED)
+    await until(lambda: core.counters["finished"] > before + 1 and link.flights)
+    free_bytes = 1 << 30
+    manager._look_at_disk()
+    flow.dispatch()
+    assert not core.stalled
+    assert len(link.flights) > 1
+
+
+async def test_with_no_room_for_a_record_nothing_goes_out(
+    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager.settings = dataclasses.replace(manager.settings, queue=Queue(reserve_bytes=64 << 20))
+    monkeypatch.setattr(manager.core.queue.disk, "free_bytes", lambda _: 4096)
+    await take_in(manager, tmp_path)
+    manager._look_at_disk()
+    link = DelivererLink(cast(FrameWriter, Sent()), 0, 0, 100)
+    manager.flow.deliverers.append(link)
+    manager.flow.dispatch()
+    assert not link.flights
+
+
+class Sent:
+    """Takes what is sent to a deliverer."""
+
+    def send(self, frame: object) -> None:
+        pass
