@@ -42,7 +42,8 @@ class Core:
     wall: Callable[[], float] = time.time
     now: Callable[[], float] = time.monotonic
     stalled: str = ""  # why next to nothing is delivered at present; "" when it is
-    one_more: bool = False  # while stalled: a single entry may go out, which may make room
+    entries_left: int = 0  # while stalled: so many may go out, one after the other, until the disk is looked at again
+    made_room: bool = True  # the last of them was delivered
     counters: dict[str, int] = field(default_factory=dict)
 
     def count(self, name: str, by: int = 1) -> None:

@@ -212,7 +212,7 @@ class Flow:
     def dispatch(self) -> None:
         """Gives out entries as long as the scheduler has some and a deliverer has room."""
         core = self.core
-        if core.stalled and (not core.one_more or any(link.flights for link in self.deliverers)):
+        if core.stalled and (not core.entries_left or any(link.flights for link in self.deliverers)):
             return
         now = core.now()
         while (link := self._roomiest()) is not None:
@@ -221,8 +221,8 @@ class Flow:
                 return
             active = core.queue.active[entry.queue_id]
             self._send(link, entry, active, now)
-            core.one_more = False
             if core.stalled:
+                core.entries_left -= 1
                 return
 
     def _roomiest(self) -> DelivererLink | None:
@@ -315,8 +315,9 @@ class Flow:
             active.settle(frame.verdicts)
             core.scheduler.report(entry.number, [v.number for v in frame.verdicts], frame.site_failure, now)
             core.count("verdicts", len(frame.verdicts))
-            if core.stalled and any(verdict.status == Status.DELIVERED for verdict in frame.verdicts):
-                core.one_more = True
+            if core.stalled:
+                core.made_room = any(verdict.status == Status.DELIVERED for verdict in frame.verdicts)
+                core.entries_left *= core.made_room
             active.in_flight -= 1
             active.unsynced -= 1
             self._look(active)

@@ -53,10 +53,9 @@ __all__ = ["main"]
 LOCK_WAIT_S = 10.0  # the manager before us may still be dying
 FLUSH_S = 0.1  # the mail log is written this often
 THREADS = 4  # spool files of deferred mail are synced side by side
-RESERVE_SHARE = (
-    4  # below a quarter of reserve_bytes one entry at a time is delivered: the records of many might not fit
-)
-ROOM_BYTES_MIN = 65_536  # and below this none: what the records of 50 recipients, a common entry, may need, times four
+RESERVE_SHARE = 4  # below a quarter of reserve_bytes little is delivered: the records of many might not fit
+ENTRY_BYTES_MAX = 65_536  # what the records and log lines of 50 recipients, a common entry, may need, times four
+TRY_S = 10.0  # what is deferred makes no room but takes some
 TIMER_S_MAX = 60.0
 
 
@@ -98,6 +97,7 @@ class Manager:
         self.state.load_tuned()
         self.log.recovered(recovered.working, time.monotonic() - started)
         self._turn_scheduled = False
+        self._try_at = 0.0  # monotonic: on a full disk that stays full
         self._timer: asyncio.TimerHandle | None = None
         self._checkpoint_wanted = asyncio.Event()
         self._last_taken: object = None
@@ -218,12 +218,22 @@ class Manager:
             if not self.core.stalled:
                 self.log.disk_full(str(self.settings.queue_directory), free, reserve)
             self.core.stalled = f"the disk of {self.settings.queue_directory} is full"
-            # Only what is delivered makes room again: one by one, the next at once when one was, else with the next look.
-            self.core.one_more = free >= ROOM_BYTES_MIN
-            self.go_on()
+            self._let_some_out(free)
         elif self.core.stalled:
             self.core.stalled = ""
             self.go_on()
+
+    def _let_some_out(self, free_bytes: int) -> None:
+        """Only what is delivered makes room again: one by one, and no more than the room is sure to be enough for."""
+        core = self.core
+        core.entries_left = free_bytes // ENTRY_BYTES_MAX
+        if not core.made_room:
+            if core.now() < self._try_at:
+                core.entries_left = 0
+                return
+            core.entries_left = min(core.entries_left, 1)
+        self._try_at = core.now() + TRY_S
+        self.go_on()
 
     async def flush(self) -> None:
         while True:

@@ -223,7 +223,7 @@ class Reception:
         full = self._free_bytes < self._reserve_bytes
         if full and not self._full:
             self._log.disk_full(str(directory), self._free_bytes, self._reserve_bytes)
-        self._full = full
+        self._full = self._refusals.disk_full = full
 
     def _look_at_lag(self) -> None:
         try:

@@ -64,12 +64,16 @@ class Refusals:
         self._clock = clock
         self._failed = failed
         self._allowance = Allowance(RATE, BURST, loop.time())
+        self.disk_full = False  # the reserve is for deliveries: refusals are only counted
         self._flush_timer: asyncio.TimerHandle | None = None
         self._log_timer: asyncio.TimerHandle | None = None
 
     def record(self, refusal: Refusal) -> None:
         if self._log_timer is None:
             self._log_timer = self._loop.call_later(LOG_FLUSH_S, self._flush_log)
+        if self.disk_full:
+            self._allowance.over += 1
+            return
         if not self._allowance.taken(self._loop.time()):
             return
         stage, reply, address, helo, sender, recipient, tls, protocol, queue_id = refusal

@@ -16,7 +16,7 @@ from mailcore.envelope import DataPlace, Status, Verdict
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.process.flow import DelivererLink
-from mailcore.process.manager import Manager
+from mailcore.process.manager import ENTRY_BYTES_MAX, TRY_S, Manager
 from mailcore.process.wire import Delivered, FrameWriter
 from mailcore.queue.active import Active
 from mailcore.queue.compaction import ACTIVE_S, WHO
@@ -194,9 +194,16 @@ async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
     assert not link.flights, "what was deferred made no room"
     manager._look_at_disk()
     flow.dispatch()
+    assert not link.flights
+    later(manager, TRY_S)
+    manager._look_at_disk()
+    flow.dispatch()
     assert len(link.flights) == 1
+    assert core.entries_left == 0
     answer(Status.DELIVERED)
-    await until(lambda: core.counters["finished"] > before + 1 and link.flights)
+    await until(lambda: core.counters["finished"] > before + 1)
+    manager._look_at_disk()
+    assert core.entries_left == free_bytes // ENTRY_BYTES_MAX
     free_bytes = 1 << 30
     manager._look_at_disk()
     flow.dispatch()

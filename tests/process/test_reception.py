@@ -137,6 +137,10 @@ async def test_the_reserve_is_not_filled(tmp_path: Path, monkeypatch: pytest.Mon
         assert (await client.ask(b"MAIL FROM:<a@example.com> SIZE=200000")).startswith(b"452 4.3.1")
         assert (await client.ask(b"MAIL FROM:<a@example.com> SIZE=50000")).startswith(b"250")
         assert receiver.mail_log.count("is full: 999999 bytes free") == 1
+        await until(lambda: receiver.mail_log.count("reject: MAIL"))
+        assert receiver.mail_log.count("reject: MAIL") == 1, (
+            "below the reserve refusals are not written down, only counted"
+        )
 
 
 async def test_a_lane_nobody_reads_is_not_filled_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
