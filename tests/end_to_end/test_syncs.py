@@ -1,0 +1,57 @@
+"""What a transaction costs in syncs, counted from outside by strace."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from mailcore.lab.lab import Lab
+from tests.end_to_end.appliance import Appliance
+from tests.ledger.client import LoadClient
+from tests.ledger.corpus import Message
+from tests.ledger.ledger import Ledger
+
+RECIPIENTS = 50
+
+
+@pytest.mark.timeout(120)
+async def test_a_transaction_of_fifty_recipients_is_received_with_one_sync_and_recorded_with_one(
+    tmp_path: Path,
+) -> None:
+    ledger = Ledger()
+    trace = tmp_path / "trace"
+    async with Lab(["accept:127.0.0.1:0"]) as lab:
+        hop = lab.hops[0]
+        # Checkpoints have syncs of their own, shared by everything of their interval: none may fall into the count.
+        appliance = Appliance(
+            tmp_path, {"*": "smtp:[{}]:{}".format(*hop.address)}, {"queue": {"checkpoint_interval_s": 60}}
+        )
+        client = LoadClient(appliance.address, ledger, sessions=1)
+        try:
+            await appliance.start()
+            await client.send([Message(0, "plain", 1_000, ("first@sync.example",), eight_bit=False, seed=1)])
+            await appliance.until_empty()  # the segments are there now
+            pids = appliance.processes()
+            strace = await asyncio.create_subprocess_exec(
+                *("strace", "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(trace)),
+                *("-p", str(pids["receiver.0"]), "-p", str(pids["manager"])),
+                stderr=asyncio.subprocess.PIPE,
+            )
+            assert strace.stderr is not None
+            for _ in range(2):
+                assert b"attached" in await strace.stderr.readline()
+            everybody = tuple(f"r{number}@sync.example" for number in range(RECIPIENTS))
+            await client.send([Message(1, "plain", 1_000, everybody, eight_bit=False, seed=2)])
+            await appliance.until_empty()
+            strace.send_signal(signal.SIGINT)
+            await strace.communicate()
+        finally:
+            appliance.stop()
+    assert [len(arrival.recipients) for arrival in hop.messages] == [1, RECIPIENTS]
+    syncs = [line for line in trace.read_text().splitlines() if "sync(" in line and "resumed" not in line]
+    assert sum("/incoming.0/" in line for line in syncs) == 1, syncs
+    assert sum("/journal/" in line for line in syncs) == 1, syncs
+    assert len(syncs) == 2, syncs
