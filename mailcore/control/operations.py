@@ -285,7 +285,10 @@ class Operations:
     async def _say_who_is_active(self, items: list[Item]) -> None:
         working = await self._working([item.queue_id for item in items])
         for item in items:
-            _overlay(item, working.get(item.queue_id))
+            known = working.get(item.queue_id)
+            _overlay(item, known)
+            if known is not None:  # the envelope still counts those done in this pass; ``size`` does not
+                item.recipient_count = known["remaining"]
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)

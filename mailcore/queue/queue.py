@@ -186,7 +186,8 @@ class Queue:
         stays, so that nothing of it is deleted."""
         known, start = self.recovered.popleft()
         lane, offset = known.place.lane, known.place.offset
-        record = self.reader(lane).read(offset, 1 << 62)  # believed by recovery: no need to look for the end of the lane
+        # Believed by recovery: there is no need to look for the end of the lane, which reads its newest segment.
+        record = self.reader(lane).read(offset, 1 << 62)
         envelope: Envelope | None = None
         if record is not None and record.type == RecordType.ENVELOPE:
             try:

@@ -73,14 +73,15 @@ async def test_what_control_asks_of_the_manager_is_not_for_clients(house: House,
 
 
 async def test_a_list_is_read_from_the_lanes_and_says_who_is_active(house: House, control: AsyncControlClient) -> None:
-    resting, active = deferred("a@example.org"), envelope("b@example.org")
+    resting, active = deferred("a@example.org"), envelope(["b@example.org", "c@example.org"])
     house.write("retry.300", resting)
     house.write("incoming.0", active)
     house.manager.answers["working"] = lambda _: {active.queue_id: {"remaining": 1, "replies": {0: "421 busy"}}}
     page = await control.call("list")
-    assert [(item["queue_id"], item["state"], item["reason"]) for item in page["items"]] == [
-        (active.queue_id, "active", "421 busy"),
-        (resting.queue_id, "deferred", "450 4.2.0 try again later"),
+    shown = [(item["queue_id"], item["state"], item["reason"], item["recipient_count"]) for item in page["items"]]
+    assert shown == [
+        (active.queue_id, "active", "421 busy", 1),  # as ``size`` counts: the other one is done
+        (resting.queue_id, "deferred", "450 4.2.0 try again later", 1),
     ]
     assert (page["cursor"], page["note"]) == (None, "")
     assert [len(request.arguments["queue_ids"]) for request in house.manager.asked("working")] == [2]
