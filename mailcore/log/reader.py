@@ -169,12 +169,6 @@ class LaneReader:
         segment = self.segment(base)
         return None if segment is None else segment.read(offset)
 
-    def contains(self, offset: int, durable: int | None = None) -> bool:
-        """Whether a lane offset lies in the believed part of some segment; reads no record."""
-        self._see(durable)
-        base = self.base_for(offset)
-        return base is not None and base + FIRST_RECORD <= offset < self.end_of(base, durable)
-
     def find(self, queue_id: str, start: int, durable: int | None = None) -> Iterator[Record]:
         """The ENVELOPE records of a message from ``start`` on, newest segment first; what no index covers is read.
 

@@ -268,4 +268,3 @@ def test_an_end_in_an_earlier_segment_drops_the_later_ones() -> None:
     assert reader.read(placed[1][0], writer.durable) is not None
     for offset, _ in placed[2:]:
         assert reader.read(offset, writer.durable) is None
-        assert not reader.contains(offset, writer.durable)
