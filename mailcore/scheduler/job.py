@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Entry", "Message", "Peer"]
+__all__ = ["Deferral", "Entry", "Message", "Peer", "WindowChange"]
 
 
 @dataclass(slots=True)
@@ -20,6 +20,22 @@ class Entry:
     transport: str
     destination: str  # "transport:next hop"
     recipients: tuple[int, ...]  # Recipient.number
+
+
+@dataclass(slots=True)
+class Deferral:
+    """An entry to be deferred without being tried, and why."""
+
+    entry: Entry
+    reason: str
+    of_transport: bool  # the transport is dead, not the destination
+
+
+@dataclass(slots=True)
+class WindowChange:
+    """What destination_concurrency_feedback_debug asks to be told."""
+
+    destination: str
 
 
 class Peer:

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from mailcore.scheduler.destination import Destination, Transport
-from mailcore.scheduler.job import Entry, Message, Peer
+from mailcore.scheduler.job import Deferral, Entry, Message, Peer, WindowChange
 from mailcore.scheduler.parameters import (
     DESTINATION_SCOPE,
     GLOBAL_SCOPE,
@@ -37,6 +37,7 @@ from mailcore.scheduler.suspension import Suspensions
 __all__ = ["Scheduler"]
 
 OVERRIDES_MAX = 10_000  # destinations with values of their own; set by people, so far more than anyone will write
+READ_MAX = 5_000  # recipients read at a time
 SMALL = 8  # up to here a look through a tuple is cheaper than making a set
 STALE = 64  # a rotation is cleaned when it is longer than twice the destinations and this
 _UNCONFIGURED = TransportParameters()
@@ -66,11 +67,8 @@ class Scheduler:
     # -- mail in, entries out, what came of them
 
     def admit(self, queue_id: str, unread: int, recipients: Iterable[tuple[int, str, str]], now: float) -> None:
-        """A message, or a further batch of its recipients, enters.
-
-        ``recipients`` are (number, transport, destination), a number not being in core already. ``unread`` is how many
-        recipients of the message are still in the log after this batch.
-        """
+        """A message, or a further batch of its recipients, enters, as (number, transport, destination); ``unread`` of it
+        are still in the log then."""
         message = self._messages.get(queue_id)
         if message is None:
             message = self._messages[queue_id] = Message(queue_id)
@@ -125,11 +123,16 @@ class Scheduler:
             transport.rotating = False
         return None
 
-    def report(self, entry: int, done: Collection[int], site_failure: bool, now: float) -> None:
-        """Ends the entry. Recipients in ``done`` have their verdict and leave; the others are due at once, in front.
+    def defer(self, now: float) -> Deferral | None:
+        """The next entry to be deferred without a try; none in this form."""
+        return None
 
-        ``site_failure`` is counted; nothing follows from it in this form. Raises KeyError for an entry not in flight.
-        """
+    def report(
+        self, entry: int, done: Collection[int], site_failure: bool, now: float,
+        transport_failure: bool = False, reply: str = "",
+    ) -> None:  # fmt: skip
+        """Ends the entry. Recipients in ``done`` have their verdict and leave; the others are due at once, in front.
+        Raises KeyError for an entry not in flight."""
         flight = self._flights.pop(entry, None)
         if flight is None:
             raise KeyError(f"entry {entry} is not in flight")
@@ -162,9 +165,7 @@ class Scheduler:
     def withdraw(self, queue_id: str, now: float) -> list[int]:
         """Takes all recipients that are not in flight out, and forgets the unread ones; returns the numbers taken.
 
-        For a message deleted, held or delayed while it is active. What is in flight stays until it is reported; what a
-        killed deliverer then gives back waits as any other, so the caller withdraws again if it must. Takes time with
-        the message's recipients in core.
+        What is in flight stays until it is reported; what is then given back waits as any other.
         """
         message = self._messages.get(queue_id)
         if message is None:
@@ -190,19 +191,15 @@ class Scheduler:
             del self._messages[queue_id]
         return taken
 
-    def wanted(self) -> list[tuple[str, int]]:
-        """Which message may read how many more recipients now; takes as long as there are messages with unread ones.
-
-        Every message may have ``message_recipient_minimum`` in core. What is free of ``message_recipient_limit`` beyond
-        that goes to whoever was admitted first.
-        """
+    def wanted(self, now: float = 0.0) -> list[tuple[str, int]]:
+        """Which message may read how many more recipients now: each up to the minimum, who was first what is free."""
         if not self._unread:
             return []
         minimum = int(self._global["message_recipient_minimum"])
         free = int(self._global["message_recipient_limit"]) - self._in_core
         answer: list[tuple[str, int]] = []
         for queue_id, message in self._unread.items():
-            count = min(message.unread, max(free, minimum - message.in_core))
+            count = min(message.unread, max(free, minimum - message.in_core), READ_MAX)
             if count > 0:
                 free -= count
                 answer.append((queue_id, count))
@@ -216,10 +213,7 @@ class Scheduler:
 
     def set(self, scope: str, parameter: str, value: float | None, now: float) -> None:
         """Tunes live. ``scope``: "" global, "smtp" a transport, "smtp:example.org" a destination, over its transport.
-
-        None takes the value back to the configured one. A destination's ``suspended_until`` is a time; None, or one
-        that is over, resumes it. Raises ValueError naming parameter, value and what is allowed. A transport's change
-        takes time with its destinations in core.
+        None takes the value back to the configured one. Raises ValueError naming parameter, value and what is allowed.
         """
         if not scope:
             self._set_global(parameter, value)
@@ -231,24 +225,20 @@ class Scheduler:
     def get(self, scope: str, parameter: str) -> float | None:
         """The value in force, in the scopes of ``set``; None only for ``suspended_until`` of what is not suspended."""
         if not scope:
-            return check(scope, parameter, self._global.get(parameter, 0), GLOBAL_SCOPE)
+            return check(scope, parameter, self._global.get(parameter, 0))
         transport_name, colon, _ = scope.partition(":")
         overrides = self._overrides.get(scope, {}) if colon else {}
         if colon and parameter == SUSPENDED_UNTIL:
             return self._suspensions.until(scope)
-        allowed = DESTINATION_SCOPE if colon else TRANSPORT_SCOPE
         transport = self._transports.get(transport_name)
         values = transport.parameters if transport else _UNCONFIGURED
-        value = check(scope, parameter, getattr(values, parameter, 0), allowed)
+        value = check(scope, parameter, getattr(values, parameter, 0))
         return overrides.get(parameter, value)
 
     # -- for people
 
     def explain(self, queue_id: str, now: float, groups_max: int = 100) -> list[dict[str, Any]]:
-        """Why the message is not being delivered now, one group of recipients each; [] when it is not active.
-
-        Takes as long as the queues of its destinations are.
-        """
+        """Why the message is not being delivered now, one group of recipients each; [] when it is not active."""
         message = self._messages.get(queue_id)
         if message is None:
             return []
@@ -280,10 +270,18 @@ class Scheduler:
 
     @property
     def may_admit(self) -> bool:
-        """Whether another message fits: neither message_active_limit nor message_recipient_limit is reached."""
-        limits = self._global
-        room = self._in_core < limits["message_recipient_limit"]
-        return room and len(self._messages) < limits["message_active_limit"]
+        return len(self._messages) < self._global["message_active_limit"]
+
+    @property
+    def first_batch(self) -> int:
+        """How many recipients of a new message may be read at first."""
+        free = int(self._global["message_recipient_limit"]) - self._in_core
+        return min(max(free, int(self._global["message_recipient_minimum"])), READ_MAX)
+
+    by_recipient: frozenset[str] = frozenset()  # transports whose destinations are recipients; none in this form
+
+    def take_window_changes(self) -> list[WindowChange]:
+        return []
 
     # -- inside
 
@@ -357,7 +355,7 @@ class Scheduler:
     def _set_global(self, parameter: str, value: float | None) -> None:
         if value is None and parameter in GLOBAL_SCOPE:
             value = getattr(self._configured, parameter)
-        self._global[parameter] = check("", parameter, value, GLOBAL_SCOPE)
+        self._global[parameter] = check("", parameter, value)
 
     def _set_transport(self, name: str, parameter: str, value: float | None) -> None:
         transport = self._transports.get(name)
@@ -366,7 +364,7 @@ class Scheduler:
             raise ValueError(f'{parameter} = {value!r}: there is no transport "{name}"; there are {known}')
         if value is None and parameter in TRANSPORT_SCOPE:
             value = getattr(self._configured.transports.get(name, _UNCONFIGURED), parameter)
-        change: dict[str, Any] = {parameter: check(name, parameter, value, TRANSPORT_SCOPE)}
+        change: dict[str, Any] = {parameter: check(name, parameter, value)}
         transport.parameters = dataclasses.replace(transport.parameters, **change)
         transport.process_limit = transport.parameters.process_limit
         for destinations in (self._destinations, self._idle):
@@ -377,7 +375,7 @@ class Scheduler:
 
     def _set_destination(self, name: str, parameter: str, value: float | None, now: float) -> None:
         if value is not None or parameter not in DESTINATION_SCOPE:
-            value = check(name, parameter, value, DESTINATION_SCOPE)
+            value = check(name, parameter, value)
             tuned = len(self._overrides) + len(self._suspensions)
             if tuned >= OVERRIDES_MAX and name not in self._overrides and name not in self._suspensions:
                 raise ValueError(f"{parameter} = {value!r} for {name}: {tuned} destinations have values of their own")
