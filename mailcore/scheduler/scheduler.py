@@ -48,8 +48,8 @@ class Scheduler:
 
     def __init__(self, parameters: Parameters) -> None:
         self._configured = parameters
-        self._global: dict[str, float] = {name: getattr(parameters, name) for name in GLOBAL_SCOPE}
-        self._overrides: dict[str, dict[str, float]] = {}  # destination name -> parameter -> value
+        self._global: dict[str, Any] = {name: getattr(parameters, name) for name in GLOBAL_SCOPE}
+        self._overrides: dict[str, dict[str, Any]] = {}  # destination name -> parameter -> value
         self._messages: dict[str, Message] = {}
         self._unread: dict[str, Message] = {}  # those with recipients still in the log, in order of admission
         self._transports: dict[str, Transport] = {}
@@ -222,7 +222,7 @@ class Scheduler:
         else:
             self._set_transport(scope, parameter, value)
 
-    def get(self, scope: str, parameter: str) -> float | None:
+    def get(self, scope: str, parameter: str) -> Any:
         """The value in force, in the scopes of ``set``; None only for ``suspended_until`` of what is not suspended."""
         if not scope:
             return check(scope, parameter, self._global.get(parameter, 0))
@@ -270,7 +270,7 @@ class Scheduler:
 
     @property
     def may_admit(self) -> bool:
-        return len(self._messages) < self._global["message_active_limit"]
+        return bool(len(self._messages) < self._global["message_active_limit"])
 
     @property
     def first_batch(self) -> int:
@@ -373,7 +373,7 @@ class Scheduler:
                     self._refresh(destination)
         self._offer_transport(transport)
 
-    def _set_destination(self, name: str, parameter: str, value: float | None, now: float) -> None:
+    def _set_destination(self, name: str, parameter: str, value: Any, now: float) -> None:
         if value is not None or parameter not in DESTINATION_SCOPE:
             value = check(name, parameter, value)
             tuned = len(self._overrides) + len(self._suspensions)
