@@ -1,9 +1,8 @@
 """Fills a queue by the engine's own writers: N messages that were tried once and wait in a retry lane.
 
 They lie as the manager leaves them: the envelope (generation 1) in ``retry.4000``, the data in a spool file, restart
-positions that cover them. The first ``TRICKLE`` come due one after the other, ``TRICKLE_RATE`` a second from now on; all
-others in an hour. So a queue of a million has no more to deliver in the next minutes than one of ten thousand, and what
-differs is only how much lies there. The daemon must not run meanwhile. Nothing is synced but once at the end.
+positions that cover them. When they come due is said by ``due_in``. The daemon must not run meanwhile. Nothing is synced
+but once at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mailcore.envelope import DataPlace, Envelope, Recipient
@@ -23,7 +22,7 @@ from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope
 from mailcore.queue.spool import Spool
 
-__all__ = ["LANE", "SENDER", "fill"]
+__all__ = ["LANE", "SENDER", "fill", "trickle"]
 
 LANE = "retry.4000"
 SENDER = "deferred@sender.example"
@@ -46,7 +45,18 @@ class _UnsyncedDisk(Disk):
         del path
 
 
-def _envelopes(count: int, next_hop: str, arrived_at: float, due_from: float) -> Iterator[Envelope]:
+def trickle(number: int) -> float:
+    """The first ``TRICKLE`` come due one after the other, ``TRICKLE_RATE`` a second; all others in an hour.
+
+    So a queue of a million has no more to deliver in the next minutes than one of ten thousand, and what differs is only
+    how much lies there.
+    """
+    return number / TRICKLE_RATE if number < TRICKLE else LATER_S
+
+
+def _envelopes(
+    count: int, next_hop: str, arrived_at: float, due_from: float, due_in: Callable[[int], float]
+) -> Iterator[Envelope]:
     """The same ids for the same arrival."""
     ids = QueueIds(0, lambda: arrived_at)
     for number in range(count):
@@ -63,7 +73,7 @@ def _envelopes(count: int, next_hop: str, arrived_at: float, due_from: float) ->
             recipients=(recipient,),
             recipient_count=1,
             arrived_at=arrived_at,
-            due_at=due_from + (number / TRICKLE_RATE if number < TRICKLE else LATER_S),
+            due_at=due_from + due_in(number),
             attempts=1,
             size_bytes=len(DATA),
             data=DataPlace.SPOOL,
@@ -74,13 +84,17 @@ def _envelopes(count: int, next_hop: str, arrived_at: float, due_from: float) ->
         )
 
 
-def fill(home: Path, count: int, next_hop: str, seed: int = 1) -> None:
-    """``home`` is that of the configuration; ``next_hop`` is a route such as ``smtp:[127.0.0.1]:2526``."""
+def fill(home: Path, count: int, next_hop: str, seed: int = 1, due_in: Callable[[int], float] = trickle) -> None:
+    """``home`` is that of the configuration; ``next_hop`` is a route such as ``smtp:[127.0.0.1]:2526``.
+
+    ``due_in``: the number of a message -> seconds from now, never fewer than for the one before. The recipients are below
+    example.org.
+    """
     disk = _UnsyncedDisk()
     chance = random.Random(seed)
     arrived_at = time.time() - AGE_S
     queue, spool = home / "queue", Spool(disk, str(home / "spool"))
-    for envelope in _envelopes(count, next_hop, arrived_at, due_from=0.0):
+    for envelope in _envelopes(count, next_hop, arrived_at, 0.0, due_in):
         spool.store(envelope, DATA)
     os.sync()
     now = time.time()  # the spool took its time; what is due counts from here
@@ -92,7 +106,7 @@ def fill(home: Path, count: int, next_hop: str, seed: int = 1) -> None:
         salt=lambda: chance.getrandbits(64),
     )
     first = writer.next_offset()
-    for number, envelope in enumerate(_envelopes(count, next_hop, arrived_at, due_from=now)):
+    for number, envelope in enumerate(_envelopes(count, next_hop, arrived_at, now, due_in)):
         append_envelope(writer, envelope)
         if number % BATCH == BATCH - 1:
             writer.sync()
