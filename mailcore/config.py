@@ -28,6 +28,7 @@ from mailcore.settings import (
     SECTIONS,
     SHIPPED_TRANSPORTS,
     Deliverer,
+    Destination,
     Queue,
     Receiver,
     Relay,
@@ -73,6 +74,8 @@ def allowed(kind: Any, metadata: typing.Mapping[str, Any]) -> str:
         return "a list of whole numbers" if typing.get_args(kind)[0] is int else "a list of strings"
     if kind is bool:
         return "true or false"
+    if metadata.get("allowed"):
+        return str(metadata["allowed"])
     if kind is str:
         return " or ".join(f'"{choice}"' for choice in metadata["choices"]) or "a string"
     what = "a whole number" if kind is int else "a number"
@@ -99,7 +102,7 @@ class _Reading:
         self._refuse_unknown((), self._document, known)
         home, directories = self._directories()
         sections = {name: self._section((name,), kind) for name, kind in SECTIONS.items()}
-        transports = self._transports()
+        transports = self._transports(sections["deliverer"].get("port", Deliverer().port))
         routes = self._routes(transports)
         self._tls(sections["receiver"])
         self._backoff(sections["scheduler"])
@@ -173,7 +176,9 @@ class _Reading:
                 continue
             near = difflib.get_close_matches(name, known, n=1)
             homes = [
-                f"[{section}]" for section, kind in SECTIONS.items() if name in {each.name for each in fields(kind)}
+                f"[{section}]"
+                for section, kind in (*SECTIONS.items(), ("transports.NAME", Transport))
+                if name in {each.name for each in fields(kind)}
             ]
             if table and (name == "home" or name in DIRECTORIES):
                 hint = "it stands at the top of the file, before the first section; "
@@ -200,7 +205,7 @@ class _Reading:
         self._refuse_unknown(key, given, known)
         good: dict[str, Any] = {}
         for name, value in given.items():
-            if name in known:
+            if name in known and known[name].metadata:  # without: a table of its own
                 checked = self._value((*key, name), value, types[name], known[name].metadata)
                 if checked is not None:
                     good[name] = checked
@@ -219,9 +224,11 @@ class _Reading:
             if is_number and metadata["low"] <= value <= metadata["high"]:
                 return kind(value)
             return self._fault(key, wrong)
+        if metadata.get("allowed") and type(value) in (int, float):
+            value = str(value)  # a feedback may be a plain number
         if type(value) is not kind or (metadata.get("choices") and value not in metadata["choices"]):
             return self._fault(key, wrong)
-        if value and metadata.get("check"):
+        if metadata.get("check") and (value or metadata.get("allowed")):
             return self._checked(key, value, metadata["check"])
         return value
 
@@ -274,15 +281,28 @@ class _Reading:
             return None
         return typing.cast(Path | None, self._checked((name,), given, lambda text: values.directory(text, base)))
 
-    def _transports(self) -> dict[str, dict[str, Any]]:
+    def _transports(self, port: int) -> dict[str, dict[str, Any]]:
         given = self._table(("transports",))
         found: dict[str, dict[str, Any]] = {name: {} for name in SHIPPED_TRANSPORTS}
         for name in given:
             key = ("transports", name)
             if self._checked(key, name, values.transport_name):
                 found[name] = self._section(key, Transport)
+                if isinstance(given[name], dict):
+                    found[name]["destinations"] = self._destinations((*key, "destinations"), port)
         if len(found) > TRANSPORTS_MAX:
             self._fault(("transports",), f"are {len(found)}; allowed: {TRANSPORTS_MAX}")
+        return found
+
+    def _destinations(self, key: Key, port: int) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for given in self._table(key):
+            pattern = self._checked((*key, given), given, lambda text: values.destination_pattern(text, port))
+            if pattern in found:
+                self._fault((*key, given), f"is {pattern!r} again; allowed: each pattern once")
+            section = self._section((*key, given), Destination)
+            if pattern is not None:
+                found[pattern] = section
         return found
 
     def _routes(self, transports: Iterable[str]) -> dict[str, str]:

@@ -14,7 +14,15 @@ from typing import Any
 
 from mailcore.config import allowed
 from mailcore.routing.route import ROUTE_FORMS
-from mailcore.settings import DEFAULT_ROUTE, DIRECTORIES, HOME_DEFAULT, SECTIONS, SHIPPED_TRANSPORTS, Transport
+from mailcore.settings import (
+    DEFAULT_ROUTE,
+    DIRECTORIES,
+    HOME_DEFAULT,
+    SECTIONS,
+    SHIPPED_TRANSPORTS,
+    Destination,
+    Transport,
+)
 
 __all__ = ["reference"]
 
@@ -42,6 +50,17 @@ Without a next hop mail goes to the recipient's domain. A domain's MX hosts are 
 it is. The transport must be one of the shipped or defined above.
 """
 
+_PATTERNS = """
+A pattern is a next hop (`"example.org"`, with its port `"example.org:587"`, `"[192.0.2.1]:2526"`) or all below a domain
+(`".example.org"`). The most specific that says something wins, key by key: the next hop with its port, without, then
+`".example.org"`, `".org"`, and last the transport, whose values hold for what is not set here. Where the transport's
+`destination_recipient_limit` is 1, `"user@example.org"` is one recipient.
+
+    [transports.smtp.destinations."example.org"]    # takes five connections, and slowly
+    destination_concurrency_limit = 5
+    destination_concurrency_positive_feedback = "1/concurrency"
+"""
+
 
 def reference() -> str:
     """The whole page."""
@@ -59,16 +78,22 @@ def _lines() -> Iterator[str]:
     yield from _section("transports.NAME", Transport)
     shipped = ", ".join(f"`{name}`" for name in SHIPPED_TRANSPORTS)
     yield f"\n{shipped} are always there, with these defaults; any other name defines one more."
+    yield from _section('transports.NAME.destinations."PATTERN"', Destination, "the transport's")
+    yield _PATTERNS.rstrip()
 
 
-def _section(name: str, kind: type) -> Iterator[str]:
+def _section(name: str, kind: type, default: str = "") -> Iterator[str]:
+    """``default`` is what stands for those of the fields."""
     about = " ".join((kind.__doc__ or "").split()).partition(": ")[2]
     yield f"\n## [{name}]\n\n{about[:1].upper()}{about[1:]}\n"
     yield from _table_head()
     types = typing.get_type_hints(kind)
     for each in fields(kind):
+        if not each.metadata:  # a table of its own
+            continue
         what = allowed(types[each.name], each.metadata)
-        yield f"| `{each.name}` | `{_toml(each.default)}` | {what} | {each.metadata['doc']} |"
+        shown = default or f"`{_toml(each.default)}`"
+        yield f"| `{each.name}` | {shown} | {what} | {each.metadata['doc']} |"
 
 
 def _table_head() -> tuple[str, str]:
@@ -77,7 +102,7 @@ def _table_head() -> tuple[str, str]:
 
 def _toml(value: Any) -> str:
     """A default as it would stand in the file; JSON writes strings, numbers and lists as TOML does."""
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:_}"
     return json.dumps(list(value) if isinstance(value, tuple) else value)
 

@@ -12,13 +12,15 @@ import ipaddress
 import re
 import ssl
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from mailcore.routing.route import TRANSPORT_NAME, RouteError, domain_name
+from mailcore.routing.route import TRANSPORT_NAME, RouteError, domain_name, parse_route
 
 __all__ = [
     "check_certificate",
+    "destination_pattern",
     "directory",
     "domain_pattern",
     "endpoint",
@@ -39,6 +41,7 @@ NAMESERVER_PORT = 53  # RFC 1035 4.2
 LADDER_STEPS_MAX = 32  # each step is a lane with its own open files
 LADDER_STEP_S_MAX = 7 * 86_400  # the upper bound of maximal_backoff_time
 
+_LOCAL_PART = re.compile(r"[^\s\x00-\x1f\x7f]{1,64}")  # RFC 5321 4.5.3.1.1
 _ADDRESS = re.compile(r"(?:\[(?P<six>[^]]*)\]|(?P<four>[^:\[\]]*)):(?P<port>[0-9]{1,5})")
 
 
@@ -127,7 +130,7 @@ def route_pattern(text: str) -> str:
     """A domain pattern, one address, or ``*`` for whatever no other pattern takes."""
     local, at, domain = text.rpartition("@")
     try:
-        if at and re.fullmatch(r"[^\s\x00-\x1f\x7f]{1,64}", local):  # RFC 5321 4.5.3.1.1
+        if at and _LOCAL_PART.fullmatch(local):
             return f"{local.lower()}@{domain_name(domain)}"
         return text if text == "*" else domain_pattern(text)
     except ValueError:
@@ -135,6 +138,30 @@ def route_pattern(text: str) -> str:
             f'{text!r} is no pattern; allowed: "example.org", ".example.org" for all below it, "user@example.org", '
             'or "*" for all others'
         ) from None
+
+
+def destination_pattern(text: str, port: int) -> str:
+    """Destinations of a transport: a next hop as routes have it, all below a domain, or one recipient.
+
+    As names of destinations have them: without the port that is the deliverer's own (``port``).
+    """
+    local, at, next_hop = text.rpartition("@")
+    try:
+        if text.startswith("."):
+            return domain_pattern(text)
+        if at and not _LOCAL_PART.fullmatch(local):
+            raise ValueError
+        route = parse_route(f"x:{next_hop}")
+        if not route.next_hop:
+            raise ValueError
+    except ValueError:
+        raise ValueError(
+            f'{text!r} is no pattern of destinations; allowed: "example.org", ".example.org" for all below it, '
+            '"example.org:587", "[192.0.2.1]", "[192.0.2.1]:2526" or, with destination_recipient_limit = 1, '
+            '"user@example.org"'
+        ) from None
+    named = str(replace(route, port=None if route.port == port else route.port)).partition(":")[2]
+    return f"{local.lower()}@{named}" if at else named
 
 
 def transport_name(text: str) -> str:

@@ -1,17 +1,20 @@
 """The settings: every limit of Waypost once, with its unit, default, bounds and where the default comes from.
 
 Values only. They are read from a file by ``mailcore.config`` and handed on as arguments; nothing here opens a file.
-Units stand in the name, last; Postfix's names are kept where Postfix has the setting.
+Units stand in the name, last; Postfix's names are kept where Postfix has the setting. What the scheduler goes by is
+defined in its own table of parameters, and taken from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mailcore import config_values as values
+from mailcore.scheduler.feedback import Feedback
+from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, TRANSPORT_SCOPE, Bounds, Kind
 
 __all__ = [
     "DEFAULT_ROUTE",
@@ -21,6 +24,7 @@ __all__ = [
     "SHIPPED_TRANSPORTS",
     "Control",
     "Deliverer",
+    "Destination",
     "Queue",
     "Receiver",
     "Relay",
@@ -50,6 +54,20 @@ def texts(
 ) -> Any:
     """``check`` sees each element, ``whole`` all of them."""
     return field(default=default, metadata={"doc": doc, "check": check, "whole": whole})
+
+
+def parameter(scope: Mapping[str, Bounds], name: str) -> Any:
+    """A parameter of the scheduler, as its own table has it; a feedback stays text, in its one spelling."""
+    bounds = scope[name]
+    doc = f"{bounds.unit}; {bounds.doc}" if bounds.unit in ("seconds", "percent") else bounds.doc
+    if bounds.kind is Kind.FEEDBACK:
+        metadata = {"doc": doc, "choices": (), "check": _feedback, "allowed": str(bounds)}
+        return field(default=str(bounds.default), metadata=metadata)
+    return field(default=bounds.default, metadata={"low": bounds.low, "high": bounds.high, "doc": doc, "choices": ()})
+
+
+def _feedback(given: str) -> str:
+    return str(Feedback.parse(given))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,24 +177,54 @@ class Control:
 class Scheduler:
     """[scheduler]: what holds for all transports. Names and defaults are those of Postfix's queue manager, qmgr(8)."""
 
-    message_active_limit: int = number(20_000, 10, 1_000_000, "messages in memory")
-    message_recipient_limit: int = number(20_000, 10, 1_000_000, "recipients in memory")
-    message_recipient_minimum: int = number(10, 1, 10_000, "recipients every message in memory may have")
-    minimal_backoff_time: float = number(300, 0.1, DAY_S, "seconds; the shortest wait of a deferred message")
-    maximal_backoff_time: float = number(4000, 0.1, 7 * DAY_S, "seconds; the longest wait of a deferred message")
-    maximal_queue_lifetime: float = number(5 * DAY_S, 0, 100 * DAY_S, "seconds until a deferred message is returned")
-    bounce_queue_lifetime: float = number(5 * DAY_S, 0, 100 * DAY_S, "the same for a bounce, which is then dropped")
-    transport_retry_time: float = number(60, 1, DAY_S, "seconds until a broken transport is tried again")
+    message_active_limit: int = parameter(GLOBAL_SCOPE, "message_active_limit")
+    message_recipient_limit: int = parameter(GLOBAL_SCOPE, "message_recipient_limit")
+    message_recipient_minimum: int = parameter(GLOBAL_SCOPE, "message_recipient_minimum")
+    minimal_backoff_time: float = parameter(GLOBAL_SCOPE, "minimal_backoff_time")
+    maximal_backoff_time: float = parameter(GLOBAL_SCOPE, "maximal_backoff_time")
+    maximal_queue_lifetime: float = parameter(GLOBAL_SCOPE, "maximal_queue_lifetime")
+    bounce_queue_lifetime: float = parameter(GLOBAL_SCOPE, "bounce_queue_lifetime")
+    transport_retry_time: float = parameter(GLOBAL_SCOPE, "transport_retry_time")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transport:
-    """[transports.NAME]: what holds for one transport. Names are those of Postfix's queue manager, qmgr(8)."""
+class Destination:
+    """[transports.NAME.destinations."PATTERN"]: what is different for some destinations of a transport."""
 
-    process_limit: int = number(100, 1, 10_000, "deliveries at once")
-    destination_concurrency_limit: int = number(20, 1, 10_000, "deliveries at once to one destination")
-    destination_recipient_limit: int = number(50, 1, 10_000, "recipients of one transaction")
+    initial_destination_concurrency: int = parameter(DESTINATION_SCOPE, "initial_destination_concurrency")
+    destination_concurrency_limit: int = parameter(DESTINATION_SCOPE, "destination_concurrency_limit")
+    destination_concurrency_positive_feedback: str = parameter(
+        DESTINATION_SCOPE, "destination_concurrency_positive_feedback"
+    )
+    destination_concurrency_negative_feedback: str = parameter(
+        DESTINATION_SCOPE, "destination_concurrency_negative_feedback"
+    )
+    destination_concurrency_failed_cohort_limit: int = parameter(
+        DESTINATION_SCOPE, "destination_concurrency_failed_cohort_limit"
+    )
+    destination_rate_delay: float = parameter(DESTINATION_SCOPE, "destination_rate_delay")
+    destination_recipient_limit: int = parameter(DESTINATION_SCOPE, "destination_recipient_limit")
+    destination_concurrency_feedback_debug: bool = parameter(
+        DESTINATION_SCOPE, "destination_concurrency_feedback_debug"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transport(Destination):
+    """[transports.NAME]: what holds for one transport. Names and defaults are those of Postfix's queue manager, qmgr(8)."""
+
+    process_limit: int = parameter(TRANSPORT_SCOPE, "process_limit")
+    delivery_slot_cost: int = parameter(TRANSPORT_SCOPE, "delivery_slot_cost")
+    delivery_slot_loan: int = parameter(TRANSPORT_SCOPE, "delivery_slot_loan")
+    delivery_slot_discount: int = parameter(TRANSPORT_SCOPE, "delivery_slot_discount")
+    minimum_delivery_slots: int = parameter(TRANSPORT_SCOPE, "minimum_delivery_slots")
+    recipient_limit: int = parameter(TRANSPORT_SCOPE, "recipient_limit")
+    extra_recipient_limit: int = parameter(TRANSPORT_SCOPE, "extra_recipient_limit")
+    recipient_refill_limit: int = parameter(TRANSPORT_SCOPE, "recipient_refill_limit")
+    recipient_refill_delay: float = parameter(TRANSPORT_SCOPE, "recipient_refill_delay")
+    transport_rate_delay: float = parameter(TRANSPORT_SCOPE, "transport_rate_delay")
     tls: str = text("may", "STARTTLS: never, when offered, or else defer", ("none", "may", "encrypt"))
+    destinations: dict[str, dict[str, Any]] = field(default_factory=dict)  # pattern -> what is set, of Destination
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -92,6 +92,16 @@ def test_values_have_the_one_spelling_the_code_sees(file: Path) -> None:
         nameservers = ["192.0.2.53", "::1", "[::1]:5353"]
         [transports.slow]
         tls = "none"
+        delivery_slot_discount = 25
+        destination_concurrency_negative_feedback = " 1 / sqrt_concurrency "
+        destination_concurrency_positive_feedback = 0.25
+        [transports.slow.destinations."Example.ORG:26"]
+        destination_rate_delay = 2
+        destination_concurrency_positive_feedback = "1/concurrency"
+        [transports.slow.destinations]
+        ".Example.NET.".destination_concurrency_limit = 2
+        "[2001:DB8:0::1]:2526".destination_concurrency_feedback_debug = true
+        "User@Example.ORG:25" = {}
         [routes]
         "Example.COM." = "slow:[2001:DB8:0::1]:2526"
         ".example.net" = "relay:Example.NET"
@@ -107,7 +117,16 @@ def test_values_have_the_one_spelling_the_code_sees(file: Path) -> None:
     assert settings.relay.domains == ("example.org", ".example.net")
     assert settings.deliverer.hostname == "[IPv6:2001:db8::1]"
     assert type(settings.deliverer.connect_timeout_s) is float
-    assert settings.transports["slow"] == Transport(tls="none")
+    slow = settings.transports["slow"]
+    assert (slow.tls, slow.delivery_slot_discount, slow.delivery_slot_cost) == ("none", 25, 5)
+    assert slow.destination_concurrency_negative_feedback == "1/sqrt_concurrency"
+    assert slow.destination_concurrency_positive_feedback == "0.25"
+    assert slow.destinations == {
+        "example.org:26": {"destination_rate_delay": 2.0, "destination_concurrency_positive_feedback": "1/concurrency"},
+        ".example.net": {"destination_concurrency_limit": 2},
+        "[2001:db8::1]:2526": {"destination_concurrency_feedback_debug": True},
+        "user@example.org": {},
+    }
     assert settings.routes == {
         "example.com": "slow:[2001:db8::1]:2526",
         ".example.net": "relay:example.net",

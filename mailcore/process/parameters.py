@@ -1,31 +1,21 @@
-"""From the settings to the scheduler's parameters: the scheduler knows no settings, the settings know no scheduler."""
+"""From the settings to the scheduler's parameters, which have the same names: the scheduler knows no settings."""
 
 from __future__ import annotations
 
-from mailcore.scheduler.parameters import Parameters, TransportParameters
-from mailcore.settings import Settings
+from typing import Any
+
+from mailcore.scheduler.parameters import GLOBAL_SCOPE, TRANSPORT_SCOPE, Parameters, TransportParameters, check
+from mailcore.settings import Settings, Transport
 
 __all__ = ["parameters_of"]
 
 
 def parameters_of(settings: Settings) -> Parameters:
-    transports = {
-        name: TransportParameters(
-            process_limit=transport.process_limit,
-            destination_concurrency_limit=transport.destination_concurrency_limit,
-            destination_recipient_limit=transport.destination_recipient_limit,
-        )
-        for name, transport in settings.transports.items()
-    }
-    scheduler = settings.scheduler
-    return Parameters(
-        message_active_limit=scheduler.message_active_limit,
-        message_recipient_limit=scheduler.message_recipient_limit,
-        message_recipient_minimum=scheduler.message_recipient_minimum,
-        minimal_backoff_time=scheduler.minimal_backoff_time,
-        maximal_backoff_time=scheduler.maximal_backoff_time,
-        maximal_queue_lifetime=scheduler.maximal_queue_lifetime,
-        bounce_queue_lifetime=scheduler.bounce_queue_lifetime,
-        transport_retry_time=scheduler.transport_retry_time,
-        transports=transports,
-    )
+    values: dict[str, Any] = {name: getattr(settings.scheduler, name) for name in GLOBAL_SCOPE}
+    transports = {name: _transport(name, transport) for name, transport in settings.transports.items()}
+    return Parameters(**values, transports=transports)
+
+
+def _transport(name: str, transport: Transport) -> TransportParameters:
+    values: dict[str, Any] = {each: check(name, each, getattr(transport, each)) for each in TRANSPORT_SCOPE}
+    return TransportParameters(**values, destinations=transport.destinations)

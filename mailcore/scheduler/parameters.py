@@ -76,7 +76,7 @@ class Bounds:
         return int(given) if self.kind is Kind.WHOLE else float(given)
 
 
-# The definitions below have the bounds of mailcore.settings (a test compares them): the scheduler knows no settings.
+# The settings of the same names take default, bounds and doc from here.
 
 
 def _whole(default: int, low: int, high: int, unit: str, doc: str) -> Any:

@@ -19,20 +19,26 @@ from mailcore.scheduler.parameters import (
     Kind,
     check,
 )
+from mailcore.settings import Destination
 
 
 def test_bounds_and_defaults_are_those_of_the_settings() -> None:
+    """And none is missing, in the file or on the way from it."""
     for scope, section, ours in (
         (GLOBAL_SCOPE, config.Scheduler, Parameters()),
         (TRANSPORT_SCOPE, config.Transport, TransportParameters()),
     ):
         settings = {field.name: field for field in dataclasses.fields(section)}
+        assert set(scope) <= set(settings)
         for name, bounds in scope.items():
-            setting = settings.get(name)
-            if setting is None:
-                continue
-            assert (bounds.low, bounds.high) == (setting.metadata["low"], setting.metadata["high"]), name
-            assert getattr(ours, name) == setting.default, name
+            setting = settings[name]
+            default = str(bounds.default) if bounds.kind is Kind.FEEDBACK else bounds.default
+            assert setting.default == default, name
+            assert getattr(ours, name) == bounds.default, name
+            if bounds.kind is not Kind.FEEDBACK:
+                assert (bounds.low, bounds.high) == (setting.metadata["low"], setting.metadata["high"]), name
+    settable = {field.name for field in dataclasses.fields(Destination)}
+    assert settable == set(DESTINATION_SCOPE) - {SUSPENDED_UNTIL}
 
 
 def test_every_parameter_of_the_design_is_there_with_its_default() -> None:
