@@ -49,20 +49,22 @@ class Core:
     def count(self, name: str, by: int = 1) -> None:
         self.counters[name] = self.counters.get(name, 0) + by
 
+    def in_force(self, parameter: str) -> float:
+        """A global parameter of the scheduler, as it is now."""
+        value = self.scheduler.get("", parameter)
+        assert isinstance(value, int | float), parameter  # none of them is anything else
+        return value
+
     def ladder(self) -> Ladder:
         """Made when asked for: the backoff times can be tuned live."""
-        get = self.scheduler.get
-        return Ladder(
-            self.settings.queue.retry_ladder_s,
-            get("", "minimal_backoff_time") or 0.0,
-            get("", "maximal_backoff_time") or 0.0,
-        )
+        steps = self.settings.queue.retry_ladder_s
+        return Ladder(steps, self.in_force("minimal_backoff_time"), self.in_force("maximal_backoff_time"))
 
     def lifetime_s(self, active: Active) -> float:
         """How long the message may be with us."""
         is_bounce = not active.envelope.sender or active.envelope.origin is Origin.BOUNCE
         name = "bounce_queue_lifetime" if is_bounce else "maximal_queue_lifetime"
-        return self.scheduler.get("", name) or 0.0
+        return self.in_force(name)
 
     def age_s(self, active: Active) -> float:
         return active.age_s + self.now() - active.read_at

@@ -15,32 +15,21 @@ added.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable
 from typing import Any
 
 from mailcore.scheduler.destination import Destination, Transport
 from mailcore.scheduler.job import Deferral, Entry, Message, Peer, WindowChange
-from mailcore.scheduler.parameters import (
-    DESTINATION_SCOPE,
-    GLOBAL_SCOPE,
-    SUSPENDED_UNTIL,
-    TRANSPORT_SCOPE,
-    Parameters,
-    TransportParameters,
-    check,
-)
+from mailcore.scheduler.parameters import GLOBAL_SCOPE, Parameters, Value
 from mailcore.scheduler.state import describe, explain
-from mailcore.scheduler.suspension import Suspensions
+from mailcore.scheduler.tuning import Origin, Tuning
 
 __all__ = ["Scheduler"]
 
-OVERRIDES_MAX = 10_000  # destinations with values of their own; set by people, so far more than anyone will write
 READ_MAX = 5_000  # recipients read at a time
 SMALL = 8  # up to here a look through a tuple is cheaper than making a set
 STALE = 64  # a rotation is cleaned when it is longer than twice the destinations and this
-_UNCONFIGURED = TransportParameters()
 
 
 class Scheduler:
@@ -48,8 +37,7 @@ class Scheduler:
 
     def __init__(self, parameters: Parameters) -> None:
         self._configured = parameters
-        self._global: dict[str, Any] = {name: getattr(parameters, name) for name in GLOBAL_SCOPE}
-        self._overrides: dict[str, dict[str, Any]] = {}  # destination name -> parameter -> value
+        self._tuning = Tuning(parameters)
         self._messages: dict[str, Message] = {}
         self._unread: dict[str, Message] = {}  # those with recipients still in the log, in order of admission
         self._transports: dict[str, Transport] = {}
@@ -59,7 +47,6 @@ class Scheduler:
         self._idle: OrderedDict[str, Destination] = OrderedDict()  # without mail, the longest idle first
         self._rotation: deque[Transport] = deque()
         self._flights: dict[int, tuple[Entry, Destination, Message, int]] = {}  # with the peer's turn
-        self._suspensions = Suspensions()
         self._in_core = 0
         self._turn = 0
         self._entry = 0
@@ -101,9 +88,9 @@ class Scheduler:
 
     def select(self, now: float) -> Entry | None:
         """The next entry to deliver, or none."""
-        if self._suspensions:
-            for name in self._suspensions.over(now):
-                self._refresh_named(name)
+        if self._tuning.first_end() is not None:
+            for scope in self._tuning.over(now):
+                self._tuned(scope)
         rotation = self._rotation
         while rotation:
             transport = rotation.popleft()
@@ -195,8 +182,8 @@ class Scheduler:
         """Which message may read how many more recipients now: each up to the minimum, who was first what is free."""
         if not self._unread:
             return []
-        minimum = int(self._global["message_recipient_minimum"])
-        free = int(self._global["message_recipient_limit"]) - self._in_core
+        minimum = self._tuning.globals.message_recipient_minimum
+        free = self._tuning.globals.message_recipient_limit - self._in_core
         answer: list[tuple[str, int]] = []
         for queue_id, message in self._unread.items():
             count = min(message.unread, max(free, minimum - message.in_core), READ_MAX)
@@ -206,34 +193,22 @@ class Scheduler:
         return answer
 
     def wake_at(self) -> float | None:
-        """When ``select`` may next have something without another call: the end of a suspension. None: never."""
-        return self._suspensions.first()
+        """When ``select`` may next have something without another call: the end of an override. None: never."""
+        return self._tuning.first_end()
 
     # -- tuning
 
-    def set(self, scope: str, parameter: str, value: float | None, now: float) -> None:
-        """Tunes live. ``scope``: "" global, "smtp" a transport, "smtp:example.org" a destination, over its transport.
-        None takes the value back to the configured one. Raises ValueError naming parameter, value and what is allowed.
-        """
-        if not scope:
-            self._set_global(parameter, value)
-        elif ":" in scope:
-            self._set_destination(scope, parameter, value, now)
-        else:
-            self._set_transport(scope, parameter, value)
+    def set(self, scope: str, parameter: str, value: object, now: float, until: float | None = None) -> None:
+        """Tunes live: see ``Tuning``."""
+        self._tuning.set(scope, parameter, value, now, until)
+        self._tuned(scope)
 
-    def get(self, scope: str, parameter: str) -> Any:
+    def get(self, scope: str, parameter: str) -> Value | None:
         """The value in force, in the scopes of ``set``; None only for ``suspended_until`` of what is not suspended."""
-        if not scope:
-            return check(scope, parameter, self._global.get(parameter, 0))
-        transport_name, colon, _ = scope.partition(":")
-        overrides = self._overrides.get(scope, {}) if colon else {}
-        if colon and parameter == SUSPENDED_UNTIL:
-            return self._suspensions.until(scope)
-        transport = self._transports.get(transport_name)
-        values = transport.parameters if transport else _UNCONFIGURED
-        value = check(scope, parameter, getattr(values, parameter, 0))
-        return overrides.get(parameter, value)
+        return self._tuning.get(scope, parameter)
+
+    def origin(self, scope: str, parameter: str) -> Origin:
+        return self._tuning.origin(scope, parameter)
 
     # -- for people
 
@@ -252,7 +227,7 @@ class Scheduler:
             "recipients_in_core": self._in_core,
             "entries_in_flight": len(self._flights),
             "messages_with_unread": len(self._unread),
-            "parameters": dict(self._global),
+            "parameters": {name: self._tuning.get("", name) for name in GLOBAL_SCOPE},
             **describe(self._transports.values(), self._destinations.values(), now, names_max),
         }
 
@@ -266,17 +241,17 @@ class Scheduler:
 
     @property
     def any_suspended(self) -> bool:
-        return bool(self._suspensions)
+        return self._tuning.any_suspended
 
     @property
     def may_admit(self) -> bool:
-        return bool(len(self._messages) < self._global["message_active_limit"])
+        return len(self._messages) < self._tuning.globals.message_active_limit
 
     @property
     def first_batch(self) -> int:
         """How many recipients of a new message may be read at first."""
-        free = int(self._global["message_recipient_limit"]) - self._in_core
-        return min(max(free, int(self._global["message_recipient_minimum"])), READ_MAX)
+        free = self._tuning.globals.message_recipient_limit - self._in_core
+        return min(max(free, self._tuning.globals.message_recipient_minimum), READ_MAX)
 
     by_recipient: frozenset[str] = frozenset()  # transports whose destinations are recipients; none in this form
 
@@ -329,7 +304,9 @@ class Scheduler:
         if destination is None:
             transport = self._transports.get(transport_name)
             if transport is None:
-                transport = self._transports[transport_name] = Transport(transport_name, _UNCONFIGURED)
+                transport = self._transports[transport_name] = Transport(
+                    transport_name, self._tuning.transport(transport_name)
+                )
             destination = Destination(name, transport)
             self._refresh(destination)
         self._destinations[name] = destination
@@ -345,54 +322,21 @@ class Scheduler:
 
     def _refresh(self, destination: Destination) -> None:
         """Brings its values up to transport and override."""
-        values = destination.transport.parameters
-        own = self._overrides.get(destination.name, {})
-        destination.limit = int(own.get("destination_concurrency_limit", values.destination_concurrency_limit))
-        destination.recipient_limit = int(own.get("destination_recipient_limit", values.destination_recipient_limit))
-        destination.suspended_until = self._suspensions.until(destination.name)
+        values = self._tuning.destination(destination.name)
+        destination.limit = values.destination_concurrency_limit
+        destination.recipient_limit = values.destination_recipient_limit
+        destination.suspended_until = values.suspended_until
         self._offer(destination)
 
-    def _set_global(self, parameter: str, value: float | None) -> None:
-        if value is None and parameter in GLOBAL_SCOPE:
-            value = getattr(self._configured, parameter)
-        self._global[parameter] = check("", parameter, value)
-
-    def _set_transport(self, name: str, parameter: str, value: float | None) -> None:
-        transport = self._transports.get(name)
-        if transport is None:
-            known = ", ".join(sorted(self._transports))
-            raise ValueError(f'{parameter} = {value!r}: there is no transport "{name}"; there are {known}')
-        if value is None and parameter in TRANSPORT_SCOPE:
-            value = getattr(self._configured.transports.get(name, _UNCONFIGURED), parameter)
-        change: dict[str, Any] = {parameter: check(name, parameter, value)}
-        transport.parameters = dataclasses.replace(transport.parameters, **change)
-        transport.process_limit = transport.parameters.process_limit
-        for destinations in (self._destinations, self._idle):
-            for destination in destinations.values():
-                if destination.transport is transport:
-                    self._refresh(destination)
-        self._offer_transport(transport)
-
-    def _set_destination(self, name: str, parameter: str, value: Any, now: float) -> None:
-        if value is not None or parameter not in DESTINATION_SCOPE:
-            value = check(name, parameter, value)
-            tuned = len(self._overrides) + len(self._suspensions)
-            if tuned >= OVERRIDES_MAX and name not in self._overrides and name not in self._suspensions:
-                raise ValueError(f"{parameter} = {value!r} for {name}: {tuned} destinations have values of their own")
-        if parameter == SUSPENDED_UNTIL:
-            if value is None or value <= now:
-                self._suspensions.resume(name)
-            else:
-                self._suspensions.suspend(name, value)
-        elif value is not None:
-            self._overrides.setdefault(name, {})[parameter] = value
-        elif name in self._overrides:
-            self._overrides[name].pop(parameter, None)
-            if not self._overrides[name]:
-                del self._overrides[name]
-        self._refresh_named(name)
-
-    def _refresh_named(self, name: str) -> None:
-        destination = self._destinations.get(name) or self._idle.get(name)
-        if destination is not None:
-            self._refresh(destination)
+    def _tuned(self, scope: str) -> None:
+        """Brings all that the scope touches up to what is in force."""
+        if not scope:
+            return
+        transport = self._transports.get(scope.partition(":")[0])
+        if transport is not None:
+            transport.parameters = self._tuning.transport(transport.name)
+            transport.process_limit = transport.parameters.process_limit
+            for destinations in (self._destinations, self._idle):
+                for name in self._tuning.matching(scope, destinations):
+                    self._refresh(destinations[name])
+            self._offer_transport(transport)
