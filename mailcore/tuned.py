@@ -1,7 +1,13 @@
 """``home/tuned.toml``: what was changed live (parameters, suspensions), above the configuration file.
 
-Replaced atomically and synced before a change is answered. A person may read it; only the manager writes it. Suspensions
-are stored in wall-clock seconds; whoever loads them turns them into its own clock.
+Replaced atomically and synced before a change is answered. A person may read it; only the manager writes it. Suspensions,
+and the ends of what is set for a time, are stored in wall-clock seconds; whoever loads them turns them into its own clock.
+
+    ["smtp:example.org"]
+    destination_rate_delay = 2
+    destination_concurrency_limit = { lasting = 8, value = 4, until = 1795000000.0 }
+
+A plain value holds until it is taken back; one in braces until a time, and after it the lasting one, if there is any.
 
 Laws: a file that can't be understood stops no mail. It is set aside under another name, never deleted, ``damage`` says so,
 and the values of the configuration file hold (decision 0008).
@@ -15,6 +21,7 @@ import math
 import os
 import tomllib
 from pathlib import Path
+from typing import TypeVar
 
 from mailcore.log.disk import Disk
 
@@ -23,16 +30,23 @@ __all__ = ["Tuned"]
 _HEAD = "# Values changed live, above the configuration file. Written by Waypost; change them with its commands.\n"
 
 
+T = TypeVar("T")
+Value = float | int | bool | str
+Values = dict[str, dict[str, Value]]
+Timed = dict[str, dict[str, tuple[Value, float]]]
+
+
 class Tuned:
-    """scope ("", "smtp", "smtp:example.org") -> parameter -> value."""
+    """scope ("", "smtp", "smtp:example.org") -> parameter -> value; ``timed`` has the time it ends with it."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self.disk = disk
         self.path = path
         self.damage = ""  # what was wrong with the file at the start, and where it is now
-        self.values: dict[str, dict[str, float]] = {}
+        self.values: Values = {}
+        self.timed: Timed = {}
         try:
-            self.values = _read(path)
+            self.values, self.timed = _read(path)
         except (ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
             self.damage = f"{path}: {error}; {self._set_aside()}; the values of the configuration file hold"
 
@@ -45,33 +59,54 @@ class Tuned:
         self.disk.sync_directory(os.path.dirname(self.path))
         return f"it is {aside} now"
 
-    def get(self, scope: str, parameter: str) -> float | None:
+    def get(self, scope: str, parameter: str) -> Value | None:
+        """What holds until it is taken back."""
         return self.values.get(scope, {}).get(parameter)
 
-    def set(self, scope: str, parameter: str, value: float | None) -> None:
-        """Changes the file; None takes the value out of it. Raises OSError, and the file stays as it was."""
-        values = {name: dict(parameters) for name, parameters in self.values.items()}
+    def get_timed(self, scope: str, parameter: str) -> tuple[Value, float] | None:
+        """What holds until a time, and the time."""
+        return self.timed.get(scope, {}).get(parameter)
+
+    def set(self, scope: str, parameter: str, value: Value | None, until: float | None = None) -> None:
+        """Changes the file. None takes out what is set for a time and, unless ``until`` is given, what is not.
+
+        Raises OSError, and the file stays as it was.
+        """
+        values, timed = _copy(self.values), _copy(self.timed)
         if value is None:
-            values.get(scope, {}).pop(parameter, None)
-        else:
+            timed.get(scope, {}).pop(parameter, None)
+            if until is None:
+                values.get(scope, {}).pop(parameter, None)
+        elif until is None:
             values.setdefault(scope, {})[parameter] = value
-        values = {name: parameters for name, parameters in values.items() if parameters}
-        self._store(values)
-        self.values = values
+        else:
+            timed.setdefault(scope, {})[parameter] = value, until
+        values, timed = _copy(values), _copy(timed)
+        self._store(values, timed)
+        self.values, self.timed = values, timed
 
     def forget_ended(self, parameter: str, wall: float) -> None:
-        """Takes out times that are over, from memory; the next ``set`` takes them out of the file."""
-        for scope, parameters in list(self.values.items()):
-            if parameters.get(parameter, math.inf) <= wall:
-                del parameters[parameter]
-                if not parameters:
-                    del self.values[scope]
+        """Takes out what is over, from memory; the next ``set`` takes it out of the file. ``parameter`` is a time itself."""
+        for scope, parameters in self.values.items():
+            until = parameters.get(parameter)
+            if isinstance(until, int | float) and until <= wall:
+                self.values[scope] = {name: value for name, value in parameters.items() if name != parameter}
+        for scope, timed in self.timed.items():
+            self.timed[scope] = {name: each for name, each in timed.items() if each[1] > wall}
+        self.values, self.timed = _copy(self.values), _copy(self.timed)
 
-    def _store(self, values: dict[str, dict[str, float]]) -> None:
+    def _store(self, values: Values, timed: Timed) -> None:
         lines = [_HEAD]
-        for scope in sorted(values):
+        for scope in sorted({*values, *timed}):
             lines.append(f"\n[{_quoted(scope)}]\n")
-            lines += [f"{name} = {_number(value)}\n" for name, value in sorted(values[scope].items())]
+            lasting, ending = values.get(scope, {}), timed.get(scope, {})
+            for name in sorted({*lasting, *ending}):
+                text = _toml(lasting[name]) if name in lasting else ""
+                if name in ending:
+                    value, until = ending[name]
+                    before = f"lasting = {text}, " if text else ""
+                    text = f"{{ {before}value = {_toml(value)}, until = {_toml(until)} }}"
+                lines.append(f"{name} = {text}\n")
         new = f"{self.path}.new"
         if self.disk.exists(new):
             self.disk.unlink(new)
@@ -85,27 +120,52 @@ class Tuned:
         self.disk.sync_directory(os.path.dirname(self.path))
 
 
-def _read(path: Path) -> dict[str, dict[str, float]]:
+def _copy(values: dict[str, dict[str, T]]) -> dict[str, dict[str, T]]:
+    """Without scopes that have nothing."""
+    return {scope: dict(parameters) for scope, parameters in values.items() if parameters}
+
+
+def _read(path: Path) -> tuple[Values, Timed]:
     """Raises ValueError at what is no file of ours, OSError."""
     try:
         loaded = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return {}
-    values: dict[str, dict[str, float]] = {}
+        return {}, {}
+    values: Values = {}
+    timed: Timed = {}
     for scope, parameters in loaded.items():
         if not isinstance(parameters, dict):
             raise ValueError(f"[{scope}] is no table")
-        for name, value in parameters.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-                raise ValueError(f"[{scope}] {name} is no number")
-            values.setdefault(scope, {})[name] = value
-    return values
+        for name, stored in parameters.items():
+            where = f"[{scope}] {name}"
+            if not isinstance(stored, dict):
+                values.setdefault(scope, {})[name] = _value(where, stored)
+                continue
+            if not {"value", "until"} <= set(stored) <= {"lasting", "value", "until"}:
+                raise ValueError(f"{where} has neither a value nor one until a time")
+            until = _value(where, stored["until"])
+            if isinstance(until, str):
+                raise ValueError(f"{where} ends at no time")
+            timed.setdefault(scope, {})[name] = _value(where, stored["value"]), until
+            if "lasting" in stored:
+                values.setdefault(scope, {})[name] = _value(where, stored["lasting"])
+    return values, timed
 
 
-def _quoted(scope: str) -> str:
+def _value(where: str, value: object) -> Value:
+    if not isinstance(value, bool | int | float | str) or (isinstance(value, float) and math.isnan(value)):
+        raise ValueError(f"{where} is no number, text, true or false")
+    return value
+
+
+def _quoted(text: str) -> str:
     """A TOML basic string; JSON's is one but for DEL, and for what it escapes as two halves."""
-    return json.dumps(scope, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _number(value: float) -> str:
+def _toml(value: Value) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return "inf" if math.isinf(value) else repr(value)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from mailcore.log.disk import Disk
-from mailcore.tuned import Tuned
+from mailcore.tuned import Tuned, Value, Values
 
 
-def again(path: Path) -> dict[str, dict[str, float]]:
+def again(path: Path) -> Values:
     """The values as the next start finds them."""
     return Tuned(Disk(), path).values
 
@@ -25,8 +25,8 @@ def test_without_a_file_nothing_is_tuned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", ["", "smtp", "smtp:[::1]:2526", "smtp:bücher.example", 'a"b\\c\x7f\n😀'])
-@pytest.mark.parametrize("value", [7, 0.5, 1e-9, 1_795_000_000.123456, math.inf])
-def test_what_is_set_is_there_after_a_restart(tmp_path: Path, scope: str, value: float) -> None:
+@pytest.mark.parametrize("value", [7, 0.5, 1e-9, 1_795_000_000.123456, math.inf, True, "1/concurrency", '"\\\n'])
+def test_what_is_set_is_there_after_a_restart(tmp_path: Path, scope: str, value: Value) -> None:
     path = tmp_path / "tuned.toml"
     tuned = Tuned(Disk(), path)
     tuned.set(scope, "destination_concurrency_limit", value)
@@ -40,9 +40,14 @@ def test_what_is_set_is_there_after_a_restart(tmp_path: Path, scope: str, value:
 
 @pytest.mark.parametrize(
     "text",
-    ["[", "x = 1", '["smtp"]\nlimit = "many"', '["smtp"]\nlimit = true', '["smtp"]\nlimit = nan', "a = [" * 5000],
-    ids=["no TOML", "no table", "text", "boolean", "nan", "deep"],
-)
+    [
+        "[", "x = 1", '["smtp"]\nlimit = ["many"]', '["smtp"]\nlimit = 2026-01-01', '["smtp"]\nlimit = nan',
+        '["smtp"]\nlimit = { value = 1 }', '["smtp"]\nlimit = { value = 1, until = "soon" }',
+        '["smtp"]\nlimit = { value = 1, until = nan }', '["smtp"]\nlimit = { value = {}, until = 1 }',
+        '["smtp"]\nlimit = { value = 1, until = 1, since = 1 }', "a = [" * 5000,
+    ],
+    ids=["no TOML", "no table", "list", "date", "nan", "no end", "text", "nan end", "table", "more", "deep"],
+)  # fmt: skip
 def test_a_damaged_file_is_set_aside_and_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "tuned.toml"
     for number in (1, 2):
@@ -129,3 +134,23 @@ def test_times_that_are_over_are_forgotten(tmp_path: Path) -> None:
         "smtp:b.example": {"suspended_until": math.inf},
         "smtp:c.example": {"destination_concurrency_limit": 1},
     }
+
+
+def test_what_is_set_for_a_time_is_there_after_a_restart_beside_what_lasts(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.toml"
+    tuned = Tuned(Disk(), path)
+    tuned.set("smtp", "limit", 8)
+    tuned.set("smtp", "limit", 4, until=200.5)
+    tuned.set("smtp:.example.org", "feedback", "1/concurrency", until=100.0)
+    found = Tuned(Disk(), path)
+    assert found.values == {"smtp": {"limit": 8}}
+    assert found.timed == {"smtp": {"limit": (4, 200.5)}, "smtp:.example.org": {"feedback": ("1/concurrency", 100.0)}}
+    assert (found.get("smtp", "limit"), found.get_timed("smtp", "limit")) == (8, (4, 200.5))
+    assert found.get_timed("smtp", "other") is None
+    found.forget_ended("suspended_until", 100.0)
+    assert found.timed == {"smtp": {"limit": (4, 200.5)}}
+    found.set("smtp", "limit", None, until=200.5)
+    assert (again(path), Tuned(Disk(), path).timed) == ({"smtp": {"limit": 8}}, {})
+    found.set("smtp", "limit", 4, until=200.5)
+    found.set("smtp", "limit", None)
+    assert (again(path), Tuned(Disk(), path).timed) == ({}, {})
