@@ -86,9 +86,7 @@ async def deferred_untouched(directory: Path, queued: int = QUEUED, due_s: float
             await house.control.close()
     spool = f"{house.home}/spool/"
     calls = [
-        line
-        for line in trace.read_text(errors="replace").splitlines()
-        if spool in line and "O_DIRECTORY" not in line
+        line for line in trace.read_text(errors="replace").splitlines() if spool in line and "O_DIRECTORY" not in line
     ]
     opened = tuple(line for line in calls if OPENED.search(line))
     return Deferred(deferred, tried, opened, tuple(line for line in calls if line not in set(opened)), seconds)

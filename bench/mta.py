@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
-from bench.processes import Trace, cpu_s, end_group, free_port, listening, wait_until
+from bench.processes import Trace, cpu_s, end_group, free_port, listening, tree, wait_until
 
 __all__ = ["Mta", "Postfix", "Waypost", "waypost_command"]
 
@@ -39,6 +39,9 @@ class Mta(Protocol):
 
     def cpu_s(self) -> float:
         """Of all its processes since the start."""
+
+    def manager_cpu_s(self) -> float:
+        """Of the one that owns the queue."""
 
 
 MAIN_CF = """\
@@ -150,6 +153,13 @@ class Postfix:
     def cpu_s(self) -> float:
         return cpu_s(self.pid)
 
+    def manager_cpu_s(self) -> float:
+        for pid in tree(self.pid):
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/comm").read_text().strip() == "qmgr":
+                    return cpu_s(pid)
+        return 0.0
+
 
 def waypost_command() -> list[str]:
     """The ``waypost`` beside this interpreter."""
@@ -157,15 +167,21 @@ def waypost_command() -> list[str]:
 
 
 class Waypost:
-    """``waypost mailcore`` with its defaults; ``more`` is further TOML."""
+    """``waypost mailcore`` with its defaults; ``more`` is further TOML.
+
+    ``checkout``: the source of another state of the project, to be compared with this one.
+    """
 
     name = "waypost"
 
-    def __init__(self, directory: Path, next_port: int, more: str = "") -> None:
-        self.home = directory / "waypost"
+    def __init__(self, directory: Path, next_port: int, more: str = "", checkout: Path | None = None) -> None:
+        if checkout is not None:
+            self.name = "checkout"
+        self._checkout = checkout
+        self.home = directory / self.name
         self.home.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
-        self.config = directory / "waypost.toml"
+        self.config = directory / f"{self.name}.toml"
         lines = [
             f"home = {json.dumps(str(self.home))}",
             "[receiver]",
@@ -175,7 +191,7 @@ class Waypost:
             more,
         ]
         self.config.write_text("\n".join(lines) + "\n")
-        self._directory = directory
+        self._out = directory / f"{self.name}.out"
         self._process: subprocess.Popen[bytes] | None = None
 
     @staticmethod
@@ -196,17 +212,20 @@ class Waypost:
         self.launch(trace)
         wait_until(lambda: listening(self.port) or not self.alive(), f"Waypost's greeting on {self.port}", START_S)
         if not self.alive():
-            raise RuntimeError(
-                "waypost mailcore ended at once:\n" + (self._directory / "waypost.out").read_text()[-2000:]
-            )
+            raise RuntimeError("waypost mailcore ended at once:\n" + self._out.read_text()[-2000:])
 
     def launch(self, trace: Trace | None = None) -> None:
         """Starts it and does not wait."""
         command = [*waypost_command(), "mailcore", "--config", str(self.config)]
         if trace is not None:
             command = trace.command(command)
-        with (self._directory / "waypost.out").open("ab") as out:
-            self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+        environment = os.environ.copy()
+        if self._checkout is not None:  # the script finds it by the one, its children (python -m) by the other
+            environment["PYTHONPATH"] = str(self._checkout)
+        with self._out.open("ab") as out:
+            self._process = subprocess.Popen(
+                command, stdout=out, stderr=out, start_new_session=True, cwd=self._checkout, env=environment
+            )
 
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -224,3 +243,7 @@ class Waypost:
 
     def cpu_s(self) -> float:
         return cpu_s(self.pid)
+
+    def manager_cpu_s(self) -> float:
+        processes = json.loads((self.home / "run" / "processes.json").read_text())
+        return cpu_s(processes["manager"])
