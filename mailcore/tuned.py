@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from mailcore.log.disk import Disk
 
-__all__ = ["Tuned"]
+__all__ = ["Tuned", "read"]
 
 _HEAD = "# Values changed live, above the configuration file. Written by Waypost; change them with its commands.\n"
 
@@ -46,7 +46,7 @@ class Tuned:
         self.values: Values = {}
         self.timed: Timed = {}
         try:
-            self.values, self.timed = _read(path)
+            self.values, self.timed = read(path)
         except (ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
             self.damage = f"{path}: {error}; {self._set_aside()}; the values of the configuration file hold"
 
@@ -125,8 +125,8 @@ def _copy(values: dict[str, dict[str, T]]) -> dict[str, dict[str, T]]:
     return {scope: dict(parameters) for scope, parameters in values.items() if parameters}
 
 
-def _read(path: Path) -> tuple[Values, Timed]:
-    """Raises ValueError at what is no file of ours, OSError."""
+def read(path: Path) -> tuple[Values, Timed]:
+    """What lasts, and what ends; both empty when there is no file. Raises ValueError at what is no file of ours, OSError."""
     try:
         loaded = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -28,8 +28,9 @@ COMMANDS = {
     "inject": ("mailcore.cli.inject", "hand in a message from a file or stdin"),
     "queue": ("mailcore.cli.queue", "list, show, size; delete, hold, retry and other changes"),
     "transport": ("mailcore.cli.transport", "list parameters, set them live"),
-    "destination": ("mailcore.cli.destination", "list, suspend, resume destinations"),
+    "destination": ("mailcore.cli.destination", "list, suspend, resume, tune destinations"),
     "log": ("mailcore.cli.log", "dump a lane, segment by segment"),
+    "simulate": ("mailcore.cli.simulate", "what would happen: the scheduler over modelled next hops"),
     "lab": ("mailcore.lab.main", "next hops with a temper, for tests and demos"),
 }
 
