@@ -1,7 +1,8 @@
 """The way of a message through the manager: runner, active set, scheduler, deliverer, verdicts, end of the pass.
 
 Law 2 is kept here: a Delivered frame becomes a DELIVERY record, and only when that is synced is the scheduler told, the
-recipient dropped, the pass ended. New and deferred mail alternate into the active set (seed 000).
+recipient dropped, the pass ended. New and deferred mail alternate into the active set (seed 000). Mail for what is dead is
+deferred in the same way, without a deliverer and without a look at its data.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mailcore.envelope import Recipient, Status, Verdict
+from mailcore.envelope import Status, Verdict
 from mailcore.log.lane import LaneFailed
+from mailcore.process.admission import Admission
 from mailcore.process.core import Core
 from mailcore.process.passes import Passes, uncount
 from mailcore.process.wire import Deliver, Delivered, FrameWriter
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
-from mailcore.queue.queue import Gone
 from mailcore.queue.records import Delivery
-from mailcore.queue.rewrite import read_batch
 from mailcore.queue.runner import Runner
 from mailcore.routing.resolve import Refused
-from mailcore.scheduler.job import Entry
+from mailcore.scheduler import Entry
 
 __all__ = ["DelivererLink", "Flight", "Flow"]
 
 FILL_MAX = 200  # messages brought in per turn of the loop, so that verdicts are not kept waiting by a full lane
+PUT_OFF_MAX = 200  # entries for what is dead, a turn: as many as are brought in
 
 
 @dataclass(slots=True)
@@ -53,12 +54,12 @@ class Flow:
     def __init__(self, core: Core, passes: Passes) -> None:
         self.core = core
         self.passes = passes
+        self.admission = Admission(core, passes)
         self.deliverers: list[DelivererLink] = []
         self._news = 0  # turns of the two round robins
         self._retries = 0
         self._retry_turn = False
         self._retry_at = 0.0  # monotonic: no retry lane has anything due before
-        self._wake_at = 0.0
         self.retry_lanes_changed()
 
     # -- into the active set
@@ -83,7 +84,7 @@ class Flow:
             if core.queue.recovered:
                 active = core.queue.next_recovered(now)
                 if active is not None:
-                    self._enter(active, now)
+                    self.admission.enter(active, now)
                 continue
             self._retry_turn = not self._retry_turn
             if not any(
@@ -95,7 +96,7 @@ class Flow:
 
     @property
     def _active_limit(self) -> int:
-        return int(self.core.scheduler.get("", "message_active_limit") or 0)
+        return int(self.core.in_force("message_active_limit"))
 
     def _next_new(self, wall: float, now: float) -> bool:
         runners = self._new_runners
@@ -125,7 +126,7 @@ class Flow:
         while (head := runner.peek(wall, now)) is not None:
             active = self.core.queue.begin(runner, *head, now)
             if active is not None:
-                self._enter(active, now)
+                self.admission.enter(active, now)
                 return True
         return False
 
@@ -151,61 +152,6 @@ class Flow:
         wake = self.core.scheduler.wake_at()
         times.append(None if wake is None else max(0.0, wake - now))
         return min((time for time in times if time is not None), default=None)
-
-    def _enter(self, active: Active, now: float) -> None:
-        """A message is in the active set: its first recipients are routed and handed to the scheduler."""
-        core = self.core
-        envelope = active.envelope
-        if active.order is not None:
-            self.passes.over(active)
-            return
-        if envelope.not_before and self.passes.wait_longer(active):
-            return
-        if envelope.generation:
-            core.log.active(envelope)
-        self._admit(active, envelope.recipients, now)
-
-    def _admit(self, active: Active, recipients: Sequence[Recipient], now: float) -> None:
-        core = self.core
-        resolve, route, done = core.routing.resolve, core.queue.sizes.route, active.done
-        entering: list[tuple[int, str, str]] = []
-        unroutable: list[Verdict] = []
-        for recipient in recipients:
-            number = recipient.number
-            if number in done:
-                continue
-            active.pending[number] = recipient
-            resolved = resolve(recipient.address, recipient.route)
-            if isinstance(resolved, Refused):
-                unroutable.append(Verdict(number, resolved.status, resolved.dsn, resolved.reply))
-                continue
-            active.destinations[number] = resolved.destination
-            entering.append((number, resolved.transport, resolved.destination))
-            route(resolved.destination, 1)
-        if entering or active.envelope.batches:  # the scheduler must hear of the last batch, even if all in it are done
-            core.scheduler.admit(active.queue_id, active.unread_recipients, entering, now)
-        if unroutable:
-            self.passes.settle_ourselves(active, unroutable)
-        elif active.pass_over:
-            self.passes.over(active)
-
-    def read_more(self) -> None:
-        """Messages whose recipients are not all in core get their next batch when the scheduler wants it."""
-        core = self.core
-        for queue_id, _ in core.scheduler.wanted():
-            active = core.queue.active.get(queue_id)
-            if active is None or not active.unread or active.ending:
-                continue
-            offset = active.unread.pop(0)
-            try:
-                recipients = read_batch(core.queue, active, offset)
-            except Gone as gone:
-                core.log.failed("manager", str(gone))
-                active.ending = True  # it stays, working, and its segment with it (law 11)
-                continue
-            active.unread_recipients = max(active.unread_recipients - len(recipients), 0) if active.unread else 0
-            self._admit(active, recipients, core.now())
-            core.go_on()  # all of that batch may have been done before a restart: the next one is wanted then
 
     # -- out to the deliverers
 
@@ -261,19 +207,45 @@ class Flow:
 
     # -- verdicts
 
+    def put_off(self) -> bool:
+        """Defers mail for what is dead, without a try; True when there may be more. Not on a full disk: it makes no room."""
+        core = self.core
+        now = core.now()
+        batch: list[tuple[Flight, Delivered]] = []
+        while not core.stalled and len(batch) < PUT_OFF_MAX:
+            deferral = core.scheduler.defer(now)
+            if deferral is None:
+                break
+            entry = deferral.entry
+            active = core.queue.active[entry.queue_id]
+            active.in_flight += 1
+            dsn = "4.3.0" if deferral.of_transport else "4.4.1"
+            reply = f"delivery temporarily suspended: {deferral.reason}"
+            verdicts = tuple([Verdict(number, Status.DEFERRED, dsn, reply) for number in entry.recipients])
+            batch.append((Flight(entry, active, now), Delivered(entry.number, verdicts, "none", "", False, 0.0, 0.0)))
+        if batch:
+            core.count("put_off", len(batch))
+            self._record(batch)
+        return len(batch) == PUT_OFF_MAX
+
     def delivered(self, link: DelivererLink, frames: Sequence[Delivered]) -> None:
         """Records what came of some entries; what follows from it waits for the sync."""
-        core = self.core
-        wall = core.wall()
-        batch: list[tuple[Flight, Delivered, tuple[float, float, float, float]]] = []
+        batch: list[tuple[Flight, Delivered]] = []
         for frame in frames:
             flight = link.flights.pop(frame.entry, None)
-            if flight is None:
-                continue
+            if flight is not None:
+                batch.append((flight, frame))
+        self._record(batch)
+
+    def _record(self, batch: Sequence[tuple[Flight, Delivered]]) -> None:
+        core = self.core
+        wall, now = core.wall(), core.now()
+        recorded: list[tuple[Flight, Delivered, tuple[float, float, float, float]]] = []
+        for flight, frame in batch:
             active = flight.active
             queued = flight.sent_at - active.read_at
             whole = wall - active.envelope.arrived_at
-            before = max(whole - (core.now() - active.read_at), 0.0)
+            before = max(whole - (now - active.read_at), 0.0)
             delays = (before, queued, frame.connect_s, frame.transmit_s)
             active.unsynced += 1
             core.queue.deliver(
@@ -285,11 +257,11 @@ class Flow:
                     frame.relay,
                     frame.tls,
                     delays,
-                    flight.entry.destination,
+                    active.destinations.get(flight.entry.recipients[0], flight.entry.destination),
                 )
             )
-            batch.append((flight, frame, delays))
-        core.commit.then(functools.partial(self._synced, batch), len(batch))
+            recorded.append((flight, frame, delays))
+        core.commit.then(functools.partial(self._synced, recorded), len(recorded))
 
     def _synced(
         self,
@@ -300,7 +272,7 @@ class Flow:
         if error is not None:
             raise error
         now = core.now()
-        log_delivery = core.log.delivery
+        log_delivery, report = core.log.delivery, core.scheduler.report
         for flight, frame, delays in batch:
             active, entry = flight.active, flight.entry
             pending = active.pending
@@ -313,8 +285,13 @@ class Flow:
                     )  # fmt: skip
             uncount(core, active, frame.verdicts)
             active.settle(frame.verdicts)
-            core.scheduler.report(entry.number, [v.number for v in frame.verdicts], frame.site_failure, now)
-            core.count("verdicts", len(frame.verdicts))
+            numbers = [v.number for v in frame.verdicts]
+            if frame.site_failure or frame.transport_failure:
+                reply = frame.verdicts[0].reply if frame.verdicts else ""
+                report(entry.number, numbers, frame.site_failure, now, frame.transport_failure, reply)
+            else:
+                report(entry.number, numbers, False, now)
+            core.count("verdicts", len(numbers))
             if core.stalled:
                 core.made_room = any(verdict.status == Status.DELIVERED for verdict in frame.verdicts)
                 core.entries_left *= core.made_room

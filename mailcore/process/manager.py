@@ -155,9 +155,9 @@ class Manager:
         self._turn_scheduled = False
         flow = self.flow
         more = flow.fill()
-        flow.read_more()
+        flow.admission.read_more()
         flow.dispatch()
-        if more:
+        if flow.put_off() or more:
             self.go_on()
             return
         due_in = flow.next_due_in()

@@ -19,8 +19,9 @@ from mailcore.process.core import Core
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Gone
+from mailcore.queue.recipients import all_recipients, whole_envelope
 from mailcore.queue.records import Administrative, Delivery, Place
-from mailcore.queue.rewrite import numbers_used, read_batch, remaining_recipients, write_replacement
+from mailcore.queue.rewrite import numbers_used, remaining_recipients, write_replacement
 from mailcore.queue.spool import DATA_AT
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 
@@ -82,7 +83,8 @@ class Passes:
             except OSError as error:
                 self._later(active, replace, error)
                 return
-            spooled = msgspec.structs.replace(envelope, data=DataPlace.SPOOL, data_offset=DATA_AT)
+            whole = whole_envelope(core.queue, active)
+            spooled = msgspec.structs.replace(whole, data=DataPlace.SPOOL, data_offset=DATA_AT)
             work.append(functools.partial(core.queue.spool.store, spooled, data))
         notice: tuple[Envelope, bytes] | None = None
         sender = bounce_sender(envelope) if active.refused else None
@@ -190,9 +192,7 @@ class Passes:
         wanted = {verdict.number for verdict in active.refused} - active.refused_recipients.keys()
         if not wanted:
             return
-        batches: list[Sequence[Recipient]] = [active.envelope.recipients]
-        batches += [read_batch(self.core.queue, active, offset) for offset in active.envelope.batches]
-        for recipients in batches:
+        for recipients in all_recipients(self.core.queue, active):
             active.refused_recipients.update((r.number, r) for r in recipients if r.number in wanted)
 
     # -- verdicts of our own
@@ -215,11 +215,13 @@ class Passes:
             some = tuple(verdicts[start : start + VERDICTS_PER_RECORD])
             core.queue.deliver(Delivery(active.queue_id, active.envelope.generation, some, core.wall(), "none"))
         active.unsynced += 1
+        active.settling += 1
 
         def synced(error: LaneFailed | None) -> None:
             if error is not None:
                 raise error
             active.unsynced -= 1
+            active.settling -= 1
             waited = max(core.wall() - active.envelope.arrived_at, 0.0)
             for verdict in verdicts:
                 recipient = active.pending[verdict.number]
@@ -229,6 +231,8 @@ class Passes:
             active.ending = False
             if active.pass_over or (active.order is not None and not (active.in_flight or active.unsynced)):
                 self.over(active)
+            elif active.unread:
+                core.go_on()  # the next batch was not read while these waited
 
         core.commit.then(synced)
 

@@ -91,6 +91,7 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):
     site_failure: bool  # could not connect, be greeted, say EHLO, or lost the handshake
     connect_s: float  # delay c: DNS, connecting, greeting, EHLO, TLS; 0.0 on a kept connection
     transmit_s: float  # delay d: from MAIL FROM to the last reply
+    transport_failure: bool = False  # a trouble of our own that no other site mends: no descriptors, no memory
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=5):

@@ -34,8 +34,10 @@ class Active:
     data: DataAt
     read_at: float  # monotonic, when it came into the active set: delay a ends, delay b begins
     age_s: float  # at ``read_at``
-    unread: list[int] = field(default_factory=list)  # offsets of RECIPIENTS records still to be read
-    unread_recipients: int = 0
+    unread: list[int] = field(default_factory=list)  # offsets of the records whose recipients are still to be read
+    unread_at: int = 0  # index of the next recipient in the first of them
+    unread_recipients: int = 0  # about how many; who is done is not counted
+    stripped: bool = False  # ``envelope`` lacks its recipients: they are in the log only
     pending: dict[int, Recipient] = field(default_factory=dict)
     destinations: dict[int, str] = field(default_factory=dict)  # of pending recipients, by number
     deferred: dict[int, tuple[str, str]] = field(default_factory=dict)  # number -> (destination, reply)
@@ -46,6 +48,7 @@ class Active:
     refused_recipients: dict[int, Recipient] = field(default_factory=dict)
     in_flight: int = 0  # entries with a deliverer
     unsynced: int = 0  # DELIVERY records that are not on disk yet
+    settling: int = 0  # of these, the ones with verdicts no deliverer gave
     ending: bool = False  # the pass is over and its end is being written
     order: Administrative | None = None  # what an operator wants done with it once nothing is in flight
     recovered: bool = False  # came out of the journal: a spool file may be there although the envelope says inline

@@ -11,21 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Recipient
-from mailcore.log.record import RecordType
 from mailcore.queue.active import Active
-from mailcore.queue.queue import RESTING_NAMES_MAX, Gone, Queue
-from mailcore.queue.records import append_recipients, decode_recipients
+from mailcore.queue.queue import RESTING_NAMES_MAX, Queue
+from mailcore.queue.recipients import all_recipients
+from mailcore.queue.records import append_recipients
 from mailcore.queue.spool import DATA_AT
 
-__all__ = ["numbers_used", "read_batch", "remaining_recipients", "write_replacement"]
-
-
-def read_batch(queue: Queue, active: Active, offset: int) -> tuple[Recipient, ...]:
-    """A RECIPIENTS record of the message. Raises Gone when it can't be read (it is reported)."""
-    record = queue.reader(active.lane).read(offset)
-    if record is None or record.type != RecordType.RECIPIENTS:
-        raise Gone(f"the recipients of {active.queue_id} at {active.lane}:{offset} can't be read")
-    return decode_recipients(record.body)
+__all__ = ["numbers_used", "remaining_recipients", "write_replacement"]
 
 
 def numbers_used(envelope: Envelope) -> int:
@@ -36,19 +28,13 @@ def numbers_used(envelope: Envelope) -> int:
 def remaining_recipients(queue: Queue, active: Active) -> Iterator[Recipient]:
     """Everybody not done, with the destination and reply of this pass."""
     deferred, done = active.deferred, active.done
-    for recipients in _all_batches(queue, active):
+    for recipients in all_recipients(queue, active):
         for recipient in recipients:
             known = deferred.get(recipient.number)
             if known is not None:
                 yield msgspec.structs.replace(recipient, destination=known[0], reply=known[1])
             elif recipient.number not in done:
                 yield recipient
-
-
-def _all_batches(queue: Queue, active: Active) -> Iterator[Sequence[Recipient]]:
-    yield active.envelope.recipients
-    for offset in active.envelope.batches:
-        yield read_batch(queue, active, offset)
 
 
 def write_replacement(

@@ -22,6 +22,7 @@ from mailcore.queue.active import Active
 from mailcore.queue.checkpoint import SUFFIX_BYTES_MAX, unlink
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Queue
+from mailcore.queue.recipients import read_batch
 from mailcore.queue.records import (
     Administrative,
     Delivery,
@@ -32,7 +33,7 @@ from mailcore.queue.records import (
     decode_recipients,
 )
 from mailcore.queue.recovery import recover
-from mailcore.queue.rewrite import read_batch, write_replacement
+from mailcore.queue.rewrite import write_replacement
 from mailcore.queue.spool import DATA_AT, Spool
 from tests.queue.world import Resting, World
 from tests.simulated_disk import SimulatedDisk

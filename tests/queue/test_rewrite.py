@@ -9,8 +9,9 @@ from mailcore.log.record import RecordType
 from mailcore.queue import rewrite
 from mailcore.queue.active import Active
 from mailcore.queue.queue import Gone
+from mailcore.queue.recipients import read_batch
 from mailcore.queue.records import decode_recipients
-from mailcore.queue.rewrite import numbers_used, read_batch, remaining_recipients, write_replacement
+from mailcore.queue.rewrite import numbers_used, remaining_recipients, write_replacement
 from tests.queue.machine import INCOMING, Machine, World
 from tests.simulated_disk import SimulatedDisk
 
