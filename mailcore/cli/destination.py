@@ -1,16 +1,22 @@
-"""``waypost destination``: those with the most mail; suspending and resuming them."""
+"""``waypost destination``: those with the most mail; suspending and resuming them; values of their own."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from typing import Any
 
-from mailcore.cli.command import DONE, add_common, control_client, moment
+from mailcore.cli.command import DONE, UsageError, add_common, control_client, moment
 from mailcore.cli.output import plain, print_json, say, table, width
+from mailcore.cli.parameter import DEFAULT, VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
 from mailcore.cli.times import TIME_FORMS, shown
 
 __all__ = ["configure"]
+
+DESTINATION_HELP = "transport:next hop, or transport:.example.org for all below a domain"
+SPEED = "destination_concurrency_limit"  # what slow is about: deliveries at once
+_PERCENT = re.compile(r"[1-9]\d?%")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,9 +30,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     suspending.add_argument("--until", type=moment, metavar="TIME", help=f"{TIME_FORMS}; default: until it is resumed")
     resuming = commands.add_parser("resume", help="ends a suspension")
     resuming.add_argument("destination", help="transport:next hop")
-    for each in (suspending, resuming):
+    showing = commands.add_parser("show", help="the parameters in force for it, and where each comes from")
+    showing.add_argument("destination", help=DESTINATION_HELP)
+    add_common(showing)
+    setting = commands.add_parser("set", help="a value of its own, in force at once and after every start")
+    setting.add_argument("destination", help=DESTINATION_HELP)
+    setting.add_argument("parameter")
+    setting.add_argument("value", help=VALUE_HELP)
+    add_end(setting)
+    unsetting = commands.add_parser("unset", help="takes a value of its own back")
+    unsetting.add_argument("destination", help=DESTINATION_HELP)
+    unsetting.add_argument("parameter")
+    slowing = commands.add_parser("slow", help="fewer deliveries at once, for a time")
+    slowing.add_argument("destination", help=DESTINATION_HELP)
+    slowing.add_argument("--to", default="50%", metavar="PERCENT", help=f"of its {SPEED} now (50%%)")
+    add_end(slowing)
+    for each in (suspending, resuming, setting, unsetting, slowing):
         each.add_argument("--why", default="", metavar="TEXT", help="goes into the journal")
         add_common(each)
+    showing.set_defaults(run=_show)
+    setting.set_defaults(run=_set)
+    unsetting.set_defaults(run=_unset)
+    slowing.set_defaults(run=_slow)
     suspending.set_defaults(run=_suspend)
     resuming.set_defaults(run=_resume)
 
@@ -78,4 +103,50 @@ def _resume(arguments: argparse.Namespace) -> int:
         print_json(answer)
     else:
         say(f"{plain(arguments.destination)} is resumed")
+    return DONE
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    with control_client(arguments) as control:
+        answer: dict[str, Any] = control.call("transports", {"destination": arguments.destination})
+    if arguments.json:
+        print_json(answer)
+        return DONE
+    rows = [
+        (parameter, value_shown(known.get("value")), origin_of(known))
+        for parameters in answer.values()
+        for parameter, known in parameters.items()
+    ]
+    for line in table(("PARAMETER", "VALUE", "FROM"), rows, width(sys.stdout), frozenset({1})):
+        say(line)
+    return DONE
+
+
+def _set(arguments: argparse.Namespace) -> int:
+    return _change(arguments, arguments.parameter, arguments.value, end_of(arguments))
+
+
+def _unset(arguments: argparse.Namespace) -> int:
+    return _change(arguments, arguments.parameter, DEFAULT, {})
+
+
+def _slow(arguments: argparse.Namespace) -> int:
+    if not _PERCENT.fullmatch(arguments.to):
+        raise UsageError(f"destination slow: --to {arguments.to!r} is not slower; allowed: 1% to 99%")
+    end = end_of(arguments)
+    if not end:
+        raise UsageError("destination slow: for how long? allowed: --for DURATION or --until TIME")
+    return _change(arguments, SPEED, arguments.to, end)
+
+
+def _change(arguments: argparse.Namespace, parameter: str, text: str, end: dict[str, float]) -> int:
+    if ":" not in arguments.destination:
+        raise UsageError(f"destination: {arguments.destination!r} is not {DESTINATION_HELP}")
+    given = {"scope": arguments.destination, "parameter": parameter, "value": value_of(text), **end}
+    with control_client(arguments) as control:
+        answer = control.call("set", given, why=arguments.why)
+    if arguments.json:
+        print_json(answer)
+    else:
+        say(described(arguments.destination, parameter, answer, text))
     return DONE

@@ -7,12 +7,12 @@ import sys
 from typing import Any
 
 from mailcore.cli.command import DONE, UsageError, add_common, control_client
-from mailcore.cli.output import plain, print_json, say, table, width
+from mailcore.cli.output import print_json, say, table, width
+from mailcore.cli.parameter import VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
 
 __all__ = ["configure"]
 
 GLOBAL = "global"  # how the command line writes the scope of all transports
-DEFAULT = "default"  # as a value: back to the configured one
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +22,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_common(listing)
     listing.set_defaults(run=_list)
     setting = commands.add_parser("set", help="a value, in force at once and after every start")
-    setting.add_argument("transport", help=f"a transport; transport:next hop; or {GLOBAL}")
+    setting.add_argument("transport", help=f"a transport; transport:next hop, or transport:.domain; or {GLOBAL}")
     setting.add_argument("parameter")
-    setting.add_argument("value", help=f"a number, or {DEFAULT}: as configured")
+    setting.add_argument("value", help=VALUE_HELP)
+    add_end(setting)
     setting.add_argument("--why", default="", metavar="TEXT", help="goes into the journal")
     add_common(setting)
     setting.set_defaults(run=_set)
@@ -44,7 +45,7 @@ def _list(arguments: argparse.Namespace) -> int:
         print_json({"transports": answer})
         return DONE
     rows = [
-        (scope or GLOBAL, parameter, _value(known.get("value")), known.get("origin", ""))
+        (scope or GLOBAL, parameter, value_shown(known.get("value")), origin_of(known))
         for scope, parameters in answer.items()
         for parameter, known in parameters.items()
     ]
@@ -54,29 +55,15 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _set(arguments: argparse.Namespace) -> int:
-    value: float | int | None = None
-    if arguments.value != DEFAULT:
-        try:
-            value = float(arguments.value)
-        except ValueError:
-            raise UsageError(
-                f"transport set: {arguments.value!r} is no number; allowed: a number, or {DEFAULT}"
-            ) from None
-        value = int(value) if value.is_integer() else value
+    given = {"parameter": arguments.parameter, "value": value_of(arguments.value), **end_of(arguments)}
     scope = "" if arguments.transport == GLOBAL else arguments.transport
     with control_client(arguments) as control:
         if scope and ":" not in scope:
-            given = {"transport": scope, "parameter": arguments.parameter, "value": value}
-            answer = control.call("transport_set", given, why=arguments.why)
+            answer = control.call("transport_set", {"transport": scope, **given}, why=arguments.why)
         else:
-            given = {"scope": scope, "parameter": arguments.parameter, "value": value}
-            answer = control.call("set", given, why=arguments.why)
+            answer = control.call("set", {"scope": scope, **given}, why=arguments.why)
     if arguments.json:
         print_json(answer)
     else:
-        say(f"{plain(arguments.transport)}: {plain(arguments.parameter)} = {plain(arguments.value)}")
+        say(described(arguments.transport, arguments.parameter, answer, arguments.value))
     return DONE
-
-
-def _value(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -50,6 +50,8 @@ QueueId = Annotated[str, Meta(pattern="^[0-9A-Z]{13,20}$")]
 Address = Annotated[str, Meta(max_length=_ENVELOPE_ADDRESS_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=400)]
 WallClock = Annotated[float, Meta(ge=0, le=WALL_CLOCK_MAX)]
+Seconds = Annotated[float, Meta(gt=0, le=3_155_760_000)]  # a hundred years
+ValueText = Annotated[str, Meta(max_length=100)]  # the longest is a feedback
 Offset = Annotated[int, Meta(ge=0, le=1 << 62)]
 Place = tuple[QueueId, Name, Offset]
 QueueIds = Annotated[list[QueueId], Meta(max_length=MESSAGES_MAX)]
@@ -129,16 +131,29 @@ class InjectDataArguments(Arguments, frozen=True, kw_only=True):
     data: Annotated[bytes, Meta(max_length=CHUNK_BYTES_MAX)]  # as the author wrote it: any line ends, no dot-stuffing
 
 
-class TransportSetArguments(Arguments, frozen=True, kw_only=True):
+class TimedArguments(Arguments, frozen=True, kw_only=True):
+    """A value, and how long it holds: until a time, for so many seconds, or until it is taken back."""
+
+    parameter: Name
+    value: float | int | bool | ValueText | None  # None: taken back; "50%": of the value in force
+    until: WallClock | None = None
+    for_s: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        if self.until is not None and self.for_s is not None:
+            raise ValueError("until and for_s: one of them is allowed")
+
+
+class TransportSetArguments(TimedArguments, frozen=True, kw_only=True):
     transport: Name
-    parameter: Name
-    value: float | int | str | None  # None: back to the configured one
 
 
-class SetArguments(Arguments, frozen=True, kw_only=True):
-    scope: Annotated[str, Meta(max_length=400)]  # "" global, "smtp" a transport, "smtp:example.org" a destination
-    parameter: Name
-    value: float | int | str | None
+class SetArguments(TimedArguments, frozen=True, kw_only=True):
+    scope: Annotated[str, Meta(max_length=400)]  # "", "smtp", "smtp:example.org", "smtp:.example.org" for all below it
+
+
+class TransportsArguments(Arguments, frozen=True, kw_only=True):
+    destination: Annotated[str, Meta(max_length=400)] = ""  # only what is in force for this one
 
 
 class DestinationsArguments(Arguments, frozen=True, kw_only=True):
@@ -214,7 +229,9 @@ OPERATIONS: dict[str, Operation] = {
         Operation("size", Arguments, _READ, _MANAGER, "messages and recipients, by lane and by destination"),
         Operation("working", WorkingArguments, _READ, _MANAGER, "those of the messages that are in the active set"),
         Operation("explain", OneMessage, _READ, _MANAGER, "why it waits"),
-        Operation("transports", Arguments, _READ, _MANAGER, "their parameters, with the origin of each value"),
+        Operation(
+            "transports", TransportsArguments, _READ, _MANAGER, "their parameters, with the origin of each value"
+        ),
         Operation("destinations", DestinationsArguments, _READ, _MANAGER, "those with the most mail"),
         Operation("cut", Arguments, _INTERNAL, _MANAGER, "where browsing starts and ends in each lane"),
         Operation("locate", OneMessage, _INTERNAL, _MANAGER, "where a message in memory lies"),

@@ -231,11 +231,13 @@ class MailLog:
         self._line("postsuper", f"{queue_id}: {word(operation)} by {word(who) or 'nobody'} ({free(why)})")
         self._object("administered", queue_id=queue_id, operation=operation, who=who, why=why)
 
-    def tuned(self, scope: str, parameter: str, value: float | None, who: str, why: str) -> None:
-        """A person set a parameter, or suspended or resumed a destination."""
+    def tuned(self, scope: str, parameter: str, value: object, who: str, why: str, until: float | None = None) -> None:
+        """A person set a parameter, for good or until a time, or suspended or resumed a destination."""
         name = f"{word(scope)} {word(parameter)}".strip()
-        self._line("qmgr", f"tuned: {name} = {value} by {word(who) or 'nobody'} ({free(why)})")
-        self._object("tuned", scope=scope, parameter=parameter, value=value, who=who, why=why)
+        shown = word(value) if isinstance(value, str) else value
+        end = "" if until is None else f" until {until:.0f}"
+        self._line("qmgr", f"tuned: {name} = {shown}{end} by {word(who) or 'nobody'} ({free(why)})")
+        self._object("tuned", scope=scope, parameter=parameter, value=value, until=until, who=who, why=why)
 
     # -- processes and disks. "warning" and "fatal" are words pflogsumm gathers.
 

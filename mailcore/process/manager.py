@@ -31,6 +31,7 @@ from mailcore.process.flow import Flow
 from mailcore.process.housekeeping import Housekeeping
 from mailcore.process.links import Link, listen_on
 from mailcore.process.orders import BadRequest, Orders
+from mailcore.process.overrides import Overrides
 from mailcore.process.parameters import parameters_of
 from mailcore.process.passes import Passes
 from mailcore.process.state import State
@@ -91,10 +92,12 @@ class Manager:
         self.flow = Flow(self.core, self.passes)
         self.housekeeping = Housekeeping(self.core, self.flow)
         self.orders = Orders(self.core, self.flow, self.passes)
-        self.state = State(self.core, self.flow, Tuned(disk, settings.home / "tuned.toml"))
+        tuned = Tuned(disk, settings.home / "tuned.toml")
+        self.state = State(self.core, self.flow, tuned)
+        self.overrides = Overrides(self.core, tuned)
         self.receivers = self.state.receivers
         self.state.recovered = recovered.working
-        self.state.load_tuned()
+        self.overrides.load()
         self.log.recovered(recovered.working, time.monotonic() - started)
         self._turn_scheduled = False
         self._try_at = 0.0  # monotonic: on a full disk that stays full
@@ -110,12 +113,12 @@ class Manager:
             "working": self.state.working,
             "locate": self.state.locate,
             "explain": self.state.explain,
-            "transports": self.state.transports,
+            "transports": self.overrides.listed,
             "destinations": self.state.destinations,
         }
         self.changes: dict[str, Callable[[Request], Awaitable[dict[str, Any]]]] = {
             **dict.fromkeys(Orders.OPERATIONS, self.orders.change),
-            **dict.fromkeys(("set", "transport_set", "suspend", "resume"), self.state.set),
+            **dict.fromkeys(("set", "transport_set", "suspend", "resume"), self.overrides.set),
             "inject": self.orders.inject,
         }
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mailcore.cli.main import main
+from mailcore.cli.times import shown
 from mailcore.config import load
 from mailcore.log.disk import Disk
 from mailcore.queue.spool import DATA_AT, Spool
@@ -179,6 +180,7 @@ async def test_transports_are_listed_with_the_origin_of_each_value(house: House,
         ("smtp", "default", "transport_set", {"transport": "smtp", "parameter": "p", "value": None}),
         ("global", "7", "set", {"scope": "", "parameter": "p", "value": 7}),
         ("smtp:example.org", "7", "set", {"scope": "smtp:example.org", "parameter": "p", "value": 7}),
+        ("smtp", "1/concurrency", "transport_set", {"transport": "smtp", "parameter": "p", "value": "1/concurrency"}),
     ],
 )
 async def test_a_parameter_is_set(
@@ -188,7 +190,7 @@ async def test_a_parameter_is_set(
     said = await waypost("transport", "set", scope, "p", value, "--why", "busy")
     assert (said.status, said.out) == (0, f"{scope}: p = {value}\n")
     (request,) = house.manager.asked(operation)
-    assert (request.arguments, request.why) == (arguments, "busy")
+    assert (request.arguments, request.why) == ({**arguments, "until": None, "for_s": None}, "busy")
 
 
 async def test_destinations_are_listed_suspended_and_resumed(house: House, waypost: Waypost) -> None:
@@ -207,6 +209,47 @@ async def test_destinations_are_listed_suspended_and_resumed(house: House, waypo
     assert said.out == "smtp:a.example is suspended until it is resumed\n"
     assert house.manager.asked("suspend")[1].arguments["until"] is None
     assert (await waypost("destination", "resume", "smtp:a.example")).out == "smtp:a.example is resumed\n"
+
+
+async def test_a_value_of_a_destination_is_set_for_a_time_and_taken_back(house: House, waypost: Waypost) -> None:
+    house.manager.answers["set"] = lambda _: {"value": 10, "until": 1_893_456_000.0}
+    said = await waypost("destination", "set", "smtp:a.example", "p", "10", "--for", "2h", "--why", "asked")
+    assert (said.status, said.out) == (0, f"smtp:a.example: p = 10 until {shown(1_893_456_000)}\n")
+    said = await waypost("destination", "slow", "smtp:.example", "--to", "25%", "--until", "2030-01-01T00:00Z")
+    assert said.out == f"smtp:.example: destination_concurrency_limit = 10 until {shown(1_893_456_000)}\n"
+    house.manager.answers["set"] = lambda _: {"value": None}
+    said = await waypost("destination", "unset", "smtp:a.example", "p")
+    assert said.out == "smtp:a.example: p = default\n"
+    asked = [request.arguments for request in house.manager.asked("set")]
+    assert asked == [
+        {"scope": "smtp:a.example", "parameter": "p", "value": 10, "until": None, "for_s": 7200},
+        {
+            "scope": "smtp:.example",
+            "parameter": "destination_concurrency_limit",
+            "value": "25%",
+            "until": 1_893_456_000,
+            "for_s": None,
+        },
+        {"scope": "smtp:a.example", "parameter": "p", "value": None, "until": None, "for_s": None},
+    ]
+    assert house.manager.asked("set")[0].why == "asked"
+
+
+async def test_what_is_in_force_for_a_destination_is_shown_with_its_origin(house: House, waypost: Waypost) -> None:
+    answer = {
+        "smtp:a.example": {
+            "p": {"value": 4, "origin": "tuned", "until": 1_893_456_000.0},
+            "q": {"value": False, "origin": "configuration", "scope": "smtp"},
+        }
+    }
+    house.manager.answers["transports"] = lambda _: answer
+    lines = [line.split() for line in (await waypost("destination", "show", "smtp:a.example")).out.splitlines()]
+    assert lines[1:] == [
+        ["p", "4", "tuned", "until", *shown(1_893_456_000).split()],
+        ["q", "no", "configuration", "of", "smtp"],
+    ]
+    assert (await waypost("destination", "show", "smtp:a.example", "--json")).json == answer
+    assert house.manager.asked("transports")[0].arguments == {"destination": "smtp:a.example"}
 
 
 # -- log

@@ -56,7 +56,13 @@ def test_defaults_are_filled_in() -> None:
         ("change_matching", {"change": "delete", "filter": {}, "route": "smtp"}, "route is allowed, and needed"),
         ("inject_data", {"data": b"x" * 300_000}, "inject_data: data: Expected `bytes` of length <= 262144"),
         ("inject_begin", {"sender": "", "recipients": []}, "recipients: Expected `array` of length >= 1"),
-        ("set", {"scope": "", "parameter": "x", "value": [1]}, "set: value: Expected `int | float | str | null`"),
+        ("set", {"scope": "", "parameter": "x", "value": [1]}, "set: value: Expected `bool | int | float | str | null`"),
+        (
+            "transport_set", {"transport": "smtp", "parameter": "x", "value": 1, "until": 9, "for_s": 9},
+            "until and for_s: one of them is allowed",
+        ),
+        ("set", {"scope": "", "parameter": "x", "value": 1, "for_s": 0}, "set: for_s: Expected `float` > 0"),
+        ("set", {"scope": "", "parameter": "x", "value": "x" * 101}, "set: value: Expected `str` of length <= 100"),
     ],
 )  # fmt: skip
 def test_a_bad_argument_is_named(operation: str, arguments: dict[str, Any], message: str) -> None:

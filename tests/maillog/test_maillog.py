@@ -132,6 +132,7 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.bounced("4abc", "4abcB0")
     log.administered("4abc", "delete", "anna", "asked for")
     log.tuned("smtp:b.example", "destination_concurrency_limit", 5, "anna", "slow")
+    log.tuned("smtp", "destination_concurrency_positive_feedback", "1/concurrency", "anna", "", 1_795_000_000.4)
     log.started("receiver.0", 41)
     log.recovered(12, 0.5)
     log.child_ended("receiver.0", 42, "signal 9")
@@ -154,10 +155,13 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     ) in found
     assert "waypost/qmgr: 4abc: from=<from@a.example>, status=expired, returned to sender" in found
     assert "waypost/bounce: 4abc: sender non-delivery notification: 4abcB0" in found
+    assert (
+        "waypost/qmgr: tuned: smtp destination_concurrency_positive_feedback = 1/concurrency until 1795000000 by anna ()"
+    ) in found
     assert "waypost/master: warning: process receiver.0 pid 42 ended: signal 9; it is started again" in found
     assert "waypost/master: fatal: process manager: the home is locked" in found
     assert [each["event"] for each in objects(tmp_path)] == [
-        "accepted", "active", "refused", "refused", "expired", "bounced", "administered", "tuned", "started",
+        "accepted", "active", "refused", "refused", "expired", "bounced", "administered", "tuned", "tuned", "started",
         "recovered", "child_ended", "record_set_aside", "sync_failed", "disk_full", "stopped_accepting", "accepting_again",
         "accepting_paused", "lane_lags", "refusals_not_recorded", "session_failed", "failed",
     ]  # fmt: skip

@@ -73,6 +73,76 @@ async def test_a_parameter_is_in_force_at_once_and_after_a_restart(tmp_path: Pat
         assert await limit() == {"value": 20, "origin": "configuration"}
 
 
+async def test_a_value_set_for_a_time_holds_over_a_restart_and_ends_by_itself(tmp_path: Path) -> None:
+    limit = "destination_concurrency_limit"
+    async with Lab(["slow(0.05):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        scope = route_to(lab, 0)
+
+        async def in_force() -> dict[str, object]:
+            found: dict[str, object] = (await house.ask("transports", destination=scope))[scope][limit]
+            return found
+
+        assert await in_force() == {"value": 20, "origin": "configuration", "scope": "smtp"}
+        await house.ask("set", scope=scope, parameter=limit, value=2)
+        until = time.time() + 6
+        answer = await house.ask("set", scope=scope, parameter=limit, value="50%", until=until)
+        assert answer == {"scope": scope, "parameter": limit, "value": 1, "before": 2, "until": until}
+        for _ in range(2):
+            assert await in_force() == {"value": 1, "origin": "tuned", "until": pytest.approx(until, abs=0.01)}
+            await house.kill("manager")
+        assert (await house.ask("transports"))[scope] == {limit: await in_force()}
+        for number in range(5):
+            await house.send(f"r{number}@example.org")
+        await house.until_empty()
+        assert lab.hops[0].counters.connections_peak == 1
+
+        async def over() -> bool:
+            return await in_force() == {"value": 2, "origin": "tuned"}
+
+        await house.eventually(over, "the end of what was set for a time")
+        assert time.time() >= until - 0.1
+        await house.ask("set", scope=scope, parameter=limit, value=None)
+        assert await in_force() == {"value": 20, "origin": "configuration", "scope": "smtp"}
+        assert scope not in (house.home / "tuned.toml").read_text()
+
+
+async def test_a_pattern_of_the_configuration_holds_until_a_more_specific_value_is_set(tmp_path: Path) -> None:
+    sections: Sections = {
+        'transports.smtp.destinations.".Example.org"': {
+            "destination_rate_delay": 2,
+            "destination_concurrency_positive_feedback": "1/concurrency",
+        }
+    }
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as house:
+        shown = (await house.ask("transports"))["smtp:.example.org"]
+        assert shown == {
+            "destination_concurrency_positive_feedback": {"value": "1/concurrency", "origin": "configuration"},
+            "destination_rate_delay": {"value": 2, "origin": "configuration"},
+        }
+        setting = {"scope": "smtp:MX.example.org:25", "parameter": "destination_concurrency_positive_feedback"}
+        assert (await house.ask("set", **setting, value="0.5/sqrt_concurrency"))["before"] == "1/concurrency"
+        await house.ask("set", scope="smtp", parameter="destination_rate_delay", value=9)
+        await house.kill("manager")
+        shown = (await house.ask("transports", destination="smtp:mx.example.org"))["smtp:mx.example.org"]
+        assert shown["destination_concurrency_positive_feedback"] == {
+            "value": "0.5/sqrt_concurrency",
+            "origin": "tuned",
+        }
+        assert shown["destination_rate_delay"] == {"value": 2, "origin": "configuration", "scope": "smtp:.example.org"}
+        assert shown["destination_recipient_limit"] == {"value": 50, "origin": "configuration", "scope": "smtp"}
+
+
+async def test_values_that_only_fit_together_are_all_there_after_a_restart(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        # Alone, each of them contradicts what is configured for the other.
+        values = {"minimal_backoff_time": 0.2, "maximal_backoff_time": 0.3}
+        for name, value in values.items():
+            await house.ask("set", scope="", parameter=name, value=value)
+        await house.kill("manager")
+        shown = (await house.ask("transports"))[""]
+        assert {name: shown[name]["value"] for name in values} == values
+
+
 async def test_wrong_parameters_and_values_are_refused_and_nothing_ends(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
         manager = house.processes()["manager"]
@@ -81,11 +151,16 @@ async def test_wrong_parameters_and_values_are_refused_and_nothing_ends(tmp_path
             {"transport": "smtp", "parameter": "process_limit", "value": -1},
             {"transport": "smtp", "parameter": "process_limit", "value": "many"},
             {"transport": "nowhere", "parameter": "process_limit", "value": 1},
+            {"transport": "smtp", "parameter": "process_limit", "value": 1, "until": time.time() - 1},
+            {"transport": "smtp", "parameter": "destination_concurrency_positive_feedback", "value": "2"},
+            {"transport": "smtp", "parameter": "destination_concurrency_positive_feedback", "value": "50%"},
         ):
             with pytest.raises(Refused):
                 await house.ask("transport_set", **arguments)
         with pytest.raises(Refused):
             await house.ask("set", scope="nowhere:example.org", parameter="destination_concurrency_limit", value=1)
+        with pytest.raises(Refused, match="no pattern of destinations"):
+            await house.ask("set", scope="smtp:*", parameter="destination_concurrency_limit", value=1)
         assert house.processes()["manager"] == manager
         assert not (house.home / "tuned.toml").exists()
 
