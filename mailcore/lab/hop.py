@@ -91,6 +91,7 @@ class Hop:
         self._on_arrival = on_arrival
         self._keep = keep
         self._sessions: set[Session] = set()
+        self._open: set[Session] = set()  # those this side has not ended; their sockets may take a moment longer
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._revival: asyncio.TimerHandle | None = None
@@ -160,13 +161,15 @@ class Hop:
 
     @property
     def connections(self) -> int:
-        return len(self._sessions)
+        """What a limit counts: a session ends with the reply that ends it, not when its socket is gone."""
+        return len(self._open)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
     def opened(self, session: Session) -> int:
         self._sessions.add(session)
+        self._open.add(session)
         counters = self.counters
         counters.connections += 1
         counters.connections_now = len(self._sessions)
@@ -174,7 +177,11 @@ class Hop:
         self._numbered += 1
         return self._numbered
 
+    def ended(self, session: Session) -> None:
+        self._open.discard(session)
+
     def closed(self, session: Session) -> None:
+        self._open.discard(session)
         self._sessions.discard(session)
         self.counters.connections_now = len(self._sessions)
 

@@ -80,7 +80,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="waypost lab",
         description="A set of next hops with a temper.",
-        epilog="Tempers: accept, slow(S[,stage]), limit(K), greylist(S), reject(share|pattern[,code[,stage]]), "
+        epilog="Tempers: accept, slow(S[,stage[,spread]]), limit(K), greylist(S), reject(share|pattern[,code[,stage]]), "
         "silent(stage[,share]), dead_for(S), rst(stage[,share]), close(stage[,share]), without(keyword); "
         "joined with +. Stages: connect, ehlo, mail, rcpt, data, body, final, quit.",
     )

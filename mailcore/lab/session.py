@@ -323,6 +323,7 @@ class Session(asyncio.Protocol):
         self._replies.clear()
 
     def _close(self) -> None:
+        self._hop.ended(self)
         self._flush()
         self._waiting = True
         self._transport.close()

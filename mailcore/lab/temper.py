@@ -1,7 +1,8 @@
 """The temper of a next hop: what it does at each stage of a session, parsed from a short text.
 
     accept                      takes everything
-    slow(S)                     the reply to the final dot takes S seconds; slow(S, rcpt) the reply to each RCPT
+    slow(S)                     the reply to the final dot takes S seconds; slow(S, rcpt) the reply to each RCPT;
+                                slow(S, rcpt, 0.2) each a time of its own, up to a fifth shorter or longer
     limit(K)                    421 in place of the greeting while K connections are open
     greylist(S)                 450 for each new client, sender and recipient, until S seconds after the first try
     reject(WHAT, CODE, STAGE)   WHAT is a share (0.1) or an address pattern (*@example.org); CODE (550), STAGE (rcpt)
@@ -153,11 +154,16 @@ def _accept(temper: Temper, words: list[str], chance: random.Random) -> None:
 
 
 def _slow(temper: Temper, words: list[str], chance: random.Random) -> None:
-    del chance
-    _count(words, "slow", 1, 2)
-    delay = Delay(_number(words[0], "slow", 0, SECONDS_MAX))
+    _count(words, "slow", 1, 3)
+    seconds = _number(words[0], "slow", 0, SECONDS_MAX)
     allowed = tuple(stage for stage in Stage if stage is not Stage.BODY)
-    temper.add(_stage(words[1] if len(words) > 1 else Stage.FINAL, "slow", allowed), lambda _: delay)
+    stage = _stage(words[1] if len(words) > 1 else Stage.FINAL, "slow", allowed)
+    spread = _number(words[2], "slow", 0, 1) if len(words) > 2 else 0.0
+    delay = Delay(seconds)
+    if spread:
+        temper.add(stage, lambda _: Delay(seconds * chance.uniform(1 - spread, 1 + spread)))
+    else:
+        temper.add(stage, lambda _: delay)
 
 
 def _limit(temper: Temper, words: list[str], chance: random.Random) -> None:

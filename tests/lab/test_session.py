@@ -6,6 +6,7 @@ import hashlib
 import pytest
 
 from mailcore.lab.lab import Lab
+from mailcore.lab.session import Session
 from tests.lab.conversation import Conversation, until
 
 
@@ -88,6 +89,39 @@ async def test_an_endless_command_line_is_cut_off() -> None:
         smtp.send(b"x" * 70_000)
         assert (await smtp.reply()).startswith("500")
         assert await smtp.reply() == ""
+
+
+class _Socket(asyncio.Transport):
+    """Takes everything and tells nobody when it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+
+    def close(self) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+
+async def test_a_session_counts_no_more_once_it_was_ended_though_its_socket_is_still_there() -> None:
+    async with Lab(["limit(1):127.0.0.1:0"]) as lab:
+        hop, sockets = lab.hops[0], [_Socket() for _ in range(3)]
+        first, second, third = (Session(hop) for _ in sockets)
+        first.connection_made(sockets[0])
+        second.connection_made(sockets[1])
+        assert sockets[1].written.startswith(b"421")
+        assert hop.connections == 1
+        first.data_received(b"QUIT\r\n")
+        assert hop.connections == 0
+        third.connection_made(sockets[2])
+        assert sockets[2].written.startswith(b"220")
+        for session in (first, second, third):
+            session.connection_lost(None)
 
 
 async def test_a_limit_greets_the_next_one_with_421() -> None:

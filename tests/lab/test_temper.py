@@ -29,6 +29,14 @@ def test_several_are_joined_with_plus_in_their_order() -> None:
     assert hit.code == 450
 
 
+def test_with_a_spread_each_reply_takes_its_own_time() -> None:
+    (trait,) = parse("slow(10, rcpt, 0.2)", chance()).traits[Stage.RCPT]
+    taken = [outcome.seconds for _ in range(1000) if isinstance(outcome := trait(occasion()), Delay)]
+    assert len(taken) == 1000
+    assert 8 <= min(taken) < 8.1
+    assert 11.9 < max(taken) <= 12
+
+
 def test_a_share_falls_on_the_same_with_the_same_seed() -> None:
     runs = []
     for _ in range(2):
@@ -55,10 +63,11 @@ def test_greylisting_ends_after_its_time_for_the_same_three_only() -> None:
     [
         ("", "is no temper"),
         ("kind", "there are: accept"),
-        ("slow", "takes 1 to 2 arguments"),
+        ("slow", "takes 1 to 3 arguments"),
         ("slow(fast)", "is no number"),
         ("slow(-1)", "not between 0 and 86400"),
         ("slow(1, body)", "is no stage of it"),
+        ("slow(1, rcpt, 2)", "not between 0 and 1"),
         ("reject(2)", "not between 0 and 1"),
         ("reject(nobody)", "neither a share"),
         ("reject(*@x, 250)", "not between 400 and 599"),
