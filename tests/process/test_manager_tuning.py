@@ -52,6 +52,19 @@ async def test_a_destination_is_suspended_by_whatever_spelling(tmp_path: Path) -
                 await house.ask("suspend", destination=wrong)
 
 
+async def test_a_pattern_suspends_all_that_it_takes(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        await house.ask("suspend", destination="smtp:[127.0.0.1]")  # whatever port
+        await house.send("a@example.org")
+        await house.kill("manager")
+        assert (await house.ask("destinations"))["suspended"] == {"smtp:[127.0.0.1]": None}
+        assert (await house.size())["messages"] == 1
+        assert not lab.messages
+        await house.ask("resume", destination="smtp:[127.0.0.1]")
+        await house.until_empty()
+        assert len(lab.messages) == 1
+
+
 async def test_a_parameter_is_in_force_at_once_and_after_a_restart(tmp_path: Path) -> None:
     async with Lab(["slow(0.05):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
 

@@ -219,6 +219,9 @@ def test_destinations_with_the_same_scopes_share_one_object() -> None:
     here = tuned.destination("smtp:b.org")
     assert here.destination_concurrency_positive_feedback == Feedback.parse("1/concurrency")
     assert here is tuned.destination("smtp:a.org")
+    tuned.set("smtp:a.com", LIMIT, 3, 0)
+    tuned.set("smtp:a.com", LIMIT, None, 0)
+    assert tuned.destination("smtp:a.com") is tuned.destination("smtp:b.com")
 
 
 @pytest.mark.parametrize(
@@ -375,3 +378,12 @@ def test_values_in_force_are_those_of_a_naive_resolution(patterns: Any, steps: A
             assert tuned.matching(scope, DESTINATIONS) == [name for name in DESTINATIONS if tuned.touches(scope, name)]
         ends = [until for _, until in naive.layers[0].values() if until > now]
         assert tuned.first_end() == min(ends, default=None)
+
+
+def test_a_scope_touches_what_it_takes_and_no_other_transport_s() -> None:
+    names = ["smtp:example.org", "smtp:mx.example.org:25", "smtp:user@example.org", "bulk:mx.example.org", "bulk:a.com"]
+    assert Tuning.matching("", names) == names
+    assert Tuning.matching("bulk", names) == names[3:]
+    assert Tuning.matching("smtp:.example.org", names) == [names[1]]
+    assert Tuning.matching("smtp:example.org", names) == [names[0], names[2]]
+    assert Tuning.matching("smtp:mx.example.org:25", names) == [names[1]]
