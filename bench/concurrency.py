@@ -30,6 +30,7 @@ LIMITER = 5  # connections
 RECIPIENTS = 2_000
 PER_DELIVERY = 2
 RECIPIENT_S = 0.05
+SPREAD = 0.2  # deliveries begun together do not stay in step
 LATER_S = 3_600.0  # what is deferred comes back when all is over
 PATIENCE_S = 300.0
 
@@ -73,7 +74,7 @@ async def limited(
 ) -> Limited:
     """Raises TimeoutError when it is not over in time."""
     loop = asyncio.get_running_loop()
-    async with Lab([f"limit({LIMITER})+slow({recipient_s}, rcpt):127.0.0.1:0"]) as lab:
+    async with Lab([f"limit({LIMITER})+slow({recipient_s}, rcpt, {SPREAD}):127.0.0.1:0"]) as lab:
         house = House(directory, {"*": "smtp:[{}]:{}".format(*lab.hops[0].address)}, _sections(feedback, recipients))
         try:
             await house.start()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from pathlib import Path
 import uvloop
 
 from bench.probe import Delays, Probe, hand_over
+from mailcore.lab.hop import Hop
 from mailcore.lab.lab import Lab
 from tests.process.house import House, Sections
 
@@ -29,6 +31,7 @@ WINDOW = 20
 SERVICE_S = 0.1
 SINGLES = 100
 PACE_S = 0.05
+LIST = "list@sender.example"  # who sends the big one
 NO_PREEMPTION = 1  # delivery_slot_cost
 
 
@@ -37,6 +40,7 @@ class Beside:
     """Of the single messages, and of the big one."""
 
     singles: Delays
+    ahead: float  # the median share of the big one's recipients that had arrived before a single one
     big_s: float  # from its 250 to the arrival of its last recipients
     big_left: int  # recipients of the big one that had not arrived when the last single one was sent
 
@@ -65,7 +69,7 @@ async def beside_a_big_one(
         try:
             await house.start()
             everybody = [f"r{number}@list.example" for number in range(recipients)]
-            await hand_over(house.address, "list@sender.example", everybody)
+            await hand_over(house.address, LIST, everybody)
             begun = asyncio.get_running_loop().time()
             await lab.wait_for(WINDOW)
             probe = asyncio.create_task(Probe(house.address, hop, "single.example").run(singles, pace_s))
@@ -73,10 +77,21 @@ async def beside_a_big_one(
             left = recipients + singles - hop.counters.recipients
             await house.until(lambda: hop.counters.recipients >= recipients + singles, "the last recipient")
             big_s = asyncio.get_running_loop().time() - begun
-            return Beside(await probe, big_s, left)
+            return Beside(await probe, _ahead(hop, recipients), big_s, left)
         finally:
             house.stop()
             await house.control.close()
+
+
+def _ahead(hop: Hop, recipients: int) -> float:
+    big = 0
+    ahead: list[float] = []
+    for arrival in hop.messages:
+        if arrival.sender == LIST:
+            big += len(arrival.recipients)
+        else:
+            ahead.append(big / recipients)
+    return statistics.median(ahead)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -111,8 +126,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         results[name] = run
         print(
-            f"{name:16} single messages: {run.singles}; all of both after {run.big_s:.1f} s "
-            f"({run.big_left} recipients were left when the last single one was sent)",
+            f"{name:16} single messages: {run.singles}, {run.ahead:.0%} of the big one ahead; all of both after "
+            f"{run.big_s:.1f} s ({run.big_left} recipients were left when the last single one was sent)",
             flush=True,
         )
     with_it, without = results["with preemption"].singles.median, results["without"].singles.median

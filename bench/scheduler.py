@@ -83,7 +83,7 @@ class Mix:
     def parameters(self) -> Parameters:
         transport = TransportParameters(
             process_limit=self.at_once,
-            initial_destination_concurrency=min(5, self.window),
+            initial_destination_concurrency=1 if self.broken else min(5, self.window),  # with 1, a failure is a cohort
             destination_concurrency_limit=self.window,
             destination_recipient_limit=1 if self.bulk else 50,
         )
