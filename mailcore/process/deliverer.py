@@ -25,6 +25,7 @@ import msgspec
 import uvloop
 
 from mailcore.envelope import Status, Verdict
+from mailcore.exhaustion import is_exhausted
 from mailcore.log.disk import Disk
 from mailcore.process.child import run_child
 from mailcore.process.wire import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, WireError
@@ -150,7 +151,7 @@ class Deliverer:
                 data.close()
         except DataError as error:
             log_event(logging.CRITICAL, "data_unreadable", queue_id=work.queue_id, reason=str(error))
-            return _deferred(work, "local data error: the message cannot be read")
+            return _deferred(work, "local data error: the message cannot be read", is_exhausted(error))
         except Exception as error:
             log_event(logging.CRITICAL, "delivery_failed", error=error, queue_id=work.queue_id, reason=repr(error))
             return _deferred(work, "internal error in the deliverer")
@@ -175,9 +176,9 @@ class Deliverer:
         return link
 
 
-def _deferred(work: Deliver, words: str) -> Delivered:
+def _deferred(work: Deliver, words: str, transport_failure: bool = False) -> Delivered:
     verdicts = tuple(Verdict(number, Status.DEFERRED, "4.3.0", words) for number, _ in work.recipients)
-    return Delivered(work.entry, verdicts, "none", "", site_failure=False, connect_s=0.0, transmit_s=0.0)
+    return Delivered(work.entry, verdicts, "none", "", False, 0.0, 0.0, transport_failure)
 
 
 def log_event(level: int, event: str, *, error: Exception | None = None, **fields: str | int) -> None:

@@ -31,6 +31,7 @@ import dns.rdatatype
 import dns.resolver
 
 from mailcore.envelope import Status
+from mailcore.exhaustion import is_exhausted
 from mailcore.process.wire import NextHop
 from mailcore.routing.resolve import Refused
 
@@ -61,7 +62,8 @@ class _Missing(enum.Enum):
     NO = ""  # it has
     NAME = "Host not found"  # NXDOMAIN
     DATA = "Host found but no data record of requested type"  # Postfix's words
-    RETRY = "Host not found, try again"  # SERVFAIL, time-out, no server
+    RETRY = "Host not found, try again"  # SERVFAIL, time-out
+    OURS = "this host lacks what it needs to ask"  # no descriptors, no memory, no name server
 
 
 class _Answer(NamedTuple):
@@ -250,7 +252,7 @@ class HostFinder:
                 if addresses:
                     groups.setdefault(preference, []).append(addresses)
                     count += len(addresses)
-                elif worst is None or missing is _Missing.RETRY:
+                elif worst is None or missing in (_Missing.RETRY, _Missing.OURS):
                     worst = host, missing
         if groups:
             return _Found(tuple(tuple(group) for _, group in sorted(groups.items()))), ttl_s
@@ -262,7 +264,7 @@ class HostFinder:
         found = [answer for answer in answers if answer.missing is _Missing.NO]
         if not found:
             kinds = {answer.missing for answer in answers}
-            for missing in (_Missing.RETRY, _Missing.DATA, _Missing.NAME):
+            for missing in (_Missing.OURS, _Missing.RETRY, _Missing.DATA, _Missing.NAME):
                 if missing in kinds:
                     return (), min(answer.ttl_s for answer in answers), missing
         addresses = self._interleaved([Address(host, record.address) for answer in found for record in answer.records])
@@ -274,7 +276,7 @@ class HostFinder:
         """One question, CNAMEs followed."""
         resolver = self._current_resolver()
         if resolver is None:
-            return _Answer((), FAILURE_TTL_S, _Missing.RETRY)
+            return _Answer((), FAILURE_TTL_S, _Missing.OURS)
         try:
             question = dns.name.from_text(name)
         except (dns.exception.DNSException, UnicodeError):
@@ -287,8 +289,8 @@ class HostFinder:
                 )
             except dns.resolver.NXDOMAIN:
                 return _Answer((), NEGATIVE_TTL_S, _Missing.NAME)
-            except (dns.exception.DNSException, OSError):
-                return _Answer((), FAILURE_TTL_S, _Missing.RETRY)
+            except (dns.exception.DNSException, OSError) as error:
+                return _Answer((), FAILURE_TTL_S, _Missing.OURS if _is_ours(error) else _Missing.RETRY)
             if answer.rrset is not None:
                 ttl_s = max(TTL_S_MIN, min(ttl_s, answer.chaining_result.minimum_ttl))
                 return _Answer(list(answer.rrset), ttl_s, _Missing.NO)
@@ -324,6 +326,14 @@ class HostFinder:
 def _no_host(name: str, kind: str, missing: _Missing) -> tuple[Refused, float]:
     """Postfix's words and codes: 4.4.3 when it may be there another time, else 5.4.4."""
     words = f"Host or domain name not found. Name service error for name={name} type={kind}: {missing.value}"
+    if missing is _Missing.OURS:
+        return Refused(Status.DEFERRED, "4.3.0", words, ours=True), FAILURE_TTL_S
     if missing is _Missing.RETRY:
         return Refused(Status.DEFERRED, "4.4.3", words), FAILURE_TTL_S
     return Refused(Status.BOUNCED, "5.4.4", words), NEGATIVE_TTL_S
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether not even one name server could be asked: dnspython tells what it met with each."""
+    met = getattr(error, "kwargs", {}).get("errors") or ()
+    return is_exhausted(error) or (bool(met) and all(is_exhausted(one[3]) for one in met))

@@ -41,6 +41,7 @@ class Refused(msgspec.Struct, frozen=True):
     status: Status  # BOUNCED, or DEFERRED when it is the operator's mistake
     dsn: str
     reply: str
+    ours: bool = False  # this machine's own trouble, whatever the recipient
 
 
 class Routing:

@@ -4,7 +4,9 @@ Laws:
 - A host that cannot be reached, greets with anything but 2xx, or loses the handshake, costs one try of ``addresses_max``;
   the next address is tried at once. A host that answered but deferred everybody, without having got the dot, leaves it to
   one further host (Postfix's smtp_mx_session_limit).
-- ``site_failure`` is said only when no host could be talked to at all, for a reason that is not our own.
+- ``site_failure`` is said only when no host could be talked to at all, for a reason that is not our own: none could be found
+  in DNS for the time being, connected to, none greeted, said EHLO, or kept up the handshake (as in Postfix's smtp(8)).
+  ``transport_failure`` is said when the reason would have been the same whatever the site.
 - A kept connection that is found dead is no failure: a fresh one is made, once.
 - With TLS level "may", a handshake that fails is followed by one try in the clear at the same address; the address is
   remembered, so that this does not happen for every message. With "encrypt" nothing goes out in the clear.
@@ -23,7 +25,7 @@ from mailcore.process.wire import Deliver, Delivered
 from mailcore.routing.mx import Address, HostFinder
 from mailcore.routing.resolve import Refused
 from mailcore.settings import Deliverer
-from mailcore.smtp.connection import Connection, Failure, connect_error_text, opportunistic_tls
+from mailcore.smtp.connection import Connection, Failure, Whose, connect_error_text, opportunistic_tls
 from mailcore.smtp.connection_cache import AddressKey, ConnectionCache, HopKey
 from mailcore.smtp.message_data import MessageData
 from mailcore.smtp.replies import Reply, enhanced_code, status_of
@@ -45,7 +47,7 @@ class _Unusable(NamedTuple):
     status: Status
     dsn: str
     words: str
-    of_site: bool = True  # false: this machine's own trouble
+    whose: Whose = Whose.SITE
     of_tls: bool = False  # perhaps it goes in the clear
 
 
@@ -97,7 +99,8 @@ class Client:
         started_at = time.monotonic()
         addresses = await self._finder.find(work.next_hop)
         if isinstance(addresses, Refused):
-            refusal = _Unusable(addresses.status, addresses.dsn, addresses.reply, of_site=False)
+            whose = Whose.MACHINE if addresses.ours else Whose.SITE
+            refusal = _Unusable(addresses.status, addresses.dsn, addresses.reply, whose)
             return self._nobody(work, [refusal], "none", started_at)
         answer: tuple[Delivered, str] | None = None  # of the host that was talked to last
         sessions = 0
@@ -162,14 +165,16 @@ class Client:
     def _nobody(self, work: Deliver, reasons: list[_Unusable], relay: str, started_at: float) -> tuple[Delivered, str]:
         """No host could be talked to; the last one says why."""
         reason = reasons[-1]
+        deferred = reason.status is Status.DEFERRED
         result = Delivered(
             work.entry,
             tuple(Verdict(number, reason.status, reason.dsn, reason.words) for number, _ in work.recipients),
             relay,
             "",
-            site_failure=reason.status is Status.DEFERRED and all(one.of_site for one in reasons),
+            site_failure=deferred and all(one.whose is Whose.SITE for one in reasons),
             connect_s=time.monotonic() - started_at,
             transmit_s=0.0,
+            transport_failure=deferred and any(one.whose is Whose.MACHINE for one in reasons),
         )
         return result, ""
 
@@ -195,9 +200,9 @@ class Client:
                     lambda: Connection(loop, address.host, address.address, port), address.address, port
                 )
         except OSError as error:  # TimeoutError is one
-            text, of_site = connect_error_text(error)
+            text, whose = connect_error_text(error)
             words = f"connect to {address.host}[{address.address}]:{port}: {text}"
-            return _Unusable(Status.DEFERRED, "4.4.1" if of_site else "4.3.0", words, of_site)
+            return _Unusable(Status.DEFERRED, "4.4.1" if whose is Whose.SITE else "4.3.0", words, whose)
         try:
             reason = await self._begin(connection, tls)
         except BaseException:

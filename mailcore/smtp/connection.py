@@ -27,9 +27,10 @@ from aiosmtplib import SMTPException, SMTPResponse, SMTPServerDisconnected
 from aiosmtplib.esmtp import parse_esmtp_extensions
 from aiosmtplib.protocol import SMTPProtocol
 
+from mailcore.exhaustion import is_exhausted
 from mailcore.smtp.replies import Reply, ReplyError, ReplyParser
 
-__all__ = ["Connection", "Failure", "connect_error_text", "opportunistic_tls"]
+__all__ = ["Connection", "Failure", "Whose", "connect_error_text", "opportunistic_tls"]
 
 WRITE_BUFFER_HIGH = 64 * 1024  # bytes waiting in our memory for a slow server; beyond it we read no more from disk
 WRITE_BUFFER_LOW = 16 * 1024
@@ -301,13 +302,25 @@ class Connection(SMTPProtocol):
         return self.transport.get_write_buffer_size() if self.transport is not None else 0  # type: ignore[attr-defined]
 
 
-# Errors of this machine, not of the site: it must not be throttled for them.
-_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EPERM})
+class Whose(enum.Enum):
+    """Whose trouble it is that there is no connection."""
+
+    SITE = "the site's"
+    LOCAL = "ours, with this address: another may do"
+    MACHINE = "ours, whatever the site"
 
 
-def connect_error_text(error: Exception) -> tuple[str, bool]:
-    """What connect(2) said in words, and whether it speaks of the site."""
+# A firewall of our own, no port left for this address (Linux gives a port to several addresses), no such protocol here. A
+# stranger's DNS can lead us to an address like that, so nothing but that address suffers.
+_LOCAL = frozenset({errno.EADDRNOTAVAIL, errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT})
+
+
+def connect_error_text(error: Exception) -> tuple[str, Whose]:
+    """What connect(2) said in words, and of whom it speaks."""
     if isinstance(error, TimeoutError):
-        return "Connection timed out", True
+        return "Connection timed out", Whose.SITE
     number = error.errno if isinstance(error, OSError) else None
-    return os.strerror(number) if number else str(error), number not in _OURS
+    text = os.strerror(number) if number else str(error)
+    if is_exhausted(error):
+        return text, Whose.MACHINE
+    return text, Whose.LOCAL if number in _LOCAL else Whose.SITE

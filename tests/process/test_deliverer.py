@@ -22,6 +22,7 @@ from mailcore.process.deliverer import MANAGER_SOCKET, SUN_PATH_MAX, Deliverer
 from mailcore.process.wire import Deliver, Delivered, Durable, Frame, FrameDecoder, Hello, NextHop, encode
 from mailcore.settings import Settings
 from mailcore.smtp.client import Client
+from tests.exhausted import no_descriptors
 from tests.routing.nameserver import name_server
 from tests.smtp.delivery import BODY, LIMITS, outcomes
 from tests.smtp.scripted import ScriptedServer, serving
@@ -192,6 +193,19 @@ async def test_data_that_is_not_there_defers_loudly_and_the_rest_goes_on(
         assert (result.relay, result.site_failure) == ("none", False)
         events = [json.loads(record.message) for record in caplog.records if record.levelno == logging.CRITICAL]
         assert [(event["event"], event["queue_id"]) for event in events] == [("data_unreadable", "Q1")]
+        link.send(ours.work(2, server.port))
+        assert outcomes(await link.result()) == [("delivered", "2.0.0")] * 2
+        link.close()
+
+
+async def test_data_that_no_descriptor_is_left_for_is_a_failure_of_the_transport(tmp_path: Path) -> None:
+    async with running(tmp_path) as ours, serving(ScriptedServer()) as server:
+        link = await ours.link()
+        with no_descriptors():
+            link.send(ours.work(1, server.port))
+            result = await link.result()
+        assert outcomes(result) == [("deferred", "4.3.0")] * 2
+        assert (result.site_failure, result.transport_failure) == (False, True)
         link.send(ours.work(2, server.port))
         assert outcomes(await link.result()) == [("delivered", "2.0.0")] * 2
         link.close()

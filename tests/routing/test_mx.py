@@ -16,6 +16,7 @@ from mailcore.process.wire import NextHop
 from mailcore.routing import mx
 from mailcore.routing.mx import Address, HostFinder, parse_nameserver
 from mailcore.routing.resolve import Refused
+from tests.exhausted import no_descriptors
 from tests.routing.nameserver import NameServer, name_server
 
 ZONES = {
@@ -170,6 +171,7 @@ async def test_a_broken_zone_defers(at: Setting) -> None:
     assert refusal(found) == (Status.DEFERRED, "4.4.3")
     assert isinstance(found, Refused)
     assert found.reply.endswith("type=MX: Host not found, try again")
+    assert not found.ours
 
 
 @pytest.mark.parametrize("alias", ["alias.test", "far.test"])
@@ -237,7 +239,10 @@ async def test_the_hosts_file_comes_before_dns(at: Setting) -> None:
 
 async def test_servers_of_resolv_conf_are_used_when_none_are_set_and_changes_are_seen(tmp_path: Path) -> None:
     at = Setting(tmp_path)
-    assert refusal(await at.mx("simple.test")) == (Status.DEFERRED, "4.4.3")  # there is no file
+    found = await at.mx("simple.test")
+    assert refusal(found) == (Status.DEFERRED, "4.3.0")  # there is no file
+    assert isinstance(found, Refused)
+    assert found.ours
     at.resolv_conf.write_text("nameserver 127.0.0.1\n", encoding="ascii")
     assert at.finder._current_resolver() is None  # looked at a moment ago
     at.clock.now += mx.RESOLV_CONF_CHECK_S
@@ -252,6 +257,16 @@ async def test_a_server_that_says_nothing_defers(tmp_path: Path, monkeypatch: py
         silent.bind(("127.0.0.1", 0))
         at = Setting(tmp_path, f"127.0.0.1:{silent.getsockname()[1]}")
         assert refusal(await at.mx("simple.test")) == (Status.DEFERRED, "4.4.3")
+
+
+async def test_without_descriptors_it_is_our_own_trouble_and_not_the_domains(at: Setting) -> None:
+    with no_descriptors():
+        for found in (await at.mx("simple.test"), await at.host("mx1.test")):
+            assert refusal(found) == (Status.DEFERRED, "4.3.0")
+            assert isinstance(found, Refused)
+            assert found.ours
+    at.clock.now += mx.FAILURE_TTL_S + 1
+    assert hosts(await at.mx("simple.test")) == ["mx1.test"]
 
 
 async def test_a_dead_server_is_passed_over(

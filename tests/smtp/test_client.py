@@ -150,21 +150,6 @@ async def test_helo_is_said_where_ehlo_is_not_understood(tmp_path: Path) -> None
         ]
 
 
-async def test_our_own_lack_of_descriptors_is_no_failure_of_the_site(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sender = Sender(tmp_path, 1)
-
-    class FullLoop:
-        async def create_connection(self, *arguments: object) -> None:
-            raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(sender.client, "_loop", FullLoop())
-    result = await sender.send()
-    assert outcomes(result) == [("deferred", "4.3.0")]
-    assert not result.site_failure
-
-
 # TLS
 
 

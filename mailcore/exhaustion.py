@@ -1,0 +1,19 @@
+"""Exhaustion: this machine has run out of something, so that it fails whatever the site, and no site is to blame for it."""
+
+from __future__ import annotations
+
+import errno
+
+__all__ = ["is_exhausted"]
+
+# Descriptors of the process or of the machine, socket buffers, memory: socket(2), open(2), connect(2).
+_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def is_exhausted(error: object) -> bool:
+    """Whether it is an OSError that says so, or was raised from one."""
+    while isinstance(error, BaseException):
+        if isinstance(error, OSError) and error.errno in _ERRORS:
+            return True
+        error = error.__cause__
+    return False
