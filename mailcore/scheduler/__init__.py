@@ -1,6 +1,7 @@
 """Who is delivered next: pure, without clock or I/O (DESIGN section 4)."""
 
-from mailcore.scheduler.job import Deferral, Entry, WindowChange
+from mailcore.scheduler.destinations import WindowChange
+from mailcore.scheduler.entry import Deferral, Entry
 from mailcore.scheduler.parameters import Parameters, TransportParameters
 from mailcore.scheduler.scheduler import Scheduler
 

@@ -1,12 +1,14 @@
-"""The scheduler, first form: who is delivered next. Pure: no clock, no I/O, no asyncio; time is an argument.
+"""The scheduler: who is delivered next. Pure: no clock, no I/O, no asyncio; time is an argument.
 
-Transports take turns, and within a transport its destinations take turns, an entry each, so that neither can starve
-another. Within a destination the order is first come, first served, and at most ``destination_concurrency_limit``
-entries are in flight. Every call takes constant time, whatever is queued, except where its docstring says otherwise.
+Transports take turns; within a transport the first job on its list that can be selected is the current job, which others
+may preempt (``preemption``); within a job its destinations take turns; a destination has a window (``window``); how many
+recipients are in core is bounded (``recipients``). The rules are Postfix's, as its documents tell them (seed 002); each
+stands in the file of its noun, under the paragraph it comes from.
 
 Laws
 - A recipient admitted leaves in one of two ways only: named in ``done`` of a ``report``, or returned by ``withdraw``.
 - It is in one place only: waiting in one peer, or in flight in one entry.
+- Every call takes time like the logarithm of what is queued, except where its docstring says otherwise.
 - Must not know: the log, verdicts, what a next hop is. Destinations are names to it.
 
 Times are seconds on the caller's monotonic clock. The surface is DESIGN section 4's; docs/decisions/0003 says what was
@@ -15,191 +17,278 @@ added.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-from mailcore.scheduler.destination import Destination, Transport
-from mailcore.scheduler.job import Deferral, Entry, Message, Peer, WindowChange
-from mailcore.scheduler.parameters import GLOBAL_SCOPE, Parameters, Value
-from mailcore.scheduler.state import describe, explain
+from mailcore.scheduler.destination import Destination
+from mailcore.scheduler.destinations import Destinations, WindowChange
+from mailcore.scheduler.entry import Deferral, Entry
+from mailcore.scheduler.explain import explain
+from mailcore.scheduler.job import Job, Peer
+from mailcore.scheduler.job_lists import JobLists
+from mailcore.scheduler.message import Message
+from mailcore.scheduler.parameters import Parameters, Value
+from mailcore.scheduler.preemption import classify, count_selected, preempt
+from mailcore.scheduler.snapshot import describe
+from mailcore.scheduler.timetable import Timetable
+from mailcore.scheduler.transport import Transport
 from mailcore.scheduler.tuning import Origin, Tuning
 
 __all__ = ["Scheduler"]
 
-READ_MAX = 5_000  # recipients read at a time
 SMALL = 8  # up to here a look through a tuple is cheaper than making a set
-STALE = 64  # a rotation is cleaned when it is longer than twice the destinations and this
+DEFERRED_AT_ONCE = 1_000  # recipients of one deferral; a DELIVERY record has no more
+
+
+class Flight(NamedTuple):
+    entry: Entry
+    destination: Destination
+    job: Job
+    tried: bool  # not a deferral
 
 
 class Scheduler:
-    """See the top of the file. Not for several threads."""
+    """See the top of the file. Not for several threads. Raises ValueError at parameters that are not allowed."""
 
     def __init__(self, parameters: Parameters) -> None:
-        self._configured = parameters
         self._tuning = Tuning(parameters)
+        self._timetable = Timetable()
+        self._destinations = Destinations(self._tuning, self._timetable, parameters.destinations_idle_max)
+        self._recipients = self._destinations.recipients
+        self._lists = JobLists(self._destinations, self._recipients)
         self._messages: dict[str, Message] = {}
-        self._unread: dict[str, Message] = {}  # those with recipients still in the log, in order of admission
-        self._transports: dict[str, Transport] = {}
-        for name, configured in parameters.transports.items():
-            self._transports[name] = Transport(name, configured)
-        self._destinations: dict[str, Destination] = {}
-        self._idle: OrderedDict[str, Destination] = OrderedDict()  # without mail, the longest idle first
-        self._rotation: deque[Transport] = deque()
-        self._flights: dict[int, tuple[Entry, Destination, Message, int]] = {}  # with the peer's turn
-        self._in_core = 0
-        self._turn = 0
-        self._entry = 0
+        for name in parameters.transports:
+            self._destinations.transport(name)
+        self._rotation: deque[Transport] = deque(self._destinations.transports.values())
+        self._flights: dict[int, Flight] = {}
+        self._sequence = 0
 
     # -- mail in, entries out, what came of them
 
     def admit(self, queue_id: str, unread: int, recipients: Iterable[tuple[int, str, str]], now: float) -> None:
-        """A message, or a further batch of its recipients, enters, as (number, transport, destination); ``unread`` of it
-        are still in the log then."""
+        """A message, or a further batch of its recipients, enters.
+
+        ``recipients`` are (number, transport, destination), a number not being in core already. ``unread`` is how many
+        recipients of the message are still in the log after this batch. Every batch that ``wanted`` asked for is to be
+        admitted, also when nothing of it is left.
+        """
         message = self._messages.get(queue_id)
+        known = message is not None
         if message is None:
-            message = self._messages[queue_id] = Message(queue_id)
+            self._sequence += 1
+            minimum = self._tuning.globals.message_recipient_minimum
+            message = self._messages[queue_id] = Message(queue_id, self._sequence, minimum, now)
+        message.unread = unread
+        if message.reading:
+            self._recipients.read(message)
+        message.refilled = now
+        touched: dict[Peer, int] = {}  # with how many recipients before
         count = 0
+        last = ""
         for number, transport_name, name in recipients:
             count += 1
-            destination = self._destinations.get(name)
-            if destination is None:
-                destination = self._destination(transport_name, name)
-            peer = message.peers.get(name)
-            if peer is not None:
-                peer.recipients.append(number)
-            else:
-                self._turn += 1
-                message.peers[name] = destination.waiting[queue_id] = Peer(message, self._turn, [number])
-                if not destination.rotating:
-                    self._offer(destination)
-            destination.queued += 1
-            destination.transport.queued += 1
-        message.in_core += count
-        self._in_core += count
-        if message.unread != unread:
-            message.unread = unread
-            if unread:
-                self._unread[queue_id] = message
-            else:
-                self._unread.pop(queue_id, None)
-        if not message.in_core and not unread:
-            del self._messages[queue_id]
+            if name != last:
+                last = name
+                peer = self._lists.peer(message, transport_name, name)
+                if peer not in touched:
+                    touched[peer] = len(peer.recipients)
+            peer.recipients.append(number)
+        if count:
+            self._recipients.came(message, count)
+        for peer, before in touched.items():
+            self._lists.join(peer, before)
+        for job in message.jobs.values():
+            if known and unread and job.listed and not job.entries:
+                self._lists.retire(job)  # the new batch had nothing for it: what slots it has may help others meanwhile
+            elif not unread:
+                self._recipients.settle(job)
+            if job.listed:
+                classify(job, again=True)
+        for peer in touched:
+            destination = peer.destination
+            self._destinations.opened(destination)
+            if destination.dead_until is not None or destination.transport.dead_until is not None:
+                self._destinations.condemn(destination)
+        if unread:
+            self._recipients.look_at(message)
+        else:
+            self._forget(message)
 
     def select(self, now: float) -> Entry | None:
         """The next entry to deliver, or none."""
-        if self._tuning.first_end() is not None:
+        if now >= self._timetable.first:
+            self._timetable.run(now)
+        first_end = self._tuning.first_end()
+        if first_end is not None and now >= first_end:
             for scope in self._tuning.over(now):
                 self._tuned(scope)
         rotation = self._rotation
-        while rotation:
-            transport = rotation.popleft()
-            if transport.busy < transport.process_limit:
-                ready = transport.ready
-                while ready:
-                    destination = ready.popleft()
-                    if destination.ready():
-                        entry = self._take(destination)
-                        if destination.waiting and destination.busy < destination.limit:
-                            ready.append(destination)
-                        else:
-                            destination.rotating = False
-                        rotation.append(transport)
-                        return entry
-                    destination.rotating = False
-            transport.rotating = False
+        if len(rotation) < len(self._destinations.transports):  # mail for one that is configured no longer
+            rotation.extend(one for one in self._destinations.transports.values() if one not in rotation)
+        for _ in range(len(rotation)):
+            transport = rotation[0]
+            rotation.rotate(-1)
+            if transport.queued and not transport.full:
+                peer = transport.first()
+                if peer is not None:
+                    return self._select(transport, peer, now)
         return None
 
+    def _select(self, transport: Transport, peer: Peer, now: float) -> Entry:
+        job = preempt(peer.job, now)
+        if job is not None:
+            self._recipients.lend_extra(job)
+            for moved in job.peers.values():
+                moved.destination.line_up(moved)
+                transport.offer(moved.destination)
+            first = transport.first()
+            assert first is not None  # the candidate was selectable
+            peer = first
+        job, destination = peer.job, peer.destination
+        entry = self._lists.cut(peer, destination.recipient_limit)
+        count_selected(job)
+        destination.busy += 1
+        destination.entries += 1
+        transport.busy += 1
+        transport.entries += 1
+        self._flights[entry.number] = Flight(entry, destination, job, True)
+        if peer.recipients:
+            self._lists.next_turn(peer)
+        transport.offer(destination)
+        self._lists.selected(job)
+        return entry
+
     def defer(self, now: float) -> Deferral | None:
-        """The next entry to be deferred without a try; none in this form."""
+        """The next entry to defer without trying, because its destination or transport is dead; or none.
+
+        ``report`` ends it, with all its recipients as done. It is in no window and counts as no delivery.
+        """
+        condemned = self._destinations.condemned
+        while condemned:
+            destination = condemned[0]
+            transport = destination.transport
+            if destination.dead_until is None and transport.dead_until is None:
+                condemned.popleft()
+                continue
+            peer = destination.first()
+            if peer is None:
+                condemned.popleft()
+                continue
+            job = peer.job
+            entry = self._lists.cut(peer, DEFERRED_AT_ONCE)
+            destination.deferring += 1
+            self._flights[entry.number] = Flight(entry, destination, job, False)
+            self._lists.selected(job)
+            of_transport = transport.dead_until is not None
+            return Deferral(entry, transport.reason if of_transport else destination.reason, of_transport)
         return None
 
     def report(
-        self, entry: int, done: Collection[int], site_failure: bool, now: float,
-        transport_failure: bool = False, reply: str = "",
-    ) -> None:  # fmt: skip
-        """Ends the entry. Recipients in ``done`` have their verdict and leave; the others are due at once, in front.
-        Raises KeyError for an entry not in flight."""
+        self,
+        entry: int,
+        done: Collection[int],
+        site_failure: bool,
+        now: float,
+        transport_failure: bool = False,
+        reply: str = "",
+    ) -> None:
+        """Ends the entry. Recipients in ``done`` have their verdict and leave; the others are due again at once, in front.
+
+        ``site_failure``: it could not connect, be greeted, say EHLO, or lost the handshake. ``transport_failure``: trouble
+        of our own, in which no site could have been reached. ``reply`` are the words for it. A delivery without any of
+        ``done`` and without failure is one whose deliverer died: nothing is learned from it. Raises KeyError for an entry
+        not in flight.
+        """
         flight = self._flights.pop(entry, None)
         if flight is None:
             raise KeyError(f"entry {entry} is not in flight")
-        made, destination, message, turn = flight
+        made, destination, job, tried = flight
         transport = destination.transport
-        destination.busy -= 1
-        transport.busy -= 1
-        if site_failure:
-            destination.site_failures += 1
+        destinations = self._destinations
+        if tried:
+            if transport_failure:
+                destinations.fail_transport(transport, reply, now)
+            elif site_failure:
+                destinations.failed(destination, reply, now)
+            elif done:
+                destinations.succeeded(destination, now)
+            destination.busy -= 1
+            transport.busy -= 1
+            destinations.delay(destination, now)
+        else:
+            destination.deferring -= 1
         if len(done) > SMALL:
             done = set(done)
         undone = [number for number in made.recipients if number not in done]
         finished = len(made.recipients) - len(undone)
         destination.recipients_done += finished
-        message.in_core -= finished
-        self._in_core -= finished
         if undone:
-            destination.give_back(message, turn, undone)
-        elif not message.in_core and not message.unread:
-            del self._messages[message.queue_id]
-        if destination.waiting:
-            if not destination.rotating:
-                self._offer(destination)
-        elif not destination.busy:
-            self._rest(destination)
-        if transport.ready and not transport.rotating:
-            transport.rotating = True
-            self._rotation.append(transport)
+            self._lists.give_back(job, destination, undone, tried)
+        if finished:
+            self._recipients.done(job, finished)
+            if not job.message.count:
+                self._forget(job.message)
+        if destination.queued:
+            destinations.opened(destination)
+            if undone and (destination.dead_until is not None or transport.dead_until is not None):
+                destinations.condemn(destination)
+        elif destination.idle:
+            destinations.rest(destination)
 
     def withdraw(self, queue_id: str, now: float) -> list[int]:
         """Takes all recipients that are not in flight out, and forgets the unread ones; returns the numbers taken.
 
-        What is in flight stays until it is reported; what is then given back waits as any other.
+        For a message deleted, held or delayed while it is active. What is in flight stays until it is reported; what a
+        killed deliverer then gives back waits as any other, so the caller withdraws again if it must. Takes time with
+        the message's recipients in core.
         """
         message = self._messages.get(queue_id)
         if message is None:
             return []
-        taken: list[int] = []
-        for name, peer in message.peers.items():
-            destination = self._destinations[name]
-            del destination.waiting[queue_id]
-            count = len(peer.recipients)
-            destination.queued -= count
-            destination.transport.queued -= count
-            taken += peer.recipients
-            if not destination.waiting and not destination.busy:
-                self._rest(destination)
-                if len(destination.transport.ready) > 2 * len(self._destinations) + STALE:
-                    destination.transport.clean()
-        message.peers.clear()
-        message.in_core -= len(taken)
-        self._in_core -= len(taken)
         message.unread = 0
-        self._unread.pop(queue_id, None)
-        if not message.in_core:
-            del self._messages[queue_id]
+        self._recipients.read(message)
+        taken: list[int] = []
+        for job in list(message.jobs.values()):
+            out: list[int] = []
+            for peer in list(job.peers.values()):
+                out += self._lists.clear(peer)
+                if peer.destination.idle:
+                    self._destinations.rest(peer.destination)
+            job.count -= len(out)
+            self._recipients.came(message, -len(out))
+            taken += out
+            self._lists.selected(job)
+        for job in message.jobs.values():
+            self._recipients.settle(job)
+        self._forget(message)
         return taken
 
-    def wanted(self, now: float = 0.0) -> list[tuple[str, int]]:
-        """Which message may read how many more recipients now: each up to the minimum, who was first what is free."""
-        if not self._unread:
-            return []
-        minimum = self._tuning.globals.message_recipient_minimum
-        free = self._tuning.globals.message_recipient_limit - self._in_core
-        answer: list[tuple[str, int]] = []
-        for queue_id, message in self._unread.items():
-            count = min(message.unread, max(free, minimum - message.in_core), READ_MAX)
-            if count > 0:
-                free -= count
-                answer.append((queue_id, count))
-        return answer
+    @property
+    def first_batch(self) -> int:
+        """How many recipients of a message that is new to the active set may be read."""
+        return self._recipients.first_batch
+
+    def wanted(self, now: float) -> list[tuple[str, int]]:
+        """Which messages may read how many more recipients now; each is said once, until that batch is admitted."""
+        return self._recipients.wanted(now)
 
     def wake_at(self) -> float | None:
-        """When ``select`` may next have something without another call: the end of an override. None: never."""
-        return self._tuning.first_end()
+        """When ``select`` or ``wanted`` may next have something without another call. None: never."""
+        first = self._timetable.first
+        ends = self._tuning.first_end()
+        first = first if ends is None else min(first, ends)
+        return None if first == float("inf") else first
 
     # -- tuning
 
     def set(self, scope: str, parameter: str, value: object, now: float, until: float | None = None) -> None:
-        """Tunes live: see ``Tuning``."""
+        """Tunes live. ``scope``: "" global, "smtp" a transport, "smtp:example.org" or "smtp:.example.org" over it.
+
+        With ``until`` for a time, after which it ends by itself. None takes the value back to the configured one. A
+        destination's ``suspended_until`` is a time; None, or one that is over, resumes it. Raises ValueError naming
+        parameter, value and what is allowed. Takes time with the destinations there are.
+        """
         self._tuning.set(scope, parameter, value, now, until)
         self._tuned(scope)
 
@@ -208,28 +297,43 @@ class Scheduler:
         return self._tuning.get(scope, parameter)
 
     def origin(self, scope: str, parameter: str) -> Origin:
+        """The value in force, the scope and layer it comes from, and until when."""
         return self._tuning.origin(scope, parameter)
+
+    @property
+    def by_recipient(self) -> frozenset[str]:
+        """Transports with a destination_recipient_limit of 1: their destinations are "transport:user@next hop"."""
+        return self._tuning.by_recipient
 
     # -- for people
 
     def explain(self, queue_id: str, now: float, groups_max: int = 100) -> list[dict[str, Any]]:
-        """Why the message is not being delivered now, one group of recipients each; [] when it is not active."""
+        """Why the message is not being delivered now, one group of recipients each; [] when it is not active.
+
+        Takes as long as there are deliveries in flight, and groups.
+        """
         message = self._messages.get(queue_id)
         if message is None:
             return []
-        flights = [(entry, place) for entry, place, whose, _ in self._flights.values() if whose is message]
-        return explain(message, flights, self._destinations, now, groups_max)
+        flights = [(f.entry, f.destination, f.tried) for f in self._flights.values() if f.job.message is message]
+        return explain(message, flights, self._recipients, now, groups_max)
 
     def snapshot(self, now: float, names_max: int = 100) -> dict[str, Any]:
-        """State for people; of the destinations, the ``names_max`` with the most mail."""
+        """State for people; of the destinations, the ``names_max`` with the most mail. Takes time with the jobs."""
+        destinations = self._destinations
         return {
-            "active_messages": self.active_messages,
-            "recipients_in_core": self._in_core,
+            "active_messages": len(self._messages),
+            "recipients_in_core": self._recipients.in_core,
             "entries_in_flight": len(self._flights),
-            "messages_with_unread": len(self._unread),
-            "parameters": {name: self._tuning.get("", name) for name in GLOBAL_SCOPE},
-            **describe(self._transports.values(), self._destinations.values(), now, names_max),
+            "messages_with_unread": sum(1 for message in self._messages.values() if message.unread),
+            **describe(destinations.transports.values(), destinations.active.values(), self._tuning, now, names_max),
         }
+
+    def take_window_changes(self) -> list[WindowChange]:
+        """What destination_concurrency_feedback_debug asks to be logged, since the last call."""
+        changes = list(self._destinations.changes)
+        self._destinations.changes.clear()
+        return changes
 
     @property
     def active_messages(self) -> int:
@@ -237,7 +341,7 @@ class Scheduler:
 
     @property
     def recipients_in_core(self) -> int:
-        return self._in_core
+        return self._recipients.in_core
 
     @property
     def any_suspended(self) -> bool:
@@ -245,98 +349,25 @@ class Scheduler:
 
     @property
     def may_admit(self) -> bool:
+        """Whether another message fits: message_active_limit is not reached."""
         return len(self._messages) < self._tuning.globals.message_active_limit
-
-    @property
-    def first_batch(self) -> int:
-        """How many recipients of a new message may be read at first."""
-        free = self._tuning.globals.message_recipient_limit - self._in_core
-        return min(max(free, self._tuning.globals.message_recipient_minimum), READ_MAX)
-
-    by_recipient: frozenset[str] = frozenset()  # transports whose destinations are recipients; none in this form
-
-    def take_window_changes(self) -> list[WindowChange]:
-        return []
 
     # -- inside
 
-    def _take(self, destination: Destination) -> Entry:
-        """An entry from the head of the FIFO."""
-        queue_id, peer = next(iter(destination.waiting.items()))
-        limit = destination.recipient_limit
-        recipients = peer.recipients
-        if len(recipients) <= limit:
-            taken = tuple(recipients)
-            del destination.waiting[queue_id], peer.message.peers[destination.name]
-        else:
-            taken = tuple(recipients[:limit])
-            del recipients[:limit]
-        count = len(taken)
-        transport = destination.transport
-        destination.queued -= count
-        destination.busy += 1
-        destination.entries += 1
-        transport.queued -= count
-        transport.busy += 1
-        transport.entries += 1
-        self._entry += 1
-        entry = Entry(self._entry, queue_id, transport.name, destination.name, taken)
-        self._flights[self._entry] = (entry, destination, peer.message, peer.turn)
-        return entry
-
-    def _offer(self, destination: Destination) -> None:
-        """Puts a destination that may have become able to deliver into the rotation."""
-        if destination.rotating or not destination.ready():
-            return
-        transport = destination.transport
-        destination.rotating = True
-        transport.ready.append(destination)
-        self._offer_transport(transport)
-
-    def _offer_transport(self, transport: Transport) -> None:
-        if transport.ready and not transport.rotating and transport.busy < transport.process_limit:
-            transport.rotating = True
-            self._rotation.append(transport)
-
-    def _destination(self, transport_name: str, name: str) -> Destination:
-        """A destination that gets mail: from among the idle, or new."""
-        destination = self._idle.pop(name, None)
-        if destination is None:
-            transport = self._transports.get(transport_name)
-            if transport is None:
-                transport = self._transports[transport_name] = Transport(
-                    transport_name, self._tuning.transport(transport_name)
-                )
-            destination = Destination(name, transport)
-            self._refresh(destination)
-        self._destinations[name] = destination
-        return destination
-
-    def _rest(self, destination: Destination) -> None:
-        """Keeps the counters of a destination that has no more mail; the longest idle is forgotten first."""
-        name = destination.name
-        del self._destinations[name]
-        self._idle[name] = destination
-        if len(self._idle) > self._configured.destinations_idle_max:
-            self._idle.popitem(last=False)
-
-    def _refresh(self, destination: Destination) -> None:
-        """Brings its values up to transport and override."""
-        values = self._tuning.destination(destination.name)
-        destination.limit = values.destination_concurrency_limit
-        destination.recipient_limit = values.destination_recipient_limit
-        destination.suspended_until = values.suspended_until
-        self._offer(destination)
+    def _forget(self, message: Message) -> None:
+        """When all of the message is done."""
+        if not message.count and not message.unread:
+            for job in message.jobs.values():
+                self._recipients.settle(job)
+            del self._messages[message.queue_id]
 
     def _tuned(self, scope: str) -> None:
-        """Brings all that the scope touches up to what is in force."""
-        if not scope:
-            return
-        transport = self._transports.get(scope.partition(":")[0])
-        if transport is not None:
-            transport.parameters = self._tuning.transport(transport.name)
-            transport.process_limit = transport.parameters.process_limit
-            for destinations in (self._destinations, self._idle):
-                for name in self._tuning.matching(scope, destinations):
-                    self._refresh(destinations[name])
-            self._offer_transport(transport)
+        """What is in force in the scope has changed."""
+        for destination in self._destinations.tuned(scope):
+            if destination.recipient_limit != destination.parameters.destination_recipient_limit:
+                destination.recipient_limit = destination.parameters.destination_recipient_limit
+                for peer in destination.living():
+                    self._lists.wait(peer, 0)
+                    classify(peer.job)
+            if destination.queued:
+                self._destinations.opened(destination)

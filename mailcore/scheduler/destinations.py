@@ -1,0 +1,201 @@
+"""All destinations and transports: found, changed, dead and alive again, resting, forgotten.
+
+Death (document, "dead destination detection"): a destination whose pseudo-cohorts failed is dead for
+``minimal_backoff_time``, a transport that cannot deliver at all for ``transport_retry_time``. What waits for the dead is
+``condemned``: it is to be deferred unseen. A delivery that was in flight and succeeds proves the dead alive.
+
+A destination without mail forgets its window, as Postfix discards its queue then; its counters, and until when it is dead,
+are kept for those that had mail last.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+
+from mailcore.scheduler.destination import Destination
+from mailcore.scheduler.preemption import unpark
+from mailcore.scheduler.recipients import Recipients
+from mailcore.scheduler.timetable import Timetable
+from mailcore.scheduler.transport import Transport
+from mailcore.scheduler.tuning import Tuning
+
+__all__ = ["Destinations", "WindowChange"]
+
+CHANGES_MAX = 1_000  # window changes kept until somebody takes them; the oldest go first
+
+
+@dataclass(frozen=True, slots=True)
+class WindowChange:
+    """A window after feedback, of a destination with ``destination_concurrency_feedback_debug``."""
+
+    time: float
+    destination: str
+    limit: int
+    window: int  # 0: dead
+    success: float
+    failure: float
+    fail_cohorts: float
+
+
+class Destinations:
+    def __init__(self, tuning: Tuning, timetable: Timetable, idle_max: int) -> None:
+        self.tuning = tuning
+        self.timetable = timetable
+        self.transports: dict[str, Transport] = {}
+        self.active: dict[str, Destination] = {}  # with mail waiting or in flight
+        self.idle: OrderedDict[str, Destination] = OrderedDict()  # the longest idle first
+        self.condemned: deque[Destination] = deque()  # mail waits there that is to be deferred
+        self.changes: deque[WindowChange] = deque(maxlen=CHANGES_MAX)
+        self._idle_max = idle_max
+        self.recipients = Recipients(tuning, timetable, self.transports.values())
+
+    def transport(self, name: str) -> Transport:
+        transport = self.transports.get(name)
+        if transport is None:
+            transport = self.transports[name] = Transport(name, self.tuning.transport(name))
+        return transport
+
+    def find(self, transport_name: str, name: str) -> Destination:
+        """A destination that gets mail: from among the idle, or new."""
+        destination = self.idle.pop(name, None)
+        if destination is None:
+            destination = Destination(name, self.transport(transport_name), self.tuning.destination(name))
+        self.active[name] = destination.transport.destinations[name] = destination
+        return destination
+
+    def rest(self, destination: Destination) -> None:
+        """It has no mail any more."""
+        name = destination.name
+        del self.active[name], destination.transport.destinations[name]
+        destination.parked.clear()
+        destination.peers.clear()
+        destination.window.open(min(destination.parameters.initial_destination_concurrency, destination.limit))
+        self.idle[name] = destination
+        if len(self.idle) > self._idle_max:
+            self.idle.popitem(last=False)
+
+    def opened(self, destination: Destination) -> None:
+        """Something that stood in its way is gone, or it has other mail: it takes its place in the choice."""
+        destination.transport.offer(destination)
+        if destination.parked and destination.able():
+            unpark(destination)
+
+    # -- feedback
+
+    def succeeded(self, destination: Destination, now: float) -> None:
+        """A delivery came to its end without connection or handshake failure; it still counts as busy."""
+        if destination.transport.dead_until is not None:
+            self._revive_transport(destination.transport)
+        if destination.dead_until is None:
+            destination.window.succeeded(destination.busy, destination.parameters, destination.limit)
+        else:
+            self._revive(destination, min(destination.busy, destination.limit))
+        self._changed(destination, now)
+
+    def failed(self, destination: Destination, reply: str, now: float) -> None:
+        """A delivery failed to connect, to be greeted, to say EHLO, or lost the handshake."""
+        destination.site_failures += 1
+        destination.reason = reply
+        if destination.dead_until is None:
+            if destination.window.failed(destination.parameters):
+                destination.deaths += 1
+                destination.dead_until = now + self.tuning.globals.minimal_backoff_time
+                destination.bar()
+                self.timetable.at(destination.dead_until, self._time_served, destination)
+                self.condemn(destination)
+            self._changed(destination, now)
+
+    def _changed(self, destination: Destination, now: float) -> None:
+        if destination.parameters.destination_concurrency_feedback_debug:
+            window = destination.window
+            concurrency = 0 if destination.dead_until is not None else window.concurrency
+            self.changes.append(
+                WindowChange(
+                    now, destination.name, destination.limit, concurrency, window.success, window.failure,
+                    window.fail_cohorts,
+                )
+            )  # fmt: skip
+
+    def _revive(self, destination: Destination, concurrency: int) -> None:
+        destination.dead_until = None
+        destination.window.open(concurrency)
+        destination.bar()
+        self.opened(destination)
+
+    def _time_served(self, destination: Destination, time: float) -> None:
+        if destination.dead_until == time:
+            self._revive(destination, min(destination.parameters.initial_destination_concurrency, destination.limit))
+
+    def condemn(self, destination: Destination) -> None:
+        """It, or its transport, is dead: what waits is to be deferred."""
+        if destination.queued:
+            self.condemned.append(destination)
+
+    def fail_transport(self, transport: Transport, reply: str, now: float) -> None:
+        """Trouble of our own: no delivery of this transport could succeed."""
+        transport.reason = reply
+        if transport.dead_until is None:
+            transport.deaths += 1
+            transport.dead_until = now + self.tuning.globals.transport_retry_time
+            self.timetable.at(transport.dead_until, self._transport_time_served, transport)
+            for destination in transport.destinations.values():
+                self.condemn(destination)
+
+    def _transport_time_served(self, transport: Transport, time: float) -> None:
+        if transport.dead_until == time:
+            self._revive_transport(transport)
+
+    def _revive_transport(self, transport: Transport) -> None:
+        transport.dead_until = None
+
+    # -- rate delays
+
+    def delay(self, destination: Destination, now: float) -> None:
+        """After a delivery: a pause, where destination_rate_delay or transport_rate_delay want one."""
+        pause = destination.parameters.destination_rate_delay
+        if pause > 0:
+            destination.rest_until = now + pause
+            destination.bar()
+            self.timetable.at(destination.rest_until, self._rested, destination)
+        transport = destination.transport
+        pause = transport.parameters.transport_rate_delay
+        if pause > 0:
+            transport.rest_until = now + pause
+            self.timetable.at(transport.rest_until, self._transport_rested, transport)
+
+    def _rested(self, destination: Destination, time: float) -> None:
+        if destination.rest_until == time:
+            destination.rest_until = None
+            destination.bar()
+            self.opened(destination)
+
+    def _transport_rested(self, transport: Transport, time: float) -> None:
+        if transport.rest_until == time:
+            transport.rest_until = None
+
+    # -- tuning
+
+    def tuned(self, scope: str) -> list[Destination]:
+        """What is in force in the scope has changed; returns the destinations with mail that it touched.
+
+        Takes time with the destinations there are.
+        """
+        name, colon, _ = scope.partition(":")
+        if not name:
+            return []
+        transport = self.transports.get(name)
+        if transport is None:
+            return []
+        if not colon:
+            pool = transport.parameters.recipient_limit
+            transport.parameters = self.tuning.transport(name)
+            transport.slots_unused += transport.parameters.recipient_limit - pool
+            self.recipients.hand_on(transport)
+        touched: list[Destination] = []
+        for destinations in (self.active, self.idle):
+            for destination in destinations.values():
+                if destination.transport is transport and self.tuning.touches(scope, destination.name):
+                    destination.set_parameters(self.tuning.destination(destination.name))
+                    touched.append(destination)
+        return touched

@@ -1,0 +1,123 @@
+"""The job lists of all transports: recipients come into jobs and peers, entries are cut from them, jobs go off the list.
+
+Laws
+- A job is on its transport's list from when it gets recipients until it has none waiting and its message none unread; then
+  it is retired, and comes back at the place of its message when it gets some again.
+- What waits is counted in its peer, its job, its destination and its transport, always by ``wait``.
+- Must not know: windows, time.
+"""
+
+from __future__ import annotations
+
+from mailcore.scheduler.destination import Destination
+from mailcore.scheduler.destinations import Destinations
+from mailcore.scheduler.entry import Entry
+from mailcore.scheduler.job import LAST, Job, Peer
+from mailcore.scheduler.message import Message
+from mailcore.scheduler.preemption import classify, leave_stack, uncount_selected
+from mailcore.scheduler.recipients import Recipients
+
+__all__ = ["JobLists"]
+
+
+class JobLists:
+    def __init__(self, destinations: Destinations, recipients: Recipients) -> None:
+        self.destinations = destinations
+        self.recipients = recipients
+        self._turn = 0
+        self._entry = 0
+
+    def next_turn(self, peer: Peer) -> None:
+        """The peer goes behind its job's other destinations."""
+        self._turn += 1
+        peer.turn = self._turn
+
+    def peer(self, message: Message, transport_name: str, name: str) -> Peer:
+        """The part of the message for the destination."""
+        destinations = self.destinations
+        destination = destinations.active.get(name)
+        if destination is None:
+            destination = destinations.find(transport_name, name)
+        job = message.jobs.get(transport_name)
+        if job is None:
+            job = message.jobs[transport_name] = Job(message, destination.transport)
+        peer = job.peers.get(name)
+        if peer is None:
+            self._turn += 1
+            peer = job.peers[name] = Peer(job, destination, self._turn)
+            destination.waiting += 1
+        return peer
+
+    def join(self, peer: Peer, before: int) -> None:
+        """The peer has more recipients than the ``before`` that were counted."""
+        job, destination = peer.job, peer.destination
+        added = len(peer.recipients) - before
+        job.count += added
+        self.wait(peer, added)
+        if not job.listed:
+            job.listed = True
+            job.transport.jobs[job] = None
+            self.recipients.link(job)
+        if not before:
+            destination.line_up(peer)
+
+    @staticmethod
+    def wait(peer: Peer, count: int) -> None:
+        """``count`` recipients more of the peer wait; less, when negative."""
+        job, destination = peer.job, peer.destination
+        destination.queued += count
+        destination.transport.queued += count
+        entries = -(-len(peer.recipients) // destination.recipient_limit)
+        job.entries += entries - peer.entries
+        peer.entries = entries
+        if not entries:
+            del job.peers[destination.name]
+            destination.waiting -= 1
+
+    def cut(self, peer: Peer, limit: int) -> Entry:
+        """An entry from the front of the peer."""
+        recipients = peer.recipients
+        taken = tuple(recipients[:limit])
+        del recipients[:limit]
+        self.wait(peer, -len(taken))
+        self._entry += 1
+        destination = peer.destination
+        return Entry(self._entry, peer.job.message.queue_id, destination.transport.name, destination.name, taken)
+
+    def selected(self, job: Job) -> None:
+        """The job has fewer entries than before."""
+        if not job.entries:
+            if job.message.unread:
+                self.recipients.look_at(job.message)
+            elif job.listed:
+                self.retire(job)
+                return
+        classify(job)
+
+    def retire(self, job: Job) -> None:
+        """Off the list, until another batch, or a dead deliverer, brings it recipients again."""
+        leave_stack(job)
+        job.listed = False
+        job.key = (job.message.sequence, LAST)
+        del job.transport.jobs[job]
+        classify(job)
+        self.recipients.settle(job)
+
+    def give_back(self, job: Job, destination: Destination, undone: list[int], tried: bool) -> None:
+        """What a deliverer that died had: in front of its peer again."""
+        peer = self.peer(job.message, job.transport.name, destination.name)
+        before = len(peer.recipients)
+        peer.recipients[:0] = undone
+        job.count -= len(undone)  # counted again as they join
+        self.join(peer, before)
+        if tried:
+            uncount_selected(job)
+        classify(job, again=True)
+        destination.given_back += len(undone)
+
+    def clear(self, peer: Peer) -> list[int]:
+        """Takes all that waits out of the peer."""
+        out = list(peer.recipients)
+        peer.recipients.clear()
+        self.wait(peer, -len(out))
+        return out

@@ -1,0 +1,197 @@
+"""Recipient memory: how many recipients may be in core, and whose (document, "Dealing with memory resource limits").
+
+A message's first batch is ``message_recipient_minimum``, or as many as are free of ``message_recipient_limit``. Further
+batches are as large as the recipient slots of its jobs allow. Each transport has a pool of ``recipient_limit`` slots and
+hands them along its jobs in the order of their messages: the first that still has recipients in the log gets all that are
+free; what a job has in core keeps its slots until it is done. An unread job that preempts another gets half of what is left
+of ``extra_recipient_limit``.
+
+Laws
+- A transport's ``slots_unused`` and its jobs' slots add up to its ``recipient_limit``; ``slots_unused`` falls below 0 by at
+  most ``extra_recipient_limit``.
+- ``in_core`` is never more than ``message_recipient_minimum`` a message and the sum of the pools (document, "the upper
+  bound formulas"): ``above``, what messages have beyond their minimum, never passes the pools.
+- Must not know: who is delivered next.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from mailcore.scheduler.job import Job
+from mailcore.scheduler.message import Message
+from mailcore.scheduler.timetable import Timetable
+from mailcore.scheduler.transport import Transport
+from mailcore.scheduler.tuning import Tuning
+
+__all__ = ["BATCH_MAX", "Recipients"]
+
+BATCH_MAX = 5_000  # Postfix's qmgr_message_read() reads no more at once, so that other work is not kept waiting
+
+
+class Recipients:
+    def __init__(self, tuning: Tuning, timetable: Timetable, transports: Iterable[Transport]) -> None:
+        self._tuning = tuning
+        self._timetable = timetable
+        self._transports = transports  # all there are, a live view
+        self._hungry: dict[Message, None] = {}  # unread, and something about their room has changed
+        self.in_core = 0
+        self.above = 0
+        self._promised = 0  # what was asked for and has not come yet, beyond the minimum
+
+    # -- counting
+
+    def came(self, message: Message, count: int) -> None:
+        """``count`` recipients more of the message are in core; less, when negative."""
+        before = message.count
+        message.count = after = before + count
+        self.in_core += count
+        minimum = message.minimum
+        if after > minimum or before > minimum:
+            self.above += max(after - minimum, 0) - max(before - minimum, 0)
+
+    @property
+    def pools(self) -> int:
+        """All that transports may have in core beyond the messages' minimum."""
+        return sum(one.parameters.recipient_limit + one.parameters.extra_recipient_limit for one in self._transports)
+
+    # -- reading
+
+    @property
+    def first_batch(self) -> int:
+        """How many recipients of a new message may be read."""
+        values = self._tuning.globals
+        minimum = values.message_recipient_minimum
+        free = min(values.message_recipient_limit - self.in_core - minimum, self._free)
+        return min(minimum + max(free, 0), BATCH_MAX)
+
+    def wanted(self, now: float) -> list[tuple[str, int]]:
+        """Which messages may read how many more, each said once."""
+        hungry, self._hungry = self._hungry, {}
+        answer: list[tuple[str, int]] = []
+        for message in hungry:
+            room = self.room(message)
+            if room <= 0 or message.reading:
+                if message.slots > message.count and not message.reading:
+                    self._hungry[message] = None  # the pools are full beyond its slots: when they no longer are
+                continue
+            due = self.refill_due(message)
+            enough = min((job.transport.parameters.recipient_refill_limit for job in message.jobs.values()), default=0)
+            if room >= enough or now >= due or not message.waiting:
+                message.reading = True
+                message.promised = self._beyond(message, room)
+                self._promised += message.promised
+                answer.append((message.queue_id, room))
+            else:
+                self._timetable.at(due, self._look_again, message)
+        return answer
+
+    def room(self, message: Message) -> int:
+        """How many more of its unread recipients it may have in core now."""
+        room = min(message.slots - message.count, message.unread, BATCH_MAX)
+        return room - max(self._beyond(message, room) - self._free, 0)
+
+    @staticmethod
+    def _beyond(message: Message, room: int) -> int:
+        """So many of ``room`` more would be above the message's minimum."""
+        return max(message.count + room - max(message.count, message.minimum), 0)
+
+    @property
+    def _free(self) -> int:
+        """Of the pools."""
+        return max(self.pools - self.above - self._promised, 0)
+
+    def read(self, message: Message) -> None:
+        """What was asked for has come, or is asked for no more."""
+        message.reading = False
+        self._promised -= message.promised
+        message.promised = 0
+
+    @staticmethod
+    def refill_due(message: Message) -> float:
+        """When even a few more are worth a look into the log."""
+        delays = [job.transport.parameters.recipient_refill_delay for job in message.jobs.values()]
+        return message.refilled + min(delays, default=0.0)
+
+    def _look_again(self, message: Message, time: float) -> None:
+        if message.unread:
+            self._hungry[message] = None
+
+    def look_at(self, message: Message) -> None:
+        """Something of an unread message has changed."""
+        self._hungry[message] = None
+
+    # -- slots
+
+    def link(self, job: Job) -> None:
+        """The job is new on the list: "it gets all unused recipient slots from its transport's pool"."""
+        transport, message = job.transport, job.message
+        if message.unread:
+            first = self.first_unread(transport)
+            heapq.heappush(transport.unread, (message.sequence, job))
+            if first is not None and message.sequence < first.message.sequence:
+                self.settle(first)
+        unused = transport.slots_unused
+        if unused > 0:
+            job.slots += unused
+            message.slots += unused
+            transport.slots_unused = 0
+
+    def settle(self, job: Job) -> None:
+        """Takes back what the job does not use: for the first unread job, or the pool."""
+        transport, message = job.transport, job.message
+        unused = min(job.slots - job.count, message.slots - message.count)
+        if unused <= 0:
+            return
+        job.slots -= unused
+        message.slots -= unused
+        transport.slots_unused += unused
+        if transport.unread and transport.slots_unused > 0:
+            self.hand_on(transport)
+
+    def hand_on(self, transport: Transport) -> None:
+        """All that is unused goes to the first unread job."""
+        first = self.first_unread(transport)
+        unused = transport.slots_unused
+        if first is not None and unused > 0:
+            first.slots += unused
+            first.message.slots += unused
+            transport.slots_unused = 0
+            self._hungry[first.message] = None
+
+    def lend_extra(self, job: Job) -> None:
+        """An unread job has preempted another: half of what is left of the extra pool."""
+        transport, message = job.transport, job.message
+        left = transport.parameters.extra_recipient_limit + transport.slots_unused
+        if message.unread and left > 0:
+            lent = (left + 1) // 2
+            job.slots += lent
+            message.slots += lent
+            transport.slots_unused -= lent
+            self._hungry[message] = None
+
+    def first_unread(self, transport: Transport) -> Job | None:
+        """Of the listed jobs with unread recipients, the one whose message came first."""
+        unread = transport.unread
+        while unread:
+            job = unread[0][1]
+            if job.listed and job.message.unread:
+                return job
+            heapq.heappop(unread)
+        return None
+
+    def done(self, job: Job, count: int) -> None:
+        """``count`` recipients of the job have left."""
+        message = job.message
+        job.count -= count
+        self.came(message, -count)
+        unread = message.unread
+        if len(message.jobs) > 1:
+            for sponsor in message.jobs.values():
+                if sponsor is not job and sponsor.count < sponsor.slots and not (sponsor.listed and unread):
+                    self.settle(sponsor)
+        if unread:
+            self._hungry[message] = None
+        else:
+            self.settle(job)
