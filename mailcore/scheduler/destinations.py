@@ -64,6 +64,10 @@ class Destinations:
         self.active[name] = destination.transport.destinations[name] = destination
         return destination
 
+    def shown(self) -> list[Destination]:
+        """Those people want to see: with mail, or dead."""
+        return [*self.active.values(), *(one for one in self.idle.values() if one.dead_until is not None)]
+
     def rest(self, destination: Destination) -> None:
         """It has no mail any more."""
         name = destination.name
@@ -188,9 +192,7 @@ class Destinations:
         if transport is None:
             return []
         if not colon:
-            pool = transport.parameters.recipient_limit
-            transport.parameters = self.tuning.transport(name)
-            transport.slots_unused += transport.parameters.recipient_limit - pool
+            transport.set_parameters(self.tuning.transport(name))
             self.recipients.hand_on(transport)
         touched: list[Destination] = []
         for destinations in (self.active, self.idle):

@@ -134,9 +134,11 @@ class Recipients:
                 self.settle(first)
         unused = transport.slots_unused
         if unused > 0:
+            if not (message.unread or job.slots or len(message.jobs) > 1):
+                unused = min(unused, job.count)  # what it would keep when it settles
             job.slots += unused
             message.slots += unused
-            transport.slots_unused = 0
+            transport.slots_unused -= unused
 
     def settle(self, job: Job) -> None:
         """Takes back what the job does not use: for the first unread job, or the pool."""

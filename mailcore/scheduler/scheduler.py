@@ -17,9 +17,10 @@ added.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from mailcore.scheduler.destination import Destination
 from mailcore.scheduler.destinations import Destinations, WindowChange
@@ -41,11 +42,7 @@ SMALL = 8  # up to here a look through a tuple is cheaper than making a set
 DEFERRED_AT_ONCE = 1_000  # recipients of one deferral; a DELIVERY record has no more
 
 
-class Flight(NamedTuple):
-    entry: Entry
-    destination: Destination
-    job: Job
-    tried: bool  # not a deferral
+Flight = tuple[Entry, Destination, Job, bool]  # the last: it is tried, not deferred
 
 
 class Scheduler:
@@ -63,6 +60,7 @@ class Scheduler:
         self._rotation: deque[Transport] = deque(self._destinations.transports.values())
         self._flights: dict[int, Flight] = {}
         self._sequence = 0
+        self._overrides_end = math.inf  # when the next value that is set for a time ends
 
     # -- mail in, entries out, what came of them
 
@@ -101,7 +99,7 @@ class Scheduler:
         for job in message.jobs.values():
             if known and unread and job.listed and not job.entries:
                 self._lists.retire(job)  # the new batch had nothing for it: what slots it has may help others meanwhile
-            elif not unread:
+            elif not unread and job.slots > job.count:
                 self._recipients.settle(job)
             if job.listed:
                 classify(job, again=True)
@@ -112,24 +110,24 @@ class Scheduler:
                 self._destinations.condemn(destination)
         if unread:
             self._recipients.look_at(message)
-        else:
+        elif not message.count:
             self._forget(message)
 
     def select(self, now: float) -> Entry | None:
         """The next entry to deliver, or none."""
         if now >= self._timetable.first:
             self._timetable.run(now)
-        first_end = self._tuning.first_end()
-        if first_end is not None and now >= first_end:
+        if now >= self._overrides_end:
             for scope in self._tuning.over(now):
                 self._tuned(scope)
+            self._overrides_change()
         rotation = self._rotation
         if len(rotation) < len(self._destinations.transports):  # mail for one that is configured no longer
             rotation.extend(one for one in self._destinations.transports.values() if one not in rotation)
         for _ in range(len(rotation)):
             transport = rotation[0]
             rotation.rotate(-1)
-            if transport.queued and not transport.full:
+            if transport.queued and transport.busy < transport.deliveries_max and not transport.full:
                 peer = transport.first()
                 if peer is not None:
                     return self._select(transport, peer, now)
@@ -152,7 +150,7 @@ class Scheduler:
         destination.entries += 1
         transport.busy += 1
         transport.entries += 1
-        self._flights[entry.number] = Flight(entry, destination, job, True)
+        self._flights[entry.number] = (entry, destination, job, True)
         if peer.recipients:
             self._lists.next_turn(peer)
         transport.offer(destination)
@@ -178,7 +176,7 @@ class Scheduler:
             job = peer.job
             entry = self._lists.cut(peer, DEFERRED_AT_ONCE)
             destination.deferring += 1
-            self._flights[entry.number] = Flight(entry, destination, job, False)
+            self._flights[entry.number] = (entry, destination, job, False)
             self._lists.selected(job)
             of_transport = transport.dead_until is not None
             return Deferral(entry, transport.reason if of_transport else destination.reason, of_transport)
@@ -215,7 +213,8 @@ class Scheduler:
                 destinations.succeeded(destination, now)
             destination.busy -= 1
             transport.busy -= 1
-            destinations.delay(destination, now)
+            if destination.parameters.destination_rate_delay or transport.parameters.transport_rate_delay:
+                destinations.delay(destination, now)
         else:
             destination.deferring -= 1
         if len(done) > SMALL:
@@ -275,10 +274,8 @@ class Scheduler:
 
     def wake_at(self) -> float | None:
         """When ``select`` or ``wanted`` may next have something without another call. None: never."""
-        first = self._timetable.first
-        ends = self._tuning.first_end()
-        first = first if ends is None else min(first, ends)
-        return None if first == float("inf") else first
+        first = min(self._timetable.first, self._overrides_end)
+        return None if first == math.inf else first
 
     # -- tuning
 
@@ -290,6 +287,7 @@ class Scheduler:
         parameter, value and what is allowed. Takes time with the destinations there are.
         """
         self._tuning.set(scope, parameter, value, now, until)
+        self._overrides_change()
         self._tuned(scope)
 
     def get(self, scope: str, parameter: str) -> Value | None:
@@ -315,18 +313,22 @@ class Scheduler:
         message = self._messages.get(queue_id)
         if message is None:
             return []
-        flights = [(f.entry, f.destination, f.tried) for f in self._flights.values() if f.job.message is message]
+        flights = [
+            (entry, destination, tried)
+            for entry, destination, job, tried in self._flights.values()
+            if job.message is message
+        ]
         return explain(message, flights, self._recipients, now, groups_max)
 
     def snapshot(self, now: float, names_max: int = 100) -> dict[str, Any]:
-        """State for people; of the destinations, the ``names_max`` with the most mail. Takes time with the jobs."""
+        """State for people; of the destinations, the ``names_max`` with the most mail. Takes time with what there is."""
         destinations = self._destinations
         return {
             "active_messages": len(self._messages),
             "recipients_in_core": self._recipients.in_core,
             "entries_in_flight": len(self._flights),
             "messages_with_unread": sum(1 for message in self._messages.values() if message.unread),
-            **describe(destinations.transports.values(), destinations.active.values(), self._tuning, now, names_max),
+            **describe(destinations.transports.values(), destinations.shown(), self._tuning, now, names_max),
         }
 
     def take_window_changes(self) -> list[WindowChange]:
@@ -359,7 +361,12 @@ class Scheduler:
         if not message.count and not message.unread:
             for job in message.jobs.values():
                 self._recipients.settle(job)
+            message.jobs.clear()  # no cycle is left for the collector, which would look through all that is active
             del self._messages[message.queue_id]
+
+    def _overrides_change(self) -> None:
+        first = self._tuning.first_end()
+        self._overrides_end = math.inf if first is None else first
 
     def _tuned(self, scope: str) -> None:
         """What is in force in the scope has changed."""

@@ -38,8 +38,8 @@ class SizeClass:
 
 class Transport:
     __slots__ = (
-        "busy", "choice", "dead_until", "deaths", "destinations", "entries", "jobs", "name", "parameters", "queued",
-        "reason", "rest_until", "serial", "sizes", "slots_unused", "unread",
+        "busy", "choice", "dead_until", "deaths", "deliveries_max", "destinations", "entries", "jobs",
+        "name", "parameters", "queued", "reason", "rest_until", "serial", "sizes", "slots_unused", "unread",
     )  # fmt: skip
 
     def __init__(self, name: str, parameters: TransportParameters) -> None:
@@ -59,12 +59,16 @@ class Transport:
         self.deaths = 0
         # Recipients (``recipients``)
         self.slots_unused = parameters.recipient_limit  # below 0 as far as the extra pool is lent
+        self.deliveries_max = 1  # at once
+        self.set_parameters(parameters)
         self.unread: list[tuple[int, Job]] = []  # a heap of jobs by their messages' place: those with unread recipients
 
-    @property
-    def deliveries_max(self) -> int:
-        """At once; postconf(5): a rate delay is one between deliveries that follow each other."""
-        return 1 if self.parameters.transport_rate_delay > 0 else self.parameters.process_limit
+    def set_parameters(self, parameters: TransportParameters) -> None:
+        """Takes effect at once; slots lent beyond a lowered pool come back as they are done with."""
+        self.slots_unused += parameters.recipient_limit - self.parameters.recipient_limit
+        self.parameters = parameters
+        # postconf(5): a rate delay is one between deliveries that follow each other
+        self.deliveries_max = 1 if parameters.transport_rate_delay > 0 else parameters.process_limit
 
     @property
     def full(self) -> bool:
