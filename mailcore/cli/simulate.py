@@ -68,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> int:
     wanted += [(f"with {', '.join(arguments.set)}", changes)] if changes else []
     runs = [(label, _simulated(scenario, more, seed)) for label, more in wanted]
     if arguments.picture is not None:
-        importlib.import_module(DRAWN_BY).draw(arguments.picture, _short(runs), f"seed {seed}")
+        importlib.import_module(DRAWN_BY).draw(arguments.picture, _short(runs), f"Seed {seed}")
     if arguments.json:
         made = [{"name": label, "outcome": outcome} for label, outcome in runs]
         print_json({"note": ESTIMATE, "seed": seed, "runs": made})

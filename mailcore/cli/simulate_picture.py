@@ -13,7 +13,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from mailcore.cli.output import cut, plain
 from mailcore.cli.simulate_report import ESTIMATE, Run
@@ -26,9 +26,10 @@ INCHES = (13.0, 8.6)
 DPI = 100
 # Okabe and Ito's colours, which people who see few of them can tell apart.
 BLUE, ORANGE, GREEN, PURPLE, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#8a8a8a"
-DESTINATION_COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
+DESTINATION_COLOURS = (BLUE, ORANGE, GREEN)
 NAME_CHARACTERS = 34
 BARS_S_MIN = 0.01  # the left end of the delays
+TICKS_S = (0.01, 0.1, 1, 10, 60, 600, 3_600, 36_000, 86_400, 432_000)
 UNITS = ((2 * 86_400, 86_400, "days"), (2 * 3_600, 3_600, "hours"), (300, 60, "minutes"), (0, 1, "seconds"))
 
 
@@ -55,20 +56,19 @@ def draw(path: Path, runs: Sequence[Run], note: str) -> None:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
         axes.title.set_fontsize(11)
-    figure.supxlabel(f"{ESTIMATE} {note}", fontsize=9, color="#555555", x=0.01, ha="left")
+    figure.supxlabel(f"{ESTIMATE} {note}.", fontsize=9, color="#555555", x=0.01, ha="left")
     figure.savefig(path, format="png", metadata={"Software": None})
 
 
 def _title(runs: Sequence[Run]) -> str:
     parts = []
     for label, outcome in runs:
-        done = (
-            f"mail of the start done after {shown_duration(outcome.drained_s)}" if outcome.drained_s is not None else ""
-        )
-        if not done:
-            done = f"{outcome.waiting} recipients left after {shown_duration(outcome.simulated_s)}"
-        parts.append(f"{label}: {done}" if len(runs) > 1 else done)
-    return f"Simulated: {'; '.join(parts)}"
+        done = f"{outcome.waiting:,} recipients left after {shown_duration(outcome.simulated_s)}"
+        if outcome.end == "drained":
+            done = f"all done after {shown_duration(outcome.simulated_s)}"
+        deferrals = f"{outcome.deferrals:,} deferrals"
+        parts.append(f"{label.capitalize()}: {done}, {deferrals}" if len(runs) > 1 else f"{done}, {deferrals}")
+    return f"Simulated: {parts[0]}" if len(runs) == 1 else ". ".join(parts)
 
 
 def _steps(outcome: Outcome, counts: Sequence[int], unit_s: int) -> tuple[list[float], list[float]]:
@@ -126,7 +126,7 @@ def _at_start(outcome: Outcome) -> int:
 
 def _draw_windows(axes: Axes, runs: Sequence[Run], unit_s: int) -> None:
     compared = len(runs) > 1
-    axes.set_title("Window (line) and deliveries at once (dots)", loc="left")
+    axes.set_title("Window (line), deliveries at once (area), dead (shaded)", loc="left")
     axes.set_ylabel("deliveries")
     for place, (label, outcome) in enumerate(runs):
         shown = outcome.destinations[: 1 if compared else len(DESTINATION_COLOURS)]
@@ -134,7 +134,8 @@ def _draw_windows(axes: Axes, runs: Sequence[Run], unit_s: int) -> None:
             colour = GREY if compared and place == 0 else own
             name = cut(plain(destination.name), NAME_CHARACTERS)
             _draw_destination(axes, outcome, destination, colour, f"{name}, {label}" if compared else name, unit_s)
-    axes.legend(fontsize=8, frameon=False, loc="best")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8, frameon=False, loc="best")
 
 
 def _draw_destination(
@@ -142,10 +143,11 @@ def _draw_destination(
 ) -> None:
     times = [at / unit_s for at in outcome.series.at_s]
     window: list[Any] = [float("nan") if each is None else each for each in destination.window]
-    axes.plot(times, window, color=colour, linewidth=1.5, drawstyle="steps-pre", label=label)
-    axes.plot(times, destination.busy, color=colour, linestyle="none", marker=".", markersize=3, alpha=0.55)
+    axes.stairs(destination.busy, [0.0, *times], fill=True, color=colour, alpha=0.3, linewidth=0)
+    # Where the scheduler has forgotten an idle destination there is no window: the markers show what stands alone.
+    axes.plot(times, window, color=colour, linewidth=1.5, drawstyle="steps-pre", marker="_", markersize=4, label=label)
     for start, end in destination.dead:
-        axes.axvspan(start / unit_s, end / unit_s, color=colour, alpha=0.15, linewidth=0)
+        axes.axvspan(start / unit_s, end / unit_s, color=colour, alpha=0.12, linewidth=0)
 
 
 def _draw_delays(axes: Axes, runs: Sequence[Run]) -> None:
@@ -164,6 +166,18 @@ def _draw_delays(axes: Axes, runs: Sequence[Run]) -> None:
             p50, p90, p99, longest = (
                 max(value, BARS_S_MIN) for value in (each.p50_s, each.p90_s, each.p99_s, each.max_s)
             )
+            if p50 == longest:  # one message, or all alike: nothing to draw a bar of
+                axes.plot(
+                    [p50],
+                    [at],
+                    color=colour,
+                    marker="D",
+                    markersize=7,
+                    linestyle="none",
+                    label=label if first else None,
+                )
+                first = False
+                continue
             axes.barh(
                 at,
                 max(p90 - p50, p50 * 0.02),
@@ -175,10 +189,14 @@ def _draw_delays(axes: Axes, runs: Sequence[Run]) -> None:
             axes.plot([p90, p99], [at, at], color=colour, linewidth=2)
             axes.plot([longest], [at], color=colour, marker="|", markersize=10, markeredgewidth=2)
             first = False
+    shortest = [max(each.p50_s, BARS_S_MIN) for _, run in runs for each in run.delays if each.p50_s is not None]
     axes.set_xscale("log")
+    axes.set_xlim(left=min(shortest, default=1.0) / 1.6)
+    axes.xaxis.set_major_locator(FixedLocator(TICKS_S))
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda value, _: shown_duration(value) if value >= 1 else f"{value:g}s")
     )
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_yticks(range(len(kinds)), [f"{kind}\n{_messages(runs, kind)}" for kind in kinds], fontsize=9)
     axes.set_ylim(len(kinds) - 0.4, -0.6)
     axes.set_ylabel("recipients of a message")

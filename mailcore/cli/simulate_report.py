@@ -19,7 +19,7 @@ Run = tuple[str, Outcome]  # what it is called, what came out
 def report(runs: Sequence[Run], seed: int, columns: int) -> list[str]:
     """Lines that fit into ``columns``."""
     lines = [f"{ESTIMATE} Seed {seed}.", ""]
-    lines += _totals(runs) if len(runs) > 1 else rows_to_lines(_pairs(runs[0][1]))
+    lines += _totals(runs)
     lines += ["", "Delay from arrival to the last verdict, by a message's recipients:"]
     lines += table(*_delays(runs), columns, frozenset(range(1 + (len(runs) > 1), 9)))
     lines += ["", "Destinations with the most mail:"]
@@ -65,12 +65,14 @@ def _pairs(outcome: Outcome) -> list[tuple[str, object]]:
 
 
 def _totals(runs: Sequence[Run]) -> list[str]:
-    """A column a run."""
-    columns = [_pairs(outcome) for _, outcome in runs]
-    longest = max(len(name) for name, _ in columns[0])
-    width = max(len(str(value)) for pairs in columns for _, value in pairs)
+    """A column a run; without what no run can say."""
+    rows = [row for row in zip(*(_pairs(outcome) for _, outcome in runs), strict=True) if {v for _, v in row} != {"-"}]
+    if len(runs) == 1:
+        return rows_to_lines([row[0] for row in rows])
+    longest = max(len(row[0][0]) for row in rows)
+    width = max(len(str(value)) for row in rows for _, value in row)
     lines = [" " * (longest + 3) + "  ".join(f"{label:<{width}}" for label, _ in runs).rstrip()]
-    for row in zip(*columns, strict=True):
+    for row in rows:
         values = "  ".join(f"{value!s:<{width}}" for _, value in row).rstrip()
         lines.append(f"{row[0][0] + ':':<{longest + 2}} {values}")
     return lines
@@ -91,20 +93,21 @@ def _delays(runs: Sequence[Run]) -> tuple[list[str], list[list[object]]]:
 
 
 def _destinations(runs: Sequence[Run]) -> tuple[list[str], list[list[object]]]:
+    compared = len(runs) > 1
+    bounced = any(outcome.bounced for _, outcome in runs)
     rows: list[list[object]] = []
     names = dict.fromkeys(each.name for _, outcome in runs for each in outcome.destinations)
     for name in names:
+        shown = name
         for label, outcome in runs:
             for each in outcome.destinations:
                 if each.name == name:
-                    row: list[object] = [name, *([label] if len(runs) > 1 else [])]
-                    row += [each.delivered, each.deferred, each.bounced, each.entries, each.site_failures]
-                    rows.append([*row, f"{each.concurrency_mean:.1f}", each.concurrency_max, _time(each.dead_s)])
-    heads = [
-        "DESTINATION", *(["RUN"] if len(runs) > 1 else []), "SENT", "DEFERRED", "BOUNCED", "TRIES", "FAILED", "AT ONCE", "MAX",
-        "DEAD",
-    ]  # fmt: skip
-    return heads, rows
+                    row: list[object] = [shown, *([label] if compared else []), each.delivered, each.deferred]
+                    row += [*([each.bounced] if bounced else []), each.entries, each.site_failures]
+                    rows.append([*row, f"{each.concurrency_mean:.1f}", _time(each.dead_s or None)])
+                    shown = ""
+    heads = ["DESTINATION", *(["RUN"] if compared else []), "SENT", "DEFERRED", *(["BOUNCED"] if bounced else [])]
+    return [*heads, "TRIES", "FAILED", "AT ONCE", "DEAD"], rows
 
 
 def _time(seconds: float | None) -> str:

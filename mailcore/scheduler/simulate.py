@@ -17,7 +17,7 @@ import math
 from itertools import count
 from typing import Any
 
-from mailcore.scheduler.job import Entry
+from mailcore.scheduler.entry import Entry
 from mailcore.scheduler.scheduler import Scheduler
 from mailcore.scheduler.simulation.distribution import Chances
 from mailcore.scheduler.simulation.lanes import Lanes, next_interval
@@ -25,7 +25,7 @@ from mailcore.scheduler.simulation.message import Delivery, Message
 from mailcore.scheduler.simulation.outcome import Outcome
 from mailcore.scheduler.simulation.scenario import Change, Scenario
 from mailcore.scheduler.simulation.site import Site
-from mailcore.scheduler.simulation.timeline import Delays, Point, Tally, Timeline
+from mailcore.scheduler.simulation.timeline import Delays, Point, Seen, Tally, Timeline
 
 __all__ = ["simulate"]
 
@@ -211,6 +211,8 @@ class _Run:
         self._slots -= 1
         self._entries += 1
         tally.entries += 1
+        tally.area += tally.busy * (now - tally.busy_since)
+        tally.busy_since = now
         tally.busy += 1
         tally.busy_max = max(tally.busy_max, tally.busy)
         site = tally.site
@@ -235,6 +237,8 @@ class _Run:
         tally, entry = delivery.tally, delivery.entry
         tally.ended += 1
         tally.busy_sum += tally.busy
+        tally.area += tally.busy * (now - tally.busy_since)
+        tally.busy_since = now
         tally.busy -= 1
         self._slots += 1
         site = tally.site
@@ -319,14 +323,15 @@ class _Run:
 
     def _point(self, now: float) -> Point:
         snapshot = self._scheduler.snapshot(now, SNAPSHOT_NAMES)["destinations"] if self._shown else {}
-        windows: dict[str, tuple[int | None, int | None, int]] = {}
+        seen: dict[str, Seen] = {}
         for name in self._shown:
             known = snapshot.get(name, {})
             tally = self._tallies.get(name)
-            windows[name] = (known.get("window"), known.get("limit"), tally.busy if tally else 0)
+            busy, area = (tally.busy, tally.area_at(now)) if tally else (0, 0.0)
+            seen[name] = Seen(known.get("window"), known.get("limit"), busy, area)
         return Point(
             now, self._lanes.recipients, self._delivered, self._deferred, self._bounced,
-            self._scenario.client.concurrency - self._slots, len(self._messages), windows,
+            self._scenario.client.concurrency - self._slots, len(self._messages), seen,
         )  # fmt: skip
 
     def outcome(self, end: str) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mailcore.scheduler.job import Entry
+from mailcore.scheduler.entry import Entry
 from mailcore.scheduler.simulation.site import Flight
 from mailcore.scheduler.simulation.timeline import Tally
 

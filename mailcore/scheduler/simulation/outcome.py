@@ -39,7 +39,7 @@ class DestinationOutcome:
     concurrency_max: int
     window: list[int | None]  # at the times of Series.at_s; None: the scheduler does not know the destination then
     limit: list[int | None]
-    busy: list[int]
+    busy: list[float]  # deliveries at once, the mean of the step that ends there
     dead: list[tuple[float, float]]  # from the first entry deferred without a try to the next one tried
     dead_s: float  # of all such times, also those that ``dead`` has no room for
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from mailcore.scheduler.simulation.outcome import DelayClass, DestinationOutcome, Series
 from mailcore.scheduler.simulation.site import Site
 
-__all__ = ["POINTS_MAX", "Delays", "Point", "Tally", "Timeline"]
+__all__ = ["POINTS_MAX", "Delays", "Point", "Seen", "Tally", "Timeline"]
 
-POINTS_MAX = 241  # more than a picture can show
+POINTS_MAX = 161  # more than a picture can show; each costs a look at all destinations
 STEP_S = 1.0  # the first one
 DEAD_SHOWN_MAX = 100  # times a destination was dead
 
@@ -25,12 +25,49 @@ GROWTH = math.log(1.03)
 SHORTEST_S = 0.001  # delays below are counted as this
 
 
+def _mean(area: float, step_s: float) -> float:
+    return round(area / step_s, 3) if step_s > 0 else 0.0
+
+
+class Seen(NamedTuple):
+    """One destination at a time."""
+
+    window: int | None
+    limit: int | None
+    busy: int
+    area: float  # below the curve of busy since the start: deliveries times seconds
+
+    def later(self, passed_s: float) -> Seen:
+        return self._replace(area=self.area + self.busy * passed_s) if self.busy else self
+
+
+class Point(NamedTuple):
+    """How things stand at a time; counts are sums from the start."""
+
+    at_s: float
+    arrived: int
+    delivered: int
+    deferred: int
+    bounced: int
+    in_flight: int
+    active_messages: int
+    seen: Mapping[str, Seen]  # by destination
+
+    def later(self, at_s: float) -> Point:
+        """When nothing has happened since."""
+        passed = at_s - self.at_s
+        return self._replace(at_s=at_s, seen={name: each.later(passed) for name, each in self.seen.items()})
+
+
+UNSEEN = Seen(None, None, 0, 0.0)
+
+
 class Tally:
     """A destination while the simulation runs: its site, and what happened there."""
 
     __slots__ = (
-        "bounced", "busy", "busy_max", "busy_sum", "dead", "dead_s", "dead_since", "deferred", "delivered", "ended", "entries",
-        "name", "next_hop", "site", "site_failures", "transport", "untried",
+        "area", "bounced", "busy", "busy_max", "busy_since", "busy_sum", "dead", "dead_s", "dead_since", "deferred",
+        "delivered", "ended", "entries", "name", "next_hop", "site", "site_failures", "transport", "untried",
     )  # fmt: skip
 
     def __init__(self, name: str, site: Site) -> None:
@@ -38,6 +75,8 @@ class Tally:
         self.transport, _, self.next_hop = name.partition(":")
         self.site = site
         self.busy = 0  # deliveries under way
+        self.area = 0.0  # below the curve of ``busy``, until busy_since
+        self.busy_since = 0.0
         self.busy_max = 0
         self.busy_sum = 0  # seen by each delivery at its end
         self.entries = 0
@@ -51,6 +90,10 @@ class Tally:
         self.dead: list[tuple[float, float]] = []
         self.dead_s = 0.0
 
+    def area_at(self, now: float) -> float:
+        """Deliveries times seconds, from the start on."""
+        return self.area + self.busy * (now - self.busy_since)
+
     def revived(self, now: float) -> None:
         """An entry is tried again."""
         if self.dead_since is not None:
@@ -61,7 +104,8 @@ class Tally:
 
     def outcome(self, points: list[Point], ended_s: float) -> DestinationOutcome:
         self.revived(ended_s)
-        seen = [point.windows.get(self.name, (None, None, 0)) for point in points[1:]]
+        seen = [point.seen.get(self.name, UNSEEN) for point in points]
+        steps = zip(pairwise(seen), pairwise(points), strict=True)
         return DestinationOutcome(
             name=self.name,
             delivered=self.delivered,
@@ -72,25 +116,12 @@ class Tally:
             untried=self.untried,
             concurrency_mean=self.busy_sum / self.ended if self.ended else 0.0,
             concurrency_max=self.busy_max,
-            window=[window for window, _, _ in seen],
-            limit=[limit for _, limit, _ in seen],
-            busy=[busy for _, _, busy in seen],
+            window=[each.window for each in seen[1:]],
+            limit=[each.limit for each in seen[1:]],
+            busy=[_mean(after.area - before.area, end.at_s - start.at_s) for (before, after), (start, end) in steps],
             dead=self.dead,
             dead_s=self.dead_s,
         )
-
-
-class Point(NamedTuple):
-    """How things stand at a time; counts are sums from the start."""
-
-    at_s: float
-    arrived: int
-    delivered: int
-    deferred: int
-    bounced: int
-    in_flight: int
-    active_messages: int
-    windows: Mapping[str, tuple[int | None, int | None, int]]  # destination -> window, limit, busy
 
 
 class Timeline:
@@ -102,9 +133,9 @@ class Timeline:
         self.next_at = start_s + STEP_S
 
     def add(self, now: float, state: Point) -> None:
-        """``state`` held from the last point on until ``now``; nothing happened between."""
+        """``state`` holds until ``now``."""
         while self.next_at <= now:
-            self.points.append(state._replace(at_s=self.next_at))
+            self.points.append(state.later(self.next_at))
             if len(self.points) >= POINTS_MAX:
                 del self.points[1::2]
                 self._step *= 2

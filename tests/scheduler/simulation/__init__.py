@@ -1,0 +1,1 @@
+"""What the simulator is made of."""
