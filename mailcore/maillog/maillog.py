@@ -239,6 +239,17 @@ class MailLog:
         self._line("qmgr", f"tuned: {name} = {shown}{end} by {word(who) or 'nobody'} ({free(why)})")
         self._object("tuned", scope=scope, parameter=parameter, value=value, until=until, who=who, why=why)
 
+    def window_changed(
+        self, destination: str, limit: int, window: int, success: float, failure: float, fail_cohorts: float
+    ) -> None:
+        """Feedback of a delivery, where destination_concurrency_feedback_debug asks for it; a window of 0 is dead."""
+        counts = f"success {success:g} failure {failure:g} fail_cohorts {fail_cohorts:g}"
+        self._line("qmgr", f"window: queue {word(destination)}: limit {limit} window {window} {counts}")
+        self._object(
+            "window_changed", destination=destination, limit=limit, window=window, success=success, failure=failure,
+            fail_cohorts=fail_cohorts,
+        )  # fmt: skip
+
     # -- processes and disks. "warning" and "fatal" are words pflogsumm gathers.
 
     def started(self, process: str, pid: int | str) -> None:

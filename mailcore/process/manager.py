@@ -160,7 +160,9 @@ class Manager:
         more = flow.fill()
         flow.admission.read_more()
         flow.dispatch()
-        if flow.put_off() or more:
+        more |= flow.put_off()
+        self._log_windows()
+        if more:
             self.go_on()
             return
         due_in = flow.next_due_in()
@@ -169,6 +171,18 @@ class Manager:
             self._timer = None
         if due_in is not None:
             self._timer = self.loop.call_later(min(max(due_in, 0.001), TIMER_S_MAX), self.go_on)
+
+    def _log_windows(self) -> None:
+        """What destination_concurrency_feedback_debug asks for; bounded by the scheduler, from turn to turn."""
+        for change in self.core.scheduler.take_window_changes():
+            self.log.window_changed(
+                change.destination,
+                change.limit,
+                change.window,
+                change.success,
+                change.failure,
+                change.fail_cohorts,
+            )
 
     def _checkpoint_soon(self) -> None:
         self._checkpoint_wanted.set()

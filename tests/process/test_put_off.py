@@ -130,6 +130,26 @@ async def test_from_retry_lane_to_retry_lane_no_spool_file_is_named(home: Home, 
     assert not deliverers.waiting
 
 
+async def test_feedback_is_logged_where_it_is_asked_for(home: Home) -> None:
+    manager = home.start(
+        transport=Transport(initial_destination_concurrency=2, destination_concurrency_feedback_debug=True)
+    )
+    deliverers = Deliverers(manager)
+    for _ in range(4):
+        home.accept(1)
+    await turns(manager, lambda: len(deliverers.waiting) == 2)
+    deliverers.answer()
+    await turns(manager, lambda: len(deliverers.waiting) == 2)
+    fail(manager, deliverers)
+    await turns(manager, lambda: manager.core.counters.get("replaced") == 2)
+    changes = [line for line in logged(manager, home) if line["event"] == "window_changed"]
+    windows = [line["window"] for line in changes]
+    assert windows[0] == 3
+    assert windows[-1] < 3
+    assert {line["destination"] for line in changes} == {NEXT_HOP}
+    assert all(line["limit"] == 20 for line in changes)
+
+
 async def test_what_the_transport_lacks_suspends_all_of_it(home: Home) -> None:
     manager = home.start()
     deliverers = Deliverers(manager)
