@@ -108,10 +108,13 @@ class JobLists:
         peer = self.peer(job.message, job.transport.name, destination.name)
         before = len(peer.recipients)
         peer.recipients[:0] = undone
+        entries = job.entries
         job.count -= len(undone)  # counted again as they join
         self.join(peer, before)
         if tried:
             uncount_selected(job)
+        else:
+            job.selected -= job.entries - entries
         classify(job, again=True)
         destination.given_back += len(undone)
 

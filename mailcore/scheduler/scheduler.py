@@ -174,7 +174,9 @@ class Scheduler:
                 condemned.popleft()
                 continue
             job = peer.job
+            entries = job.entries
             entry = self._lists.cut(peer, DEFERRED_AT_ONCE)
+            job.selected += entries - job.entries  # gone as if they had been delivered, but without earning slots
             destination.deferring += 1
             self._flights[entry.number] = (entry, destination, job, False)
             self._lists.selected(job)
