@@ -87,9 +87,9 @@ async def limited(
             async with asyncio.timeout(PATIENCE_S):
                 while sent + deferred + untried < recipients:
                     await asyncio.sleep(0.1)
-                    for event in verdicts.events("delivery", "window"):
-                        if event["event"] == "window":
-                            windows.append(event["before"])
+                    for event in verdicts.events("delivery", "window_changed"):
+                        if event["event"] == "window_changed":
+                            windows.append(event["window"])
                         elif event["status"] == "sent":
                             sent += 1
                         elif event["relay"] == "none":
