@@ -18,8 +18,8 @@ Run = tuple[str, Outcome]  # what it is called, what came out
 
 def report(runs: Sequence[Run], seed: int, columns: int) -> list[str]:
     """Lines that fit into ``columns``."""
-    lines = [f"{ESTIMATE} Seed {seed}.", ""]
-    lines += _totals(runs)
+    lines = [ESTIMATE, f"Seed {seed}.", ""]
+    lines += _totals(runs, columns)
     lines += ["", "Delay from arrival to the last verdict, by a message's recipients:"]
     lines += table(*_delays(runs), columns, frozenset(range(1 + (len(runs) > 1), 9)))
     lines += ["", "Destinations with the most mail:"]
@@ -56,7 +56,7 @@ def _pairs(outcome: Outcome) -> list[tuple[str, object]]:
         ("recipients in", outcome.recipients_in),
         ("delivered", outcome.delivered),
         ("bounced", outcome.bounced),
-        ("waiting", f"{outcome.waiting} ({outcome.deferred_waiting} deferred, {outcome.untried} never tried)"),
+        ("waiting", f"{outcome.waiting} ({outcome.deferred_waiting} deferred, {outcome.untried} untried)"),
         ("deferrals", f"{outcome.deferrals} ({outcome.deferrals_untried} without a try)"),
         ("deferred at first try", f"{100 * outcome.first_deferred_share:.2f} %"),
         ("deliveries", f"{outcome.entries}, {outcome.site_failures} site failures"),
@@ -64,18 +64,13 @@ def _pairs(outcome: Outcome) -> list[tuple[str, object]]:
     ]
 
 
-def _totals(runs: Sequence[Run]) -> list[str]:
+def _totals(runs: Sequence[Run], columns: int) -> list[str]:
     """A column a run; without what no run can say."""
     rows = [row for row in zip(*(_pairs(outcome) for _, outcome in runs), strict=True) if {v for _, v in row} != {"-"}]
     if len(runs) == 1:
         return rows_to_lines([row[0] for row in rows])
-    longest = max(len(row[0][0]) for row in rows)
-    width = max(len(str(value)) for row in rows for _, value in row)
-    lines = [" " * (longest + 3) + "  ".join(f"{label:<{width}}" for label, _ in runs).rstrip()]
-    for row in rows:
-        values = "  ".join(f"{value!s:<{width}}" for _, value in row).rstrip()
-        lines.append(f"{row[0][0] + ':':<{longest + 2}} {values}")
-    return lines
+    cells = [[f"{row[0][0]}:", *(value for _, value in row)] for row in rows]
+    return table(["", *(label for label, _ in runs)], cells, columns, frozenset())
 
 
 def _delays(runs: Sequence[Run]) -> tuple[list[str], list[list[object]]]:

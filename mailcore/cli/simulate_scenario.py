@@ -31,7 +31,7 @@ from mailcore.scheduler.simulation.next_hop import NextHop
 from mailcore.scheduler.simulation.scenario import Change, Limits
 from mailcore.scheduler.simulation.site import Client
 
-__all__ = ["ALL", "GLOBAL", "Options", "ScenarioFile", "read_scenario"]
+__all__ = ["ALL", "GLOBAL", "Options", "ScenarioFile", "allowed", "read_scenario"]
 
 GLOBAL = "global"  # how people write the scope of all transports
 ALL = "*"  # and of all next hops
@@ -227,23 +227,32 @@ def _doc(kind: Any, name: str) -> str:
     return str(next(each for each in fields(kind) if each.name == name).metadata["doc"])
 
 
+def allowed(each: dataclasses.Field[Any]) -> str:
+    """What a key may be, in words; "" where reading it says so itself."""
+    metadata = each.metadata
+    if "read" in metadata:
+        return ""
+    if "choices" in metadata:
+        return " or ".join(f'"{one}"' for one in metadata["choices"])
+    if isinstance(each.default, bool):
+        return "true or false"
+    whole = "whole " if isinstance(each.default, int) else ""
+    return f"a {whole}number from {metadata['low']:_} to {metadata['high']:_}"
+
+
 def _checked(each: dataclasses.Field[Any], value: Any) -> Any:
     """The value as the code sees it. Raises ValueError saying what is allowed."""
     metadata = each.metadata
     if "read" in metadata:
         return metadata["read"](value)
     if "choices" in metadata:
-        if value in metadata["choices"]:
-            return value
-        allowed = " or ".join(f'"{one}"' for one in metadata["choices"])
+        good = value in metadata["choices"]
     elif isinstance(each.default, bool):
-        if isinstance(value, bool):
-            return value
-        allowed = "true or false"
+        good = isinstance(value, bool)
     else:
-        whole = isinstance(each.default, int)
-        is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if is_number and metadata["low"] <= value <= metadata["high"]:
-            return int(value) if whole else float(value)
-        allowed = f"a {'whole ' if whole else ''}number from {metadata['low']:_} to {metadata['high']:_}"
-    raise ValueError(f"{reprlib.repr(value)}; allowed: {allowed}")
+        kinds = int if isinstance(each.default, int) else int | float
+        is_number = isinstance(value, kinds) and not isinstance(value, bool)
+        good = is_number and metadata["low"] <= value <= metadata["high"]
+    if not good:
+        raise ValueError(f"{reprlib.repr(value)}; allowed: {allowed(each)}")
+    return float(value) if isinstance(each.default, float) else value

@@ -11,6 +11,7 @@ Laws
 from __future__ import annotations
 
 import heapq
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
@@ -86,7 +87,7 @@ class Listed:
     count: int = number(1, 1, 10_000_000, "how many there are")
     every_s: float = number(0.0, 0, DAY_S, "from one of them to the next")
     recipients: tuple[tuple[str, int], ...] = field(
-        default=(), metadata=read_by(_recipients, '{"transport:next hop" = recipients, ...}')
+        default=(), metadata=read_by(_recipients, '{"transport:next hop" = recipients, ...}: in this order; needed')
     )
 
     def arrivals(self) -> Iterator[Arrival]:
@@ -111,7 +112,7 @@ class Mail:
         metadata=read_by(Distribution.parse, "of one message; rounded, at least 1"),
     )
     destinations: tuple[tuple[str, float], ...] = field(
-        default=(), metadata=read_by(_destinations, '{"transport:next hop" = weight, ...}')
+        default=(), metadata=read_by(_destinations, '{"transport:next hop" = weight, ...}: where it goes; needed')
     )
     spread: bool = flag(False, "each recipient draws a destination; else all recipients of a message have the same one")
 
@@ -139,15 +140,18 @@ class Mail:
         names = [name for name, _ in self.destinations]
         heights = list(accumulate(weight for _, weight in self.destinations))
         total, random = heights[-1], chance.random
+        heights[-1] = math.inf  # so that rounding errors leave nobody out
         count_of = self.recipients.drawn_by(chance)
+        spread, constant = self.spread, self.recipients.constant
+        always = None if constant is None else min(max(1, round(constant)), RECIPIENTS_MAX)
 
         def groups() -> tuple[tuple[str, int], ...]:
-            count = min(max(1, round(count_of())), RECIPIENTS_MAX)
-            if count == 1 or not self.spread:
-                return ((names[min(bisect_right(heights, random() * total), len(names) - 1)], count),)
+            count = always or min(max(1, round(count_of())), RECIPIENTS_MAX)
+            if count == 1 or not spread:
+                return ((names[bisect_right(heights, random() * total)], count),)
             found: dict[str, int] = {}
             for _ in range(count):
-                name = names[min(bisect_right(heights, random() * total), len(names) - 1)]
+                name = names[bisect_right(heights, random() * total)]
                 found[name] = found.get(name, 0) + 1
             return tuple(found.items())
 

@@ -14,6 +14,7 @@ of them would end in the same instant, again and again, and the window would gro
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mailcore.scheduler.parameters import Parameters, TransportParameters
@@ -24,7 +25,7 @@ from mailcore.scheduler.simulation.outcome import Outcome
 from mailcore.scheduler.simulation.scenario import Change, Limits, Scenario
 from mailcore.scheduler.simulation.site import Client
 
-__all__ = ["FEEDBACKS", "TESTS", "ConcurrencyTest", "Row", "row_of", "scenario_of"]
+__all__ = ["FEEDBACKS", "TESTS", "ConcurrencyTest", "Row", "markdown", "row_of", "scenario_of"]
 
 DESTINATION = "smtp:server.example"
 FEEDBACKS = {"1/N": "1/concurrency", "1/√N": "1/sqrt_concurrency", "1": "1"}
@@ -114,3 +115,22 @@ def row_of(test: ConcurrencyTest, feedback: str, outcome: Outcome) -> Row:
         document_concurrency=concurrency,
         concurrency=outcome.destinations[0].concurrency_mean,
     )
+
+
+def markdown(rows: Iterable[Row]) -> list[str]:
+    """The lines of the tables, one a test, as docs/scheduler.md has them."""
+    lines: list[str] = []
+    name = ""
+    for row in rows:
+        if row.test != name:
+            name = row.test
+            lines += ["", f"**{name}**", ""]
+            lines += ["| feedback | deferred, document | simulator | clients at once, document | simulator | theory |"]
+            lines += ["|---|---|---|---|---|---|"]
+        digits = 2 if row.document_deferred < 2 else 1
+        clients = 2 if row.document_concurrency < 10 else 1
+        lines.append(
+            f"| {row.feedback} | {row.document_deferred:.{digits}f} % | {row.deferred:.{digits}f} % | "
+            f"{row.document_concurrency:.{clients}f} | {row.concurrency:.{clients}f} | {row.theory} |"
+        )
+    return lines[1:]

@@ -42,13 +42,6 @@ class Lanes:
         """Whether there is anything left, now or later."""
         return bool(self._waiting) or self._next_new is not None or self._next_deferred is not None
 
-    def is_due(self, now: float) -> bool:
-        return (
-            (self._next_new is not None and self._next_new[0] <= now)
-            or (bool(self._waiting) and self._waiting[0][0] <= now)
-            or (self._next_deferred is not None and (self._next_deferred[1] or 0.0) <= now)
-        )
-
     def next_at(self, now: float) -> float:
         """When something is due that is not due yet; infinity: never."""
         at = math.inf

@@ -26,7 +26,7 @@ class Message:
     def begin(self, groups: tuple[tuple[str, int], ...]) -> None:
         """A pass: all recipients that are left, by destination."""
         self.groups = groups
-        self.left = self.unread = sum([recipients for _, recipients in groups])
+        self.left = self.unread = groups[0][1] if len(groups) == 1 else sum([count for _, count in groups])
         self.deferred: dict[str, int] = {}
         self.next_number = 0
         self.place = self.used = 0  # what is read next: of which group, from which recipient on

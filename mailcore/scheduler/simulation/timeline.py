@@ -7,6 +7,7 @@ because counts are kept as sums from the start; delays are counted by length in 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ STEP_S = 1.0  # the first one
 DEAD_SHOWN_MAX = 100  # times a destination was dead
 
 CLASSES = (("1", 1), ("2-10", 10), ("11-100", 100), ("101-1000", 1000), (">1000", math.inf))
+MOST = [most for _, most in CLASSES]
 GROWTH = math.log(1.03)
 SHORTEST_S = 0.001  # delays below are counted as this
 
@@ -191,7 +193,7 @@ class Delays:
 
     def begin(self, recipients: int) -> int:
         """A message is there; answers its class."""
-        kind = next(at for at, (_, most) in enumerate(CLASSES) if recipients <= most)
+        kind = 0 if recipients == 1 else bisect_left(MOST, recipients)
         self._unfinished[kind] += 1
         return kind
 

@@ -1,0 +1,279 @@
+"""``waypost simulate``: scenario files and their faults, the live queue, tables, JSON, pictures."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailcore.cli.main import main
+from mailcore.cli.simulate_reference import reference
+from tests.cli.house import Waypost
+from tests.control.house import House
+from tests.test_tidy import ROOT, read
+
+SMALL = """
+[simulation]
+parameters = "defaults"
+[next_hops."*"]
+transaction_s = "exponential(0.5)"
+[messages.list]
+recipients = { "smtp:a.example" = 400, "smtp:b.example" = 100 }
+[mail.single]
+per_s = 2
+to_s = 30
+destinations = { "smtp:a.example" = 1, "smtp:d{1..3}.example" = 1 }
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def simulated(capsys: pytest.CaptureFixture[str], *words: str | Path) -> Any:
+    assert main(["simulate", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    assert main(["simulate", *map(str, words)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    return str(err)
+
+
+def test_a_scenario_is_simulated_and_told_as_tables(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(small)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("An estimate: ")
+    assert "all done after" in out
+    assert "RECIPIENTS  MESSAGES" in out
+    assert "smtp:a.example" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_same_seed_says_the_same(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, again = simulated(capsys, small, "--seed", "5"), simulated(capsys, small, "--seed", "5")
+    assert first == again
+    assert first["seed"] == 5
+    assert first != simulated(capsys, small, "--seed", "6")
+    (run,) = first["runs"]
+    outcome = run["outcome"]
+    assert outcome["end"] == "drained"
+    assert outcome["recipients_in"] == outcome["delivered"] == sum(outcome["series"]["delivered"])
+
+
+def test_two_runs_stand_side_by_side(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    narrow = ["--set", "smtp:a.example:destination_concurrency_limit=1", "--compare"]
+    before, after = (run["outcome"] for run in simulated(capsys, small, *narrow)["runs"])
+    assert before["recipients_in"] == after["recipients_in"]
+    assert after["drained_s"] > before["drained_s"]
+    assert after["destinations"][0]["concurrency_max"] == 1
+    assert main(["simulate", str(small), *narrow]) == 0
+    out = capsys.readouterr().out
+    assert "before" in out
+    assert "after" in out
+    assert max(map(len, out.splitlines())) <= 80
+    (only,) = simulated(capsys, small, *narrow[:2])["runs"]
+    assert only["outcome"] == after
+
+
+def test_time_ends_where_it_is_told_to(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run,) = simulated(capsys, small, "--until", "5s")["runs"]
+    assert (run["outcome"]["end"], run["outcome"]["simulated_s"]) == ("until_s", 5.0)
+    assert run["outcome"]["waiting"] > 0
+
+
+@pytest.mark.parametrize("compare", [False, True])
+def test_the_picture_is_a_png_of_some_size(small: Path, tmp_path: Path, compare: bool) -> None:
+    picture = tmp_path / "outcome.png"
+    more = ["--set", "smtp:initial_destination_concurrency=1", "--compare"] if compare else []
+    assert main(["simulate", str(small), "--picture", str(picture), *more]) == 0
+    data = picture.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", data[16:24]) == (1300, 860)
+    assert len(data) > 20_000
+
+
+def test_a_picture_of_nothing_is_drawn_too(tmp_path: Path) -> None:
+    empty, picture = tmp_path / "empty.toml", tmp_path / "empty.png"
+    empty.write_text('[simulation]\nparameters = "defaults"\n')
+    assert main(["simulate", str(empty), "--picture", str(picture)]) == 0
+    assert picture.stat().st_size > 0
+
+
+def test_a_picture_that_cannot_be_written_is_one_line(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", str(small), "--picture", str(tmp_path / "no" / "where.png")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_no_drawing_library_is_imported_unless_a_picture_is_asked_for(small: Path) -> None:
+    code = (
+        "import sys; from mailcore.cli.main import main; "
+        f"assert main(['simulate', {str(small)!r}]) == 0; assert 'matplotlib' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)
+
+
+# -- what is wrong
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "nothing to simulate"),
+        (["--compare"], "--compare compares with what is --set"),
+        (["--picture", "x.jpg"], "is no picture"),
+        (["--seed", "-1"], "--seed -1; allowed"),
+        (["--seed", "x"], "invalid int value"),
+        (["--until", "0"], "--until 0; allowed"),
+        (["--until", "soon"], "is no duration"),
+        (["--set", "x"], "--set 'x'; allowed: SCOPE:PARAMETER=VALUE"),
+        (["--set", "smtp:nonsense=1"], "nonsense"),
+        (["--set", "smtp:destination_concurrency_limit=0"], "allowed is a whole number from 1"),
+        (["--set", "smtp:destination_concurrency_positive_feedback=2/concurrency"], "allowed is a feedback"),
+        (["--set", "global:maximal_backoff_time=1"], "backoff"),
+    ],
+    ids=str,
+)
+def test_a_wrong_word_is_one_line(small: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = [small] if words and words != ["--compare"] else []
+    err = complaint(capsys, *scenario, *words, *(["--live"] if words == ["--compare"] else []))
+    assert says in err
+    assert err.count("\n") == 1
+
+
+FAULTS = [
+    ("[next_hop.x]\n", "1: next_hop is unknown; did you mean 'next_hops'?"),
+    ("\n[next_hops.smtp]\nproceses = 2\n", "3: [next_hops.smtp] proceses is unknown; did you mean 'processes'?"),
+    ("[next_hops.smtp]\nprocesses = -1\n", "2: [next_hops.smtp] processes is wrong: -1; allowed: a whole number from 0"),
+    ("[next_hops.smtp]\nprocesses = 1.5\n", "2: [next_hops.smtp] processes is wrong: 1.5; allowed: a whole number"),
+    ("[next_hops.smtp]\nprocesses = true\n", "2: [next_hops.smtp] processes is wrong: True"),
+    ("[next_hops.smtp]\nshared = 1\n", "allowed: true or false"),
+    ("[next_hops.smtp]\ntransaction_s = 'fast'\n", "2: [next_hops.smtp] transaction_s is wrong: 'fast' is no distribution"),
+    ("[next_hops.smtp]\nlisten_full = 'x'\n", 'allowed: "dropped" or "accepted"'),
+    ("[next_hops.smtp]\ndead = [[5, 1]]\n", "are no times; allowed: [[from, to], ...]"),
+    ("[next_hops.smtp]\ndead = 5\n", "5 are no times"),
+    ("[next_hops.smtp]\nservers = 1\nservers_bad = 2\n", "1: [next_hops] smtp contradicts itself: servers_bad = 2"),
+    ("[next_hops]\nsmtp = 1\n", "2: [next_hops] smtp = 1 is wrong; allowed: a section"),
+    ("[mail.x]\nper_s = 1\n", "1: [mail] x has no destinations"),
+    ("[mail.x]\ndestinations = {}\n", "2: [mail.x] destinations is wrong"),
+    ('[mail.x]\ndestinations = { "nonsense" = 1 }\n', "'nonsense' is no destination"),
+    ('[mail.x]\ndestinations = { "smtp:a" = -1 }\n', "allowed: a number above 0"),
+    ("[messages.x]\nat_s = 1\n", "1: [messages] x has no recipients"),
+    ('[messages.x]\nrecipients = { "smtp:a" = 0 }\n', "allowed: a whole number from 1"),
+    ("[simulation]\nuntil_s = 0\n", "2: [simulation] until_s is wrong: 0; allowed: a number from 0.001"),
+    ("[simulation]\nuntil_s = nan\n", "until_s is wrong: nan"),
+    ('[set."smtp"]\nnonsense = 1\n', "2: [set.smtp] nonsense is wrong"),
+    ("[set]\nsmtp = 1\n", "2: [set] smtp = 1 is wrong; allowed: a section"),
+    ("[changes.a]\nat_s = 1\n", "1: [changes] a has no scope"),
+    (
+        '[changes.a]\nat_s = 5\nuntil_s = 1\nscope = "global"\nparameter = "message_active_limit"\nvalue = 50\n',
+        "3: [changes.a] until_s is not after at_s",
+    ),
+    ('[changes.a]\nat_s = 5\nscope = "smtp"\nparameter = "process_limit"\nvalue = 0\n', "5: [changes.a] value is wrong"),
+    ("[set\n", "is not TOML"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "says"), FAULTS, ids=range(len(FAULTS)))
+def test_a_fault_of_a_scenario_names_its_line_and_what_is_allowed(
+    text: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    err = complaint(capsys, path)
+    assert says in err
+    assert err.startswith(f"waypost: {path}:")
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text("[next_hops.smtp]\nprocesses = -1\nlisten = -1\n[simulation]\nsed = 1\n")
+    assert [line.split(":")[2] for line in complaint(capsys, path).splitlines()] == ["2", "3", "5"]
+
+
+def test_a_scenario_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "cannot be read: No such file" in complaint(capsys, tmp_path / "none.toml")
+
+
+# -- with a configuration, and live
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+async def test_parameters_begin_at_the_configuration_and_what_is_tuned(
+    house: House, waypost: Waypost, small: Path
+) -> None:
+    write(small, SMALL.replace('parameters = "defaults"', ""))
+    before = (await waypost("simulate", str(small), "--json")).json
+    (house.settings.home / "tuned.toml").write_text('["smtp:a.example"]\ndestination_concurrency_limit = 1\n')
+    after = (await waypost("simulate", str(small), "--json")).json
+    assert [run["runs"][0]["outcome"]["destinations"][0]["concurrency_max"] > 1 for run in (before, after)] == [
+        True,
+        False,
+    ]
+
+
+async def test_a_damaged_tuned_file_is_said_and_left_alone(house: House, waypost: Waypost, small: Path) -> None:
+    write(small, SMALL.replace('parameters = "defaults"', ""))
+    tuned = house.settings.home / "tuned.toml"
+    tuned.write_text("nonsense")
+    said = await waypost("simulate", str(small))
+    assert (said.status, said.err.startswith(f"waypost: {tuned}: ")) == (2, True)
+    assert tuned.read_text() == "nonsense"
+
+
+async def test_the_live_queue_is_simulated_without_a_scenario(house: House, waypost: Waypost) -> None:
+    house.manager.answers["size"] = lambda _: {
+        "messages": 30, "recipients": 40,
+        "lanes": {"incoming.0": {"messages": 20, "recipients": 30}, "retry.300": {"messages": 10, "recipients": 10}},
+        "destinations": {"smtp:a.example": 40},
+    }  # fmt: skip
+    said = await waypost("simulate", "--live", "--json")
+    outcome = said.json["runs"][0]["outcome"]
+    assert (outcome["messages_in"], outcome["recipients_in"], outcome["delivered"]) == (30, 40, 40)
+    assert outcome["drained_s"] == outcome["simulated_s"]
+
+
+async def test_without_the_appliance_there_is_no_live_queue(house: House, waypost: Waypost) -> None:
+    await house.lose_the_manager()
+    said = await waypost("simulate", "--live")
+    assert said.status in (1, 3)
+    assert said.err.count("\n") == 1
+
+
+# -- the pages
+
+
+def test_the_page_of_keys_is_made_from_their_definitions() -> None:
+    assert read("docs/scenario.md") == reference(), "python -m mailcore.cli.simulate_reference > docs/scenario.md"
+
+
+def test_the_example_of_the_page_runs_and_its_comparison_shows_what_it_is_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gentle = [f"smtp:destination_concurrency_{sign}_feedback=1/concurrency" for sign in ("positive", "negative")]
+    words = [word for each in gentle for word in ("--set", each)]
+    before, after = (
+        run["outcome"] for run in simulated(capsys, ROOT / "docs/simulate.toml", *words, "--compare")["runs"]
+    )
+    assert before["end"] == after["end"] == "drained"
+    assert after["deferrals"] < before["deferrals"] / 2
+
+
+def test_every_scenario_section_of_the_page_is_one_of_the_file() -> None:
+    for section in ("simulation", "deliverer", "next_hops", "mail", "messages", "set", "changes"):
+        assert f"[{section}" in read("docs/scenario.md")
