@@ -26,6 +26,7 @@ from mailcore.scheduler import Entry
 
 __all__ = ["DelivererLink", "Flight", "Flow"]
 
+FULL_S = 0.1  # while the active set is full, room is looked for so often
 FILL_MAX = 200  # messages brought in per turn of the loop, so that verdicts are not kept waiting by a full lane
 PUT_OFF_MAX = 200  # entries for what is dead, a turn: as many as are brought in
 
@@ -59,6 +60,8 @@ class Flow:
         self._news = 0  # turns of the two round robins
         self._retries = 0
         self._retry_turn = False
+        self._deferred_active = 0  # deferred messages in the active set, and
+        self._deferred_limit = 0  # how many there may be, so that what a slow next hop owes leaves room for new mail
         self._retry_at = 0.0  # monotonic: no retry lane has anything due before
         self.retry_lanes_changed()
 
@@ -77,6 +80,9 @@ class Flow:
         """Brings due messages in, new and deferred ones in turn; True when there is more to bring in at once."""
         core = self.core
         now, wall = core.now(), core.wall()
+        working = core.queue.sizes.working
+        self._deferred_active = sum(working[r.lane][0] for r in self._retry_runners if r.lane in working)
+        self._deferred_limit = max(1, int(self._active_limit * core.in_force("deferred_active_share")))
         for _ in range(FILL_MAX):
             if not core.scheduler.may_admit or len(core.queue.active) >= self._active_limit:
                 self.passes.make_room(now)
@@ -107,7 +113,7 @@ class Flow:
         return False
 
     def _next_retry(self, wall: float, now: float) -> bool:
-        if now < self._retry_at:
+        if now < self._retry_at or self._deferred_active >= self._deferred_limit:
             return False
         runners = self._retry_runners
         soonest = now + 60.0
@@ -115,6 +121,7 @@ class Flow:
             self._retries = (self._retries + 1) % len(runners)
             runner = runners[self._retries]
             if self._start(runner, wall, now):
+                self._deferred_active += 1
                 return True
             due_in = runner.due_in(now)
             if due_in is not None:
@@ -148,7 +155,11 @@ class Flow:
     def next_due_in(self) -> float | None:
         """Seconds until a deferred message may come in, or a suspension ends."""
         now = self.core.now()
-        times = [runner.due_in(now) for runner in self._retry_runners]
+        times: list[float | None] = []
+        if not self.core.scheduler.may_admit:
+            times.append(FULL_S)
+        elif self._deferred_active < self._deferred_limit:  # else nothing comes in before something has left
+            times += [runner.due_in(now) for runner in self._retry_runners]
         wake = self.core.scheduler.wake_at()
         times.append(None if wake is None else max(0.0, wake - now))
         return min((time for time in times if time is not None), default=None)

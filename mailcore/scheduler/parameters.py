@@ -186,6 +186,10 @@ class GlobalParameters:
     )
     bounce_queue_lifetime: float = _number(432_000, 0, 100 * DAY_S, "seconds", "the same for a bounce")
     transport_retry_time: float = _number(60, 1, DAY_S, "seconds", "a broken transport is left alone as long")
+    # Not Postfix's: there a slow destination's deferred mail may fill the active queue, and new mail waits behind it.
+    deferred_active_share: float = _number(
+        0.5, 0.05, 1, "share", "of message_active_limit that deferred mail may take; the rest is for new mail"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
