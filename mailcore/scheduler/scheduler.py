@@ -333,6 +333,13 @@ class Scheduler:
             **describe(destinations.transports.values(), destinations.shown(), self._tuning, now, names_max),
         }
 
+    def window(self, destination: str) -> tuple[int, int] | None:
+        """A destination's window (0 while it is dead) and limit; None when it has no mail. A snapshot would cost more."""
+        known = self._destinations.active.get(destination)
+        if known is None:
+            return None
+        return (known.window.concurrency if known.dead_until is None else 0), known.limit
+
     def take_window_changes(self) -> list[WindowChange]:
         """What destination_concurrency_feedback_debug asks to be logged, since the last call."""
         changes = list(self._destinations.changes)

@@ -34,7 +34,6 @@ END, TIMER, CHANGE = range(3)  # what is in the timetable: a delivery's end, som
 COLLECTED_EVERY = (
     100_000  # new objects; at Python's 700 the collector takes a fifth of the time, and finds next to nothing
 )
-SNAPSHOT_NAMES = 100  # destinations a snapshot is asked for; those shown are among those with the most mail
 
 
 def simulate(scenario: Scenario, chances: Chances) -> Outcome:
@@ -344,13 +343,12 @@ class _Run:
     # -- what came out
 
     def _point(self, now: float) -> Point:
-        snapshot = self._scheduler.snapshot(now, SNAPSHOT_NAMES)["destinations"] if self._shown else {}
         seen: dict[str, Seen] = {}
         for name in self._shown:
-            known = snapshot.get(name, {})
+            window, limit = self._scheduler.window(name) or (None, None)
             tally = self._tallies.get(name)
             busy, area = (tally.busy, tally.area_at(now)) if tally else (0, 0.0)
-            seen[name] = Seen(known.get("window"), known.get("limit"), busy, area)
+            seen[name] = Seen(window, limit, busy, area)
         return Point(
             now, self._lanes.recipients, self._delivered, self._deferred, self._bounced,
             self._scenario.client.concurrency - self._slots, len(self._messages), seen,

@@ -17,7 +17,7 @@ from mailcore.scheduler.simulation.site import Site
 
 __all__ = ["POINTS_MAX", "Delays", "Point", "Seen", "Tally", "Timeline"]
 
-POINTS_MAX = 161  # more than a picture can show; each costs a look at all destinations
+POINTS_MAX = 161  # more than a picture can show
 STEP_S = 1.0  # the first one
 DEAD_SHOWN_MAX = 100  # times a destination was dead
 
