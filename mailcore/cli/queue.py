@@ -35,6 +35,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     showing.add_argument("queue_id")
     add_common(showing)
     showing.set_defaults(run=_show)
+    explaining = commands.add_parser("explain", help="why a message is not delivered now, a line for each reason")
+    explaining.add_argument("queue_id")
+    add_common(explaining)
+    explaining.set_defaults(run=_explain)
     size = commands.add_parser("size", help="messages and recipients, by lane and by destination")
     add_common(size)
     size.set_defaults(run=_size)
@@ -148,8 +152,7 @@ def _show(arguments: argparse.Namespace) -> int:
     ]
     for line in rows_to_lines((name, value) for name, value in pairs if value != ""):
         say(line)
-    for group in answer["explain"] or []:
-        say(f"  {plain(group.get('destination', ''))}: {plain(group.get('sentence', ''))}")
+    _say_why(answer["explain"] or [])
     for each in recipients:
         done = " (done)" if each["done"] else ""
         destination = f"  {plain(each['destination'])}" if each["destination"] else ""
@@ -157,6 +160,24 @@ def _show(arguments: argparse.Namespace) -> int:
         if each["reply"]:
             say(f"      {plain(each['reply'])}")
     return DONE
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    with control_client(arguments) as control:
+        groups = control.call("explain", {"queue_id": arguments.queue_id.upper()})
+    if arguments.json:
+        print_json(groups)
+    else:
+        _say_why(groups)
+    return DONE
+
+
+def _say_why(groups: list[dict[str, Any]]) -> None:
+    for group in groups:
+        count = group.get("recipients")
+        who = f"{count} recipients" if count != 1 else "1 recipient"
+        destination = plain(group.get("destination", ""))
+        say(f"  {who}{' for ' + destination if destination else ''}: {plain(group.get('sentence', ''))}")
 
 
 def _next_try(item: dict[str, Any]) -> str:

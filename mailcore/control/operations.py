@@ -35,6 +35,7 @@ from mailcore.control.protocol import (
     ShowArguments,
 )
 from mailcore.control.session import Session
+from mailcore.control.waiting import why_at_rest
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.queue.browse import REASON_CHARACTERS, Browser, Budget, Found, Item, State, Stretch, stretches_of
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL
@@ -85,6 +86,7 @@ class Operations:
             "processes": self._processes,
             "list": self._list,
             "show": self._show,
+            "explain": self._explain,
             "change_matching": self._change_matching,
             "inject_begin": injecting.begin,
             "inject_data": injecting.data,
@@ -202,12 +204,12 @@ class Operations:
         if working is not None:
             found = await self._in_thread(self._browser.read, working["lane"], working["offset"])
         if found is None or found.envelope.queue_id != queue_id:
-            found = (await self._in_thread(self._browser.find, stretches, [queue_id])).get(queue_id)
-        if found is None:
-            raise NotFound(f"there is no message {queue_id} in the queue")
+            found = await self._find(queue_id, stretches)
         item = self._browser.item(found, stretches.get(found.lane))
         _overlay(item, working)
-        explanation = await self._explain(queue_id) if working is not None else []
+        explanation = await self._why_active(queue_id) if working is not None else []
+        if not explanation:
+            explanation = self._why_at_rest(found, stretches, note)
         yield {
             "message": item,
             "envelope": _details(found.envelope),
@@ -219,6 +221,15 @@ class Operations:
             batches = self._browser.recipients(found)
             while (batch := await self._in_thread(next, batches, None)) is not None:
                 yield {"recipients": [_recipient(each, working) for each in batch]}
+
+    async def _explain(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
+        explanation = await self._why_active(arguments.queue_id)
+        if not explanation:
+            stretches, note = await self._stretches()
+            found = await self._find(arguments.queue_id, stretches)
+            # It may have been taken up between the two questions.
+            explanation = await self._why_active(arguments.queue_id) or self._why_at_rest(found, stretches, note)
+        yield explanation
 
     async def _change_matching(self, session: Session, arguments: ChangeMatchingArguments) -> AsyncGenerator[Any, None]:
         if not arguments.dry_run and not self._link.connected:
@@ -276,11 +287,23 @@ class Operations:
             return {}
         return working
 
-    async def _explain(self, queue_id: str) -> Any:
+    async def _find(self, queue_id: str, stretches: dict[str, Stretch]) -> Found:
+        """Raises NotFound."""
+        found = (await self._in_thread(self._browser.find, stretches, [queue_id])).get(queue_id)
+        if found is None:
+            raise NotFound(f"there is no message {queue_id} in the queue")
+        return found
+
+    async def _why_active(self, queue_id: str) -> list[dict[str, Any]]:
+        """[] when the message is not being worked on, or the manager is away."""
         try:
-            return await self._link.call("explain", msgspec.structs.asdict(OneMessage(queue_id=queue_id)))
+            answer = await self._link.call("explain", msgspec.structs.asdict(OneMessage(queue_id=queue_id)))
         except (ManagerAway, OutcomeUnknown):
             return []
+        return list(answer)
+
+    def _why_at_rest(self, found: Found, stretches: dict[str, Stretch], note: str) -> list[dict[str, Any]]:
+        return why_at_rest(found, stretches.get(found.lane), self._browser.clock(), manager_away=bool(note))
 
     async def _say_who_is_active(self, items: list[Item]) -> None:
         working = await self._working([item.queue_id for item in items])

@@ -228,7 +228,7 @@ OPERATIONS: dict[str, Operation] = {
         Operation("state", Arguments, _READ, _MANAGER, "live state"),
         Operation("size", Arguments, _READ, _MANAGER, "messages and recipients, by lane and by destination"),
         Operation("working", WorkingArguments, _READ, _MANAGER, "those of the messages that are in the active set"),
-        Operation("explain", OneMessage, _READ, _MANAGER, "why it waits"),
+        Operation("explain", OneMessage, _READ, _CONTROL, "why it waits, wherever it is"),
         Operation(
             "transports", TransportsArguments, _READ, _MANAGER, "their parameters, with the origin of each value"
         ),

@@ -9,6 +9,7 @@ from typing import Any
 from mailcore.process.core import Core
 from mailcore.process.flow import Flow
 from mailcore.process.orders import BadRequest
+from mailcore.process.waiting import why_active, why_recovered
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 from mailcore.tuned import Tuned
 
@@ -101,9 +102,13 @@ class State:
         return None if active is None else {"lane": active.lane, "offset": active.offset}
 
     def explain(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        """Why a message that is being worked on is not done; [] when it is not."""
         core = self.core
         queue_id = str(arguments.get("queue_id", ""))
-        return core.scheduler.explain(queue_id, core.now())
+        active = core.queue.active.get(queue_id)
+        if active is not None:
+            return why_active(core, active)
+        return why_recovered(core.queue.recovered, queue_id)
 
     # -- destinations
 

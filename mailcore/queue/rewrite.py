@@ -78,6 +78,7 @@ def write_replacement(
     if batch:
         batches.append(append_recipients(writer, batch))
     envelope = active.envelope
+    now = queue.clock()
     inline = envelope.data is DataPlace.INLINE
     return msgspec.structs.replace(
         envelope,
@@ -85,7 +86,7 @@ def write_replacement(
         recipients=tuple(first),
         recipient_count=count,
         batches=tuple(batches),
-        due_at=queue.clock() + interval_s if interval_s else 0.0,
+        due_at=now + interval_s if interval_s else 0.0,
         attempts=envelope.attempts + attempted,
         data=DataPlace.SPOOL,
         data_offset=DATA_AT if inline else envelope.data_offset,
@@ -94,4 +95,5 @@ def write_replacement(
         age_s=age_s,
         resting=resting,
         numbers_used=numbers_used(envelope) + len(added),
+        written_at=now,
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import time
 from typing import Any
 
 import pytest
@@ -92,6 +94,20 @@ async def test_one_message_is_shown(house: House, waypost: Waypost) -> None:
     shown = (await waypost("queue", "show", message.queue_id, "--json")).json
     assert shown["message"]["lane"] == "retry.300"
     assert [each["address"] for each in shown["recipients"]] == ["anna@example.org"]
+
+
+async def test_why_it_waits_is_told_a_line_for_each_reason(house: House, waypost: Waypost) -> None:
+    message = deferred("anna@example.org", due_at=time.time() + 200)
+    house.write("retry.300", message)
+    house.manager.answers["explain"] = lambda _: []
+    said = await waypost("queue", "explain", message.queue_id.lower())
+    assert said.status == 0
+    assert re.fullmatch(
+        r"  1 recipient for smtp:example\.org: deferred.*: the next try is due at .*; last: 450 4\.2\.0 .*\n", said.out
+    )
+    (group,) = (await waypost("queue", "explain", message.queue_id, "--json")).json
+    assert (group["state"], group["recipients"]) == ("deferred", 1)
+    assert said.out in (await waypost("queue", "show", message.queue_id)).out
 
 
 async def test_a_message_that_is_not_there(waypost: Waypost) -> None:

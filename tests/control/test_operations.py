@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import Any
 
 import pytest
@@ -151,6 +152,22 @@ async def test_of_an_active_message_the_manager_knows_more(house: House, control
     assert parts[0]["message"]["state"] == "active"
     assert parts[0]["explain"] == [{"sentence": "waits for its turn"}]
     assert [(each["done"], each["reply"]) for each in parts[1]["recipients"]] == [(True, ""), (False, "450 later")]
+
+
+async def test_why_a_message_waits_is_said_by_who_has_it(house: House, control: AsyncControlClient) -> None:
+    resting, active = deferred("a@example.org", "450 4.2.0 busy", due_at=time.time() + 200), envelope()
+    house.write("retry.300", resting)
+    house.write("incoming.0", active)
+    house.manager.answers["explain"] = lambda given: (
+        [{"sentence": "waits for its turn"}] if given["queue_id"] == active.queue_id else []
+    )
+    assert await control.call("explain", {"queue_id": active.queue_id}) == [{"sentence": "waits for its turn"}]
+    (group,) = await control.call("explain", {"queue_id": resting.queue_id})
+    assert (group["state"], group["reply"]) == ("deferred", "450 4.2.0 busy")
+    shown = await anext(control.parts("show", {"queue_id": resting.queue_id}))
+    assert [each["sentence"] for each in shown["explain"]] == [group["sentence"]]
+    with pytest.raises(Refused, match=f"^there is no message {ABSENT} in the queue$"):
+        await control.call("explain", {"queue_id": ABSENT})
 
 
 async def test_what_the_manager_thinks_of_as_elsewhere_is_still_found(

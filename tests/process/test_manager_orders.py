@@ -32,7 +32,7 @@ async def suspended(house: House, lab: Lab) -> str:
     queue_id = await house.send("a@example.org")
 
     async def waiting() -> bool:
-        return bool(await house.ask("explain", queue_id=queue_id))
+        return queue_id in await house.ask("working", queue_ids=[queue_id])
 
     await house.eventually(waiting, "the scheduler to have it")
     return queue_id

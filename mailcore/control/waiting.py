@@ -1,0 +1,118 @@
+"""Why a message at rest waits: in one sentence for people, and as data. Of one being worked on the manager says it itself.
+
+What is said is what can be read from the lane it lies in, as of now: that it is held, deleted, scheduled, due at a time, or
+due and not taken up yet. Times are wall-clock seconds in the data, local time in the sentence. Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from mailcore.envelope import Envelope
+from mailcore.queue.browse import REASON_CHARACTERS, Found, Stretch
+from mailcore.queue.lanes import DELETED, HOLD, interval_of
+
+__all__ = ["why_at_rest"]
+
+GROUPS_MAX = 20  # destinations told one by one; the rest is one sum
+
+
+def why_at_rest(found: Found, stretch: Stretch | None, now: float, manager_away: bool) -> list[dict[str, Any]]:
+    """One dict a group of recipients: ``state`` (held, deleted, scheduled, deferred, due, queued, being taken up, more),
+    ``recipients`` (how many), ``sentence``, and the numbers it speaks of."""
+    envelope, lane = found.envelope, found.lane
+    if lane == HOLD:
+        return [_held(envelope)]
+    if lane == DELETED:
+        return [_deleted(envelope)]
+    interval = interval_of(lane, 0) or 0.0
+    # As the runner does: no clock makes anything wait longer than its lane.
+    due_at = min(envelope.due_at, now + interval) if interval else 0.0
+    if due_at > now:
+        if envelope.not_before > now:
+            return [_scheduled(envelope, due_at)]
+        return _deferred(envelope, due_at)
+    return [_due(found, stretch, due_at, manager_away)]
+
+
+def _held(envelope: Envelope) -> dict[str, Any]:
+    sentence = f"held{_since(envelope)}, until somebody releases it{_because(envelope.held_because)}"
+    return _group(envelope, "held", sentence, since=envelope.written_at or None, reason=envelope.held_because)
+
+
+def _deleted(envelope: Envelope) -> dict[str, Any]:
+    until = f"; it can be undeleted until {_shown(envelope.due_at)}" if envelope.due_at else ""
+    sentence = f"deleted{_since(envelope)}{_because(envelope.held_because)}{until}"
+    return _group(
+        envelope, "deleted", sentence, since=envelope.written_at or None, until=envelope.due_at or None,
+        reason=envelope.held_because,
+    )  # fmt: skip
+
+
+def _scheduled(envelope: Envelope, due_at: float) -> dict[str, Any]:
+    sentence = f"scheduled: not to be sent before {_shown(envelope.not_before)}"
+    return _group(envelope, "scheduled", sentence, until=envelope.not_before, looked_at=due_at)
+
+
+def _deferred(envelope: Envelope, due_at: float) -> list[dict[str, Any]]:
+    """By destination, each with the last reply it gave; those in RECIPIENTS records are in the sum."""
+    by_destination: dict[str, list[Any]] = {}  # -> [recipients, last reply]
+    for recipient in envelope.recipients:
+        destination = recipient.route or recipient.destination
+        if destination not in by_destination and len(by_destination) == GROUPS_MAX:
+            continue
+        there = by_destination.setdefault(destination, [0, ""])
+        there[0] += 1
+        there[1] = recipient.reply or there[1]
+    groups = []
+    tried = "" if envelope.attempts == 1 else f" after {envelope.attempts} tries"
+    for destination, (count, said) in by_destination.items():
+        reply = str(said)[:REASON_CHARACTERS]
+        last = f"; last: {reply}" if reply else ""
+        what = f"deferred{tried}: the next try" if envelope.attempts else "not tried yet: the first try"
+        sentence = f"{what} is due at {_shown(due_at)}{last}"
+        groups.append(
+            {"state": "deferred", "recipients": count, "sentence": sentence, "destination": destination, "until": due_at,
+             "attempts": envelope.attempts, "reply": reply}
+        )  # fmt: skip
+    more = envelope.recipient_count - sum(group["recipients"] for group in groups)
+    if more > 0:
+        sentence = f"{more} more recipients wait for the same time"
+        groups.append({"state": "more", "recipients": more, "sentence": sentence, "until": due_at})
+    return groups
+
+
+def _due(found: Found, stretch: Stretch | None, due_at: float, manager_away: bool) -> dict[str, Any]:
+    envelope, lane, offset = found.envelope, found.lane, found.offset
+    since = f"due since {_shown(due_at)}" if due_at else "due at once"
+    state = "due" if due_at else "queued"
+    if manager_away:
+        return _group(envelope, state, f"{since}, but the manager is not running", lane=lane)
+    if stretch is not None and offset < stretch.runner:
+        return _group(envelope, "being taken up", "the manager has just taken it up, or put it elsewhere", lane=lane)
+    if stretch is not None and stretch.end is not None and offset >= stretch.end:
+        return _group(envelope, state, f"{since}; the manager reads it after its next checkpoint", lane=lane)
+    ahead = max(offset - stretch.runner, 0) if stretch is not None else 0
+    behind = f"{ahead} bytes of it are ahead" if ahead else "it is the next of it"
+    sentence = f"{since}, and not taken up yet: the manager has not read so far in lane {lane}, {behind}"
+    return _group(envelope, state, sentence, lane=lane, bytes_ahead=ahead)
+
+
+def _group(envelope: Envelope, state: str, sentence: str, **numbers: object) -> dict[str, Any]:
+    return {"state": state, "recipients": envelope.recipient_count, "sentence": sentence, **numbers}
+
+
+def _since(envelope: Envelope) -> str:
+    return f" since {_shown(envelope.written_at)}" if envelope.written_at else ""
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""
+
+
+def _shown(at: float) -> str:
+    try:
+        return datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")
+    except (OverflowError, OSError, ValueError):  # a clock that was set to nonsense once
+        return f"{at:.0f} s after 1970"
