@@ -92,18 +92,15 @@ class _Run:
         timetable, timeline, scheduler, lanes = self._timetable, self._timeline, self._scheduler, self._lanes
         until_s, events_max = self._scenario.limits.until_s, self._scenario.limits.events_max
         self._go_on(0.0)
-        while True:
+        while self._messages or lanes:
             at = timetable[0][0] if timetable else math.inf
-            mail_at = lanes.next_at(self._now)
-            at = min(at, mail_at)
+            at = min(at, lanes.next_at(self._now))
             wake = scheduler.wake_at()
             if wake is not None and self._now < wake < at:
                 at = wake
-            if at == math.inf or at > until_s:
-                if not (self._messages or lanes):
-                    return "drained"
-                if at == math.inf:
-                    return "nothing more can happen"
+            if at == math.inf:
+                return "nothing more can happen"
+            if at > until_s:
                 self._pass(until_s)
                 return "until_s"
             if at >= timeline.next_at:
@@ -123,6 +120,7 @@ class _Run:
                 else:
                     self._set(with_what)
             self._go_on(now)
+        return "drained"
 
     def _pass(self, until_s: float) -> None:
         """Time goes by to the end, and nothing happens."""
@@ -240,7 +238,7 @@ class _Run:
         ends_at = site.begin(delivery, now)
         if ends_at is not None:
             heapq.heappush(self._timetable, (ends_at, next(self._numbers), END, delivery))
-        if not site.simple:
+        else:
             self._watch(site)
 
     def _watch(self, site: Site) -> None:
@@ -263,8 +261,7 @@ class _Run:
         tally.busy -= 1
         self._slots += 1
         site = tally.site
-        site.end(delivery, now)
-        if site.started:
+        if site.end(delivery, now):
             self._watch(site)
         failure = delivery.failure
         deferred, bounced = delivery.deferred, delivery.bounced

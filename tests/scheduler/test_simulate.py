@@ -99,6 +99,12 @@ def test_a_kept_connection_saves_the_time_to_connect() -> None:
     assert (anew.simulated_s, kept.simulated_s) == (10.0, 6.0)
 
 
+def test_who_waits_gets_the_process_of_a_kept_connection_when_it_is_closed() -> None:
+    two = {"destination_recipient_limit": 2}
+    outcome = ran(listed(4), hops={"": hop(1, processes=1)}, transport=two, client={"connection_idle_s": 2})
+    assert outcome.simulated_s == 4.0  # the first is served for 1 s and kept for 2
+
+
 def test_what_was_deferred_comes_back_after_its_retry_interval() -> None:
     outcome = ran(listed(4), hops={"": hop(1, rate_recipients=2, rate_period_s=100)})
     assert (outcome.deferrals, outcome.delivered, outcome.site_failures) == (2, 4, 0)

@@ -80,7 +80,7 @@ class Site:
         )  # takes every connection
 
     def begin(self, flight: Flight, now: float) -> float | None:
-        """When the delivery ends; None while its connection waits for a process."""
+        """When the delivery ends; None while its connection waits for a process, which is to be woken at ``wake_at``."""
         hop = self._hop
         if hop.dead and any(start <= now < end for start, end in hop.dead):
             self.busy -= len(self.idle)
@@ -114,19 +114,23 @@ class Site:
         flight.failure = "timed out while waiting for the greeting"
         return now + self._client.greeting_timeout_s
 
-    def end(self, flight: Flight, now: float) -> None:
-        """The delivery is over; its connection is kept, or somebody who waits gets the process."""
+    def end(self, flight: Flight, now: float) -> bool:
+        """The delivery is over; its connection is kept, or somebody who waits gets the process.
+
+        True when there is something in ``started``, or a new time to wake at.
+        """
         if not flight.holds:
-            return
+            return False
         flight.holds = False
         flight.uses += 1
         client = self._client
         if client.connection_idle_s and not flight.failure and flight.uses < client.connection_uses_max:
             self.idle.append((now + client.connection_idle_s, flight.uses))
-            return
-        self.busy -= 1
-        if self._waiting:
-            self._let_in(now)
+        else:
+            self.busy -= 1
+            if self._waiting:
+                self._let_in(now)
+        return bool(self._waiting or self.started)
 
     def wake_at(self) -> float:
         """When ``expire`` has something to do; infinity: never. Kept connections matter only to those who wait."""
