@@ -97,7 +97,7 @@ class Scheduler:
         for peer, before in touched.items():
             self._lists.join(peer, before)
         for job in message.jobs.values():
-            if known and unread and job.listed and not job.entries:
+            if known and job.listed and not job.entries:
                 self._lists.retire(job)  # the new batch had nothing for it: what slots it has may help others meanwhile
             elif not unread and job.slots > job.count:
                 self._recipients.settle(job)
