@@ -61,6 +61,8 @@ class Destinations:
         destination = self.idle.pop(name, None)
         if destination is None:
             destination = Destination(name, self.transport(transport_name), self.tuning.destination(name))
+        else:
+            destination.window.open(min(destination.parameters.initial_destination_concurrency, destination.limit))
         self.active[name] = destination.transport.destinations[name] = destination
         return destination
 
@@ -74,7 +76,6 @@ class Destinations:
         del self.active[name], destination.transport.destinations[name]
         destination.parked.clear()
         destination.peers.clear()
-        destination.window.open(min(destination.parameters.initial_destination_concurrency, destination.limit))
         self.idle[name] = destination
         if len(self.idle) > self._idle_max:
             self.idle.popitem(last=False)

@@ -71,6 +71,8 @@ class Scheduler:
         recipients of the message are still in the log after this batch. Every batch that ``wanted`` asked for is to be
         admitted, also when nothing of it is left.
         """
+        if now >= self._due:
+            self._pass_time(now)
         message = self._messages.get(queue_id)
         known = message is not None
         if message is None:
@@ -115,12 +117,8 @@ class Scheduler:
 
     def select(self, now: float) -> Entry | None:
         """The next entry to deliver, or none."""
-        if now >= self._timetable.first:
-            self._timetable.run(now)
-        if now >= self._overrides_end:
-            for scope in self._tuning.over(now):
-                self._tuned(scope)
-            self._overrides_change()
+        if now >= self._due:
+            self._pass_time(now)
         rotation = self._rotation
         if len(rotation) < len(self._destinations.transports):  # mail for one that is configured no longer
             rotation.extend(one for one in self._destinations.transports.values() if one not in rotation)
@@ -162,6 +160,8 @@ class Scheduler:
 
         ``report`` ends it, with all its recipients as done. It is in no window and counts as no delivery.
         """
+        if now >= self._due:
+            self._pass_time(now)
         condemned = self._destinations.condemned
         while condemned:
             destination = condemned[0]
@@ -200,6 +200,8 @@ class Scheduler:
         ``done`` and without failure is one whose deliverer died: nothing is learned from it. Raises KeyError for an entry
         not in flight.
         """
+        if now >= self._due:
+            self._pass_time(now)
         flight = self._flights.pop(entry, None)
         if flight is None:
             raise KeyError(f"entry {entry} is not in flight")
@@ -272,12 +274,13 @@ class Scheduler:
 
     def wanted(self, now: float) -> list[tuple[str, int]]:
         """Which messages may read how many more recipients now; each is said once, until that batch is admitted."""
+        if now >= self._due:
+            self._pass_time(now)
         return self._recipients.wanted(now)
 
     def wake_at(self) -> float | None:
         """When ``select`` or ``wanted`` may next have something without another call. None: never."""
-        first = min(self._timetable.first, self._overrides_end)
-        return None if first == math.inf else first
+        return None if self._due == math.inf else self._due
 
     # -- tuning
 
@@ -288,6 +291,7 @@ class Scheduler:
         destination's ``suspended_until`` is a time; None, or one that is over, resumes it. Raises ValueError naming
         parameter, value and what is allowed. Takes time with the destinations there are.
         """
+        self._pass_time(now)
         self._tuning.set(scope, parameter, value, now, until)
         self._overrides_change()
         self._tuned(scope)
@@ -312,6 +316,7 @@ class Scheduler:
 
         Takes as long as there are deliveries in flight, and groups.
         """
+        self._pass_time(now)
         message = self._messages.get(queue_id)
         if message is None:
             return []
@@ -324,6 +329,7 @@ class Scheduler:
 
     def snapshot(self, now: float, names_max: int = 100) -> dict[str, Any]:
         """State for people; of the destinations, the ``names_max`` with the most mail. Takes time with what there is."""
+        self._pass_time(now)
         destinations = self._destinations
         return {
             "active_messages": len(self._messages),
@@ -372,6 +378,18 @@ class Scheduler:
                 self._recipients.settle(job)
             message.jobs.clear()  # no cycle is left for the collector, which would look through all that is active
             del self._messages[message.queue_id]
+
+    @property
+    def _due(self) -> float:
+        return min(self._timetable.first, self._overrides_end)
+
+    def _pass_time(self, now: float) -> None:
+        """What was to end until now has ended: deaths, rate delays, values set for a time."""
+        self._timetable.run(now)
+        if now >= self._overrides_end:
+            for scope in self._tuning.over(now):
+                self._tuned(scope)
+            self._overrides_change()
 
     def _overrides_change(self) -> None:
         first = self._tuning.first_end()
