@@ -60,7 +60,6 @@ class Scheduler:
         self._rotation: deque[Transport] = deque(self._destinations.transports.values())
         self._flights: dict[int, Flight] = {}
         self._sequence = 0
-        self._overrides_end = math.inf  # when the next value that is set for a time ends
 
     # -- mail in, entries out, what came of them
 
@@ -71,8 +70,8 @@ class Scheduler:
         recipients of the message are still in the log after this batch. Every batch that ``wanted`` asked for is to be
         admitted, also when nothing of it is left.
         """
-        if now >= self._due:
-            self._pass_time(now)
+        if now >= self._timetable.first:
+            self._timetable.run(now)
         message = self._messages.get(queue_id)
         known = message is not None
         if message is None:
@@ -98,6 +97,10 @@ class Scheduler:
             self._recipients.came(message, count)
         for peer, before in touched.items():
             self._lists.join(peer, before)
+            destination = peer.destination
+            self._destinations.opened(destination)
+            if destination.dead_until is not None or destination.transport.dead_until is not None:
+                self._destinations.condemn(destination)
         for job in message.jobs.values():
             if known and job.listed and not job.entries:
                 self._lists.retire(job)  # the new batch had nothing for it: what slots it has may help others meanwhile
@@ -105,11 +108,6 @@ class Scheduler:
                 self._recipients.settle(job)
             if job.listed:
                 classify(job, again=True)
-        for peer in touched:
-            destination = peer.destination
-            self._destinations.opened(destination)
-            if destination.dead_until is not None or destination.transport.dead_until is not None:
-                self._destinations.condemn(destination)
         if unread:
             self._recipients.look_at(message)
         elif not message.count:
@@ -117,8 +115,8 @@ class Scheduler:
 
     def select(self, now: float) -> Entry | None:
         """The next entry to deliver, or none."""
-        if now >= self._due:
-            self._pass_time(now)
+        if now >= self._timetable.first:
+            self._timetable.run(now)
         rotation = self._rotation
         if len(rotation) < len(self._destinations.transports):  # mail for one that is configured no longer
             rotation.extend(one for one in self._destinations.transports.values() if one not in rotation)
@@ -151,7 +149,7 @@ class Scheduler:
         self._flights[entry.number] = (entry, destination, job, True)
         if peer.recipients:
             self._lists.next_turn(peer)
-        transport.offer(destination)
+        transport.selected(destination)
         self._lists.selected(job)
         return entry
 
@@ -160,8 +158,8 @@ class Scheduler:
 
         ``report`` ends it, with all its recipients as done. It is in no window and counts as no delivery.
         """
-        if now >= self._due:
-            self._pass_time(now)
+        if now >= self._timetable.first:
+            self._timetable.run(now)
         condemned = self._destinations.condemned
         while condemned:
             destination = condemned[0]
@@ -200,8 +198,8 @@ class Scheduler:
         ``done`` and without failure is one whose deliverer died: nothing is learned from it. Raises KeyError for an entry
         not in flight.
         """
-        if now >= self._due:
-            self._pass_time(now)
+        if now >= self._timetable.first:
+            self._timetable.run(now)
         flight = self._flights.pop(entry, None)
         if flight is None:
             raise KeyError(f"entry {entry} is not in flight")
@@ -274,13 +272,13 @@ class Scheduler:
 
     def wanted(self, now: float) -> list[tuple[str, int]]:
         """Which messages may read how many more recipients now; each is said once, until that batch is admitted."""
-        if now >= self._due:
-            self._pass_time(now)
+        if now >= self._timetable.first:
+            self._timetable.run(now)
         return self._recipients.wanted(now)
 
     def wake_at(self) -> float | None:
         """When ``select`` or ``wanted`` may next have something without another call. None: never."""
-        return None if self._due == math.inf else self._due
+        return None if self._timetable.first == math.inf else self._timetable.first
 
     # -- tuning
 
@@ -291,9 +289,9 @@ class Scheduler:
         destination's ``suspended_until`` is a time; None, or one that is over, resumes it. Raises ValueError naming
         parameter, value and what is allowed. Takes time with the destinations there are.
         """
-        self._pass_time(now)
+        self._timetable.run(now)
         self._tuning.set(scope, parameter, value, now, until)
-        self._overrides_change()
+        self._plan_end()
         self._tuned(scope)
 
     def get(self, scope: str, parameter: str) -> Value | None:
@@ -316,7 +314,7 @@ class Scheduler:
 
         Takes as long as there are deliveries in flight, and groups.
         """
-        self._pass_time(now)
+        self._timetable.run(now)
         message = self._messages.get(queue_id)
         if message is None:
             return []
@@ -329,7 +327,7 @@ class Scheduler:
 
     def snapshot(self, now: float, names_max: int = 100) -> dict[str, Any]:
         """State for people; of the destinations, the ``names_max`` with the most mail. Takes time with what there is."""
-        self._pass_time(now)
+        self._timetable.run(now)
         destinations = self._destinations
         return {
             "active_messages": len(self._messages),
@@ -379,21 +377,16 @@ class Scheduler:
             message.jobs.clear()  # no cycle is left for the collector, which would look through all that is active
             del self._messages[message.queue_id]
 
-    @property
-    def _due(self) -> float:
-        return min(self._timetable.first, self._overrides_end)
+    def _plan_end(self) -> None:
+        """Of the value set for a time that ends first."""
+        end = self._tuning.first_end()
+        if end is not None:
+            self._timetable.at(end, self._end, self._tuning)
 
-    def _pass_time(self, now: float) -> None:
-        """What was to end until now has ended: deaths, rate delays, values set for a time."""
-        self._timetable.run(now)
-        if now >= self._overrides_end:
-            for scope in self._tuning.over(now):
-                self._tuned(scope)
-            self._overrides_change()
-
-    def _overrides_change(self) -> None:
-        first = self._tuning.first_end()
-        self._overrides_end = math.inf if first is None else first
+    def _end(self, tuning: Tuning, time: float) -> None:
+        for scope in tuning.over(time):
+            self._tuned(scope)
+        self._plan_end()
 
     def _tuned(self, scope: str) -> None:
         """What is in force in the scope has changed."""

@@ -109,6 +109,17 @@ class Transport:
                 self.choice = [item for item in choice if item[2].offered is item]
                 heapq.heapify(self.choice)
 
+    def selected(self, destination: Destination) -> None:
+        """An entry was taken from what ``first`` said: the destination's next peer takes its place, or another destination."""
+        if destination.able():
+            peer = destination.first()
+            assert peer is not None  # able: something waits
+            destination.offered = (peer.job.key, peer.turn, destination)
+            heapq.heapreplace(self.choice, destination.offered)
+        else:
+            destination.offered = None
+            heapq.heappop(self.choice)
+
     def job_list(self) -> list[Job]:
         """For people and tests; takes as long as sorting does."""
         return sorted(self.jobs, key=_key)
