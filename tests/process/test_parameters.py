@@ -28,12 +28,13 @@ def test_each_value_of_the_file_arrives(tmp_path: Path) -> None:
         lines += ["[transports.smtp]"] if scope else []
         for number, (name, bounds) in enumerate(bounds_by_name.items()):
             text: str | float
+            value: object
             if bounds.kind is Kind.FEEDBACK:
                 text, value = f'"0.{number + 1}/concurrency"', Feedback.parse(f"0.{number + 1}/concurrency")
             elif bounds.kind is Kind.FLAG:
                 text, value = "true", True
             else:
-                text = value = 30 + number
+                text = value = min(30 + number, bounds.high)
             lines.append(f"{name} = {text}")
             expected[scope, name] = value
     lines += ["[transports.smtp.destinations.'.example.org']", "destination_concurrency_negative_feedback = 0.5"]
