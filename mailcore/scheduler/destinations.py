@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from mailcore.scheduler.destination import Destination
-from mailcore.scheduler.preemption import unpark
+from mailcore.scheduler.preemption import big_from, classify, unpark
 from mailcore.scheduler.recipients import Recipients
 from mailcore.scheduler.timetable import Timetable
 from mailcore.scheduler.transport import Transport
@@ -54,6 +54,7 @@ class Destinations:
         transport = self.transports.get(name)
         if transport is None:
             transport = self.transports[name] = Transport(name, self.tuning.transport(name))
+            transport.big_from = big_from(transport.parameters)
         return transport
 
     def find(self, transport_name: str, name: str) -> Destination:
@@ -194,6 +195,9 @@ class Destinations:
             return []
         if not colon:
             transport.set_parameters(self.tuning.transport(name))
+            transport.big_from = big_from(transport.parameters)
+            for job in transport.jobs:
+                classify(job, again=True)
             self.recipients.hand_on(transport)
         touched: list[Destination] = []
         for destinations in (self.active, self.idle):

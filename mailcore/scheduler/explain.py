@@ -96,7 +96,7 @@ def _in_line(peer: Peer, job: Job, now: float) -> dict[str, Any]:
     assert first is not None  # this one could be selected
     current = first.job
     candidate: Job | None = None
-    if current.transport.parameters.delivery_slot_cost >= 2:
+    if current.big:
         candidate = best_candidate(current, now)
     if candidate is not None and preemptible(current) and advance_missing(current, candidate.needed) <= 0:
         front, turn = candidate, min(one.turn for one in candidate.peers.values() if one.destination.able())

@@ -50,7 +50,7 @@ class Peer:
 
 class Job:
     __slots__ = (
-        "born", "children", "count", "entries", "key", "listed", "message", "parent", "peers", "preempted", "price",
+        "big", "born", "children", "count", "entries", "key", "listed", "message", "parent", "peers", "preempted", "price",
         "selected", "size", "slots", "slots_available", "slots_used", "transport",
     )  # fmt: skip
 
@@ -71,6 +71,7 @@ class Job:
         self.price = 0  # the slot cost it was charged with
         self.children: dict[Job, None] = {}  # living, in the order of their coming
         self.born = 0  # children it ever had: numbers their places
+        self.big = False  # so big that others may preempt it
         self.size: tuple[int, int] | None = None  # under which it is found as a candidate
         # Recipients (``recipients``)
         self.count = 0

@@ -14,12 +14,14 @@ was enqueued by its entries; it may have to wait until enough is there, or else 
 Finding it. Jobs of one size, so many entries needed of so many, rank by age alone; so they are kept in classes by size, the
 oldest first, and a search looks at one job a class. A job whose destinations are all blocked is no candidate: when a search
 meets one it parks it with those destinations, and each, when it is able again, puts the oldest of its parked ones back.
+The classes are only kept while there is a job big enough to be preempted at all: mostly there is none.
 
 The stack. Who preempted whom matters for the slots only: a job's place in the list is its key (``job``). Children whose
 parent ends are adopted by its parent, who is not charged for them: their slots were paid for by the one that is gone.
 
 Laws
-- A job is in a class exactly while it is on the list, needs entries and has no living children.
+- While a transport keeps classes, a job is in one exactly while it is on the list, needs entries and has no living children.
+- A transport with a big job keeps classes.
 - Sum over a job's living children and those ended: what they used, times the price, is what its slots were charged.
 """
 
@@ -30,14 +32,16 @@ import math
 
 from mailcore.scheduler.destination import Destination
 from mailcore.scheduler.job import LAST, Job
-from mailcore.scheduler.transport import Candidacy, SizeClass
+from mailcore.scheduler.parameters import TransportParameters
+from mailcore.scheduler.transport import Candidacy, SizeClass, Transport
 
 __all__ = [
-    "advance_missing", "best_candidate", "classify", "count_selected", "entries_missing", "leave_stack", "preempt",
+    "advance_missing", "best_candidate", "big_from", "classify", "count_selected", "entries_missing", "leave_stack", "preempt",
     "preemptible", "uncount_selected", "unpark",
 ]  # fmt: skip
 
 STALE = 64  # a heap is made anew when it is longer than twice what it should have and this
+UNUSED_MAX = 1_000  # classes are given up after so many changes without a big job, and as many as there are jobs
 
 
 def count_selected(job: Job) -> None:
@@ -59,14 +63,14 @@ def uncount_selected(job: Job) -> None:
 
 def preemptible(current: Job) -> bool:
     """Whether a search is worth while: the job is big enough, and the smallest candidate there can be could go now."""
-    parameters = current.transport.parameters
+    return current.big and current.slots_available > 0 and advance_missing(current, 1) <= 0
+
+
+def big_from(parameters: TransportParameters) -> float:
+    """Entries a job must have, or be able to get, so that others may preempt it."""
     cost = parameters.delivery_slot_cost
-    return (
-        cost >= 2  # at a cost of 1 everything could be inflated without end
-        and current.slots_available > 0
-        and current.max_entries >= parameters.minimum_delivery_slots * cost
-        and advance_missing(current, 1) <= 0
-    )
+    # At a cost of 1 everything could be inflated without end: the algorithm is switched off, as in Postfix
+    return max(parameters.minimum_delivery_slots * cost, 1) if cost >= 2 else math.inf
 
 
 def advance_missing(current: Job, needed: int) -> float:
@@ -136,12 +140,33 @@ def leave_stack(job: Job) -> None:
 
 def classify(job: Job, again: bool = False) -> None:
     """Puts the job into the class of its size, after whatever may have changed that; ``again``: its peers or its key have."""
+    transport = job.transport
     needed = job.entries + job.message.unread
-    size = (needed, job.selected + needed) if job.listed and needed and not job.children else None
+    total = job.selected + needed
+    big = job.listed and total >= transport.big_from
+    if big is not job.big:
+        job.big = big
+        transport.big += 1 if big else -1
+        if not transport.keeps_classes:
+            _keep_classes(transport)
+            return
+    if not transport.keeps_classes:
+        job.size = None
+        return
+    if transport.big:
+        transport.unused = 0
+    else:
+        transport.unused += 1
+        if transport.unused > UNUSED_MAX + len(transport.jobs):
+            transport.keeps_classes = False
+            transport.sizes.clear()
+            job.size = None
+            return
+    size = (needed, total) if job.listed and needed and not job.children else None
     old = job.size
     if size == old and not again:
         return
-    sizes = job.transport.sizes
+    sizes = transport.sizes
     if size != old:
         job.size = size
         if old is not None:
@@ -157,6 +182,16 @@ def classify(job: Job, again: bool = False) -> None:
     if size != old:
         into.living += 1
     _enter(into, size, job)
+
+
+def _keep_classes(transport: Transport) -> None:
+    """The first big job is there: the others may preempt it. Takes time with the jobs there are."""
+    transport.keeps_classes = True
+    transport.unused = 0
+    for job in transport.jobs:
+        job.size = None  # of when classes were kept last
+    for job in transport.jobs:
+        classify(job, again=True)
 
 
 def _enter(into: SizeClass, size: tuple[int, int], job: Job) -> None:

@@ -10,6 +10,7 @@ Laws
 from __future__ import annotations
 
 import heapq
+import math
 from typing import Any
 
 from mailcore.scheduler.destination import Choice, Destination
@@ -38,8 +39,9 @@ class SizeClass:
 
 class Transport:
     __slots__ = (
-        "busy", "choice", "dead_until", "deaths", "deliveries_max", "destinations", "entries", "jobs",
-        "name", "parameters", "queued", "reason", "rest_until", "serial", "sizes", "slots_unused", "unread",
+        "big", "big_from", "busy", "choice", "dead_until", "deaths", "deliveries_max", "destinations", "entries", "jobs",
+        "keeps_classes", "name", "parameters", "queued", "reason", "rest_until", "serial", "sizes", "slots_unused",
+        "unread", "unused",
     )  # fmt: skip
 
     def __init__(self, name: str, parameters: TransportParameters) -> None:
@@ -51,6 +53,10 @@ class Transport:
         self.destinations: dict[str, Destination] = {}  # with mail
         self.choice: list[Choice] = []  # a heap
         self.jobs: dict[Job, None] = {}  # the job list; its order is that of their keys
+        self.big = 0  # jobs so big that others may preempt them,
+        self.big_from = math.inf  # which are those with so many entries
+        self.keeps_classes = False
+        self.unused = 0  # changes since ``big`` was 0
         self.serial = 0  # of what was put into ``sizes``
         self.sizes: dict[tuple[int, int], SizeClass] = {}  # (entries needed, of so many) -> jobs
         self.dead_until: float | None = None
