@@ -27,7 +27,9 @@ from mailcore.scheduler import Entry
 __all__ = ["DelivererLink", "Flight", "Flow"]
 
 FULL_S = 0.1  # while the active set is full, room is looked for so often
-FILL_MAX = 200  # messages brought in per turn of the loop, so that verdicts are not kept waiting by a full lane
+FILL_MAX = (
+    20  # messages brought in per turn of the loop, so that verdicts and new mail are not kept waiting by a full lane
+)
 PUT_OFF_MAX = 200  # entries for what is dead, a turn: as many as are brought in
 
 
@@ -84,7 +86,7 @@ class Flow:
         self._deferred_active = sum(working[r.lane][0] for r in self._retry_runners if r.lane in working)
         self._deferred_limit = max(1, int(self._active_limit * core.in_force("deferred_active_share")))
         for _ in range(FILL_MAX):
-            if not core.scheduler.may_admit or len(core.queue.active) >= self._active_limit:
+            if self._full:
                 self.passes.make_room(now)
                 return False
             if core.queue.recovered:
@@ -103,6 +105,11 @@ class Flow:
     @property
     def _active_limit(self) -> int:
         return int(self.core.in_force("message_active_limit"))
+
+    @property
+    def _full(self) -> bool:
+        """The queue's active set has, beside the scheduler's, the messages whose end is being written."""
+        return not self.core.scheduler.may_admit or len(self.core.queue.active) >= self._active_limit
 
     def _next_new(self, wall: float, now: float) -> bool:
         runners = self._new_runners
@@ -156,7 +163,7 @@ class Flow:
         """Seconds until a deferred message may come in, or a suspension ends."""
         now = self.core.now()
         times: list[float | None] = []
-        if not self.core.scheduler.may_admit:
+        if self._full:
             times.append(FULL_S)
         elif self._deferred_active < self._deferred_limit:  # else nothing comes in before something has left
             times += [runner.due_in(now) for runner in self._retry_runners]
