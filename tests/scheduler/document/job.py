@@ -58,6 +58,7 @@ class Job:
     preempted: Job | None = None  # the job it preempted itself, who alone is charged for it
     price: int = 0  # the slot cost it preempted at
     children: list[Job] = field(default_factory=list)
+    place: tuple[float, int] = (0.0, 0)  # the age of the job at the foot of the stack it came onto the list with
     charges: list[Charge] = field(default_factory=list)
     charge: Charge | None = None  # its own, while it is on a stack
 

@@ -112,6 +112,7 @@ class Transport:
         self.jobs.remove(job)
         self.jobs.insert(self.jobs.index(current), job)
         job.parent = job.preempted = current
+        job.place = current.place
         current.children.append(job)
         # The whole price at once, for several may preempt the same job at the same time; put right by pop.
         job.price = cost
@@ -140,9 +141,14 @@ class Transport:
     # -- the list
 
     def link(self, job: Job) -> None:
-        """Puts the job in by the time its message was picked up, among those that preempt nobody."""
+        """Puts the job in by the time its message was picked up.
+
+        Those that preempted another stand where that one stands, or stood: they keep the place when it has ended. (The
+        document leaves open where an older job that comes back then goes; in Postfix it would go in front of them.)
+        """
+        job.place = job.age
         at = len(self.jobs)
-        while at > 0 and (self.jobs[at - 1].parent is not None or self.jobs[at - 1].age > job.age):
+        while at > 0 and self.jobs[at - 1].place > job.age:
             at -= 1
         self.jobs.insert(at, job)
 
