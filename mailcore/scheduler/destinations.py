@@ -55,6 +55,7 @@ class Destinations:
         if transport is None:
             transport = self.transports[name] = Transport(name, self.tuning.transport(name))
             transport.big_from = big_from(transport.parameters)
+            self.recipients.count_pools()
         return transport
 
     def find(self, transport_name: str, name: str) -> Destination:
@@ -196,6 +197,7 @@ class Destinations:
         if not colon:
             transport.set_parameters(self.tuning.transport(name))
             transport.big_from = big_from(transport.parameters)
+            self.recipients.count_pools()
             for job in transport.jobs:
                 classify(job, again=True)
             self.recipients.hand_on(transport)

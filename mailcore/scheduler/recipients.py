@@ -36,6 +36,7 @@ class Recipients:
         self._timetable = timetable
         self._transports = transports  # all there are, a live view
         self._hungry: dict[Message, None] = {}  # unread, and something about their room has changed
+        self.pools = 0  # all that transports may have in core beyond the messages' minimum
         self.in_core = 0
         self.above = 0
         self._promised = 0  # what was asked for and has not come yet, beyond the minimum
@@ -51,10 +52,11 @@ class Recipients:
         if after > minimum or before > minimum:
             self.above += max(after - minimum, 0) - max(before - minimum, 0)
 
-    @property
-    def pools(self) -> int:
-        """All that transports may have in core beyond the messages' minimum."""
-        return sum(one.parameters.recipient_limit + one.parameters.extra_recipient_limit for one in self._transports)
+    def count_pools(self) -> None:
+        """After a transport is new, or its pools have changed."""
+        self.pools = sum(
+            one.parameters.recipient_limit + one.parameters.extra_recipient_limit for one in self._transports
+        )
 
     # -- reading
 
