@@ -379,12 +379,10 @@ class Scheduler:
 
     def _plan_end(self) -> None:
         """Of the value set for a time that ends first."""
-        end = self._tuning.first_end()
-        if end is not None:
-            self._timetable.at(end, self._end, self._tuning)
+        self._timetable.move(self._tuning.first_end(), self._end)
 
-    def _end(self, tuning: Tuning, time: float) -> None:
-        for scope in tuning.over(time):
+    def _end(self, time: float) -> None:
+        for scope in self._tuning.over(time):
             self._tuned(scope)
         self._plan_end()
 
