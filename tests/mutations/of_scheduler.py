@@ -71,7 +71,7 @@ MUTATIONS = [
         "mailcore/scheduler/preemption.py",
         "parent.slots_available -= job.slots_used * job.price",
         "pass",
-        WALKS,
+        EXAMPLES,
     ),
     Mutation(
         "what a preemption will use is counted twice",
@@ -85,14 +85,14 @@ MUTATIONS = [
         "mailcore/scheduler/preemption.py",
         "        if parent is job.preempted:\n",
         "        if True:\n",
-        WALKS,
+        EXAMPLES,
     ),
     Mutation(
         "children are not adopted",
         "mailcore/scheduler/preemption.py",
         "        child.parent = parent\n        if parent is not None:\n",
         "        child.parent = None\n        if False:\n",
-        WALKS,
+        EXAMPLES,
     ),
     Mutation(
         "a job that is preempted itself may preempt",
@@ -139,8 +139,8 @@ MUTATIONS = [
     Mutation(
         "small jobs are preempted, too",
         "mailcore/scheduler/preemption.py",
-        "current.max_entries >= parameters.minimum_delivery_slots * cost",
-        "True",
+        "max(parameters.minimum_delivery_slots * cost, 1) if cost >= 2",
+        "1 if cost >= 2",
         EXAMPLES,
     ),
     Mutation(
@@ -235,6 +235,6 @@ MUTATIONS = [
         "mailcore/scheduler/explain.py",
         "    if candidate is not None and preemptible(current) and",
         "    if candidate is None and preemptible(current) and",
-        WHY,
+        f"{WHY} -k missing",
     ),
 ]

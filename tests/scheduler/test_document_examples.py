@@ -158,6 +158,24 @@ def test_the_tree_of_jobs_is_delivered_in_the_order_of_the_list_however_it_is_un
     assert order == "77" + "88" + "1" * 60 + "2" * 50 + "6666" + "3" * 40 + "5" * 50
 
 
+def test_children_whose_parent_has_ended_are_adopted_and_cost_who_adopts_them_nothing() -> None:
+    tree = Tree()
+    tree.grow()
+    tree.pair.agree()  # 7 and 8 preempted 4, which is gone: now they are children of 1
+    tree.pair.withdraw("7")  # two of its three slots are not used: they were 4's
+    tree.pair.agree()
+
+
+def test_slots_that_a_job_does_not_use_go_back_to_the_one_it_preempted() -> None:
+    pair = Pair({"smtp": NO_WINDOW | {"delivery_slot_cost": 2, "delivery_slot_loan": 0, "delivery_slot_discount": 0}})
+    pair.bulk("1", 30)
+    pair.bulk("2", 5)
+    assert pair.run(11) == "1" * 10 + "2"
+    pair.withdraw("2")
+    pair.bulk("3", 4)
+    assert pair.run(5) == "33331"  # five slots less the one that was used
+
+
 def test_all_jobs_of_a_destination_are_unblocked_at_once_and_go_out_first_come_first_served() -> None:
     pair = Pair({"smtp": NO_WINDOW | {"destination_concurrency_limit": 1, "delivery_slot_cost": 0}})
     pair.bulk("0", 1, "busy")

@@ -178,7 +178,11 @@ def test_a_candidate_says_how_many_slots_are_missing_and_goes_when_they_are_ther
         assert slots > 0
         assert pair.run(slots * cost - 1) == "1" * (slots * cost - 1)
         assert missing(pair, "2")[2] == 1
-        assert pair.run(2) == "12"
+        assert pair.run(1) == "1"
+        group = group_of(pair, "2", "smtp:2")
+        assert group is not None
+        assert group["state"] == "next"
+        assert pair.run(1) == "2"
 
 
 def test_where_no_preemption_could_help_no_slots_are_missing() -> None:
