@@ -18,7 +18,8 @@ __all__ = ["DestinationCounts", "Sizes"]
 class DestinationCounts:
     """Recipients by destination; beyond ``names_max`` names the rest is one sum.
 
-    While the sum is not zero no new name is taken in, so that a name is always counted wholly on one side.
+    While the sum is not zero no new name is taken in, so that a name is always counted wholly on one side. What has no
+    name, mail not yet routed, is not counted: it would keep all new names out for as long as there is some.
     """
 
     def __init__(self, names_max: int, named: Mapping[str, int] | None = None, other: int = 0) -> None:
@@ -30,7 +31,7 @@ class DestinationCounts:
         named = self.named
         if destination in named:
             named[destination] += recipients
-        elif destination and not self.other and len(named) < self._names_max:
+        elif not self.other and len(named) < self._names_max:
             named[destination] = recipients
         else:
             self.other += recipients
@@ -63,19 +64,20 @@ class Sizes:
         _add(self.resting, lane, 1, recipients)
         if lane != DELETED:
             for destination, count in destinations.items():
-                self.resting_destinations.add(destination, count)
+                if destination:
+                    self.resting_destinations.add(destination, count)
 
     def arrive(self, lane: str, messages: int, recipients: int) -> None:
-        """Mail not yet routed counts as such."""
+        """Mail not yet routed has no destination."""
         _add(self.resting, lane, messages, recipients)
-        self.resting_destinations.add("", recipients)
 
     def leave(self, lane: str, recipients: int, destinations: Mapping[str, int]) -> None:
         """A message is taken from a lane; what it was counted with there goes."""
         _add(self.resting, lane, -1, -recipients)
         if lane != DELETED:
             for destination, count in destinations.items():
-                self.resting_destinations.remove(destination, count)
+                if destination:
+                    self.resting_destinations.remove(destination, count)
 
     def work(self, lane: str, messages: int, recipients: int) -> None:
         _add(self.working, lane, messages, recipients)

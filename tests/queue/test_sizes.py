@@ -57,6 +57,15 @@ def test_sizes_are_the_same_after_a_restart() -> None:
     assert summary(sizes) == (2, 6, {"smtp:a": 2, "smtp:b": 1, "": 3})
 
 
+def test_mail_not_yet_routed_keeps_no_name_out() -> None:
+    sizes = Sizes(10)
+    sizes.arrive("incoming.0", 400, 400)
+    sizes.leave("incoming.0", 1, {"": 1})
+    sizes.rest("retry.300", 1, {"smtp:a": 1})  # while 399 are still to be routed
+    assert summary(sizes) == (400, 400, {"smtp:a": 1, "": 399})
+    assert sizes.resting_destinations.other == 0
+
+
 def test_beyond_the_names_counted_the_rest_is_one_sum() -> None:
     counts = DestinationCounts(2)
     for name in "abc":
