@@ -78,6 +78,7 @@ class Destinations:
         del self.active[name], destination.transport.destinations[name]
         destination.parked.clear()
         destination.peers.clear()
+        destination.offered = None  # what is left of it in the choice is stale
         self.idle[name] = destination
         if len(self.idle) > self._idle_max:
             self.idle.popitem(last=False)
@@ -92,8 +93,7 @@ class Destinations:
 
     def succeeded(self, destination: Destination, now: float) -> None:
         """A delivery came to its end without connection or handshake failure; it still counts as busy."""
-        if destination.transport.dead_until is not None:
-            self._revive_transport(destination.transport)
+        self._revive_transport(destination.transport)
         if destination.dead_until is None:
             destination.window.succeeded(destination.busy, destination.parameters, destination.limit)
         else:
@@ -102,6 +102,7 @@ class Destinations:
 
     def failed(self, destination: Destination, reply: str, now: float) -> None:
         """A delivery failed to connect, to be greeted, to say EHLO, or lost the handshake."""
+        self._revive_transport(destination.transport)  # it could try
         destination.site_failures += 1
         destination.reason = reply
         if destination.dead_until is None:

@@ -54,6 +54,9 @@ class Feedback:
             raise ValueError(f"{given!r} is no feedback; allowed: {FEEDBACK_FORMS}")
         return cls(float(match["number"]), Kind(match["kind"] or ""))
 
+    def __reduce__(self) -> tuple[type[Self], tuple[float, Kind]]:
+        return type(self), (self.number, self.kind)  # it can be copied, though nothing of it can be set
+
     def amount(self, concurrency: float) -> float:
         """What one delivery is worth when the window is ``concurrency``, which is at least 1."""
         kind = self.kind

@@ -234,11 +234,12 @@ class Model:
             destination = self.destination(flight.destination)
             if transport_failure:
                 transport.dead_until = transport.dead_until or now + self.retry_time
-            elif site_failure:
-                self.failed(destination, now)
-            elif done:  # without any, its deliverer died: nothing is learned
+            elif site_failure or done:  # without any, its deliverer died: nothing is learned
                 transport.dead_until = None
-                self.succeeded(destination)
+                if site_failure:
+                    self.failed(destination, now)
+                else:
+                    self.succeeded(destination)
             destination.busy -= 1
             transport.busy -= 1
             delay = self.value_at("destination_rate_delay", destination.name)
