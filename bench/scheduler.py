@@ -92,7 +92,7 @@ class Mix:
             message_active_limit=NO_LIMIT,
             minimal_backoff_time=BROKEN_S / 2,
             transports={"smtp": transport},
-            destinations_idle_max=1_000,
+            idle_destination_limit=1_000,
         )
 
 

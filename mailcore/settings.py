@@ -185,6 +185,7 @@ class Scheduler:
     maximal_queue_lifetime: float = parameter(GLOBAL_SCOPE, "maximal_queue_lifetime")
     bounce_queue_lifetime: float = parameter(GLOBAL_SCOPE, "bounce_queue_lifetime")
     transport_retry_time: float = parameter(GLOBAL_SCOPE, "transport_retry_time")
+    idle_destination_limit: int = parameter(GLOBAL_SCOPE, "idle_destination_limit")
     deferred_active_share: float = parameter(GLOBAL_SCOPE, "deferred_active_share")
 
 

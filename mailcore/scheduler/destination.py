@@ -34,7 +34,7 @@ Choice = tuple[Key, int, "Destination"]  # key of its first peer's job, that pee
 class Destination:
     __slots__ = (
         "barred", "busy", "dead_until", "deaths", "deferring", "entries", "given_back", "limit", "name", "offered",
-        "parameters", "parked", "peers", "queued", "reason", "recipient_limit", "recipients_done", "rest_until",
+        "parameters", "parked", "peers", "queued", "reason", "recipient_limit", "recipients_done", "rest_from", "rest_until",
         "site_failures", "transport", "waiting", "window",
     )  # fmt: skip
 
@@ -55,7 +55,8 @@ class Destination:
         ] = {}  # blocked candidates (``preemption``)
         self.barred = False
         self.dead_until: float | None = None
-        self.rest_until: float | None = None  # destination_rate_delay
+        self.rest_from = 0.0  # the end of the last delivery, where there is a destination_rate_delay,
+        self.rest_until: float | None = None  # and the end of that
         self.reason = ""  # the words of the last failure of the site
         self.window = Window(parameters, 1)
         # Counted since the destination was last forgotten:
@@ -85,6 +86,11 @@ class Destination:
     def able(self) -> bool:
         """Whether it could take a delivery now, for its own part."""
         return self.queued > 0 and self.busy < self.window.concurrency and not self.barred
+
+    @property
+    def open_window(self) -> int:
+        """Deliveries it may have at once; 0 while it is dead."""
+        return 0 if self.dead_until is not None else self.window.concurrency
 
     @property
     def idle(self) -> bool:

@@ -39,7 +39,7 @@ class WindowChange:
 
 
 class Destinations:
-    def __init__(self, tuning: Tuning, timetable: Timetable, idle_max: int) -> None:
+    def __init__(self, tuning: Tuning, timetable: Timetable) -> None:
         self.tuning = tuning
         self.timetable = timetable
         self.transports: dict[str, Transport] = {}
@@ -47,7 +47,6 @@ class Destinations:
         self.idle: OrderedDict[str, Destination] = OrderedDict()  # the longest idle first
         self.condemned: deque[Destination] = deque()  # mail waits there that is to be deferred
         self.changes: deque[WindowChange] = deque(maxlen=CHANGES_MAX)
-        self._idle_max = idle_max
         self.recipients = Recipients(tuning, timetable, self.transports.values())
 
     def transport(self, name: str) -> Transport:
@@ -80,8 +79,9 @@ class Destinations:
         destination.peers.clear()
         destination.offered = None  # what is left of it in the choice is stale
         self.idle[name] = destination
-        if len(self.idle) > self._idle_max:
-            self.idle.popitem(last=False)
+        if len(self.idle) > self.tuning.globals.idle_destination_limit:
+            _, forgotten = self.idle.popitem(last=False)
+            forgotten.dead_until = forgotten.rest_until = None  # the timetable need not keep it
 
     def opened(self, destination: Destination) -> None:
         """Something that stood in its way is gone, or it has other mail: it takes its place in the choice."""
@@ -110,20 +110,24 @@ class Destinations:
                 destination.deaths += 1
                 destination.dead_until = now + self.tuning.globals.minimal_backoff_time
                 destination.bar()
-                self.timetable.at(destination.dead_until, self._time_served, destination)
+                self.timetable.at(destination, "dead_until", self.revive)
                 self.condemn(destination)
             self._changed(destination, now)
 
     def _changed(self, destination: Destination, now: float) -> None:
         if destination.parameters.destination_concurrency_feedback_debug:
             window = destination.window
-            concurrency = 0 if destination.dead_until is not None else window.concurrency
             self.changes.append(
                 WindowChange(
-                    now, destination.name, destination.limit, concurrency, window.success, window.failure,
+                    now, destination.name, destination.limit, destination.open_window, window.success, window.failure,
                     window.fail_cohorts,
                 )
             )  # fmt: skip
+
+    def take_changes(self) -> list[WindowChange]:
+        changes = list(self.changes)
+        self.changes.clear()
+        return changes
 
     def _revive(self, destination: Destination, concurrency: int) -> None:
         destination.dead_until = None
@@ -131,8 +135,9 @@ class Destinations:
         destination.bar()
         self.opened(destination)
 
-    def _time_served(self, destination: Destination, time: float) -> None:
-        if destination.dead_until == time:
+    def revive(self, destination: Destination) -> None:
+        """It is tried again, if it was dead: its time is over, or somebody says so."""
+        if destination.dead_until is not None:
             self._revive(destination, min(destination.parameters.initial_destination_concurrency, destination.limit))
 
     def condemn(self, destination: Destination) -> None:
@@ -146,13 +151,9 @@ class Destinations:
         if transport.dead_until is None:
             transport.deaths += 1
             transport.dead_until = now + self.tuning.globals.transport_retry_time
-            self.timetable.at(transport.dead_until, self._transport_time_served, transport)
+            self.timetable.at(transport, "dead_until", self._revive_transport)
             for destination in transport.destinations.values():
                 self.condemn(destination)
-
-    def _transport_time_served(self, transport: Transport, time: float) -> None:
-        if transport.dead_until == time:
-            self._revive_transport(transport)
 
     def _revive_transport(self, transport: Transport) -> None:
         transport.dead_until = None
@@ -163,24 +164,23 @@ class Destinations:
         """After a delivery: a pause, where destination_rate_delay or transport_rate_delay want one."""
         pause = destination.parameters.destination_rate_delay
         if pause > 0:
-            destination.rest_until = now + pause
+            destination.rest_from, destination.rest_until = now, now + pause
             destination.bar()
-            self.timetable.at(destination.rest_until, self._rested, destination)
+            self.timetable.at(destination, "rest_until", self._rested)
         transport = destination.transport
         pause = transport.parameters.transport_rate_delay
         if pause > 0:
-            transport.rest_until = now + pause
-            self.timetable.at(transport.rest_until, self._transport_rested, transport)
+            transport.rest_from, transport.rest_until = now, now + pause
+            self.timetable.at(transport, "rest_until", self._transport_rested)
 
-    def _rested(self, destination: Destination, time: float) -> None:
-        if destination.rest_until == time:
-            destination.rest_until = None
-            destination.bar()
-            self.opened(destination)
+    def _rested(self, destination: Destination) -> None:
+        destination.rest_until = None
+        destination.bar()
+        self.opened(destination)
 
-    def _transport_rested(self, transport: Transport, time: float) -> None:
-        if transport.rest_until == time:
-            transport.rest_until = None
+    @staticmethod
+    def _transport_rested(transport: Transport) -> None:
+        transport.rest_until = None
 
     # -- tuning
 
@@ -199,6 +199,9 @@ class Destinations:
             transport.set_parameters(self.tuning.transport(name))
             transport.big_from = big_from(transport.parameters)
             self.recipients.count_pools()
+            if transport.rest_until is not None:
+                transport.rest_until = transport.rest_from + transport.parameters.transport_rate_delay
+                self.timetable.at(transport, "rest_until", self._transport_rested)
             for job in transport.jobs:
                 classify(job, again=True)
             self.recipients.hand_on(transport)
@@ -206,6 +209,15 @@ class Destinations:
         for destinations in (self.active, self.idle):
             for destination in destinations.values():
                 if destination.transport is transport and self.tuning.touches(scope, destination.name):
-                    destination.set_parameters(self.tuning.destination(destination.name))
+                    self._tune(destination)
                     touched.append(destination)
         return touched
+
+    def _tune(self, destination: Destination) -> None:
+        parameters = self.tuning.destination(destination.name)
+        destination.set_parameters(parameters)
+        if destination.rest_until is not None:
+            destination.rest_until = destination.rest_from + parameters.destination_rate_delay
+            self.timetable.at(destination, "rest_until", self._rested)
+        if not parameters.destination_concurrency_failed_cohort_limit:  # nobody is declared dead any more
+            self.revive(destination)

@@ -16,7 +16,7 @@ __all__ = ["Message"]
 
 class Message:
     __slots__ = (
-        "count", "enqueued", "jobs", "minimum", "promised", "queue_id", "reading", "refilled", "sequence", "slots",
+        "count", "enqueued", "jobs", "minimum", "promised", "queue_id", "reading", "refill_at", "refilled", "sequence", "slots",
         "unread",
     )  # fmt: skip
 
@@ -31,6 +31,7 @@ class Message:
         self.slots = minimum
         self.reading = False  # more were asked for and have not come yet
         self.promised = 0  # of those, how many will be above ``minimum``
+        self.refill_at = -1.0  # when few more may be read, if more were wanted before
         self.refilled = now  # when recipients came in last
 
     @property

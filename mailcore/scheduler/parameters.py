@@ -186,6 +186,9 @@ class GlobalParameters:
     )
     bounce_queue_lifetime: float = _number(432_000, 0, 100 * DAY_S, "seconds", "the same for a bounce")
     transport_retry_time: float = _number(60, 1, DAY_S, "seconds", "a broken transport is left alone as long")
+    idle_destination_limit: int = _whole(
+        10_000, 1, 1_000_000, "destinations", "destinations without mail that are remembered: until when dead, counters"
+    )
     # Not Postfix's: there a slow destination's deferred mail may fill the active queue, and new mail waits behind it.
     deferred_active_share: float = _number(
         0.5, 0.05, 1, "share", "of message_active_limit that deferred mail may take; the rest is for new mail"
@@ -201,7 +204,6 @@ class Parameters(GlobalParameters):
     """
 
     transports: Mapping[str, TransportParameters] = field(default_factory=dict)
-    destinations_idle_max: int = 10_000  # destinations without mail whose state is kept
 
 
 def _scope(kind: type) -> Mapping[str, Bounds]:

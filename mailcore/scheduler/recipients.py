@@ -75,7 +75,7 @@ class Recipients:
         for message in hungry:
             room = self.room(message)
             if room <= 0 or message.reading:
-                if message.slots > message.count and not message.reading:
+                if message.unread and message.slots > message.count and not message.reading:
                     self._hungry[message] = None  # the pools are full beyond its slots: when they no longer are
                 continue
             due = self.refill_due(message)
@@ -85,8 +85,9 @@ class Recipients:
                 message.promised = self._beyond(message, room)
                 self._promised += message.promised
                 answer.append((message.queue_id, room))
-            else:
-                self._timetable.at(due, self._look_again, message)
+            elif message.refill_at != due:
+                message.refill_at = due
+                self._timetable.at(message, "refill_at", self._look_again)
         return answer
 
     def room(self, message: Message) -> int:
@@ -116,7 +117,8 @@ class Recipients:
         delays = [job.transport.parameters.recipient_refill_delay for job in message.jobs.values()]
         return message.refilled + min(delays, default=0.0)
 
-    def _look_again(self, message: Message, time: float) -> None:
+    def _look_again(self, message: Message) -> None:
+        message.refill_at = -1.0
         if message.unread:
             self._hungry[message] = None
 

@@ -29,7 +29,7 @@ from mailcore.scheduler.explain import explain
 from mailcore.scheduler.job import Job, Peer
 from mailcore.scheduler.job_lists import JobLists
 from mailcore.scheduler.message import Message
-from mailcore.scheduler.parameters import Parameters, Value
+from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters, Value
 from mailcore.scheduler.preemption import classify, count_selected, preempt
 from mailcore.scheduler.snapshot import describe
 from mailcore.scheduler.timetable import Timetable
@@ -51,7 +51,7 @@ class Scheduler:
     def __init__(self, parameters: Parameters) -> None:
         self._tuning = Tuning(parameters)
         self._timetable = Timetable()
-        self._destinations = Destinations(self._tuning, self._timetable, parameters.destinations_idle_max)
+        self._destinations = Destinations(self._tuning, self._timetable)
         self._recipients = self._destinations.recipients
         self._lists = JobLists(self._destinations, self._recipients)
         self._messages: dict[str, Message] = {}
@@ -84,7 +84,7 @@ class Scheduler:
         message.refilled = now
         touched: dict[Peer, int] = {}  # with how many recipients before
         count = 0
-        last = ""
+        last: str | None = None
         for number, transport_name, name in recipients:
             count += 1
             if name != last:
@@ -286,13 +286,16 @@ class Scheduler:
         """Tunes live. ``scope``: "" global, "smtp" a transport, "smtp:example.org" or "smtp:.example.org" over it.
 
         With ``until`` for a time, after which it ends by itself. None takes the value back to the configured one. A
-        destination's ``suspended_until`` is a time; None, or one that is over, resumes it. Raises ValueError naming
-        parameter, value and what is allowed. Takes time with the destinations there are.
+        destination's ``suspended_until`` is a time; None, or one that is over, resumes it, also from the dead. Raises
+        ValueError naming parameter, value and what is allowed. Takes time with the destinations there are.
         """
         self._timetable.run(now)
         self._tuning.set(scope, parameter, value, now, until)
         self._plan_end()
-        self._tuned(scope)
+        touched = self._tuned(scope)
+        if parameter == SUSPENDED_UNTIL and self._tuning.get(scope, parameter) is None:
+            for destination in touched:
+                self._destinations.revive(destination)
 
     def get(self, scope: str, parameter: str) -> Value | None:
         """The value in force, in the scopes of ``set``; None only for ``suspended_until`` of what is not suspended."""
@@ -340,15 +343,11 @@ class Scheduler:
     def window(self, destination: str) -> tuple[int, int] | None:
         """A destination's window (0 while it is dead) and limit; None when it has no mail. A snapshot would cost more."""
         known = self._destinations.active.get(destination)
-        if known is None:
-            return None
-        return (known.window.concurrency if known.dead_until is None else 0), known.limit
+        return None if known is None else (known.open_window, known.limit)
 
     def take_window_changes(self) -> list[WindowChange]:
         """What destination_concurrency_feedback_debug asks to be logged, since the last call."""
-        changes = list(self._destinations.changes)
-        self._destinations.changes.clear()
-        return changes
+        return self._destinations.take_changes()
 
     @property
     def active_messages(self) -> int:
@@ -375,6 +374,7 @@ class Scheduler:
             for job in message.jobs.values():
                 self._recipients.settle(job)
             message.jobs.clear()  # no cycle is left for the collector, which would look through all that is active
+            message.refill_at = -1.0
             del self._messages[message.queue_id]
 
     def _plan_end(self) -> None:
@@ -386,9 +386,10 @@ class Scheduler:
             self._tuned(scope)
         self._plan_end()
 
-    def _tuned(self, scope: str) -> None:
-        """What is in force in the scope has changed."""
-        for destination in self._destinations.tuned(scope):
+    def _tuned(self, scope: str) -> list[Destination]:
+        """What is in force in the scope has changed; which destinations it touched."""
+        touched = self._destinations.tuned(scope)
+        for destination in touched:
             if destination.recipient_limit != destination.parameters.destination_recipient_limit:
                 destination.recipient_limit = destination.parameters.destination_recipient_limit
                 for peer in destination.living():
@@ -396,3 +397,4 @@ class Scheduler:
                     classify(peer.job)
             if destination.queued:
                 self._destinations.opened(destination)
+        return touched

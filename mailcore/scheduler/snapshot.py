@@ -65,7 +65,7 @@ def _destination(destination: Destination, now: float) -> dict[str, Any]:
     window = destination.window
     until = None if suspended is None or suspended == math.inf else suspended
     return {
-        "window": 0 if dead is not None else window.concurrency,
+        "window": destination.open_window,
         "limit": destination.limit,
         "recipient_limit": destination.recipient_limit,
         "busy": destination.busy,

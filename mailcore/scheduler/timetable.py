@@ -1,6 +1,8 @@
-"""What is to happen when: a heap of times, each with what to call, and one that can be put off. Out of the heap nothing is
-ever taken; who is called looks whether it still holds (a destination revived is no longer dead until then). Times are the
-caller's."""
+"""What is to happen when: a heap of times, each with whose attribute says so and what to call; and one time that can be moved.
+
+Nothing is taken out of the heap when it no longer holds (a destination was revived): what holds is what the attribute still
+says. The heap is made anew without the rest when it has doubled. Times are the caller's.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +13,32 @@ from typing import Any
 
 __all__ = ["Timetable"]
 
+STALE = 1_000  # the heap is made anew when it is longer than twice what held the last time and this
+
 
 class Timetable:
-    """``first`` is when the next thing is due, infinity when nothing is."""
+    """``first`` is when the next thing may be due, infinity when nothing is."""
 
-    __slots__ = ("_heap", "_movable", "_serial", "first")
+    __slots__ = ("_heap", "_movable", "_renew_at", "_serial", "first")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Callable[[Any, float], None], Any]] = []
+        self._heap: list[tuple[float, int, Any, str, Callable[[Any], None]]] = []
         self._movable: tuple[float, Callable[[float], None]] | None = None
+        self._renew_at = STALE
         self._serial = 0
         self.first = math.inf
 
-    def at(self, time: float, call: Callable[[Any, float], None], thing: Any) -> None:
-        """``call(thing, time)`` is due at ``time``."""
+    def at(self, thing: Any, attribute: str, call: Callable[[Any], None]) -> None:
+        """``call(thing)`` is due at the time in the thing's attribute, unless that is another one by then."""
         self._serial += 1
-        heapq.heappush(self._heap, (time, self._serial, call, thing))
+        heap = self._heap
+        time: float = getattr(thing, attribute)
+        heapq.heappush(heap, (time, self._serial, thing, attribute, call))
         self.first = min(self.first, time)
+        if len(heap) > self._renew_at:
+            self._heap = [item for item in heap if getattr(item[2], item[3]) == item[0]]
+            heapq.heapify(self._heap)
+            self._renew_at = 2 * len(self._heap) + STALE
 
     def move(self, time: float | None, call: Callable[[float], None]) -> None:
         """``call(time)`` is due at ``time``, in place of what was given here before; None: never."""
@@ -36,15 +47,15 @@ class Timetable:
 
     def run(self, now: float) -> None:
         """Calls what is due, in order of time."""
-        heap = self._heap
         while self.first <= now:
             movable = self._movable
             if movable is not None and movable[0] == self.first:
                 self._movable = None
                 movable[1](movable[0])
             else:
-                time, _, call, thing = heapq.heappop(heap)
-                call(thing, time)
+                time, _, thing, attribute, call = heapq.heappop(self._heap)
+                if getattr(thing, attribute) == time:
+                    call(thing)
             self._look()
 
     def _look(self) -> None:

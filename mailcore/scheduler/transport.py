@@ -40,7 +40,7 @@ class SizeClass:
 class Transport:
     __slots__ = (
         "big", "big_from", "busy", "choice", "dead_until", "deaths", "deliveries_max", "destinations", "entries", "jobs",
-        "keeps_classes", "name", "parameters", "queued", "reason", "rest_until", "serial", "sizes", "slots_unused",
+        "keeps_classes", "name", "parameters", "queued", "reason", "rest_from", "rest_until", "serial", "sizes", "slots_unused",
         "unread", "unused",
     )  # fmt: skip
 
@@ -60,7 +60,8 @@ class Transport:
         self.serial = 0  # of what was put into ``sizes``
         self.sizes: dict[tuple[int, int], SizeClass] = {}  # (entries needed, of so many) -> jobs
         self.dead_until: float | None = None
-        self.rest_until: float | None = None  # transport_rate_delay
+        self.rest_from = 0.0  # the end of the last delivery, where there is a transport_rate_delay,
+        self.rest_until: float | None = None  # and the end of that
         self.reason = ""
         self.deaths = 0
         # Recipients (``recipients``)

@@ -276,7 +276,7 @@ class Tuning:
 
     def _check_scope(self, scope: str, parameter: str, value: object) -> None:
         name, colon, rest = scope.partition(":")
-        if name and name not in self._transports:
+        if (name or colon) and name not in self._transports:
             there_are = ", ".join(sorted(self._transports)) or "none"
             raise ValueError(f'{parameter} = {value!r}: there is no transport "{name}"; there are {there_are}')
         if colon and (not rest or len(scope) > SCOPE_CHARACTERS_MAX or not rest.isprintable() or " " in rest):

@@ -73,7 +73,7 @@ class Laws(RuleBasedStateMachine):
                 message_recipient_minimum=minimum,
                 message_recipient_limit=20,
                 transports={"smtp": transport, "bulk": transport},
-                destinations_idle_max=2,
+                idle_destination_limit=2,
             )
         )
 

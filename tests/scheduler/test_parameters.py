@@ -51,6 +51,7 @@ def test_every_parameter_of_the_design_is_there_with_its_default() -> None:
         "maximal_queue_lifetime": 5 * 86_400,
         "bounce_queue_lifetime": 5 * 86_400,
         "transport_retry_time": 60,
+        "idle_destination_limit": 10_000,
         "deferred_active_share": 0.5,
     }
     destination = {

@@ -203,7 +203,7 @@ def test_withdraw_of_what_is_not_active_takes_nothing() -> None:
 
 
 def test_withdrawn_mail_of_many_destinations_leaves_nothing_behind() -> None:
-    scheduler = make(transports={"smtp": TransportParameters(process_limit=1)}, destinations_idle_max=5)
+    scheduler = make(transports={"smtp": TransportParameters(process_limit=1)}, idle_destination_limit=5)
     admit(scheduler, "busy", "smtp:busy.example")
     assert len(select_all(scheduler)) == 1  # the transport is full, so nobody walks through its rotation
     for at in range(2000):
@@ -304,7 +304,7 @@ def test_a_process_limit_changed_live_counts_at_once() -> None:
 
 
 def test_a_destination_keeps_its_own_values_while_it_has_no_mail() -> None:
-    scheduler = make(destinations_idle_max=1)
+    scheduler = make(idle_destination_limit=1)
     scheduler.set("smtp:a.example", "destination_concurrency_limit", 1, NOW)
     for name in ("smtp:a.example", "smtp:b.example", "smtp:c.example"):
         admit(scheduler, name, name)
