@@ -25,7 +25,8 @@ class Destination:
     window: Window
     busy: int = 0
     dead_until: float | None = None
-    delayed_until: float | None = None  # destination_rate_delay
+    delayed_from: float = 0.0  # destination_rate_delay: from the end of a delivery
+    delayed_until: float | None = None
 
 
 @dataclass(eq=False)

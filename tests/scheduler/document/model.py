@@ -72,8 +72,19 @@ class Model:
             self.values.get(scope, {}).pop(parameter, None)
         else:
             self.values.setdefault(scope, {})[parameter] = value
-        for destination in self.destinations.values():  # clamps count at once
-            destination.window.concurrency = min(destination.window.concurrency, self.limit(destination.name))
+        for destination in self.destinations.values():  # clamps, pauses and the end of death count at once
+            name = destination.name
+            destination.window.concurrency = min(destination.window.concurrency, self.limit(name))
+            if destination.delayed_until is not None:
+                destination.delayed_until = destination.delayed_from + self.value_at("destination_rate_delay", name)
+            resumed = parameter == "suspended_until" and name == scope and (value is None or value <= now)
+            never = self.value_at("destination_concurrency_failed_cohort_limit", name) == 0
+            if destination.dead_until is not None and (resumed or never):
+                destination.dead_until = None
+                destination.window = Window(self.initial(name))
+        for transport in self.transports:
+            if transport.delayed_until is not None:
+                transport.delayed_until = transport.delayed_from + self.value("transport_rate_delay", transport.name)
 
     def transport(self, name: str) -> Transport:
         return next(transport for transport in self.transports if transport.name == name)
@@ -244,10 +255,10 @@ class Model:
             transport.busy -= 1
             delay = self.value_at("destination_rate_delay", destination.name)
             if delay > 0:
-                destination.delayed_until = now + delay
+                destination.delayed_from, destination.delayed_until = now, now + delay
             delay = self.value("transport_rate_delay", transport.name)
             if delay > 0:
-                transport.delayed_until = now + delay
+                transport.delayed_from, transport.delayed_until = now, now + delay
         self.give_back(flight, set(done), transport)
         self.settle(flight.job.message)
         self.pass_time(now)

@@ -20,7 +20,8 @@ class Transport:
         self.jobs: list[Job] = []  # the scheduler's job list
         self.busy = 0
         self.dead_until: float | None = None
-        self.delayed_until: float | None = None  # transport_rate_delay
+        self.delayed_from = 0.0  # transport_rate_delay: from the end of a delivery
+        self.delayed_until: float | None = None
 
     # -- counting
 
