@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
+import re
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from mailcore.cli.times import TimeError, duration_of, time_of
 from mailcore.config import ConfigError, load
@@ -50,6 +51,11 @@ class UsageError(Exception):
 
 class Parser(argparse.ArgumentParser):
     """argparse with our way of complaining: one line."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        # "-50%" is a wrong value, as "-50" is, and no option: so whoever reads the value says what is allowed.
+        self._negative_number_matcher = re.compile(r"-\d+(\.\d*)?%?$|-\.\d+%?$")
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog.removeprefix('waypost ')}: {message}")

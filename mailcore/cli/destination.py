@@ -7,10 +7,11 @@ import re
 import sys
 from typing import Any
 
-from mailcore.cli.command import DONE, UsageError, add_common, control_client, moment
-from mailcore.cli.output import plain, print_json, say, table, width
+from mailcore.cli.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment
+from mailcore.cli.output import plain, print_json, say, table, whole_table, width
 from mailcore.cli.parameter import DEFAULT, VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
 from mailcore.cli.times import TIME_FORMS, shown
+from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 
 __all__ = ["configure"]
 
@@ -72,7 +73,8 @@ def _list(arguments: argparse.Namespace) -> int:
         rows.append(
             (
                 name or "(not routed yet)",
-                queued.get(name, 0),
+                # The queue counts by next hop; where recipients are the destinations, the scheduler alone counts them.
+                queued.get(name, known.get("queued", 0)),
                 known.get("busy", 0),
                 "-" if window is None else f"{window:g}",
                 "" if name not in suspended else shown(suspended[name]) if suspended[name] else "until resumed",
@@ -91,19 +93,26 @@ def _suspend(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(answer)
     else:
-        until = f"until {shown(arguments.until)}" if arguments.until is not None else "until it is resumed"
-        say(f"{plain(arguments.destination)} is suspended {until}")
+        say(f"{plain(arguments.destination)} is suspended {_suspended_until(arguments.until)}")
     return DONE
 
 
 def _resume(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
         answer = control.call("resume", {"destination": arguments.destination}, why=arguments.why)
+    still = answer.get("suspended")
     if arguments.json:
         print_json(answer)
+    elif still:
+        scope, name = plain(str(still.get("scope", arguments.destination))), plain(arguments.destination)
+        say(f"{name} is still suspended, by {scope}, {_suspended_until(still.get('value'))}")
     else:
         say(f"{plain(arguments.destination)} is resumed")
-    return DONE
+    return NOT_DONE if still else DONE
+
+
+def _suspended_until(until: float | None) -> str:
+    return "until it is resumed" if until is None else f"until {shown(until)}"
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -113,13 +122,19 @@ def _show(arguments: argparse.Namespace) -> int:
         print_json(answer)
         return DONE
     rows = [
-        (parameter, value_shown(known.get("value")), origin_of(known))
+        (parameter, _value_shown(parameter, known.get("value")), origin_of(known))
         for parameters in answer.values()
         for parameter, known in parameters.items()
     ]
-    for line in table(("PARAMETER", "VALUE", "FROM"), rows, width(sys.stdout), frozenset({1})):
+    for line in whole_table(("PARAMETER", "VALUE", "FROM"), rows, width(sys.stdout)):
         say(line)
     return DONE
+
+
+def _value_shown(parameter: str, value: Any) -> str:
+    if parameter == SUSPENDED_UNTIL:
+        return "resumed" if value is None else shown(value)
+    return value_shown(value)
 
 
 def _set(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,18 @@ from typing import Any, TextIO
 
 import msgspec
 
-__all__ = ["complain", "cut", "plain", "print_json", "rows_to_lines", "say", "size_shown", "table", "width"]
+__all__ = [
+    "complain",
+    "cut",
+    "plain",
+    "print_json",
+    "rows_to_lines",
+    "say",
+    "size_shown",
+    "table",
+    "whole_table",
+    "width",
+]
 
 WIDTH = 80  # of a terminal nobody asks about: a pipe, a file
 GAP = "  "
@@ -61,6 +72,21 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], columns: int, 
     for row in cells:
         fitted = [_fit(cell, widths[index], index in right) for index, cell in enumerate(row)]
         lines.append(GAP.join(fitted).rstrip())
+    return lines
+
+
+def whole_table(heads: Sequence[str], rows: Iterable[Sequence[object]], columns: int) -> list[str]:
+    """A table that cuts nothing: where a row has no room for its last cell, that has a line of its own."""
+    cells = [list(heads)] + [[plain(cell) for cell in row] for row in rows]
+    widths = [max(_columns(row[index]) for row in cells) for index in range(len(heads) - 1)]
+    room = columns - sum(widths) - len(GAP) * len(widths)
+    lines = []
+    for *first, last in cells:
+        line = GAP.join(_fit(cell, wide, False) for cell, wide in zip(first, widths, strict=True))
+        if _columns(last) <= room:
+            lines.append(f"{line}{GAP}{last}".rstrip())
+        else:
+            lines += [line.rstrip() if room >= 0 else GAP.join(first), f"{2 * GAP}{last}"]
     return lines
 
 

@@ -28,7 +28,11 @@ def add_end(parser: argparse.ArgumentParser) -> None:
 
 
 def end_of(arguments: argparse.Namespace) -> dict[str, float]:
-    """As arguments of a request; empty without end."""
+    """As arguments of a request; empty without end. Raises UsageError at a default with an end."""
+    if getattr(arguments, "value", None) == DEFAULT and (arguments.for_s, arguments.until) != (None, None):
+        raise UsageError(
+            f"{DEFAULT} cannot be set for a time; allowed: a value, or {DEFAULT} without --for and --until"
+        )
     if arguments.for_s is not None:
         return {"for_s": arguments.for_s}
     return {"until": arguments.until} if arguments.until is not None else {}

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from mailcore.cli.command import DONE, UsageError, add_common, control_client
-from mailcore.cli.output import print_json, say, table, width
+from mailcore.cli.output import print_json, say, whole_table, width
 from mailcore.cli.parameter import VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
 
 __all__ = ["configure"]
@@ -49,7 +49,7 @@ def _list(arguments: argparse.Namespace) -> int:
         for scope, parameters in answer.items()
         for parameter, known in parameters.items()
     ]
-    for line in table(("TRANSPORT", "PARAMETER", "VALUE", "FROM"), rows, width(sys.stdout), frozenset({2})):
+    for line in whole_table(("TRANSPORT", "PARAMETER", "VALUE", "FROM"), rows, width(sys.stdout)):
         say(line)
     return DONE
 

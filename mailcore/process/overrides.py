@@ -61,13 +61,17 @@ class Overrides:
     def listed(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """scope -> parameter -> value, origin, and until when: global, transports, destinations with values of their own.
 
-        With a ``destination``: all that is in force for it.
+        With a ``destination``: all that is in force for it, and ``suspended_until`` (None: until it is resumed) while it is
+        suspended.
         """
         settings = self.core.settings
         self.tuned.forget_ended(SUSPENDED_UNTIL, self.core.wall())
         if asked := str(arguments.get("destination") or ""):
             scope = self._scope(asked, "destination")
-            return {scope: {name: self._shown(scope, name) for name in _OF_DESTINATIONS}}
+            in_force = {name: self._shown(scope, name) for name in _OF_DESTINATIONS}
+            if self._is_suspended(scope):
+                in_force[SUSPENDED_UNTIL] = self._shown(scope, SUSPENDED_UNTIL)
+            return {scope: in_force}
         answer: dict[str, Any] = {"": {name: self._shown("", name) for name in GLOBAL_SCOPE}}
         for transport in sorted(settings.transports):
             answer[transport] = {name: self._shown(transport, name) for name in TRANSPORT_SCOPE}
@@ -85,16 +89,23 @@ class Overrides:
     def _shown(self, scope: str, name: str) -> dict[str, Any]:
         origin: Origin = self.core.scheduler.origin(scope, name)
         shown = {"value": _plain(origin.value), "origin": _ORIGINS[origin.layer]}
-        if origin.until is not None:
+        if name == SUSPENDED_UNTIL:  # a time itself
+            shown["value"] = self._on_wall(origin.value) if isinstance(origin.value, int | float) else None
+        elif origin.until is not None:
             shown["until"] = self._on_wall(origin.until)
         if origin.scope != scope:
             shown["scope"] = origin.scope
         return shown
 
+    def _is_suspended(self, scope: str) -> bool:
+        """By a suspension of its own, or of a wider pattern."""
+        return self.core.scheduler.get(scope, SUSPENDED_UNTIL) is not None
+
     # -- changes
 
     async def set(self, request: Request) -> dict[str, Any]:
-        """set, transport_set, suspend, resume."""
+        """set, transport_set, suspend, resume. Answers the change; after a resume, ``suspended`` says what holds on: a
+        wider pattern's suspension, as in ``listed``."""
         core = self.core
         scope, parameter, value, until = self._asked(request)
         try:
@@ -121,6 +132,8 @@ class Overrides:
         core.log.tuned(scope, parameter, value, request.who, request.why, until)
         await core.commit.wait()
         core.go_on()
+        if request.operation == "resume" and self._is_suspended(scope):
+            return change | {"suspended": self._shown(scope, SUSPENDED_UNTIL)}
         return change
 
     def _asked(self, request: Request) -> tuple[str, str, Any, float | None]:
@@ -131,6 +144,15 @@ class Overrides:
         value, until, for_s = arguments.get("value"), arguments.get("until"), arguments.get("for_s")
         if operation == "suspend":
             value, until = math.inf if until is None else until, None
+        elif operation != "resume":
+            if parameter == SUSPENDED_UNTIL:
+                raise BadRequest(
+                    f"{parameter} is not set as a parameter is; use destination suspend, destination resume"
+                )
+            if value is None and not (until is None and for_s is None):
+                raise BadRequest(
+                    f"{parameter}: default cannot be set for a time; allowed: a value, or default for good"
+                )
         if value is not None and not isinstance(value, bool | int | float | str):
             raise BadRequest(f"{parameter}: a number or text is needed, not {value!r}")
         if operation == "transport_set" and scope not in self.core.settings.transports:
@@ -190,6 +212,8 @@ def _share(scope: str, parameter: str, value: Value | None, percent: float) -> V
         or parameter == SUSPENDED_UNTIL
     ):
         raise ValueError(f"{parameter} = {percent:g}%: only numbers have percents; allowed is {bounds}")
+    if not value:
+        raise ValueError(f"{parameter} = {percent:g}%: it is 0 now, which has no share; allowed is {bounds}")
     share = value * percent / 100
     if bounds.kind is Kind.WHOLE:
         return max(int(share), int(bounds.low))  # half of one is one: what must go on goes on

@@ -211,6 +211,66 @@ async def test_destinations_are_listed_suspended_and_resumed(house: House, waypo
     assert (await waypost("destination", "resume", "smtp:a.example")).out == "smtp:a.example is resumed\n"
 
 
+async def test_recipients_that_are_destinations_are_listed_with_their_mail(house: House, waypost: Waypost) -> None:
+    house.manager.answers["destinations"] = lambda _: {
+        "destinations": {"smtp:a@example.org": {"busy": 1, "window": 5, "queued": 7}},
+        "queued": {},
+        "suspended": {},
+    }
+    lines = [line.split() for line in (await waypost("destination", "list")).out.splitlines()]
+    assert lines[1:] == [["smtp:a@example.org", "7", "1", "5"]]
+
+
+@pytest.mark.parametrize(
+    ("until", "shown_until"), [(None, "until it is resumed"), (1_893_456_000.0, f"until {shown(1_893_456_000)}")]
+)
+async def test_a_resume_says_who_suspends_it_still(
+    house: House, waypost: Waypost, until: float | None, shown_until: str
+) -> None:
+    still = {"value": until, "origin": "tuned", "scope": "smtp:.example"}
+    house.manager.answers["resume"] = lambda _: {"suspended": still}
+    said = await waypost("destination", "resume", "smtp:a.example")
+    assert (said.status, said.out) == (1, f"smtp:a.example is still suspended, by smtp:.example, {shown_until}\n")
+    said = await waypost("destination", "resume", "smtp:a.example", "--json")
+    assert (said.status, said.json) == (1, {"suspended": still})
+
+
+async def test_nothing_of_what_is_in_force_is_cut(house: House, waypost: Waypost) -> None:
+    long = {"value": 4, "origin": "tuned", "scope": "smtp:.prov.example", "until": 1_893_456_000.0}
+    house.manager.answers["transports"] = lambda _: {
+        "smtp:mx.prov.example": {
+            "destination_concurrency_failed_cohort_limit": long,
+            "destination_rate_delay": {"value": 0, "origin": "configuration", "scope": "smtp"},
+            "suspended_until": {"value": 1_893_456_000.0, "origin": "tuned", "scope": "smtp:.prov.example"},
+        }
+    }
+    out = (await waypost("destination", "show", "smtp:mx.prov.example")).out
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    words = " ".join(out.split())
+    when = shown(1_893_456_000)
+    assert f"destination_concurrency_failed_cohort_limit 4 tuned of smtp:.prov.example until {when}" in words
+    assert f"suspended_until {when} tuned of smtp:.prov.example" in words
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["slow", "smtp:a", "--to", "-50%", "--for", "5s"], "--to '-50%' is not slower; allowed: 1% to 99%"),
+        (["slow", "smtp:a", "--to", "100%", "--for", "5s"], "--to '100%' is not slower; allowed: 1% to 99%"),
+        (["set", "smtp:a", "p", "default", "--for", "5s"], "default cannot be set for a time"),
+        (["set", "smtp:a", "p", "default", "--until", "+5s"], "default cannot be set for a time"),
+    ],
+)
+async def test_what_makes_no_sense_of_a_destination_is_refused(
+    house: House, waypost: Waypost, words: list[str], says: str
+) -> None:
+    said = await waypost("destination", *words)
+    assert (said.status, said.err.count("\n")) == (2, 1)
+    assert says in said.err
+    assert not house.manager.asked("set")
+
+
 async def test_a_value_of_a_destination_is_set_for_a_time_and_taken_back(house: House, waypost: Waypost) -> None:
     house.manager.answers["set"] = lambda _: {"value": 10, "until": 1_893_456_000.0}
     said = await waypost("destination", "set", "smtp:a.example", "p", "10", "--for", "2h", "--why", "asked")

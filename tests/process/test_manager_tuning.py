@@ -65,6 +65,23 @@ async def test_a_pattern_suspends_all_that_it_takes(tmp_path: Path) -> None:
         assert len(lab.messages) == 1
 
 
+async def test_a_resume_says_which_wider_suspension_holds_on(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        until = time.time() + 60
+        await house.ask("suspend", destination="smtp:.example.org", until=until)
+        await house.ask("suspend", destination="smtp:mx.example.org")
+        shown = (await house.ask("transports", destination="smtp:mx.example.org"))["smtp:mx.example.org"]
+        assert shown["suspended_until"] == {"value": None, "origin": "tuned"}
+        answer = await house.ask("resume", destination="smtp:mx.example.org")
+        wider = {"value": pytest.approx(until, abs=0.01), "origin": "tuned", "scope": "smtp:.example.org"}
+        assert answer["suspended"] == wider
+        shown = (await house.ask("transports", destination="smtp:mx.example.org"))["smtp:mx.example.org"]
+        assert shown["suspended_until"] == wider
+        assert "suspended" not in await house.ask("resume", destination="smtp:.example.org")
+        shown = (await house.ask("transports", destination="smtp:mx.example.org"))["smtp:mx.example.org"]
+        assert "suspended_until" not in shown
+
+
 async def test_a_parameter_is_in_force_at_once_and_after_a_restart(tmp_path: Path) -> None:
     async with Lab(["slow(0.05):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
 
@@ -170,6 +187,15 @@ async def test_wrong_parameters_and_values_are_refused_and_nothing_ends(tmp_path
         ):
             with pytest.raises(Refused):
                 await house.ask("transport_set", **arguments)
+        for parameter, more, says in (
+            ("destination_concurrency_limit", {"value": None, "for_s": 5}, "default cannot be set for a time"),
+            ("destination_concurrency_limit", {"value": None, "until": time.time() + 5}, "default cannot be set"),
+            ("suspended_until", {"value": 5}, "use destination suspend"),
+            ("suspended_until", {"value": None}, "destination resume"),
+            ("destination_rate_delay", {"value": "50%"}, "it is 0 now, which has no share"),
+        ):
+            with pytest.raises(Refused, match=says):
+                await house.ask("set", scope="smtp:example.org", parameter=parameter, **more)
         with pytest.raises(Refused):
             await house.ask("set", scope="nowhere:example.org", parameter="destination_concurrency_limit", value=1)
         with pytest.raises(Refused, match="no pattern of destinations"):
