@@ -107,7 +107,7 @@ class State:
         queue_id = str(arguments.get("queue_id", ""))
         active = core.queue.active.get(queue_id)
         if active is not None:
-            return why_active(core, active)
+            return why_active(core, self.flow.deliverers, active)
         return why_recovered(core.queue.recovered, queue_id)
 
     # -- destinations

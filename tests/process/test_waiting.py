@@ -76,3 +76,28 @@ async def test_what_is_in_flight_and_what_waits_for_it(tmp_path: Path) -> None:
         groups = await why(house, first)
         assert {group["state"] for group in groups} == {"in flight", "ordered"}
         assert "waits for 1 delivery in flight" in groups[-1]["sentence"]
+
+
+async def test_when_the_deliverers_are_full_that_is_the_reason(tmp_path: Path) -> None:
+    sections: Sections = {**LONG, "deliverer": {"processes": 1, "concurrency": 3}}
+    async with Lab(["slow(30):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as house:
+        for number in range(3):
+            await house.send(f"r{number}@example.org")
+
+        async def full() -> bool:
+            (deliverer,) = (await house.ask("state"))["deliverers"]
+            return bool(deliverer["in_flight"] == deliverer["capacity"] == 3)
+
+        await house.eventually(full, "three deliveries under way")
+        first, second = [await house.send("a@example.org") for _ in range(2)]
+
+        async def in_line() -> bool:
+            return (await why(house, second))[0]["state"] == "deliverers full"
+
+        await house.eventually(in_line, "the reason")
+        for queue_id in (first, second):
+            (group,) = await why(house, queue_id)
+            assert (group["state"], group["busy"], group["capacity"]) == ("deliverers full", 3, 3)
+            assert group["sentence"].startswith("3 of 3 deliveries of the deliverers are under way; in line: ")
+        (group,) = await why(house, second)
+        assert group["job"] == first
