@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import dataclasses
 import importlib
+import os
 import random
 import sys
 import time
@@ -55,8 +56,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError("simulate: nothing to simulate; give a SCENARIO.toml, or --live, or both")
     if arguments.compare and not arguments.set:
         raise UsageError("simulate: --compare compares with what is --set; give a --set SCOPE:PARAMETER=VALUE")
-    if arguments.picture is not None and arguments.picture.suffix.lower() != ".png":
-        raise UsageError(f"simulate: {str(arguments.picture)!r} is no picture; allowed: a file named .png")
+    if arguments.picture is not None:
+        _check_picture(arguments.picture)
     if arguments.seed is not None and arguments.seed < 0:
         raise UsageError(f"simulate: --seed {arguments.seed}; allowed: a whole number from 0 on")
     changes = tuple(_set(text) for text in arguments.set[:SETS_MAX])
@@ -66,17 +67,28 @@ def _run(arguments: argparse.Namespace) -> int:
     wanted: list[tuple[str, tuple[Change, ...]]] = [("as it is", ())] if arguments.compare or not changes else []
     wanted += [(f"with {', '.join(arguments.set)}", changes)] if changes else []
     runs = [(label, _simulated(scenario, more, seed)) for label, more in wanted]
-    if arguments.picture is not None:
-        importlib.import_module(DRAWN_BY).draw(arguments.picture, _short(runs), f"Seed {seed}")
     if arguments.json:
         made = [{"name": label, "outcome": outcome} for label, outcome in runs]
         print_json({"note": ESTIMATE, "seed": seed, "runs": made})
-        return DONE
-    for line in report(_short(runs), seed, width(sys.stdout)):
-        say(line)
-    if arguments.picture is not None:
-        say(f"\nThe picture is {arguments.picture}")
+    else:
+        for line in report(_short(runs), seed, width(sys.stdout)):
+            say(line)
+    if arguments.picture is not None:  # last: should it fail, what was found out is there
+        sys.stdout.flush()
+        importlib.import_module(DRAWN_BY).draw(arguments.picture, _short(runs), f"Seed {seed}")
+        if not arguments.json:
+            say(f"\nThe picture is {arguments.picture}")
     return DONE
+
+
+def _check_picture(picture: Path) -> None:
+    """Whether it can be written, before hours are simulated. Raises UsageError."""
+    if picture.suffix.lower() != ".png":
+        raise UsageError(f"simulate: {str(picture)!r} is no picture; allowed: a file named .png")
+    if not picture.parent.is_dir():
+        raise UsageError(f"simulate: --picture {str(picture)!r}: there is no directory {str(picture.parent)!r}")
+    if picture.is_dir() or not os.access(picture if picture.exists() else picture.parent, os.W_OK):
+        raise UsageError(f"simulate: --picture {str(picture)!r} cannot be written")
 
 
 def _short(runs: list[Run]) -> list[Run]:

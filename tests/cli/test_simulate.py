@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mailcore.cli import simulate_picture
 from mailcore.cli.main import main
 from mailcore.cli.simulate_reference import reference
 from tests.cli.house import Waypost
@@ -110,11 +111,28 @@ def test_a_picture_of_nothing_is_drawn_too(tmp_path: Path) -> None:
     assert picture.stat().st_size > 0
 
 
-def test_a_picture_that_cannot_be_written_is_one_line(
+def test_a_picture_that_cannot_be_written_is_one_line_before_anything_is_simulated(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["simulate", str(small), "--picture", str(tmp_path / "no" / "where.png")]) == 1
-    assert capsys.readouterr().err.count("\n") == 1
+    (tmp_path / "dir.png").mkdir()
+    for path, says in ((tmp_path / "no" / "where.png", "there is no directory"), (tmp_path / "dir.png", "be written")):
+        assert main(["simulate", str(small), "--picture", str(path)]) == 2
+        said = capsys.readouterr()
+        assert (said.out, said.err.count("\n")) == ("", 1)
+        assert says in said.err
+
+
+def test_when_drawing_fails_the_table_is_there(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(simulate_picture, "draw", full)
+    assert main(["simulate", str(small), "--picture", str(tmp_path / "outcome.png")]) == 1
+    said = capsys.readouterr()
+    assert "Destinations with the most mail" in said.out
+    assert said.err.count("\n") == 1
 
 
 def test_no_drawing_library_is_imported_unless_a_picture_is_asked_for(small: Path) -> None:
@@ -170,6 +188,14 @@ FAULTS = [
     ("[mail.x]\ndestinations = {}\n", "2: [mail.x] destinations is wrong"),
     ('[mail.x]\ndestinations = { "nonsense" = 1 }\n', "'nonsense' is no destination"),
     ('[mail.x]\ndestinations = { "smtp:a" = -1 }\n', "allowed: a number above 0"),
+    ('[mail.x]\ndestinations = { "smtp:x{1..9999999}" = 1 }\n', "{1..9999999} is no range; allowed: {1..N}, N up to 100000"),
+    ('[mail.x]\ndestinations = { "smtp:y{1-3}" = 1 }\n', "'smtp:y{1-3}' has no range; allowed: one, as {1..N}"),
+    ('[mail.x]\ndestinations = { "smtp:z{a..b}" = 1 }\n', "'smtp:z{a..b}' has no range"),
+    ('[mail.x]\ndestinations = { "smtp:z{1..2}{1..2}" = 1 }\n', "has no range; allowed: one"),
+    (
+        '[mail.x]\nrecipients = "quantiles(0:1,1:1e9)"\ndestinations = { "smtp:a" = 1 }\n',
+        "2: [mail.x] recipients is wrong: 'quantiles(0:1,1:1e9)': a message has 1000000 recipients at most",
+    ),
     ("[messages.x]\nat_s = 1\n", "1: [messages] x has no recipients"),
     ('[messages.x]\nrecipients = { "smtp:a" = 0 }\n', "allowed: a whole number from 1"),
     ("[simulation]\nuntil_s = 0\n", "2: [simulation] until_s is wrong: 0; allowed: a number from 0.001"),

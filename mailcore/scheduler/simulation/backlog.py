@@ -27,7 +27,7 @@ __all__ = ["Arrival", "Backlog", "Listed", "Mail", "expanded"]
 
 RECIPIENTS_MAX = 1_000_000  # of one message; RECIPIENTS records hold any number, a simulation does not
 DESTINATIONS_MAX = 100_000
-_RANGE = re.compile(r"\{(\d{1,6})\.\.(\d{1,6})\}")
+_RANGE = re.compile(r"\{(\d{1,18})\.\.(\d{1,18})\}")
 
 # (arrived at, due at, ((destination, recipients), ...)): ``due at`` is None for new mail. Times may be before the start.
 Arrival = tuple[float, float | None, tuple[tuple[str, int], ...]]
@@ -36,7 +36,9 @@ Arrival = tuple[float, float | None, tuple[tuple[str, int], ...]]
 def expanded(name: str) -> list[str]:
     """``smtp:d{1..3}.example`` is three destinations. Raises ValueError at what is none."""
     match = _RANGE.search(name)
-    if match is None:
+    if match is None or name.count("{") != 1 or name.count("}") != 1:
+        if "{" in name or "}" in name:
+            raise ValueError(f"{name!r} has no range; allowed: one, as {{1..N}}, N up to {DESTINATIONS_MAX}")
         names = [name]
     else:
         low, high = int(match[1]), int(match[2])
@@ -63,6 +65,14 @@ def _destinations(given: object) -> tuple[tuple[str, float], ...]:
     if len(read) > DESTINATIONS_MAX:
         raise ValueError(f"{len(read)} destinations; allowed: {DESTINATIONS_MAX}")
     return tuple(read.items())
+
+
+def _recipients_of_one(given: object) -> Distribution:
+    """How many recipients a message has. Raises ValueError."""
+    read = Distribution.parse(given)
+    if read.largest > RECIPIENTS_MAX:
+        raise ValueError(f"{given!r}: a message has {RECIPIENTS_MAX} recipients at most")
+    return read
 
 
 def _recipients(given: object) -> tuple[tuple[str, int], ...]:
@@ -109,7 +119,7 @@ class Mail:
     to_s: float = number(365.0 * DAY_S, 0, 365 * DAY_S, "when no more arrive")
     recipients: Distribution = field(
         default=Distribution("constant", (1.0,)),
-        metadata=read_by(Distribution.parse, "of one message; rounded, at least 1"),
+        metadata=read_by(_recipients_of_one, "of one message; rounded, at least 1"),
     )
     destinations: tuple[tuple[str, float], ...] = field(
         default=(), metadata=read_by(_destinations, '{"transport:next hop" = weight, ...}: where it goes; needed')

@@ -104,6 +104,11 @@ class Distribution:
             return lambda: lognormvariate(mu, sigma)
         return _by_quantiles(self.values[::2], self.values[1::2], chance)
 
+    @property
+    def largest(self) -> float:
+        """What none is above that is written down: mean and p90 are, where chance has no bound."""
+        return self.values[-1]
+
     def __str__(self) -> str:
         if self.kind == "constant":
             return f"{self.values[0]:g}"
