@@ -17,6 +17,7 @@ from typing import Any
 
 from mailcore.cli.command import DONE, UsageError, add_common, config_path, control_client, duration
 from mailcore.cli.output import print_json, say, width
+from mailcore.cli.simulate_names import Names
 from mailcore.cli.simulate_report import ESTIMATE, Run, report
 from mailcore.cli.simulate_scenario import GLOBAL, ScenarioFile, read_scenario
 from mailcore.config import ConfigError, load
@@ -33,6 +34,7 @@ from mailcore.tuned import read as read_tuned
 __all__ = ["configure"]
 
 SETS_MAX = 100
+SMTP_PORT = 25  # RFC 5321 4.5.4.2; where no configuration says another
 DRAWN_BY = "mailcore.cli.simulate_picture"  # imported only when a picture is asked for: half a second
 
 
@@ -62,8 +64,23 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"simulate: --seed {arguments.seed}; allowed: a whole number from 0 on")
     changes = tuple(_set(text) for text in arguments.set[:SETS_MAX])
     file = read_scenario(arguments.scenario) if arguments.scenario is not None else ScenarioFile()
+    settings = _settings(arguments, file)
+    names = Names(SMTP_PORT) if settings is None else Names(settings.deliverer.port, settings.transports)
+    try:
+        changes = names.changes(changes)
+    except ValueError as error:
+        raise UsageError(f"simulate: --set: {error}") from None
+    try:
+        file = dataclasses.replace(
+            file,
+            changes=names.changes(file.changes),
+            next_hops=names.next_hops(file.next_hops.items()),
+            backlog=names.backlog(file.backlog),
+        )
+    except ValueError as error:
+        raise UsageError(f"simulate: {arguments.scenario}: {error}") from None
     seed = file.options.seed if arguments.seed is None else arguments.seed
-    scenario = _scenario(arguments, file)
+    scenario = _scenario(arguments, file, settings)
     wanted: list[tuple[str, tuple[Change, ...]]] = [("as it is", ())] if arguments.compare or not changes else []
     wanted += [(f"with {', '.join(arguments.set)}", changes)] if changes else []
     runs = [(label, _simulated(scenario, more, seed)) for label, more in wanted]
@@ -130,8 +147,7 @@ def _simulated(scenario: Scenario, changes: tuple[Change, ...], seed: int) -> An
 # -- from files and from the live queue
 
 
-def _scenario(arguments: argparse.Namespace, file: ScenarioFile) -> Scenario:
-    settings = _settings(arguments, file)
+def _scenario(arguments: argparse.Namespace, file: ScenarioFile, settings: Settings | None) -> Scenario:
     backlog = file.backlog
     if arguments.live:
         with control_client(arguments) as control:

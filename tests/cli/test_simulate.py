@@ -87,6 +87,15 @@ def test_two_runs_stand_side_by_side(small: Path, capsys: pytest.CaptureFixture[
     assert only["outcome"] == after
 
 
+@pytest.mark.parametrize("name", ["smtp:A.Example", "smtp:a.example:25", "smtp:a.example."])
+def test_names_hold_in_whatever_spelling(small: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (run,) = simulated(capsys, small, "--set", f"{name}:destination_concurrency_limit=1")["runs"]
+    assert run["outcome"]["destinations"][0]["concurrency_max"] == 1
+    small.write_text(SMALL.replace("smtp:a.example", name) + f'[set."{name}"]\ndestination_concurrency_limit = 1\n')
+    (spelled,) = simulated(capsys, small)["runs"]
+    assert spelled["outcome"] == run["outcome"]
+
+
 def test_time_ends_where_it_is_told_to(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run,) = simulated(capsys, small, "--until", "5s")["runs"]
     assert (run["outcome"]["end"], run["outcome"]["simulated_s"]) == ("until_s", 5.0)
@@ -251,6 +260,25 @@ async def test_parameters_begin_at_the_configuration_and_what_is_tuned(
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[mail.x]\ndestinations = { "nosuch:x" = 1 }\n', []),
+        ('[messages.x]\nrecipients = { "nosuch:x" = 1 }\n', []),
+        ("[next_hops.nosuch]\nprocesses = 1\n", []),
+        ('[set."nosuch:x"]\ndestination_rate_delay = 1\n', []),
+        ("", ["--set", "nosuch:x:destination_rate_delay=1"]),
+    ],
+)
+async def test_a_transport_that_is_not_there_is_refused(
+    house: House, waypost: Waypost, small: Path, text: str, words: list[str]
+) -> None:
+    write(small, text)
+    said = await waypost("simulate", str(small), *words)
+    assert (said.status, said.err.count("\n")) == (2, 1)
+    assert "there is no transport 'nosuch'; there are " in said.err
 
 
 async def test_a_damaged_tuned_file_is_said_and_left_alone(house: House, waypost: Waypost, small: Path) -> None:
