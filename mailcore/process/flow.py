@@ -104,12 +104,12 @@ class Flow:
 
     @property
     def _active_limit(self) -> int:
-        return int(self.core.in_force("message_active_limit"))
+        return self.core.scheduler.tuning.globals.message_active_limit
 
     @property
     def _full(self) -> bool:
-        """The queue's active set has, beside the scheduler's, the messages whose end is being written."""
-        return not self.core.scheduler.may_admit or len(self.core.queue.active) >= self._active_limit
+        """The queue's active set has the scheduler's messages, and those whose end is being written."""
+        return len(self.core.queue.active) >= self._active_limit
 
     def _next_new(self, wall: float, now: float) -> bool:
         runners = self._new_runners

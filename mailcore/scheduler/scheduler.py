@@ -49,9 +49,9 @@ class Scheduler:
     """See the top of the file. Not for several threads. Raises ValueError at parameters that are not allowed."""
 
     def __init__(self, parameters: Parameters) -> None:
-        self._tuning = Tuning(parameters)
+        self.tuning = Tuning(parameters)  # which values are in force; changed by ``set`` alone
         self._timetable = Timetable()
-        self._destinations = Destinations(self._tuning, self._timetable)
+        self._destinations = Destinations(self.tuning, self._timetable)
         self._recipients = self._destinations.recipients
         self._lists = JobLists(self._destinations, self._recipients)
         self._messages: dict[str, Message] = {}
@@ -76,7 +76,7 @@ class Scheduler:
         known = message is not None
         if message is None:
             self._sequence += 1
-            minimum = self._tuning.globals.message_recipient_minimum
+            minimum = self.tuning.globals.message_recipient_minimum
             message = self._messages[queue_id] = Message(queue_id, self._sequence, minimum, now)
         message.unread = unread
         if message.reading:
@@ -290,25 +290,25 @@ class Scheduler:
         ValueError naming parameter, value and what is allowed. Takes time with the destinations there are.
         """
         self._timetable.run(now)
-        self._tuning.set(scope, parameter, value, now, until)
+        self.tuning.set(scope, parameter, value, now, until)
         self._plan_end()
         touched = self._tuned(scope)
-        if parameter == SUSPENDED_UNTIL and self._tuning.get(scope, parameter) is None:
+        if parameter == SUSPENDED_UNTIL and self.tuning.get(scope, parameter) is None:
             for destination in touched:
                 self._destinations.revive(destination)
 
     def get(self, scope: str, parameter: str) -> Value | None:
         """The value in force, in the scopes of ``set``; None only for ``suspended_until`` of what is not suspended."""
-        return self._tuning.get(scope, parameter)
+        return self.tuning.get(scope, parameter)
 
     def origin(self, scope: str, parameter: str) -> Origin:
         """The value in force, the scope and layer it comes from, and until when."""
-        return self._tuning.origin(scope, parameter)
+        return self.tuning.origin(scope, parameter)
 
     @property
     def by_recipient(self) -> frozenset[str]:
         """Transports with a destination_recipient_limit of 1: their destinations are "transport:user@next hop"."""
-        return self._tuning.by_recipient
+        return self.tuning.by_recipient
 
     # -- for people
 
@@ -337,7 +337,7 @@ class Scheduler:
             "recipients_in_core": self._recipients.in_core,
             "entries_in_flight": len(self._flights),
             "messages_with_unread": sum(1 for message in self._messages.values() if message.unread),
-            **describe(destinations.transports.values(), destinations.shown(), self._tuning, now, names_max),
+            **describe(destinations.transports.values(), destinations.shown(), self.tuning, now, names_max),
         }
 
     def window(self, destination: str) -> tuple[int, int] | None:
@@ -359,12 +359,12 @@ class Scheduler:
 
     @property
     def any_suspended(self) -> bool:
-        return self._tuning.any_suspended
+        return self.tuning.any_suspended
 
     @property
     def may_admit(self) -> bool:
         """Whether another message fits: message_active_limit is not reached."""
-        return len(self._messages) < self._tuning.globals.message_active_limit
+        return len(self._messages) < self.tuning.globals.message_active_limit
 
     # -- inside
 
@@ -379,10 +379,10 @@ class Scheduler:
 
     def _plan_end(self) -> None:
         """Of the value set for a time that ends first."""
-        self._timetable.move(self._tuning.first_end(), self._end)
+        self._timetable.move(self.tuning.first_end(), self._end)
 
     def _end(self, time: float) -> None:
-        for scope in self._tuning.over(time):
+        for scope in self.tuning.over(time):
             self._tuned(scope)
         self._plan_end()
 

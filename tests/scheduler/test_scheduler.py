@@ -268,7 +268,7 @@ def test_a_thousand_changes_of_mind_are_remembered_once() -> None:
     scheduler = make()
     for at in range(1000):
         scheduler.set("smtp:a.example", "suspended_until", NOW + 1000 - at / 10, NOW)
-    assert len(scheduler._tuning._timetable) < 100
+    assert len(scheduler.tuning._timetable) < 100
     assert scheduler.wake_at() == NOW + 900.1
 
 
