@@ -92,7 +92,7 @@ async def test_when_the_deliverers_are_full_that_is_the_reason(tmp_path: Path) -
         first, second = [await house.send("a@example.org") for _ in range(2)]
 
         async def in_line() -> bool:
-            return (await why(house, second))[0]["state"] == "deliverers full"
+            return bool((await why(house, second))[0]["state"] == "deliverers full")
 
         await house.eventually(in_line, "the reason")
         for queue_id in (first, second):
