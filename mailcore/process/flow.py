@@ -166,7 +166,7 @@ class Flow:
         if self._full:
             times.append(FULL_S)
         elif self._deferred_active < self._deferred_limit:  # else nothing comes in before something has left
-            times += [runner.due_in(now) for runner in self._retry_runners]
+            times.append(max(0.0, self._retry_at - now))  # ``fill`` has just looked
         wake = self.core.scheduler.wake_at()
         times.append(None if wake is None else max(0.0, wake - now))
         return min((time for time in times if time is not None), default=None)
