@@ -78,11 +78,6 @@ class Job:
         self.slots = 0  # recipient slots it has of its transport's pool
 
     @property
-    def max_entries(self) -> int:
-        """All its entries, those gone included, if each unread recipient were to make one of its own."""
-        return self.selected + self.entries + self.message.unread
-
-    @property
     def needed(self) -> int:
-        """Entries it may still need."""
+        """Entries it may still need: those in core, and one for each unread recipient."""
         return self.entries + self.message.unread

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import Any
 
 from mailcore.scheduler.destination import Choice, Destination
 from mailcore.scheduler.job import Job, Key, Peer
@@ -126,11 +125,3 @@ class Transport:
         else:
             destination.offered = None
             heapq.heappop(self.choice)
-
-    def job_list(self) -> list[Job]:
-        """For people and tests; takes as long as sorting does."""
-        return sorted(self.jobs, key=_key)
-
-
-def _key(job: Job) -> Any:
-    return job.key
