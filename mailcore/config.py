@@ -19,7 +19,7 @@ from typing import Any
 
 from mailcore import config_values as values
 from mailcore.config_lines import Path as Key
-from mailcore.config_lines import key_lines
+from mailcore.config_lines import report
 from mailcore.routing.route import RouteError, parse_route
 from mailcore.settings import (
     DEFAULT_ROUTE,
@@ -58,7 +58,6 @@ class ConfigError(Exception):
 FILE_BYTES_MAX = 4 << 20  # a hundred thousand routes fit
 TRANSPORTS_MAX = 100  # each has its own place in the scheduler's turns
 RUN_DIRECTORY_BYTES_MAX = 80  # a socket's path has 107 (unix(7)); the rest is for the socket's name
-FAULTS_SHOWN_MAX = 20  # more than a screen of them helps nobody
 
 _POSITION = re.compile(r" \((?:at line (?P<line>\d+), column (?P<column>\d+)|at end of document)\)$")
 
@@ -150,18 +149,7 @@ class _Reading:
         return f"{self._path}:{line}: is not TOML: {message}{where}"
 
     def _report(self) -> str:
-        lines = key_lines(self._text)
-
-        def line(key: Key) -> int:
-            while key and key not in lines:  # a fault of something that is not there: where it should be
-                key = key[:-1]
-            return lines.get(key, 1)
-
-        found = sorted((line(key), fault) for key, fault in self._faults)
-        shown = [f"{self._path}:{at}: {fault}" for at, fault in found[:FAULTS_SHOWN_MAX]]
-        if len(found) > FAULTS_SHOWN_MAX:
-            shown.append(f"{self._path}: and {len(found) - FAULTS_SHOWN_MAX} more")
-        return "\n".join(shown)
+        return report(self._path, self._text, self._faults)
 
     def _fault(self, key: Key, message: object) -> Any:
         """Notes it and returns None, which stands for "no value" (TOML has no null)."""

@@ -9,11 +9,15 @@ in several places. Knows no setting.
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["Path", "key_lines"]
+__all__ = ["FAULTS_SHOWN_MAX", "Path", "key_lines", "report"]
+
+FAULTS_SHOWN_MAX = 20  # more than a screen of them helps nobody
 
 Path = tuple[str | int, ...]
 
@@ -135,3 +139,19 @@ class _Walk:
         else:
             while self._peek().kind == "bare":  # "1979-05-27 07:32:00" is one value of two tokens
                 self._at += 1
+
+
+def report(file: os.PathLike[str] | str, text: str, faults: Iterable[tuple[Path, str]]) -> str:
+    """The faults of a text, each with its line, in their order; a fault of something that is not there: where it should be."""
+    lines = key_lines(text)
+
+    def line(key: Path) -> int:
+        while key and key not in lines:
+            key = key[:-1]
+        return lines.get(key, 1)
+
+    found = sorted((line(key), fault) for key, fault in faults)
+    shown = [f"{file}:{at}: {fault}" for at, fault in found[:FAULTS_SHOWN_MAX]]
+    if len(found) > FAULTS_SHOWN_MAX:
+        shown.append(f"{file}: and {len(found) - FAULTS_SHOWN_MAX} more")
+    return "\n".join(shown)

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from mailcore.config import ConfigError
 from mailcore.config_lines import Path as Key
-from mailcore.config_lines import key_lines
+from mailcore.config_lines import report
 from mailcore.scheduler.parameters import check
 from mailcore.scheduler.simulation.backlog import Backlog, Listed, Mail
 from mailcore.scheduler.simulation.field import choice, number
@@ -37,7 +37,6 @@ GLOBAL = "global"  # how people write the scope of all transports
 ALL = "*"  # and of all next hops
 FILE_BYTES_MAX = 4 << 20
 TABLES_MAX = 10_000  # next hops, or sorts of mail, or changes
-FAULTS_SHOWN_MAX = 20
 
 T = TypeVar("T")
 
@@ -209,18 +208,7 @@ class _Reading:
         self._faults.append((key, f"{shown} {message}"))
 
     def _report(self) -> str:
-        lines = key_lines(self._text)
-
-        def line(key: Key) -> int:
-            while key and key not in lines:
-                key = key[:-1]
-            return lines.get(key, 1)
-
-        found = sorted((line(key), fault) for key, fault in self._faults)
-        shown = [f"{self._path}:{at}: {fault}" for at, fault in found[:FAULTS_SHOWN_MAX]]
-        if len(found) > FAULTS_SHOWN_MAX:
-            shown.append(f"{self._path}: and {len(found) - FAULTS_SHOWN_MAX} more")
-        return "\n".join(shown)
+        return report(self._path, self._text, self._faults)
 
 
 def _doc(kind: Any, name: str) -> str:
