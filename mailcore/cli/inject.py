@@ -13,7 +13,7 @@ from typing import BinaryIO
 from mailcore.cli.command import DONE, UsageError, add_common, control_client, moment
 from mailcore.cli.output import print_json, say
 from mailcore.cli.times import TIME_FORMS
-from mailcore.control.protocol import CHUNK_BYTES_MAX
+from mailcore.control.arguments import CHUNK_BYTES_MAX
 
 __all__ = ["configure"]
 

@@ -14,8 +14,8 @@ from mailcore.cli.command import DONE, UsageError, add_common, control_client
 from mailcore.cli.output import complain, cut, plain, print_json, rows_to_lines, say, size_shown, table, width
 from mailcore.cli.queue_filter import add_filters, filter_of
 from mailcore.cli.times import shown, shown_duration
+from mailcore.control.arguments import PAGE_MAX
 from mailcore.control.client import ControlClient
-from mailcore.control.protocol import PAGE_MAX
 
 __all__ = ["configure"]
 

@@ -15,8 +15,8 @@ from mailcore.cli.command import DONE, NOT_DONE, UsageError, add_common, control
 from mailcore.cli.output import complain, plain, print_json, say
 from mailcore.cli.queue_filter import add_filters, filter_of
 from mailcore.cli.times import TIME_FORMS
+from mailcore.control.arguments import MESSAGES_MAX
 from mailcore.control.client import ControlClient, ControlError
-from mailcore.control.protocol import MESSAGES_MAX
 
 __all__ = ["configure"]
 

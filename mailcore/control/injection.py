@@ -15,7 +15,7 @@ import email.utils
 import re
 from datetime import UTC, datetime
 
-from mailcore.control.protocol import InjectBeginArguments
+from mailcore.control.arguments import InjectBeginArguments
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.queue.spool import DATA_AT, Spool, SpoolFile
 from mailcore.routing.address import is_mailbox, is_return_path

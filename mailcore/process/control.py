@@ -22,9 +22,10 @@ from mailcore.control.access import Peer, group_id, peer_of
 from mailcore.control.injecting import Injecting
 from mailcore.control.injection import InjectionRefused
 from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefused, OutcomeUnknown
-from mailcore.control.operations import NotFound, Operations
+from mailcore.control.operations import Operations
 from mailcore.control.protocol import CLIENT_FRAME_BYTES_MAX, ArgumentError, check
 from mailcore.control.session import Session
+from mailcore.control.view import NotFound, View
 from mailcore.envelope import Recipient
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
@@ -97,7 +98,8 @@ class ControlServer:
         )
         readers = ThreadPoolExecutor(READERS, "browse")
         processes = str(settings.run_directory / "processes.json")
-        self.operations = Operations(browser, self.link, self.injecting, readers, processes)
+        self.view = View(browser, self.link, readers)
+        self.operations = Operations(self.view, self.injecting, processes)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:

@@ -104,6 +104,6 @@ async def stop(house: House, serving: asyncio.Task[None]) -> None:
         await house.manager.stop()
     for lane in house.lanes.values():
         lane.close()
-    house.server.operations._pool.shutdown()
+    house.server.view.pool.shutdown()
     house.server.injecting._pool.shutdown()
     await asyncio.sleep(0)

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from mailcore.control.protocol import CHANGES, MESSAGES_MAX, OPERATIONS, Access, Answerer, ArgumentError, check
+from mailcore.control.arguments import MESSAGES_MAX
+from mailcore.control.protocol import (
+    CHANGES,
+    OPERATIONS,
+    Access,
+    Answerer,
+    ArgumentError,
+    check,
+)
 
 ID = "1K0RDGV4BE900"
 

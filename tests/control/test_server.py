@@ -130,13 +130,13 @@ async def test_a_slow_filter_does_not_stop_others() -> None:
     async with open_house() as house, house.client() as slow, house.client() as quick:
         go_on = threading.Event()
         house.write("incoming.0", envelope())
-        first = house.server.operations._browser.page
+        first = house.server.view.browser.page
 
         def page(*arguments: Any) -> Any:
             go_on.wait(10)
             return first(*arguments)
 
-        house.server.operations._browser.page = page  # type: ignore[assignment,method-assign]
+        house.server.view.browser.page = page  # type: ignore[assignment,method-assign]
         waiting = asyncio.create_task(slow.call("list"))
         try:
             assert (await quick.call("ping"))["manager"] is True
@@ -166,7 +166,7 @@ async def test_a_client_that_goes_away_ends_its_change_of_all_that_match() -> No
             return {"changed": len(given["messages"]), "errors": {}}
 
         house.manager.answers["delete"] = slowly
-        house.server.operations._matching = house.server.operations._matching.__class__(items=10)
+        house.server.operations._changes._matching = house.server.operations._changes._matching.__class__(items=10)
         reader, writer = await raw(house, encode(Request(1, "change_matching", {"change": "delete", "filter": {}})))
         await asked.wait()
         writer.close()

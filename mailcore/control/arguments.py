@@ -1,0 +1,199 @@
+"""What each operation of the control socket may be given: a type an operation, its bounds beside each field.
+
+Values only; ``protocol`` says which operation takes which, and turns what is wrong here into words.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope
+from mailcore.queue.matching import Filter
+from mailcore.routing.route import parse_route
+
+__all__ = [
+    "CHUNK_BYTES_MAX",
+    "MESSAGES_MAX",
+    "NAMES_MAX",
+    "PAGE_MAX",
+    "AddRecipientsArguments",
+    "Arguments",
+    "ChangeArguments",
+    "ChangeMatchingArguments",
+    "DelayArguments",
+    "DestinationsArguments",
+    "InjectArguments",
+    "InjectBeginArguments",
+    "InjectDataArguments",
+    "ListArguments",
+    "OneMessage",
+    "RerouteArguments",
+    "ResumeArguments",
+    "SetArguments",
+    "ShowArguments",
+    "SuspendArguments",
+    "TimedArguments",
+    "TransportSetArguments",
+    "TransportsArguments",
+    "WorkingArguments",
+]
+
+MESSAGES_MAX = 1_000  # of one request: the manager's answer takes about as long as one sync and 1 000 records
+PAGE_MAX = 1_000  # items of one page; about 600 kB
+CHUNK_BYTES_MAX = 256 << 10  # of one inject_data; as much as a disk likes to get at once
+NAMES_MAX = 10_000
+WALL_CLOCK_MAX = 32_503_680_000.0  # the year 3000
+
+_ENVELOPE_ADDRESS_MAX = 512  # characters; routing.address.ADDRESS_MAX counts octets and is checked where it matters
+
+QueueId = Annotated[str, Meta(pattern="^[0-9A-Z]{13,20}$")]
+Address = Annotated[str, Meta(max_length=_ENVELOPE_ADDRESS_MAX)]
+Name = Annotated[str, Meta(min_length=1, max_length=400)]
+WallClock = Annotated[float, Meta(ge=0, le=WALL_CLOCK_MAX)]
+Seconds = Annotated[float, Meta(gt=0, le=3_155_760_000)]  # a hundred years
+ValueText = Annotated[str, Meta(max_length=100)]  # the longest is a feedback
+Offset = Annotated[int, Meta(ge=0, le=1 << 62)]
+Place = tuple[QueueId, Name, Offset]
+QueueIds = Annotated[list[QueueId], Meta(max_length=MESSAGES_MAX)]
+Messages = Annotated[list[Place], Meta(max_length=MESSAGES_MAX)]
+_FILTER_TEXT_MAX = 1_000
+
+
+class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of an operation without any; the others' base."""
+
+
+class WorkingArguments(Arguments, frozen=True, kw_only=True):
+    queue_ids: QueueIds
+
+
+class OneMessage(Arguments, frozen=True, kw_only=True):
+    queue_id: QueueId
+
+
+class ShowArguments(Arguments, frozen=True, kw_only=True):
+    queue_id: QueueId
+    recipients: bool = True  # all of them, in further parts
+
+
+class ChangeArguments(Arguments, frozen=True, kw_only=True):
+    """Which messages: by queue id, or by the position a list gave (queue id, lane, offset), which saves the search."""
+
+    queue_ids: QueueIds = []
+    messages: Messages = []
+
+
+class DelayArguments(ChangeArguments, frozen=True, kw_only=True):
+    until: WallClock
+
+
+class RerouteArguments(ChangeArguments, frozen=True, kw_only=True):
+    route: Name  # "transport:next hop", as in the routes table
+
+    def __post_init__(self) -> None:
+        parse_route(self.route)
+
+
+class AddRecipientsArguments(Arguments, frozen=True, kw_only=True):
+    queue_id: QueueId
+    lane: Annotated[str, Meta(max_length=100)] = ""  # "" and 0: control finds it
+    offset: Offset = 0
+    recipients: Annotated[list[Address], Meta(min_length=1, max_length=RECIPIENTS_PER_RECORD)]
+
+
+class InjectArguments(Arguments, frozen=True, kw_only=True):
+    envelope: Envelope
+    not_before: WallClock | None = None
+
+
+class InjectBeginArguments(Arguments, frozen=True, kw_only=True):
+    sender: Address
+    recipients: Annotated[list[Address], Meta(min_length=1, max_length=RECIPIENTS_PER_RECORD)]
+    not_before: WallClock | None = None
+
+
+class InjectDataArguments(Arguments, frozen=True, kw_only=True):
+    data: Annotated[bytes, Meta(max_length=CHUNK_BYTES_MAX)]  # as the author wrote it: any line ends, no dot-stuffing
+
+
+class TimedArguments(Arguments, frozen=True, kw_only=True):
+    """A value, and how long it holds: until a time, for so many seconds, or until it is taken back."""
+
+    parameter: Name
+    value: float | int | bool | ValueText | None  # None: taken back; "50%": of the value in force
+    until: WallClock | None = None
+    for_s: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        if self.until is not None and self.for_s is not None:
+            raise ValueError("until and for_s: one of them is allowed")
+
+
+class TransportSetArguments(TimedArguments, frozen=True, kw_only=True):
+    transport: Name
+
+
+class SetArguments(TimedArguments, frozen=True, kw_only=True):
+    scope: Annotated[str, Meta(max_length=400)]  # "", "smtp", "smtp:example.org", "smtp:.example.org" for all below it
+
+
+class TransportsArguments(Arguments, frozen=True, kw_only=True):
+    destination: Annotated[str, Meta(max_length=400)] = ""  # only what is in force for this one
+
+
+class DestinationsArguments(Arguments, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=NAMES_MAX)] = 100
+
+
+class SuspendArguments(Arguments, frozen=True, kw_only=True):
+    destination: Name
+    until: WallClock | None = None  # None: until it is resumed
+
+
+class ResumeArguments(Arguments, frozen=True, kw_only=True):
+    destination: Name
+
+
+class ListArguments(Arguments, frozen=True, kw_only=True):
+    """One page, or what could be read of it in a fifth of a second: go on while there is a cursor."""
+
+    filter: Filter = Filter()
+    cursor: Annotated[str, Meta(max_length=200)] = ""
+    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = 100
+
+    def __post_init__(self) -> None:
+        _check_filter(self.filter)
+
+
+ChangeName = Literal["delete", "hold", "release", "undelete", "retry", "delay", "reroute", "bounce"]
+
+
+class ChangeMatchingArguments(Arguments, frozen=True, kw_only=True):
+    """One change to all that match, as they lay when it began; ``dry_run`` only counts."""
+
+    change: ChangeName
+    filter: Filter
+    until: WallClock | None = None  # for delay
+    route: Annotated[str, Meta(max_length=400)] = ""  # for reroute
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        _check_filter(self.filter)
+        if (self.until is None) == (self.change == "delay"):
+            raise ValueError("until is allowed, and needed, for delay only")
+        if (not self.route) == (self.change == "reroute"):
+            raise ValueError("route is allowed, and needed, for reroute only")
+        if self.route:
+            parse_route(self.route)
+
+
+def _check_filter(filter_: Filter) -> None:
+    for name in ("sender", "recipient", "destination", "lane", "reason"):
+        if len(getattr(filter_, name)) > _FILTER_TEXT_MAX:
+            raise ValueError(f"filter.{name} is too long; allowed: {_FILTER_TEXT_MAX} characters")
+    if not 0 <= filter_.older_than_s <= WALL_CLOCK_MAX:
+        raise ValueError("filter.older_than_s: allowed is 0 or more seconds")
+    if filter_.larger_than_bytes < 0:
+        raise ValueError("filter.larger_than_bytes: allowed is 0 or more")

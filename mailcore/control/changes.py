@@ -1,0 +1,141 @@
+"""Changes to messages: by queue id, by position, or to all that match. The manager makes them; here they are found.
+
+Law: what a change to all that match may touch is fixed when it begins, so that nothing is changed twice and nothing newer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+
+from mailcore.control.arguments import MESSAGES_MAX, AddRecipientsArguments, ChangeArguments, ChangeMatchingArguments
+from mailcore.control.manager_link import ManagerAway
+from mailcore.control.protocol import CHANGES, ArgumentError
+from mailcore.control.session import Session
+from mailcore.control.view import NotFound, Place, View
+from mailcore.queue.browse import Budget
+from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL
+from mailcore.queue.matching import Filter
+
+__all__ = ["Changes", "fits"]
+
+ERRORS_SHOWN = 100  # of a change to all that match; the count goes on
+PROGRESS_S = 1.0  # a client hears at least this often how far it is
+
+
+def fits(change: str, lane: str) -> bool:
+    """Whether a change can do anything to a message in this lane: the manager's own rule, so that it is not asked in vain."""
+    if change == "undelete":
+        return lane == DELETED
+    if lane == DELETED:
+        return False
+    if change == "release":
+        return lane == HOLD
+    if change == "retry":
+        return lane not in (HOLD, AT_ONCE, LOCAL)
+    return change != "hold" or lane != HOLD
+
+
+class Changes:
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._matching = Budget(items=MESSAGES_MAX)
+
+    async def change(self, name: str, arguments: ChangeArguments, session: Session) -> AsyncGenerator[Any, None]:
+        given = {queue_id: (lane, offset) for queue_id, lane, offset in arguments.messages}
+        unplaced = [queue_id for queue_id in dict.fromkeys(arguments.queue_ids) if queue_id not in given]
+        if not given and not unplaced:
+            raise ArgumentError(f"{name}: queue_ids or messages: at least one is needed")
+        if len(given) + len(unplaced) > MESSAGES_MAX:
+            raise ArgumentError(
+                f"{name}: {len(given) + len(unplaced)} messages; allowed: {MESSAGES_MAX} in one request"
+            )
+        extra = msgspec.structs.asdict(arguments)
+        del extra["queue_ids"], extra["messages"]
+        places = given | await self._view.places(unplaced)
+        result = await self._send_change(name, places, extra, session)
+        # What went elsewhere between looking and changing is looked for once more; nothing was done to it yet.
+        moved = {
+            queue_id: place
+            for queue_id, place in (await self._view.places(result["errors"])).items()
+            if place != places.get(queue_id)
+        }
+        if moved:
+            again = await self._send_change(name, moved, extra, session)
+            result["changed"] += again["changed"]
+            for queue_id in moved:
+                del result["errors"][queue_id]
+            result["errors"].update(again["errors"])
+        for queue_id in unplaced:
+            if queue_id not in places and queue_id not in moved:
+                result["errors"][queue_id] = "there is no such message in the queue"
+        yield result
+
+    async def _send_change(
+        self, name: str, places: dict[str, Place], extra: dict[str, Any], session: Session
+    ) -> dict[str, Any]:
+        if not places:
+            return {"changed": 0, "errors": {}}
+        messages = [[queue_id, lane, offset] for queue_id, (lane, offset) in places.items()]
+        answer = await self._view.link.call(name, {"messages": messages, **extra}, session.who, session.why)
+        return {"changed": int(answer.get("changed", 0)), "errors": dict(answer.get("errors") or {})}
+
+    async def add_recipients(self, arguments: AddRecipientsArguments, session: Session) -> AsyncGenerator[Any, None]:
+        place = (arguments.lane, arguments.offset)
+        if not arguments.lane:
+            found = (await self._view.places([arguments.queue_id])).get(arguments.queue_id)
+            if found is None:
+                raise NotFound(f"there is no message {arguments.queue_id} in the queue")
+            place = found
+        yield await self._view.link.call(
+            "add_recipients",
+            {
+                "messages": [[arguments.queue_id, *place]],
+                "recipients": arguments.recipients,
+            },
+            session.who,
+            session.why,
+        )
+
+    async def change_matching(self, session: Session, arguments: ChangeMatchingArguments) -> AsyncGenerator[Any, None]:
+        if not arguments.dry_run and not self._view.link.connected:
+            raise ManagerAway("the manager is not running; mail is still accepted, but nothing can be changed")
+        assert arguments.change in CHANGES
+        extra: dict[str, Any] = {}
+        if arguments.until is not None:
+            extra["until"] = arguments.until
+        if arguments.route:
+            extra["route"] = arguments.route
+        filter_ = _where_it_fits(arguments.filter, arguments.change)
+        # Taken once: what a change writes anew lies beyond these ends, so nothing is changed twice.
+        stretches, note = await self._view.stretches()
+        progress: dict[str, Any] = {"matched": 0, "changed": 0, "failed": 0, "errors": {}, "done": False, "note": note}
+        cursor: str | None = ""
+        said = time.monotonic()
+        while cursor is not None:
+            page = await self._view.in_thread(self._view.browser.page, stretches, filter_, cursor, self._matching)
+            cursor = page.cursor
+            places = {
+                item.queue_id: (item.lane, item.offset) for item in page.items if fits(arguments.change, item.lane)
+            }
+            progress["matched"] += len(places)
+            if places and not arguments.dry_run:
+                result = await self._send_change(arguments.change, places, extra, session)
+                progress["changed"] += result["changed"]
+                progress["failed"] += len(result["errors"])
+                for queue_id, error in result["errors"].items():
+                    if len(progress["errors"]) < ERRORS_SHOWN:
+                        progress["errors"][queue_id] = error
+            if (places and not arguments.dry_run) or time.monotonic() - said >= PROGRESS_S:
+                said = time.monotonic()
+                yield dict(progress)
+        yield progress | {"done": True}
+
+
+def _where_it_fits(filter_: Filter, change: str) -> Filter:
+    """Undelete and release need not read lanes where there is nothing for them."""
+    only = {"undelete": DELETED, "release": HOLD}.get(change)
+    return msgspec.structs.replace(filter_, lane=only) if only and not filter_.lane else filter_

@@ -1,0 +1,76 @@
+"""What every answer looks at the queue with: where to read, who is active, where a message lies; and the threads that read.
+
+Laws: the manager is asked cheap things only, and when it is away the last restart positions serve, with a note that says so.
+Files are read in the pool's threads, never in the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, TypeVar
+
+from mailcore.control.manager_link import ManagerAway, ManagerLink, OutcomeUnknown
+from mailcore.queue.browse import Browser, Found, Stretch, stretches_of
+
+__all__ = ["NotFound", "Place", "View"]
+
+T = TypeVar("T")
+Place = tuple[str, int]  # lane, offset
+
+
+class NotFound(Exception):
+    """No such message; for a person as it is."""
+
+
+class View:
+    def __init__(self, browser: Browser, link: ManagerLink, pool: ThreadPoolExecutor) -> None:
+        self.browser = browser
+        self.link = link
+        self.pool = pool
+
+    async def stretches(self) -> tuple[dict[str, Stretch], str]:
+        """Where to read, and "" or a note for people that the manager could not say."""
+        try:
+            cut = await self.link.call("cut", {})
+        except (ManagerAway, OutcomeUnknown):
+            stretches, at = await self.in_thread(stretches_of, self.browser.disk, self.browser.queue_directory)
+            when = datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds") if at else "its beginning"
+            return stretches, f"the manager is away; as of {when}"
+        return {lane: Stretch(start, runner, end) for lane, (start, runner, end) in cut["lanes"].items()}, ""
+
+    async def working(self, queue_ids: list[str]) -> dict[str, Any]:
+        """Those in the active set; none when the manager is away."""
+        if not queue_ids:
+            return {}
+        try:
+            working: dict[str, Any] = await self.link.call("working", {"queue_ids": queue_ids})
+        except (ManagerAway, OutcomeUnknown):
+            return {}
+        return working
+
+    async def find(self, queue_id: str, stretches: dict[str, Stretch]) -> Found:
+        """Raises NotFound."""
+        found = (await self.in_thread(self.browser.find, stretches, [queue_id])).get(queue_id)
+        if found is None:
+            raise NotFound(f"there is no message {queue_id} in the queue")
+        return found
+
+    async def places(self, queue_ids: Iterable[str]) -> dict[str, Place]:
+        """Where the messages lie now; those that are nowhere are left out. Raises ManagerAway."""
+        wanted = list(queue_ids)
+        if not wanted:
+            return {}
+        working = await self.link.call("working", {"queue_ids": wanted})
+        places = {queue_id: (known["lane"], known["offset"]) for queue_id, known in working.items()}
+        rest = [queue_id for queue_id in wanted if queue_id not in places]
+        if rest:
+            stretches, _ = await self.stretches()
+            found = await self.in_thread(self.browser.find, stretches, rest)
+            places.update({queue_id: (each.lane, each.offset) for queue_id, each in found.items()})
+        return places
+
+    async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self.pool, call, *arguments)
