@@ -86,10 +86,10 @@ class Admission:
         elif active.pass_over:
             self.passes.over(active)
 
-    def read_more(self) -> None:
+    def read_more(self, now: float) -> None:
         """Messages whose recipients are not all in core get their next batch when the scheduler wants it: exactly as many."""
         core = self.core
-        active_set, asked, now = core.queue.active, self._asked, core.now()
+        active_set, asked = core.queue.active, self._asked
         for queue_id, count in core.scheduler.wanted(now):
             active = active_set.get(queue_id)
             if active is not None:

@@ -78,10 +78,10 @@ class Flow:
         ]
         self._retry_at = 0.0
 
-    def fill(self) -> bool:
+    def fill(self, now: float) -> bool:
         """Brings due messages in, new and deferred ones in turn; True when there is more to bring in at once."""
         core = self.core
-        now, wall = core.now(), core.wall()
+        wall = core.wall()
         working = core.queue.sizes.working
         self._deferred_active = sum(working[r.lane][0] for r in self._retry_runners if r.lane in working)
         self._deferred_limit = max(1, int(self._active_limit * core.in_force("deferred_active_share")))
@@ -173,12 +173,11 @@ class Flow:
 
     # -- out to the deliverers
 
-    def dispatch(self) -> None:
+    def dispatch(self, now: float) -> None:
         """Gives out entries as long as the scheduler has some and a deliverer has room."""
         core = self.core
         if core.stalled and (not core.entries_left or any(link.flights for link in self.deliverers)):
             return
-        now = core.now()
         while (link := self._roomiest()) is not None:
             entry = core.scheduler.select(now)
             if entry is None:
@@ -225,10 +224,9 @@ class Flow:
 
     # -- verdicts
 
-    def put_off(self) -> bool:
+    def put_off(self, now: float) -> bool:
         """Defers mail for what is dead, without a try; True when there may be more. Not on a full disk: it makes no room."""
         core = self.core
-        now = core.now()
         batch: list[tuple[Flight, Delivered]] = []
         while not core.stalled and len(batch) < PUT_OFF_MAX:
             deferral = core.scheduler.defer(now)

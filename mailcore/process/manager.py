@@ -157,10 +157,13 @@ class Manager:
     def _turn(self) -> None:
         self._turn_scheduled = False
         flow = self.flow
-        more = flow.fill()
-        flow.admission.read_more()
-        flow.dispatch()
-        more |= flow.put_off()
+        # One time for all of it: what came due between two steps (a suspension's end, a rate delay's) would be past for the
+        # scheduler's ``wake_at`` before anybody had asked what there is to give out.
+        now = self.core.now()
+        more = flow.fill(now)
+        flow.admission.read_more(now)
+        flow.dispatch(now)
+        more |= flow.put_off(now)
         self._log_windows()
         if more:
             self.go_on()

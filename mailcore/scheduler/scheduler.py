@@ -277,7 +277,7 @@ class Scheduler:
         return self._recipients.wanted(now)
 
     def wake_at(self) -> float | None:
-        """When ``select`` or ``wanted`` may next have something without another call. None: never."""
+        """When ``select`` or ``wanted``, asked at the time of the latest call, may next have something. None: never."""
         return None if self._timetable.first == math.inf else self._timetable.first
 
     # -- tuning

@@ -1,7 +1,8 @@
-"""Mail comes into the active set from all lanes in turn."""
+"""Mail comes into the active set from all lanes in turn, and out of it when what it waits for is over."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,10 +11,26 @@ import pytest
 
 from mailcore.envelope import Status
 from mailcore.queue.active import Active
+from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 from mailcore.settings import Scheduler
-from tests.process.manager_home import Deliverers, Home, turns
+from tests.process.manager_home import NEXT_HOP, Deliverers, Home, turns
 
+SOON_S = 10.0  # far less than the minute after which the manager looks again by itself
 EACH = 250  # more than are brought in in one turn
+
+
+class Clock:
+    """Stands still, but for one second's leap at the ``leap_in``-th look at it."""
+
+    def __init__(self, time: float) -> None:
+        self.time = time
+        self.leap_in = 0
+
+    def __call__(self) -> float:
+        self.leap_in -= 1
+        if not self.leap_in:
+            self.time += 1.0
+        return self.time
 
 
 @pytest.fixture
@@ -56,3 +73,28 @@ async def test_new_and_deferred_mail_alternate_into_the_active_set(home: Home, m
     await turns(manager, lambda: len(entered) == 2 * EACH)
     assert all(one != other for one, other in itertools.pairwise(entered))
     assert sum(entered) == EACH
+
+
+async def test_a_suspension_that_ends_in_the_middle_of_a_turn_is_not_missed(home: Home) -> None:
+    """Whichever look at the clock is the first to find it over."""
+    manager = home.start()
+    deliverers = Deliverers(manager)
+    core = manager.core
+    core.now = clock = Clock(core.now())
+    active = core.queue.active
+    for look in itertools.count(1):
+        until = clock.time + 1.0
+        core.scheduler.set(NEXT_HOP, SUSPENDED_UNTIL, until, clock.time)
+        home.accept(1)
+        await turns(manager, lambda: active and not manager._turn_scheduled)
+        assert not deliverers.waiting
+        clock.leap_in = look
+        manager.go_on()
+        await turns(manager, lambda: not manager._turn_scheduled)
+        if clock.time < until:
+            break  # a turn has fewer looks
+        async with asyncio.timeout(SOON_S):
+            await turns(manager, lambda: deliverers.waiting)
+        deliverers.answer()
+        await turns(manager, lambda: not active)
+    assert look > 1

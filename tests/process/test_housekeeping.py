@@ -182,7 +182,7 @@ async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
         flow.delivered(link, [Delivered(number, verdicts, "relay", "", False, 0.0, 0.0)])
 
     for _ in range(3):
-        flow.dispatch()
+        flow.dispatch(core.now())
     assert len(link.flights) == 1
     before = core.counters.get("finished", 0)
     answer(Status.DELIVERED)
@@ -190,14 +190,14 @@ async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
     assert len(link.flights) == 1, "the next at once"
     answer(Status.DEFERRED)
     await until(lambda: core.counters.get("replaced"))
-    flow.dispatch()
+    flow.dispatch(core.now())
     assert not link.flights, "what was deferred made no room"
     manager._look_at_disk()
-    flow.dispatch()
+    flow.dispatch(core.now())
     assert not link.flights
     later(manager, TRY_S)
     manager._look_at_disk()
-    flow.dispatch()
+    flow.dispatch(core.now())
     assert len(link.flights) == 1
     assert core.entries_left == 0
     answer(Status.DELIVERED)
@@ -206,7 +206,7 @@ async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
     assert core.entries_left == free_bytes // ENTRY_BYTES_MAX
     free_bytes = 1 << 30
     manager._look_at_disk()
-    flow.dispatch()
+    flow.dispatch(core.now())
     assert not core.stalled
     assert len(link.flights) > 1
 
@@ -220,7 +220,7 @@ async def test_with_no_room_for_a_record_nothing_goes_out(
     manager._look_at_disk()
     link = DelivererLink(cast(FrameWriter, Sent()), 0, 0, 100)
     manager.flow.deliverers.append(link)
-    manager.flow.dispatch()
+    manager.flow.dispatch(manager.core.now())
     assert not link.flights
 
 
