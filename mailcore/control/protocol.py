@@ -102,6 +102,7 @@ OPERATIONS: dict[str, Operation] = {
             "transports", TransportsArguments, _READ, _MANAGER, "their parameters, with the origin of each value"
         ),
         Operation("destinations", DestinationsArguments, _READ, _MANAGER, "those with the most mail"),
+        Operation("parameters", Arguments, _READ, _CONTROL, "what can be tuned: bounds, units, explanations"),
         Operation("cut", Arguments, _INTERNAL, _MANAGER, "where browsing starts and ends in each lane"),
         Operation("locate", OneMessage, _INTERNAL, _MANAGER, "where a message in memory lies"),
         Operation("inject", InjectArguments, _INTERNAL, _MANAGER, "a message whose spool file is complete"),

@@ -25,6 +25,7 @@ from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefus
 from mailcore.control.operations import Operations
 from mailcore.control.protocol import CLIENT_FRAME_BYTES_MAX, ArgumentError, check
 from mailcore.control.session import Session
+from mailcore.control.tables import Tables
 from mailcore.control.view import NotFound, View
 from mailcore.envelope import Recipient
 from mailcore.log.disk import Disk, Locked
@@ -99,7 +100,8 @@ class ControlServer:
         readers = ThreadPoolExecutor(READERS, "browse")
         processes = str(settings.run_directory / "processes.json")
         self.view = View(browser, self.link, readers)
-        self.operations = Operations(self.view, self.injecting, processes)
+        tables = Tables(settings)
+        self.operations = Operations(self.view, self.injecting, processes, tables.answers)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
