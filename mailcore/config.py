@@ -113,11 +113,7 @@ class _Reading:
             spool_directory=directories["spool_directory"],
             run_directory=directories["run_directory"],
             log_directory=directories["log_directory"],
-            queue=Queue(**sections["queue"]),
-            receiver=Receiver(**sections["receiver"]),
-            relay=Relay(**sections["relay"]),
-            deliverer=Deliverer(**sections["deliverer"]),
-            scheduler=Scheduler(**sections["scheduler"]),
+            **{name: kind(**sections[name]) for name, kind in SECTIONS.items()},
             transports={name: Transport(**given) for name, given in transports.items()},
             routes=routes,
         )

@@ -25,6 +25,7 @@ __all__ = [
     "Control",
     "Deliverer",
     "Destination",
+    "Portal",
     "Queue",
     "Receiver",
     "Relay",
@@ -174,6 +175,27 @@ class Control:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Portal:
+    """[portal]: the web portal, which ./run starts beside the core. The core itself reads nothing of it."""
+
+    listen: str = text("127.0.0.1:8025", "address:port, IPv6 in brackets", check=values.endpoint)
+    public_url: str = text(
+        "", "as browsers reach it through a proxy, https://waypost.example.org; empty: by the address it listens on"
+    )
+    processes: int = number(1, 1, 16, "portal processes sharing the port")
+    database_url: str = text(
+        "", "postgresql://…; empty: SQLite below home; the environment's DATABASE_URL goes before it"
+    )
+    session_idle_s: int = number(12 * 3600, 300, 30 * DAY_S, "signed out after so long without a page")
+    lockout_failures: int = number(5, 2, 100, "wrong passwords, then the account is locked for that client")
+    lockout_s: int = number(900, 60, DAY_S, "how long it stays locked")
+    core_timeout_s: float = number(5.0, 0.5, 60, "a page waits so long for the core's answer, then says so")
+    change_timeout_s: float = number(20.0, 1, 300, "a change waits so long for the core's answer")
+    sample_days: int = number(35, 1, 3650, "how long minute samples of the live lines are kept")
+    audit_days: int = number(3650, 30, 36_500, "how long the audit is kept")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scheduler:
     """[scheduler]: what holds for all transports. Names and defaults are those of Postfix's queue manager, qmgr(8)."""
 
@@ -243,6 +265,7 @@ class Settings:
     relay: Relay = field(default_factory=Relay)
     deliverer: Deliverer = field(default_factory=Deliverer)
     control: Control = field(default_factory=Control)
+    portal: Portal = field(default_factory=Portal)
     scheduler: Scheduler = field(default_factory=Scheduler)
     transports: dict[str, Transport] = field(default_factory=dict)  # always has smtp, relay and bulk
     routes: dict[str, str] = field(default_factory=dict)  # pattern -> "transport:next hop:port"; "*" is the default
@@ -254,6 +277,7 @@ SECTIONS: dict[str, type] = {
     "relay": Relay,
     "deliverer": Deliverer,
     "control": Control,
+    "portal": Portal,
     "scheduler": Scheduler,
 }
 SHIPPED_TRANSPORTS = ("smtp", "relay", "bulk")  # DESIGN section 4 speaks of them; the issue ships them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import grp
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from mailcore.config import ConfigError, Deliverer, Receiver, Scheduler, Transport, load
 from mailcore.config_values import listen_address, nameserver_address
+from mailcore.settings import SECTIONS
 from tests.test_tidy import ROOT
 
 ISSUE_EXAMPLE = """\
@@ -133,6 +135,18 @@ def test_values_have_the_one_spelling_the_code_sees(file: Path) -> None:
         "user@example.org": "bulk",
         "*": "smtp",
     }
+
+
+def test_every_section_arrives_in_the_settings(file: Path) -> None:
+    group = grp.getgrgid(os.getgid()).gr_name
+    file.write_text(
+        f'[queue]\nundo_time_s = 61\n[receiver]\nerror_limit = 7\n[relay]\ndomains = ["a.example"]\n'
+        f'[deliverer]\nport = 26\n[control]\ngroup = "{group}"\n[portal]\nprocesses = 2\n[scheduler]\n'
+        f'transport_retry_time = 9\n'
+    )
+    settings = load(file)
+    for name, kind in SECTIONS.items():
+        assert getattr(settings, name) != kind(), name
 
 
 def test_paths_are_taken_from_the_directory_of_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
