@@ -176,7 +176,7 @@ FAULTS = [
         "[reciever]\nprocesses = 1",
         "waypost.toml:1: reciever is unknown; did you mean 'receiver'? allowed: home, queue_dir",
     ),
-    ("listen = []", "waypost.toml:1: listen is unknown; it belongs in [receiver]; allowed: home"),
+    ("listen = []", "waypost.toml:1: listen is unknown; it belongs in [receiver] or [portal]; allowed: home"),
     ("processes = 2", "waypost.toml:1: processes is unknown; it belongs in [receiver] or [deliverer]; allowed"),
     ("[relay]\nhome = 'x'", "waypost.toml:2: [relay] home is unknown; it stands at the top of the file"),
     ("\n[transports.smtp]\nlimit = 1", "waypost.toml:3: [transports.smtp] limit is unknown; "),
