@@ -177,7 +177,7 @@ FAULTS = [
         "waypost.toml:1: reciever is unknown; did you mean 'receiver'? allowed: home, queue_dir",
     ),
     ("listen = []", "waypost.toml:1: listen is unknown; it belongs in [receiver] or [portal]; allowed: home"),
-    ("processes = 2", "waypost.toml:1: processes is unknown; it belongs in [receiver] or [deliverer]; allowed"),
+    ("processes = 2", "waypost.toml:1: processes is unknown; it belongs in [receiver] or [deliverer] or [portal]; allowed"),
     ("[relay]\nhome = 'x'", "waypost.toml:2: [relay] home is unknown; it stands at the top of the file"),
     ("\n[transports.smtp]\nlimit = 1", "waypost.toml:3: [transports.smtp] limit is unknown; "),
     ("receiver = 3", "waypost.toml:1: receiver = 3 is wrong; allowed: a section [receiver]"),
