@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 from typing import Any
 
 from mailcore.config_values import destination_pattern
@@ -22,17 +21,14 @@ from mailcore.scheduler.parameters import (
     GLOBAL_SCOPE,
     SUSPENDED_UNTIL,
     TRANSPORT_SCOPE,
-    Kind,
-    Value,
-    bounds_of,
 )
+from mailcore.scheduler.percent import value_of
 from mailcore.scheduler.tuning import Layer, Origin
 from mailcore.tuned import Tuned
 
 __all__ = ["Overrides"]
 
 SCOPES_SHOWN = 1_000  # of destinations with values of their own, in one answer
-_PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,6})?) ?%")
 _ORIGINS = {Layer.CONFIGURED: "configuration", Layer.LIVE: "tuned", Layer.TIMED: "tuned"}
 _OF_DESTINATIONS = [name for name in DESTINATION_SCOPE if name != SUSPENDED_UNTIL]
 
@@ -110,8 +106,7 @@ class Overrides:
         scope, parameter, value, until = self._asked(request)
         try:
             before = core.scheduler.get(scope, parameter)
-            if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):
-                value = _share(scope, parameter, before, float(match[1]))
+            value = value_of(scope, parameter, value, before)
             core.scheduler.set(scope, parameter, self._live(parameter, value), core.now(), self._end(until))
         except ValueError as error:
             raise BadRequest(str(error)) from error
@@ -201,23 +196,6 @@ class Overrides:
     def _on_wall(self, time: float) -> float | None:
         """JSON has no infinity; "until further notice" is none at all there. To the millisecond: two clocks."""
         return None if math.isinf(time) else round(self.core.wall() + time - self.core.now(), 3)
-
-
-def _share(scope: str, parameter: str, value: Value | None, percent: float) -> Value:
-    """So many percent of the value. Raises ValueError at what is no number."""
-    bounds = bounds_of(scope, parameter)
-    if (
-        bounds.kind not in (Kind.NUMBER, Kind.WHOLE)
-        or not isinstance(value, int | float)
-        or parameter == SUSPENDED_UNTIL
-    ):
-        raise ValueError(f"{parameter} = {percent:g}%: only numbers have percents; allowed is {bounds}")
-    if not value:
-        raise ValueError(f"{parameter} = {percent:g}%: it is 0 now, which has no share; allowed is {bounds}")
-    share = value * percent / 100
-    if bounds.kind is Kind.WHOLE:
-        return max(int(share), int(bounds.low))  # half of one is one: what must go on goes on
-    return share
 
 
 def _plain(value: object) -> Any:
