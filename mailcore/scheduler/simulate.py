@@ -7,7 +7,8 @@ once, and the next hops. The manager's own time, the disk and the network are no
 Laws
 - No clock, no chance of its own: the same scenario and the same chances give the same outcome.
 - Each recipient that comes in is delivered, bounced or waiting at the end; the outcome balances.
-- A simulation ends: drained, at ``until_s``, after ``events_max`` events, or when nothing more can happen.
+- A simulation ends: drained, at ``until_s``, after ``events_max`` events, when nothing more can happen, or when who watches
+  says so.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import gc
 import heapq
 import math
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -28,7 +30,7 @@ from mailcore.scheduler.simulation.scenario import Change, Scenario
 from mailcore.scheduler.simulation.site import Site
 from mailcore.scheduler.simulation.timeline import Delays, Point, Seen, Tally, Timeline
 
-__all__ = ["simulate"]
+__all__ = ["Watch", "simulate"]
 
 END, TIMER, CHANGE = range(3)  # what is in the timetable: a delivery's end, something a site waits for, a set
 COLLECTED_EVERY = (
@@ -36,16 +38,21 @@ COLLECTED_EVERY = (
 )
 
 
-def simulate(scenario: Scenario, chances: Chances) -> Outcome:
+Watch = Callable[[float, int], bool]  # the time, messages finished -> whether to go on
+WATCHED_EVERY = 1_000  # events: some twentieth of a second
+
+
+def simulate(scenario: Scenario, chances: Chances, watch: Watch | None = None) -> Outcome:
     """Runs the scenario. ``chances(name)`` is a new stream of chance of that name, always the same one for the same name.
 
+    ``watch`` is asked every now and then, and changes nothing but the end.
     Raises ValueError at a change that the scheduler does not allow.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(COLLECTED_EVERY, *thresholds[1:])
     try:
         run = _Run(scenario, chances)
-        return run.outcome(run.run())
+        return run.outcome(run.run(watch))
     finally:
         gc.set_threshold(*thresholds)
 
@@ -87,7 +94,7 @@ class _Run:
 
     # -- the loop
 
-    def run(self) -> str:
+    def run(self, watch: Watch | None) -> str:
         """Until the end; answers what it was."""
         timetable, timeline, scheduler, lanes = self._timetable, self._timeline, self._scheduler, self._lanes
         until_s, events_max = self._scenario.limits.until_s, self._scenario.limits.events_max
@@ -109,6 +116,8 @@ class _Run:
             self._events += 1
             if self._events > events_max:
                 return "events_max"
+            if watch is not None and not self._events % WATCHED_EVERY and not watch(now, self._messages_finished):
+                return "stopped"
             if timetable and timetable[0][0] <= now:
                 _, _, what, with_what = heapq.heappop(timetable)
                 if what == END:

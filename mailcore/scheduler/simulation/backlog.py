@@ -1,7 +1,8 @@
 """The mail of a simulation: what is queued at the start, and what arrives while it runs.
 
-Three sources, any of them together: messages listed one by one, sorts of mail that are drawn by chance, and the summary of a
-live queue. All are read lazily and in the order of time, so that a million messages take no memory before they are there.
+Four sources, any of them together: messages listed one by one, sorts of mail that are drawn by chance, the summary of a
+live queue, and a sample of one. All are read lazily and in the order of time, so that a million messages take no memory
+before they are there (a sample's are: it is to be small).
 
 Laws
 - The same chance gives the same mail, whatever the parameters and next hops are.
@@ -22,6 +23,7 @@ from typing import Any
 from mailcore.scheduler.simulation.distribution import Chance, Chances, Distribution
 from mailcore.scheduler.simulation.field import DAY_S, flag, number, read_by
 from mailcore.scheduler.simulation.queued import QueuedMail
+from mailcore.scheduler.simulation.sampled import SampledMail
 
 __all__ = ["Arrival", "Backlog", "Listed", "Mail", "expanded"]
 
@@ -173,6 +175,7 @@ class Backlog:
     listed: tuple[Listed, ...] = ()
     mail: Mapping[str, Mail] = field(default_factory=dict)
     queued: QueuedMail | None = None  # of a live queue
+    sampled: SampledMail | None = None  # the same, with what its messages look like
 
     def new(self, chances: Chances) -> Iterator[Arrival]:
         """New mail by the time it arrives."""
@@ -184,6 +187,8 @@ class Backlog:
                 sources.append(mail.arriving(chances(f"arriving {name}")))
         if self.queued is not None:
             sources.append(self.queued.new(chances("queue")))
+        if self.sampled is not None:
+            sources.append(self.sampled.new())
         return _merged(sources, 0)
 
     def deferred(self, chances: Chances) -> Iterator[Arrival]:
@@ -195,6 +200,8 @@ class Backlog:
         ]
         if self.queued is not None:
             sources.append(self.queued.deferred(chances("queue")))
+        if self.sampled is not None:
+            sources.append(self.sampled.deferred())
         return _merged(sources, 1)
 
     def weights(self, until_s: float) -> dict[str, float]:
@@ -209,8 +216,8 @@ class Backlog:
             recipients = (mail.messages + mail.per_s * seconds) * max(1.0, mail.recipients.mean)
             for name, weight in mail.destinations:
                 found[name] = found.get(name, 0) + recipients * weight / total
-        if self.queued is not None:
-            for name, count in self.queued.destinations:
+        for live in (self.queued, self.sampled):
+            for name, count in live.destinations if live is not None else ():
                 found[name] = found.get(name, 0) + count
         return found
 

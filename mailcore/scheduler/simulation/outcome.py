@@ -59,7 +59,7 @@ class DelayClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    end: str  # "drained", "until_s", "events_max", or "nothing more can happen"
+    end: str  # "drained", "until_s", "events_max", "stopped", or "nothing more can happen"
     simulated_s: float
     events: int
     drained_s: float | None  # when the mail of the start was done; None: it was not

@@ -1,0 +1,104 @@
+"""A live queue as a backlog, by its counts and a sample of its messages: more like it than counts alone (``queued``).
+
+The counts, recipients by destination and by lane, come out exactly. What a message looks like, to whom and to how many of
+them it goes, how old it is and when it is due, is as in the sample of its part of the lane, over and over until the part has
+as many recipients as it should. What the sample did not meet goes out as single recipients.
+
+Nothing is drawn by chance: the same sample gives the same mail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import cycle
+
+__all__ = ["SampledLane", "SampledMail", "SampledMessage", "scaled"]
+
+_Arrival = tuple[float, float | None, tuple[tuple[str, int], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SampledMessage:
+    age_s: float
+    due_s: float  # from now; 0: at once
+    groups: tuple[tuple[str, int], ...]  # destination, recipients
+
+
+@dataclass(frozen=True, slots=True)
+class SampledLane:
+    is_new: bool  # not tried before
+    recipients: int  # of all its messages
+    parts: tuple[tuple[SampledMessage, ...], ...]  # samples from equally big parts, in the lane's order
+
+
+@dataclass(frozen=True)
+class SampledMail:
+    lanes: tuple[SampledLane, ...]
+    destinations: tuple[tuple[str, int], ...]  # recipients; as many as the lanes have together, or nearly
+
+    @property
+    def recipients(self) -> int:
+        return sum(count for _, count in self.destinations)
+
+    @property
+    def messages(self) -> int:
+        return sum(len(dealt) for dealt in self._dealt)
+
+    def new(self) -> Iterator[_Arrival]:
+        for message in self._dealt[0]:
+            yield -message.age_s, None, message.groups
+
+    def deferred(self) -> Iterator[_Arrival]:
+        """By the time they are due."""
+        for message in sorted(self._dealt[1], key=lambda message: message.due_s):
+            yield min(-message.age_s, 0.0), max(message.due_s, 0.0), message.groups
+
+    @cached_property
+    def _dealt(self) -> tuple[list[SampledMessage], list[SampledMessage]]:
+        """New and deferred messages."""
+        left = dict(self.destinations)
+        new: list[SampledMessage] = []
+        deferred: list[SampledMessage] = []
+        for lane in self.lanes:
+            dealt = new if lane.is_new else deferred
+            wanted = lane.recipients
+            for place, part in enumerate(lane.parts):
+                quota = wanted // (len(lane.parts) - place)
+                wanted -= quota - _deal(part, quota, left, dealt)
+        rest = [(name, count) for name, count in left.items() if count > 0]
+        into = new if any(lane.is_new for lane in self.lanes) or not deferred else deferred
+        ages = [message.age_s for message in into[:1]] or [0.0]
+        while rest:  # taking turns, or the last one would get its mail last
+            into.extend(SampledMessage(ages[0], 0.0, ((name, 1),)) for name, _ in rest)
+            rest = [(name, count - 1) for name, count in rest if count > 1]
+        return new, deferred
+
+
+def _deal(part: tuple[SampledMessage, ...], quota: int, left: dict[str, int], dealt: list[SampledMessage]) -> int:
+    """Messages like those of ``part``, with so many recipients of those ``left``; how many it could not find."""
+    idle = 0
+    for like in cycle(part):
+        if quota <= 0 or idle >= len(part):
+            break
+        groups: list[tuple[str, int]] = []
+        for name, count in like.groups:
+            taken = min(count, left.get(name, 0), quota)
+            if taken > 0:
+                groups.append((name, taken))
+                left[name] -= taken
+                quota -= taken
+        idle = 0 if groups else idle + 1
+        if groups:
+            dealt.append(SampledMessage(like.age_s, like.due_s, tuple(groups)))
+    return quota
+
+
+def scaled(mail: SampledMail, share: float) -> SampledMail:
+    """The same mail, less of it: at least one recipient of each destination stays."""
+    if share >= 1:
+        return mail
+    lanes = tuple(SampledLane(lane.is_new, math.ceil(lane.recipients * share), lane.parts) for lane in mail.lanes)
+    return SampledMail(lanes, tuple((name, max(1, round(count * share))) for name, count in mail.destinations))
