@@ -22,6 +22,7 @@ __all__ = [
     "Arguments",
     "ChangeArguments",
     "ChangeMatchingArguments",
+    "DataArguments",
     "DelayArguments",
     "DestinationsArguments",
     "InjectArguments",
@@ -76,6 +77,12 @@ class OneMessage(Arguments, frozen=True, kw_only=True):
 class ShowArguments(Arguments, frozen=True, kw_only=True):
     queue_id: QueueId
     recipients: bool = True  # all of them, in further parts
+
+
+class DataArguments(Arguments, frozen=True, kw_only=True):
+    queue_id: QueueId
+    offset: Offset = 0  # in the data as received, without dot-stuffing
+    length: Annotated[int, Meta(ge=1, le=CHUNK_BYTES_MAX)] = CHUNK_BYTES_MAX
 
 
 class ChangeArguments(Arguments, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from mailcore.control.injecting import Injecting
 from mailcore.control.injection import InjectionRefused
 from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefused, OutcomeUnknown
 from mailcore.control.operations import Operations
+from mailcore.control.past import PastAnswers
 from mailcore.control.protocol import CLIENT_FRAME_BYTES_MAX, ArgumentError, check
 from mailcore.control.session import Session
 from mailcore.control.tables import Tables
@@ -101,7 +102,8 @@ class ControlServer:
         processes = str(settings.run_directory / "processes.json")
         self.view = View(browser, self.link, readers)
         tables = Tables(settings)
-        self.operations = Operations(self.view, self.injecting, processes, tables.answers)
+        past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
+        self.operations = Operations(self.view, self.injecting, processes, tables.answers, past.answers)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
