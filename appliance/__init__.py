@@ -1,0 +1,1 @@
+"""The portal: a Django site that shows and tunes the core through the control client."""

@@ -1,0 +1,12 @@
+"""What somebody sees after too many wrong passwords."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+
+def locked_out(request: HttpRequest, *_: Any, **__: Any) -> HttpResponse:
+    return render(request, "accounts/locked_out.html", status=429)

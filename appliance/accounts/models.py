@@ -1,0 +1,14 @@
+"""The right to read the bodies of messages, which is apart from the roles."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Rights(models.Model):
+    """No table: a place for permissions."""
+
+    class Meta:
+        managed = False
+        default_permissions = ()
+        permissions = (("read_bodies", "may read the bodies of messages (each view is in the audit)"),)

@@ -1,0 +1,75 @@
+"""Viewer, operator, administrator: who may do what. A role is a group; who has several has the highest.
+
+Laws: every page needs a sign-in (LoginRequiredMiddleware); every view that changes something carries a decorator of this file,
+and tests/appliance/accounts/ holds the table of role × URL × method. The right to read bodies is apart (``may_read_bodies``):
+administrators have it, others by permission.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+
+__all__ = ["READ_BODIES", "Role", "administrator", "may_read_bodies", "operator", "role_of", "viewer"]
+
+READ_BODIES = "accounts.read_bodies"
+View = Callable[..., HttpResponse]
+
+
+class Role(enum.IntEnum):
+    """Each may do what those below it may."""
+
+    VIEWER = 1  # sees everything but bodies
+    OPERATOR = 2  # changes the queue, destinations and parameters
+    ADMINISTRATOR = 3  # users, roles, schedules; reads bodies
+
+
+GROUPS = {"viewer": Role.VIEWER, "operator": Role.OPERATOR, "administrator": Role.ADMINISTRATOR}
+
+
+def role_of(user: AbstractBaseUser | AnonymousUser) -> Role | None:
+    """The highest role; None for who has none, and may see nothing."""
+    if not user.is_authenticated or not user.is_active:
+        return None
+    if getattr(user, "is_superuser", False):
+        return Role.ADMINISTRATOR
+    known: list[Role] | None = getattr(user, "_waypost_roles", None)
+    if known is None:
+        assert isinstance(user, User)
+        names = user.groups.values_list("name", flat=True)
+        known = [GROUPS[name] for name in names if name in GROUPS]
+        setattr(user, "_waypost_roles", known)  # noqa: B010  # asked several times a page
+    return max(known, default=None)
+
+
+def may_read_bodies(user: AbstractBaseUser | AnonymousUser) -> bool:
+    role = role_of(user)
+    if role is None:
+        return False
+    return role >= Role.ADMINISTRATOR or bool(getattr(user, "has_perm", lambda _: False)(READ_BODIES))
+
+
+def _at_least(least: Role) -> Callable[[View], View]:
+    def decorate(view: View) -> View:
+        @functools.wraps(view)
+        def checked(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponse:
+            role = role_of(request.user)
+            if role is None or role < least:
+                raise PermissionDenied(f"this is for the role {least.name.lower()}")
+            return view(request, *arguments, **named)
+
+        checked.least_role = least  # type: ignore[attr-defined]
+        return checked
+
+    return decorate
+
+
+viewer = _at_least(Role.VIEWER)
+operator = _at_least(Role.OPERATOR)
+administrator = _at_least(Role.ADMINISTRATOR)

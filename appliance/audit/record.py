@@ -1,0 +1,84 @@
+"""Writing the audit: around each change, so that what was refused, and what nobody knows the end of, is in it, too.
+
+with audited(request, "queue.delete", subject=queue_id, before=..., why=why) as entry:
+    answer = door(request).change("delete", {...}, why=why)
+    entry.words = f"{answer['changed']} messages"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+
+from appliance.audit.models import Entry, Outcome
+from mailcore.control.client import ControlError, Refused
+
+__all__ = ["audited", "client_address", "record"]
+
+
+def record(
+    request: HttpRequest | None,
+    action: str,
+    subject: str = "",
+    *,
+    who: str = "",
+    before: Any = None,
+    after: Any = None,
+    why: str = "",
+    outcome: Outcome = Outcome.DONE,
+    words: str = "",
+) -> Entry:
+    """An entry, at once. ``who`` is needed where there is no request, or nobody is signed in."""
+    entry = _entry(request, action, subject, who, before, after, why)
+    entry.outcome, entry.words = outcome, words[:1000]
+    entry.save()
+    return entry
+
+
+@contextmanager
+def audited(
+    request: HttpRequest, action: str, subject: str = "", *, before: Any = None, after: Any = None, why: str = ""
+) -> Iterator[Entry]:
+    """The block makes the change; how it ends is the entry's outcome. The block may set ``words`` and ``after``."""
+    entry = _entry(request, action, subject, "", before, after, why)
+    try:
+        yield entry
+    except Refused as error:
+        entry.outcome, entry.words = Outcome.REFUSED, str(error)[:1000]
+        raise
+    except ControlError as error:
+        entry.outcome, entry.words = Outcome.UNKNOWN, str(error)[:1000]
+        raise
+    except (ValidationError, ValueError) as error:
+        entry.outcome, entry.words = Outcome.REFUSED, str(error)[:1000]
+        raise
+    except BaseException as error:
+        entry.outcome, entry.words = Outcome.UNKNOWN, repr(error)[:1000]
+        raise
+    finally:
+        entry.save()
+
+
+def client_address(request: HttpRequest) -> str | None:
+    return request.META.get("REMOTE_ADDR") or None
+
+
+def _entry(
+    request: HttpRequest | None, action: str, subject: str, who: str, before: Any, after: Any, why: str
+) -> Entry:
+    user = request.user if request is not None and isinstance(request.user, User) else None
+    return Entry(
+        user=user,
+        who=(who or (user.get_username() if user is not None else "nobody"))[:150],
+        address=client_address(request) if request is not None else None,
+        action=action,
+        subject=subject[:400],
+        before=before,
+        after=after,
+        why=why[:1000],
+    )

@@ -1,0 +1,13 @@
+"""The audit: who changed what, and why."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from appliance.accounts.roles import viewer
+
+
+@viewer
+def entries(request: HttpRequest) -> HttpResponse:
+    return render(request, "core/soon.html", {"title": "Entries"})

@@ -1,0 +1,1 @@
+"""What all rooms share: the door to the core, the frame of the pages, how things are shown."""

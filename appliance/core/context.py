@@ -1,0 +1,39 @@
+"""What every page's frame needs: who reads it, with which role, and the sections there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+
+from appliance.accounts.roles import Role, role_of
+
+__all__ = ["SECTIONS", "portal"]
+
+# (name of the page's URL, what the navigation says, the least role)
+SECTIONS = (
+    ("live:overview", "Overview", Role.VIEWER),
+    ("queue:list", "Queue", Role.VIEWER),
+    ("queue:ages", "Ages", Role.VIEWER),
+    ("destinations:list", "Destinations", Role.VIEWER),
+    ("tuning:parameters", "Tuning", Role.VIEWER),
+    ("positions:positions", "Restart positions", Role.VIEWER),
+    ("routes:routes", "Routes", Role.VIEWER),
+    ("reports:reports", "Reports", Role.VIEWER),
+    ("reports:schedules", "Schedules", Role.VIEWER),
+    ("audit:entries", "Audit", Role.OPERATOR),
+    ("admin:index", "Administration", Role.ADMINISTRATOR),
+)
+
+
+def portal(request: HttpRequest) -> dict[str, Any]:
+    user = getattr(request, "user", None)  # an error page may come before there is one
+    role = role_of(user) if user is not None and user.is_authenticated else None
+    match = getattr(request, "resolver_match", None)
+    here = match.view_name if match is not None else ""
+    return {
+        "role": role,
+        "may_change": role is not None and role >= Role.OPERATOR,
+        "may_administer": role is not None and role >= Role.ADMINISTRATOR,
+        "sections": [(url, words, url == here) for url, words, least in SECTIONS if role is not None and role >= least],
+    }

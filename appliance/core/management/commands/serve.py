@@ -1,0 +1,77 @@
+"""``manage.py serve``: makes the database and the static files ready, tells the first password, and serves the portal.
+
+The first time, an administrator is made and the password printed once. Ends with its parent when asked to (``--with-parent``),
+as the core's children do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import signal
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+import uvicorn
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+from django.db import transaction
+
+ADMINISTRATOR = "admin"
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+GRACE_S = 2  # open streams would keep uvicorn from ending
+
+
+class Command(BaseCommand):
+    help = "Serve the portal."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
+        parser.add_argument("--prepare", action="store_true", help="make everything ready, and end")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        if options["with_parent"]:
+            ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            if os.getppid() != options["with_parent"]:
+                return
+        call_command("migrate", interactive=False, verbosity=0)
+        call_command("collectstatic", interactive=False, verbosity=0)
+        password = first_administrator()
+        url = settings.PORTAL.public_url or f"http://{settings.PORTAL.listen}/"
+        if password:
+            self.say(f"portal: sign in as {ADMINISTRATOR} with {password} (told this once; change it there)")
+        if options["prepare"]:
+            return
+        self.say(f"portal: {url}")
+        uvicorn.run(
+            "appliance.asgi:application",
+            host=settings.LISTEN_HOST.strip("[]"),
+            port=settings.LISTEN_PORT,
+            workers=settings.PORTAL.processes if settings.PORTAL.processes > 1 else None,
+            timeout_graceful_shutdown=GRACE_S,
+            log_level="warning",
+            access_log=False,
+            loop="uvloop",
+            http="httptools",
+            ws="none",
+            server_header=False,
+            forwarded_allow_ips="127.0.0.1",
+        )
+
+    def say(self, words: str) -> None:
+        print(words, file=sys.stderr, flush=True)
+
+
+def first_administrator() -> str:
+    """The new password, when there was no user yet; else ""."""
+    with transaction.atomic():
+        if User.objects.exists():
+            return ""
+        password = secrets.token_urlsafe(12)
+        user = User.objects.create_superuser(ADMINISTRATOR, password=password)
+        user.groups.add(Group.objects.get(name="administrator"))
+    return password

@@ -1,0 +1,31 @@
+"""The key the portal signs sessions with: made once, readable by its user alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+__all__ = ["secret_key"]
+
+KEY_BYTES = 64  # more than Django's own 50 characters
+
+
+def secret_key(directory: Path) -> str:
+    """The key in ``directory``/secret.key; made when missing. Two that start at once agree on one. Raises OSError."""
+    path = directory / "secret.key"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = directory / f"secret.key.{os.getpid()}.new"
+    if not path.exists():
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_urlsafe(KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(new, path)  # fails when another was quicker: then theirs counts
+        except FileExistsError:
+            pass
+        finally:
+            new.unlink()
+    return path.read_text().strip()

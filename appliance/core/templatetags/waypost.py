@@ -1,0 +1,145 @@
+"""How things are shown everywhere: times in the reader's zone, sizes, durations, and strangers' text made harmless.
+
+Law: whatever comes from outside (addresses, HELO, subjects, replies) goes through ``shown``: Django escapes the markup, this
+makes control and direction-changing characters visible and keeps the text from turning its surroundings around.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+# Controls, formats (which turn the direction), halves, private and unassigned ones, line and paragraph separators.
+_INVISIBLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def visible(text: object) -> str:
+    """Text in which every control, format or unassigned character is written out: \\x1b, \\u202e. Line ends too."""
+    return "".join(_code(each) if unicodedata.category(each) in _INVISIBLE else each for each in str(text))
+
+
+def _code(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}" if number < 65_536 else f"\\U{number:08x}"
+
+
+@register.filter
+def shown(value: object) -> SafeString:
+    """A stranger's text, isolated from the direction of what stands around it."""
+    return format_html("<bdi>{}</bdi>", visible("" if value is None else value))
+
+
+@register.filter
+def plain(value: object) -> str:
+    """The same for an attribute, where no element may stand."""
+    return visible("" if value is None else value)
+
+
+@register.filter
+def when(value: float | datetime | None) -> SafeString | str:
+    """A time: how long ago or ahead, with the exact one on hover. Takes wall-clock seconds or an aware datetime."""
+    at = _datetime(value)
+    if at is None:
+        return "–"
+    local = timezone.localtime(at)
+    ahead = (at - timezone.now()).total_seconds()
+    words = f"in {span(ahead)}" if ahead > 0.5 else f"{span(-ahead)} ago"
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', at.isoformat(), local.strftime("%Y-%m-%d %H:%M:%S %Z"), words
+    )
+
+
+@register.filter
+def clock(value: float | datetime | None) -> SafeString | str:
+    """A time as the clock shows it in the reader's zone, with date when that is not today; exact on hover."""
+    at = _datetime(value)
+    if at is None:
+        return "–"
+    local = timezone.localtime(at)
+    today = local.date() == timezone.localdate()
+    words = local.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M")
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', at.isoformat(), local.strftime("%Y-%m-%d %H:%M:%S.%f %Z"), words
+    )
+
+
+@register.filter
+def span(seconds: float | None) -> str:
+    """A duration in its two biggest units: 3 d 4 h, 12 min 5 s, 4.2 s, 35 ms."""
+    if seconds is None:
+        return "–"
+    seconds = float(seconds)
+    if seconds < 0:
+        return f"-{span(-seconds)}"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    left = round(seconds)
+    for length, unit in _UNITS:
+        if left >= length:
+            count, rest = divmod(left, length)
+            smaller = {"d": (3_600, "h"), "h": (60, "min"), "min": (1, "s")}[unit]
+            more = rest // smaller[0]
+            return f"{count} {unit}" + (f" {more} {smaller[1]}" if more else "")
+    return f"{left} s"
+
+
+@register.filter
+def size(value: float | None) -> str:
+    """Bytes for people: 512 B, 4.2 kB, 1.3 GB (powers of 1 000, as disks are sold)."""
+    if value is None:
+        return "–"
+    amount = float(value)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(amount) < 999.5 or unit == "TB":
+            return f"{amount:.0f} {unit}" if unit == "B" or abs(amount) >= 99.5 else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError
+
+
+@register.filter
+def number(value: float | None) -> str:
+    """Digits in groups of three, with narrow no-break spaces; floats with three digits that count."""
+    if value is None:
+        return "–"
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:,.3g}".replace(",", "\u202f") if abs(value) < 1000 else f"{value:,.0f}".replace(",", "\u202f")
+    return f"{int(value):,}".replace(",", "\u202f")
+
+
+@register.filter
+def share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}" if value < 0.9995 or value == 1 else ">99.9%"
+
+
+@register.filter
+def get(mapping: Any, key: object) -> Any:
+    """A value by a key that is a variable."""
+    return mapping.get(key) if mapping else None
+
+
+@register.filter
+def page_name(view_name: str) -> str:
+    """queue:list → queue-list, for ids and tests."""
+    return view_name.replace(":", "-").replace("_", "-")
+
+
+def _datetime(value: float | datetime | None) -> datetime | None:
+    if value is None or value == 0:
+        return None
+    if isinstance(value, datetime):
+        return value
+    try:
+        return datetime.fromtimestamp(float(value), UTC)
+    except (OverflowError, ValueError, OSError):
+        return None

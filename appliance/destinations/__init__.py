@@ -1,0 +1,1 @@
+"""Destinations: windows, feedback, suspending, overrides for a time."""

@@ -1,0 +1,1 @@
+"""Restart positions: where runners resume, what keeps segments alive, what a start would cost."""

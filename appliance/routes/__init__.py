@@ -1,0 +1,1 @@
+"""Routes, shown and checked."""

@@ -1,0 +1,12 @@
+"""Where the pages of this room are."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from appliance.routes import views
+
+app_name = "routes"
+urlpatterns = [
+    path("", views.routes, name="routes"),
+]

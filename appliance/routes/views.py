@@ -1,0 +1,13 @@
+"""Routes, shown and checked."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from appliance.accounts.roles import viewer
+
+
+@viewer
+def routes(request: HttpRequest) -> HttpResponse:
+    return render(request, "core/soon.html", {"title": "Routes"})

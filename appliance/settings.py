@@ -1,0 +1,212 @@
+"""Django's settings of the portal, made from waypost.toml and checked there; what is secret lies below home/portal.
+
+Environment: WAYPOST_CONFIG (the file; waypost.toml of the checkout by default), DATABASE_URL, WAYPOST_SECRET_KEY. A wrong
+value stops the start with the file, the line and what is allowed (``mailcore.config``). The portal takes nothing else from
+``mailcore`` but the control client.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+from csp.constants import NONCE, NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
+
+from appliance.core.secret import secret_key
+from mailcore.config import ConfigError, load
+from mailcore.config_values import listen_address
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+CONFIG = Path(os.environ.get("WAYPOST_CONFIG", BASE_DIR / "waypost.toml"))
+try:
+    WAYPOST = load(CONFIG)
+except ConfigError as error:
+    raise ImproperlyConfigured(str(error)) from None
+PORTAL = WAYPOST.portal
+PORTAL_DIRECTORY = WAYPOST.home / "portal"
+CONTROL_SOCKET = WAYPOST.run_directory / "control.sock"
+LISTEN_HOST, LISTEN_PORT = listen_address(PORTAL.listen)
+HTTPS = PORTAL.public_url.startswith("https://")
+
+SECRET_KEY = os.environ.get("WAYPOST_SECRET_KEY") or secret_key(PORTAL_DIRECTORY)
+DEBUG = False
+_public_host = PORTAL.public_url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", LISTEN_HOST, *filter(None, [_public_host.partition(":")[0]])]
+CSRF_TRUSTED_ORIGINS = [PORTAL.public_url.rstrip("/")] if PORTAL.public_url else []
+
+INSTALLED_APPS = [
+    "appliance.core",
+    "appliance.live",
+    "appliance.queue",
+    "appliance.destinations",
+    "appliance.tuning",
+    "appliance.positions",
+    "appliance.routes",
+    "appliance.reports",
+    "appliance.accounts",
+    "appliance.audit",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.humanize",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "axes",
+    "auditlog",
+    "csp",
+    "django_celery_beat",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "auditlog.middleware.AuditlogMiddleware",
+    "appliance.core.middleware.TimeZoneMiddleware",
+    "appliance.core.middleware.CoreErrorsMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "appliance.urls"
+ASGI_APPLICATION = "appliance.asgi.application"
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "builtins": ["appliance.core.templatetags.waypost"],
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "appliance.core.context.portal",
+            ],
+        },
+    }
+]
+
+DATABASES = {
+    "default": dj_database_url.parse(
+        os.environ.get("DATABASE_URL") or PORTAL.database_url or f"sqlite:///{PORTAL_DIRECTORY}/portal.sqlite3",
+        conn_max_age=60,
+        conn_health_checks=True,
+    )
+}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # Writers wait for each other instead of failing; readers never wait. A transaction says at its start that it writes.
+    DATABASES["default"]["OPTIONS"] = {
+        "timeout": 20,
+        "transaction_mode": "IMMEDIATE",
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
+    }
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# Signing in
+
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+    "allauth.account.auth_backends.AuthenticationBackend",
+]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator",
+    )
+]  # fmt: skip
+AUTH_PASSWORD_VALIDATORS[1] |= {"OPTIONS": {"min_length": 12}}  # type: ignore[dict-item]
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "live:overview"
+ACCOUNT_ADAPTER = "appliance.accounts.adapter.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_LOGOUT_ON_GET = False
+ACCOUNT_SESSION_REMEMBER = False
+ACCOUNT_RATE_LIMITS = False  # axes counts failures, and its lock shows in the audit
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "Waypost"
+AXES_FAILURE_LIMIT = PORTAL.lockout_failures
+AXES_COOLOFF_TIME = PORTAL.lockout_s / 3600
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_LOCKOUT_CALLABLE = "appliance.accounts.lockout.locked_out"
+AXES_VERBOSE = False
+SESSION_COOKIE_AGE = PORTAL.session_idle_s
+SESSION_SAVE_EVERY_REQUEST = False
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_HTTPONLY = False  # htmx sends it in a header
+
+# What the browser may do
+
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
+SECURE_HSTS_PRELOAD = HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF, NONCE],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+        "manifest-src": [SELF],
+    }
+}
+
+# Language, time, files
+
+LANGUAGE_CODE = "en-gb"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = PORTAL_DIRECTORY / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},  # nothing is uploaded
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+FILE_UPLOAD_MAX_MEMORY_SIZE = 64 << 10
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 3_000  # a page of 1 000 messages selected
+CELERY_BROKER_URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "stream": sys.stderr, "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+}

@@ -1,0 +1,1 @@
+"""Tuning: parameters, what-if, applying, history."""

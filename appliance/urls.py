@@ -1,0 +1,19 @@
+"""Which page is where. Each room has its own table; none is named like a queue id."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("", include("appliance.live.urls")),
+    path("queue/", include("appliance.queue.urls")),
+    path("destinations/", include("appliance.destinations.urls")),
+    path("tuning/", include("appliance.tuning.urls")),
+    path("positions/", include("appliance.positions.urls")),
+    path("routes/", include("appliance.routes.urls")),
+    path("reports/", include("appliance.reports.urls")),
+    path("audit/", include("appliance.audit.urls")),
+    path("accounts/", include("appliance.accounts.urls")),
+    path("admin/", admin.site.urls),
+]

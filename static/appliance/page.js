@@ -1,0 +1,94 @@
+// What every page does: the reader's time zone, light or dark, keys, dialogs, and what htmx does with errors.
+"use strict";
+(() => {
+  const oneYear = "; path=/; max-age=31536000; samesite=lax";
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone && !document.cookie.includes("waypost_zone=" + zone)) document.cookie = "waypost_zone=" + zone + oneYear;
+
+  const root = document.documentElement;
+  const stored = localStorage.getItem("theme");
+  if (stored) root.dataset.theme = stored;
+  const dark = () => root.dataset.theme === "dark" ||
+    (root.dataset.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+  document.getElementById("theme")?.addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    localStorage.setItem("theme", root.dataset.theme);
+    document.dispatchEvent(new CustomEvent("waypost:theme"));
+  });
+
+  // Rows: a table with data-rows is walked with j and k; a row's link is the one with data-open.
+  const rows = () => [...document.querySelectorAll("table[data-rows] tbody tr")];
+  const mark = (row) => {
+    rows().forEach((each) => each.classList.toggle("current", each === row));
+    row.scrollIntoView({ block: "nearest" });
+    (row.querySelector("[data-open]") || row.querySelector("a"))?.focus({ preventScroll: true });
+  };
+  const step = (by) => {
+    const all = rows();
+    if (!all.length) return;
+    const at = all.findIndex((row) => row.classList.contains("current"));
+    mark(all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))]);
+  };
+  const places = { o: "/", q: "/queue/", d: "/destinations/", t: "/tuning/" };
+  let gone = 0;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.matches("input:not([type=checkbox]), textarea, select") || document.querySelector("dialog[open]")) return;
+    if (Date.now() - gone < 1000 && places[event.key]) { location.href = places[event.key]; return; }
+    switch (event.key) {
+      case "/": document.getElementById("search")?.focus(); break;
+      case "j": step(1); break;
+      case "k": step(-1); break;
+      case "x": document.querySelector("tr.current input[type=checkbox]")?.click(); break;
+      case "g": gone = Date.now(); break;
+      case "?": document.getElementById("keys")?.showModal(); break;
+      default: return;
+    }
+    event.preventDefault();
+  });
+
+  // Dialogs: whatever is swapped into #dialog-body is shown; data-close closes. The answer header "Waypost-Close" does, too.
+  const dialog = document.getElementById("dialog");
+  document.body.addEventListener("htmx:afterSwap", (event) => {
+    if (event.detail.target.id === "dialog-body" && !dialog.open && event.detail.target.textContent.trim()) dialog.showModal();
+  });
+  document.body.addEventListener("click", (event) => {
+    if (event.target.closest("[data-close]")) event.target.closest("dialog")?.close();
+  });
+  document.body.addEventListener("waypost:close", () => dialog.close());
+
+  // An answer that is no success is shown, too: in the dialog when it was asked from there, else at the top of the page.
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    const status = event.detail.xhr.status;
+    if (status < 400) return;
+    event.detail.shouldSwap = true;
+    event.detail.isError = false;
+    const type = event.detail.xhr.getResponseHeader("Content-Type") || "";
+    const whole = event.detail.xhr.responseText.includes("<!doctype");
+    if (!type.startsWith("text/html") || whole) {
+      event.detail.serverResponse = '<p class="notice error" role="alert">The portal answered ' + status + ".</p>";
+    }
+    if (status !== 422 || !dialog.open) {
+      event.detail.target = document.querySelector("dialog[open] .dialog-notice") || document.getElementById("notice");
+      event.detail.swapOverride = "innerHTML";
+    }
+  });
+  const unreachable = () => {
+    const place = document.querySelector("dialog[open] .dialog-notice") || document.getElementById("notice");
+    place.innerHTML = '<p class="notice error" role="alert">The portal does not answer. Whether anything was changed is not known: look again.</p>';
+  };
+  document.body.addEventListener("htmx:sendError", unreachable);
+  document.body.addEventListener("htmx:timeout", unreachable);
+
+  // Times grow older while a page is open.
+  const span = (s) => s < 60 ? Math.floor(s) + " s" : s < 3600 ? Math.floor(s / 60) + " min"
+    : s < 86400 ? Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min" : Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";
+  setInterval(() => {
+    for (const time of document.querySelectorAll("time[datetime]")) {
+      if (!/ ago$|^in /.test(time.textContent)) continue;
+      const ahead = (Date.parse(time.dateTime) - Date.now()) / 1000;
+      const words = ahead > 0.5 ? "in " + span(ahead) : span(-ahead) + " ago";
+      if (time.textContent !== words && Math.abs(ahead) > 5) time.textContent = words;
+    }
+  }, 5000);
+})();
