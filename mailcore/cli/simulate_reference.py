@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from typing import Any
 
-from mailcore.cli.simulate_scenario import Options, allowed
+from mailcore.cli.simulate_scenario import Options
 from mailcore.scheduler.simulation.backlog import Listed, Mail
 from mailcore.scheduler.simulation.distribution import DISTRIBUTION_FORMS, Distribution
+from mailcore.scheduler.simulation.field import allowed
 from mailcore.scheduler.simulation.next_hop import NextHop
 from mailcore.scheduler.simulation.scenario import Limits
 from mailcore.scheduler.simulation.site import Client

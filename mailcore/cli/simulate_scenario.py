@@ -26,12 +26,12 @@ from mailcore.config_lines import Path as Key
 from mailcore.config_lines import report
 from mailcore.scheduler.parameters import check
 from mailcore.scheduler.simulation.backlog import Backlog, Listed, Mail
-from mailcore.scheduler.simulation.field import choice, number
+from mailcore.scheduler.simulation.field import checked, choice, number
 from mailcore.scheduler.simulation.next_hop import NextHop
 from mailcore.scheduler.simulation.scenario import Change, Limits
 from mailcore.scheduler.simulation.site import Client
 
-__all__ = ["ALL", "GLOBAL", "Options", "ScenarioFile", "allowed", "read_scenario"]
+__all__ = ["ALL", "GLOBAL", "Options", "ScenarioFile", "read_scenario"]
 
 GLOBAL = "global"  # how people write the scope of all transports
 ALL = "*"  # and of all next hops
@@ -149,7 +149,7 @@ class _Reading:
         for name, value in table.items():
             if name in known:
                 try:
-                    values[name] = _checked(known[name], value)
+                    values[name] = checked(known[name], value)
                 except ValueError as error:
                     self._fault((*key, name), f"is wrong: {error}")
         return values
@@ -173,7 +173,7 @@ class _Reading:
             for time in ("at_s", "until_s"):
                 try:
                     if time in table:
-                        times[time] = _checked(_AT_S, table[time])
+                        times[time] = checked(_AT_S, table[time])
                 except ValueError as error:
                     self._fault((*key, time), f"is wrong: {error}")
             if times.get("until_s", 1e99) <= times.get("at_s", 0):
@@ -213,34 +213,3 @@ class _Reading:
 
 def _doc(kind: Any, name: str) -> str:
     return str(next(each for each in fields(kind) if each.name == name).metadata["doc"])
-
-
-def allowed(each: dataclasses.Field[Any]) -> str:
-    """What a key may be, in words; "" where reading it says so itself."""
-    metadata = each.metadata
-    if "read" in metadata:
-        return ""
-    if "choices" in metadata:
-        return " or ".join(f'"{one}"' for one in metadata["choices"])
-    if isinstance(each.default, bool):
-        return "true or false"
-    whole = "whole " if isinstance(each.default, int) else ""
-    return f"a {whole}number from {metadata['low']:_} to {metadata['high']:_}"
-
-
-def _checked(each: dataclasses.Field[Any], value: Any) -> Any:
-    """The value as the code sees it. Raises ValueError saying what is allowed."""
-    metadata = each.metadata
-    if "read" in metadata:
-        return metadata["read"](value)
-    if "choices" in metadata:
-        good = value in metadata["choices"]
-    elif isinstance(each.default, bool):
-        good = isinstance(value, bool)
-    else:
-        kinds = int if isinstance(each.default, int) else int | float
-        is_number = isinstance(value, kinds) and not isinstance(value, bool)
-        good = is_number and metadata["low"] <= value <= metadata["high"]
-    if not good:
-        raise ValueError(f"{reprlib.repr(value)}; allowed: {allowed(each)}")
-    return float(value) if isinstance(each.default, float) else value

@@ -5,7 +5,7 @@ Values only; ``protocol`` says which operation takes which, and turns what is wr
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -22,6 +22,7 @@ __all__ = [
     "Arguments",
     "ChangeArguments",
     "ChangeMatchingArguments",
+    "Changed",
     "DataArguments",
     "DelayArguments",
     "DestinationsArguments",
@@ -34,6 +35,7 @@ __all__ = [
     "ResumeArguments",
     "SetArguments",
     "ShowArguments",
+    "SimulateArguments",
     "SuspendArguments",
     "TimedArguments",
     "TransportSetArguments",
@@ -45,6 +47,7 @@ MESSAGES_MAX = 1_000  # of one request: the manager's answer takes about as long
 PAGE_MAX = 1_000  # items of one page; about 600 kB
 CHUNK_BYTES_MAX = 256 << 10  # of one inject_data; as much as a disk likes to get at once
 NAMES_MAX = 10_000
+CHANGED_MAX = 100  # of one simulation
 WALL_CLOCK_MAX = 32_503_680_000.0  # the year 3000
 
 _ENVELOPE_ADDRESS_MAX = 512  # characters; routing.address.ADDRESS_MAX counts octets and is checked where it matters
@@ -144,6 +147,28 @@ class TransportSetArguments(TimedArguments, frozen=True, kw_only=True):
 
 class SetArguments(TimedArguments, frozen=True, kw_only=True):
     scope: Annotated[str, Meta(max_length=400)]  # "", "smtp", "smtp:example.org", "smtp:.example.org" for all below it
+
+
+class Changed(Arguments, frozen=True, kw_only=True):
+    """A value as ``set`` takes it."""
+
+    scope: Annotated[str, Meta(max_length=400)]
+    parameter: Name
+    value: float | int | bool | ValueText | None
+
+
+class SimulateArguments(Arguments, frozen=True, kw_only=True):
+    """What would become of the mail that is there, with ``changes``; the same seed gives the same outcome."""
+
+    changes: Annotated[list[Changed], Meta(max_length=CHANGED_MAX)] = []
+    duration_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400.0  # simulated
+    backlog: Literal["live", "none"] = "live"
+    arrivals: bool = False  # mail goes on arriving
+    since_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 3_600.0  # next hops as measured since so long
+    hops: Annotated[
+        dict[Name, dict[Name, Any]], Meta(max_length=CHANGED_MAX)
+    ] = {}  # scope -> [next_hops] of a scenario
+    seed: Annotated[int, Meta(ge=0, le=1 << 53)] = 1
 
 
 class TransportsArguments(Arguments, frozen=True, kw_only=True):

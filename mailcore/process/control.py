@@ -28,11 +28,13 @@ from mailcore.control.protocol import CLIENT_FRAME_BYTES_MAX, ArgumentError, che
 from mailcore.control.session import Session
 from mailcore.control.tables import Tables
 from mailcore.control.view import NotFound, View
+from mailcore.control.whatif import WhatIf, WhatIfRefused
 from mailcore.envelope import Recipient
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
 from mailcore.process.child import run_child
+from mailcore.process.parameters import parameters_of
 from mailcore.process.wire import FrameDecoder, Request, Response, WireError, encode
 from mailcore.queue.browse import Browser, CursorError
 from mailcore.queue.queue_id import QueueIds
@@ -67,6 +69,7 @@ ANSWERED = (
     PositionsDamaged,
     PositionsTooNew,
     SegmentTooNew,
+    WhatIfRefused,
 )
 
 
@@ -103,7 +106,8 @@ class ControlServer:
         self.view = View(browser, self.link, readers)
         tables = Tables(settings)
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
-        self.operations = Operations(self.view, self.injecting, processes, tables.answers, past.answers)
+        whatif = WhatIf(self.view, settings, parameters_of(settings))
+        self.operations = Operations(self.view, self.injecting, processes, tables.answers, past.answers, whatif.answers)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import Field, field
 from typing import Any
 
-__all__ = ["DAY_S", "Span", "choice", "flag", "number", "read_by", "spans"]
+__all__ = ["DAY_S", "Span", "allowed", "checked", "choice", "flag", "number", "read_by", "spans"]
 
 DAY_S = 86_400
 SPANS_MAX = 1_000
@@ -50,3 +51,34 @@ def _spans(given: object) -> tuple[Span, ...]:
             raise ValueError(f"{given!r} are no times; {allowed}")
         read.append((ends[0], ends[1]))
     return tuple(sorted(read))
+
+
+def allowed(each: Field[Any]) -> str:
+    """What a key may be, in words; "" where reading it says so itself."""
+    metadata = each.metadata
+    if "read" in metadata:
+        return ""
+    if "choices" in metadata:
+        return " or ".join(f'"{one}"' for one in metadata["choices"])
+    if isinstance(each.default, bool):
+        return "true or false"
+    whole = "whole " if isinstance(each.default, int) else ""
+    return f"a {whole}number from {metadata['low']:_} to {metadata['high']:_}"
+
+
+def checked(each: Field[Any], value: Any) -> Any:
+    """The value as the code sees it. Raises ValueError saying what is allowed."""
+    metadata = each.metadata
+    if "read" in metadata:
+        return metadata["read"](value)
+    if "choices" in metadata:
+        good = value in metadata["choices"]
+    elif isinstance(each.default, bool):
+        good = isinstance(value, bool)
+    else:
+        kinds = int if isinstance(each.default, int) else int | float
+        is_number = isinstance(value, kinds) and not isinstance(value, bool)
+        good = is_number and metadata["low"] <= value <= metadata["high"]
+    if not good:
+        raise ValueError(f"{reprlib.repr(value)}; allowed: {allowed(each)}")
+    return float(value) if isinstance(each.default, float) else value

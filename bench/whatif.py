@@ -1,0 +1,179 @@
+"""A prediction, and what then happened: ``python -m bench.whatif [--short]``.
+
+For each setting a real daemon gets a backlog for a hop of the lab with a temper, delivers some of it with few deliveries at
+once so that times are measured, is asked by ``simulate`` what would be with more, and gets just that by ``set``. The time the
+rest then takes is set beside the prediction; the miss is the difference, as a share of the real time. "Before" is backed the
+same way: the rate at the time of asking against the predicted one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench.probe import hand_over
+from mailcore.lab.lab import Lab
+from tests.process.house import House
+
+__all__ = ["CASES", "Backtest", "Case", "backtest", "main"]
+
+PATIENCE_S = 300.0
+LIMIT = "destination_concurrency_limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``changes``: parameters of the transport smtp, asked for and then set."""
+
+    name: str
+    temper: str
+    messages: int
+    recipients: int  # of each message, all for the one destination
+    measured: int  # recipients delivered before it is asked
+    changes: tuple[tuple[str, float | str], ...] = ((LIMIT, 10),)
+    before: tuple[tuple[str, float | str], ...] = ((LIMIT, 2), ("initial_destination_concurrency", 2))
+    kept: bool = True  # connections are used again
+
+
+CASES = (
+    Case("slow final dot", "slow(0.1)", 900, 1, 60),
+    Case("slow, unevenly", "slow(0.1, data, 0.8)", 900, 1, 60),
+    Case("new connection each", "slow(0.05, connect)+slow(0.05)", 900, 1, 60, kept=False),
+    Case("slow recipients", "slow(0.01, rcpt)", 60, 60, 240),
+    Case("fewer recipients a delivery", "slow(0.2)", 60, 60, 600, changes=(("destination_recipient_limit", 10),)),
+    Case("a hop's own limit", "limit(5)+slow(0.1)", 600, 1, 200, before=((LIMIT, 8),), changes=((LIMIT, 5),)),
+    Case("above a hop's own limit", "limit(5)+slow(0.1)", 600, 1, 200, before=((LIMIT, 7),), changes=((LIMIT, 20),)),
+    Case("some deferred", "slow(0.1)+reject(0.1, 450)", 900, 1, 100),
+    Case("a pause between deliveries", "slow(0.02)", 300, 1, 60, changes=(("destination_rate_delay", 0.1),)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    name: str
+    predicted_s: float | None
+    real_s: float
+    rate_predicted: float  # recipients a second, as it was before the change
+    rate_real: float
+    asked_s: float  # for the answer
+    assumptions: list[str]
+
+    @property
+    def miss(self) -> float:
+        return abs(self.predicted_s - self.real_s) / self.real_s if self.predicted_s is not None else float("inf")
+
+    @property
+    def miss_before(self) -> float:
+        return abs(self.rate_predicted - self.rate_real) / self.rate_real
+
+
+async def backtest(directory: Path, case: Case, *, scale: float = 1.0) -> Backtest:
+    """Raises TimeoutError when it is not over in time. ``scale``: of the backlog."""
+    messages = max(1, round(case.messages * scale))
+    async with Lab([f"{case.temper}:127.0.0.1:0"], keep=False) as lab:
+        hop = lab.hops[0]
+        sections = _sections(case)
+        house = House(directory, {"*": "smtp:[{}]:{}".format(*hop.address)}, sections)
+        await house.start()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                destination = "smtp:[{}]:{}".format(*hop.address)
+                await house.ask("suspend", destination=destination)
+                everybody = [f"r{number}@example.org" for number in range(case.recipients)]
+                gate = asyncio.Semaphore(20)
+
+                async def one() -> None:
+                    async with gate:
+                        await hand_over(house.address, "whatif@sender.example", everybody)
+
+                await asyncio.gather(*(one() for _ in range(messages)))
+                await house.ask("resume", destination=destination)
+                return await _asked(house, case, hop.counters)
+        finally:
+            house.stop()
+            await house.control.close()
+
+
+async def _asked(house: House, case: Case, counters: Any) -> Backtest:
+    measured = case.measured
+    samples: list[tuple[float, int]] = []
+    while counters.recipients < measured:
+        await asyncio.sleep(0.01)
+        samples.append((time.monotonic(), counters.recipients))
+    changes = [{"scope": "smtp", "parameter": name, "value": value} for name, value in case.changes]
+    size = await house.size()
+    begun = time.monotonic()
+    answer: dict[str, Any] = {}
+    async for part in house.control.parts("simulate", {"changes": changes, "duration_s": 3600.0}):
+        answer = part
+    answered = time.monotonic()
+    # What was delivered meanwhile is what "before" is about; what is left is what "after" is about.
+    left = (await house.size())["recipients"]
+    rate_real = (size["recipients"] - left) / (answered - begun) if answered > begun else 0.0
+    before, after = answer["before"], answer["after"]
+    predicted_s = None if after["drain_s"] is None else after["drain_s"] * left / max(size["recipients"], 1)
+    for change in changes:
+        await house.ask("set", **change)
+    set_at = time.monotonic()
+    while (await house.size())["recipients"]:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.02)
+    real_s = time.monotonic() - set_at
+    step = statistics.fmean(before["series"]["delivered"][:3]) / before["per"] if before["series"]["t"] else 0.0
+    return Backtest(case.name, predicted_s, real_s, step, rate_real, answered - begun, answer["assumptions"])
+
+
+def _sections(case: Case) -> dict[str, dict[str, object]]:
+    return {
+        "receiver": {"recipient_limit": 1000},
+        "deliverer": {"connections_idle_max": 100 if case.kept else 0, "connection_idle_s": 2.0 if case.kept else 0.0},
+        "transports.smtp": dict(case.before),
+    }
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.whatif", description=__doc__.partition("\n")[0])
+    parser.add_argument("--short", action="store_true", help="a third of the backlogs: a look, no result")
+    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--assumptions", action="store_true", help="print them, too")
+    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="the queue lies below")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _arguments(argv)
+    done: list[Backtest] = []
+    heads = ("predicted", "real", "miss", "before", "real", "miss", "asked")
+    print(f"{'':30}" + "".join(f"{head:>11}" for head in heads))
+    for case in CASES:
+        if arguments.only not in case.name:
+            continue
+        with tempfile.TemporaryDirectory(prefix="bench-whatif-", dir=arguments.directory) as name:
+            run = uvloop.run(backtest(Path(name), case, scale=1 / 3 if arguments.short else 1.0))
+        done.append(run)
+        predicted = "-" if run.predicted_s is None else f"{run.predicted_s:.2f} s"
+        print(
+            f"{run.name:30}{predicted:>11}{run.real_s:>9.2f} s{run.miss:>11.1%}{run.rate_predicted:>9.1f}/s"
+            f"{run.rate_real:>9.1f}/s{run.miss_before:>11.1%}{run.asked_s:>9.2f} s",
+            flush=True,
+        )
+        if arguments.assumptions:
+            print("\n".join(f"    {each}" for each in run.assumptions))
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps([asdict(run) for run in done], indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""What if: ``simulate`` gathers what is queued, in force and measured, and has a child run the scheduler over it twice.
+
+Laws: nothing is changed, and the manager is asked only what it answers at once. The simulation runs in a process of its own
+with less right to the processor than mail has; so many at once and so many seconds as the settings say. Whoever stops
+listening ends it, by its process id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from mailcore.control.arguments import SimulateArguments
+from mailcore.control.session import Session
+from mailcore.control.view import View
+from mailcore.control.whatif_gather import Gathered, gather
+from mailcore.control.whatif_question import Question, encoded
+from mailcore.control.whatif_values import asked_values, checked_hops, live_values, scheduler_with
+from mailcore.scheduler.parameters import Parameters
+from mailcore.settings import Settings
+
+__all__ = ["WhatIf", "WhatIfRefused"]
+
+CHILD = "mailcore.process.whatif"  # started by name: it is in a room above this one
+LINE_BYTES_MAX = 16 << 20  # of its answer
+PROGRESS_S = 0.5  # between two parts at the most: an asker who is gone is seen by them
+OF_PATIENCE = 0.9  # the child's share of the time allowed; then it says how far it came
+
+# As in Operations: an answer of another room, by its operation.
+ServiceTimes = Callable[[Session, Any], AsyncGenerator[Any, None]]
+
+
+class WhatIfRefused(Exception):
+    """Why not, for a person."""
+
+
+class WhatIf:
+    def __init__(
+        self,
+        view: View,
+        settings: Settings,
+        parameters: Parameters,
+        service_times: Callable[[Session, float], AsyncGenerator[Any, None]] | None = None,
+    ) -> None:
+        """``parameters``: as configured. ``service_times``: since so many seconds, as the operation answers it."""
+        self._view = view
+        self._settings = settings
+        self._parameters = parameters
+        self._service_times = service_times
+        self._running = 0
+        self.answers: Mapping[str, Callable[[Session, Any], AsyncGenerator[Any, None]]] = {"simulate": self.simulate}
+
+    async def simulate(self, session: Session, arguments: SimulateArguments) -> AsyncGenerator[Any, None]:
+        """Progress, then before, after and assumptions. Raises ArgumentError, WhatIfRefused, ManagerAway."""
+        at_once = self._settings.control.simulations_max
+        if self._running >= at_once:
+            raise WhatIfRefused(
+                f"{at_once} simulations are running already (control.simulations_max); try again when one is done"
+            )
+        self._running += 1
+        try:
+            timeout_s = self._settings.control.simulation_timeout_s
+            async with contextlib.aclosing(self._answer(session, arguments, time.monotonic() + timeout_s)) as parts:
+                async for part in parts:
+                    yield part
+        finally:
+            self._running -= 1
+
+    async def _answer(self, session: Session, arguments: SimulateArguments, until: float) -> AsyncGenerator[Any, None]:
+        settings = self._settings
+        now = time.time()
+        live, ignored = await self._view.in_thread(live_values, settings, self._parameters, now)
+        asked = asked_values(settings, scheduler_with(self._parameters, live), arguments.changes)
+        hops = checked_hops(settings, arguments.hops)
+        yield {"progress": 0.0, "stage": "measuring"}
+        gathered = Gathered(now)
+        gathered.assumptions += ignored
+        steps = gather(self._view, settings, session, arguments, self._service_times, gathered)
+        async with contextlib.aclosing(steps):
+            async for progress in steps:
+                yield {"progress": progress, "stage": "measuring"}
+        question = Question(
+            settings=settings,
+            live=[*live, *gathered.live],
+            asked=asked,
+            hops=gathered.hops | {scope: gathered.hops.get(scope, {}) | values for scope, values in hops.items()},
+            lanes=gathered.lanes,
+            destinations=gathered.destinations,
+            arriving=gathered.arriving,
+            recipients_of_one=gathered.recipients_of_one,
+            duration_s=arguments.duration_s,
+            seed=arguments.seed,
+            entries_max=settings.control.simulation_entries_max,
+            patience_s=max(1.0, (until - time.monotonic()) * OF_PATIENCE),
+        )
+        if hops:
+            gathered.assumptions.append(
+                f"As was asked for, next hops are taken to be otherwise: {', '.join(sorted(hops))}."
+            )
+        async with contextlib.aclosing(self._child(question, until)) as parts:
+            async for part in parts:
+                if part.get("done"):
+                    part["assumptions"] = [*gathered.assumptions, *part["assumptions"]]
+                yield part
+
+    async def _child(self, question: Question, until: float) -> AsyncGenerator[dict[str, Any], None]:
+        """What it says, line by line, until it is done. It is dead when this ends, however it ends."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", CHILD, str(os.getpid())),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=LINE_BYTES_MAX,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        writing = asyncio.create_task(_write(process.stdin, encoded(question)))
+        part: dict[str, Any] = {"progress": 0.0, "stage": "before"}
+        reading: asyncio.Task[bytes] | None = None
+        try:
+            while not part.get("done"):
+                reading = reading or asyncio.create_task(process.stdout.readline())
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise WhatIfRefused(
+                        f"the simulation was not done within {self._settings.control.simulation_timeout_s:g} s "
+                        "(control.simulation_timeout_s); ask for a shorter duration_s"
+                    )
+                await asyncio.wait({reading}, timeout=min(PROGRESS_S, left))
+                if reading.done():
+                    line, reading = reading.result(), None
+                    if not line:
+                        raise WhatIfRefused(
+                            f"the simulation ended without an answer (exit status {await process.wait()})"
+                        )
+                    part = msgspec.json.decode(line)
+                    if error := part.get("error"):
+                        raise WhatIfRefused(str(error))
+                yield part
+        finally:
+            for task in (writing, reading):
+                if task is not None:
+                    task.cancel()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            # Not waited for here: an asker's end may be a cancellation. The loop reaps it.
+
+
+async def _write(pipe: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(OSError):  # it died; its output says so
+        pipe.write(data)
+        await pipe.drain()
+        pipe.close()

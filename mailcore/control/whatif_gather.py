@@ -1,0 +1,213 @@
+"""What a what-if needs to know of the live appliance: what is queued, what is measured, what arrives, who is left alone.
+
+Each thing that is not known, or is taken to be simpler than it is, becomes a sentence in ``assumptions``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from typing import Any
+
+from mailcore.control.arguments import SimulateArguments
+from mailcore.control.session import Session
+from mailcore.control.view import View
+from mailcore.control.whatif_model import OVERHEAD_S, UNMEASURED_S, modelled, overhead_of
+from mailcore.control.whatif_question import LaneSample, Value
+from mailcore.control.whatif_recent import Rows, recent_rows
+from mailcore.control.whatif_sample import RESTING, lane_samples, without_user
+from mailcore.scheduler.parameters import SUSPENDED_UNTIL
+from mailcore.settings import Settings
+
+__all__ = ["Gathered", "gather"]
+
+DESTINATIONS_ASKED = 1_000  # of the manager's live state
+NAMES_SHOWN = 3  # in a sentence
+ServiceTimes = Callable[[Session, float], AsyncGenerator[Any, None]]
+
+
+class Gathered:
+    def __init__(self, now: float) -> None:
+        self.now = now  # wall clock
+        self.live: list[Value] = []  # pauses
+        self.hops: dict[str, dict[str, Any]] = {}
+        self.lanes: list[LaneSample] = []
+        self.destinations: dict[str, int] = {}
+        self.arriving: dict[str, float] = {}
+        self.recipients_of_one = 1.0
+        self.assumptions: list[str] = []
+
+
+async def gather(
+    view: View,
+    settings: Settings,
+    session: Session,
+    arguments: SimulateArguments,
+    service_times: ServiceTimes | None,
+    into: Gathered,
+) -> AsyncGenerator[float, None]:
+    """Yields how far it is, from 0 to 1. Raises ManagerAway."""
+    if arguments.backlog == "live":
+        await _queued(view, into)
+        yield 0.3
+        await _left_alone(view, into)
+    yield 0.4
+    rows: dict[str, Any] = {}
+    if service_times is not None:
+        answer: dict[str, Any] = {}
+        async with contextlib.aclosing(service_times(session, arguments.since_s)) as parts:
+            async for part in parts:
+                answer = part
+                yield 0.5
+        rows = dict(answer.get("destinations") or {})
+    wanted = {*into.destinations, *rows}
+    steps = recent_rows(view.browser.disk, view.browser.queue_directory, wanted, into.now - arguments.since_s)
+    while (recent := await view.in_thread(_step, steps)) is None:
+        yield 0.7
+    rows |= recent  # the order of things says more than sums and samples
+    yield 0.9
+    if arguments.arrivals:
+        await _arriving(view, rows, into)
+    _modelled(rows, into, arguments.since_s)
+    yield 1.0
+
+
+def _step(steps: Generator[None, None, Rows]) -> Rows | None:
+    """The result, once it is there."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        rows: Rows = end.value
+        return rows
+    return None
+
+
+async def _queued(view: View, into: Gathered) -> None:
+    size = await view.link.call("size", {})
+    stretches, _ = await view.stretches()
+    browser = view.browser
+    for lane, there in sorted(size["lanes"].items()):
+        if lane in RESTING or there["messages"] <= 0:
+            continue
+        sample = await view.in_thread(
+            lane_samples, browser.disk, browser.queue_directory, lane, there, stretches.get(lane), browser.route_of,
+            into.now,
+        )  # fmt: skip
+        into.lanes.append(sample)
+    for name, count in size["destinations"].items():
+        if name and count > 0:
+            shared = without_user(name)
+            into.destinations[shared] = into.destinations.get(shared, 0) + count
+    _share_unnamed(into)
+    if into.lanes:
+        into.assumptions.append(
+            "Queued mail is taken to look like a sample of it; recipients by destination are exact. New mail counts as having "
+            "just arrived, so that delays count from now on."
+        )
+
+
+def _share_unnamed(into: Gathered) -> None:
+    """Recipients without a name in ``size``, mail not yet routed: to whom the sample goes, or else to who is there."""
+    total = sum(lane.recipients for lane in into.lanes)
+    unnamed = total - sum(into.destinations.values())
+    if unnamed <= 0:
+        return
+    shares: dict[str, float] = {}
+    for lane in into.lanes:
+        sampled = sum(count for part in lane.parts for _, _, groups in part for _, count in groups)
+        for part in lane.parts:
+            for _, _, groups in part:
+                for name, count in groups:
+                    shares[name] = shares.get(name, 0.0) + lane.recipients * count / sampled
+    # What is counted by name already is no part of the rest.
+    left = {name: share - into.destinations.get(name, 0) for name, share in shares.items()}
+    weights = {name: share for name, share in left.items() if share > 0} or dict(into.destinations)
+    whole = sum(weights.values())
+    done = 0.0
+    dealt = 0
+    for name, weight in weights.items():
+        done += weight
+        count = round(unnamed * done / whole) - dealt
+        dealt += count
+        if count:
+            into.destinations[name] = into.destinations.get(name, 0) + count
+    into.assumptions.append(
+        f"Where {unnamed} of {total} recipients go is not counted by name; they are taken to go where the sample goes."
+    )
+
+
+async def _left_alone(view: View, into: Gathered) -> None:
+    """Destinations that are dead now are so in the simulation too, until their pause ends."""
+    rows = (await view.link.call("destinations", {"limit": DESTINATIONS_ASKED})).get("destinations") or {}
+    dead: list[str] = []
+    for name, row in rows.items() if isinstance(rows, Mapping) else ():
+        dead_s = row.get("dead_s") or 0.0
+        if dead_s > 0 and "@" not in name and math.isfinite(dead_s):
+            into.live.append(Value(scope=name, parameter=SUSPENDED_UNTIL, value=dead_s))
+            dead.append(name)
+    if dead:
+        into.assumptions.append(f"Dead now, and taken to answer again when their pause ends: {_names(dead)}.")
+
+
+async def _arriving(view: View, rows: Mapping[str, Any], into: Gathered) -> None:
+    state = await view.link.call("state", {})
+    counters, uptime_s = state.get("counters") or {}, state.get("uptime_s") or 0.0
+    recipients, messages = counters.get("recipients_accepted"), counters.get("messages_accepted")
+    if recipients is None or uptime_s <= 0:
+        into.assumptions.append("How much mail arrives is not known; none is taken to.")
+        return
+    if messages:
+        into.recipients_of_one = max(1.0, recipients / messages)
+    weights = {name: float(row.get("recipients") or 0) for name, row in rows.items()}
+    for name, count in into.destinations.items():
+        weights[name] = weights.get(name, 0.0) + count
+    weights = {without_user(name): weight for name, weight in weights.items() if weight > 0}
+    total = sum(weights.values())
+    if not total or not recipients:
+        into.assumptions.append("No mail has arrived since the manager started; none is taken to.")
+        return
+    per_s = recipients / uptime_s
+    into.arriving = {name: per_s * weight / total for name, weight in weights.items()}
+    into.assumptions.append(
+        f"Mail is taken to arrive as it has since the manager started, {per_s:.3g} recipients a second, at random times, for "
+        "the destinations that are queued or were delivered to."
+    )
+
+
+def _modelled(rows: Mapping[str, Any], into: Gathered, since_s: float) -> None:
+    """A next-hop model for each destination that has mail or gets some."""
+    overhead_s = overhead_of(rows.values())
+    wanted = [*into.destinations, *(name for name in into.arriving if name not in into.destinations)]
+    unmeasured = [name for name in wanted if not (rows.get(name) or {}).get("deliveries")]
+    for name in wanted:
+        row = rows.get(name) or {}
+        if row.get("deliveries"):
+            values, missing = modelled(row, OVERHEAD_S if overhead_s is None else overhead_s)
+            into.hops[name] = values
+            if missing:
+                into.assumptions.append(f"{name}: {missing}.")
+    measured = len(wanted) - len(unmeasured)
+    if measured:
+        own = "measured too" if overhead_s is not None else "a guess"
+        into.assumptions.append(
+            f"{_count(measured, 'next hop')} as measured in the last {since_s:g} s; our own part of a delivery is "
+            f"{OVERHEAD_S if overhead_s is None else overhead_s:.3f} s, {own}. The time the processor takes is left out."
+        )
+        into.assumptions.append(
+            "Next hops are taken to be as quick for more deliveries at once as they were for those measured, unless they "
+            "refused connections."
+        )
+    if unmeasured:
+        into.assumptions.append(
+            f"Not measured lately, and taken to need {UNMEASURED_S:g} s a delivery: {_names(unmeasured)}."
+        )
+
+
+def _names(names: list[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun} is" if number == 1 else f"{number} {noun}s are"

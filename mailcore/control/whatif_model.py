@@ -1,0 +1,161 @@
+"""From what was measured of a destination to a model of its next hop; and, in sentences, what was assumed.
+
+A delivery's slot is taken from when it begins until its verdict is on disk and acted on. The next hop's part of that is
+measured with each delivery (connect_s, transmit_s); the rest, our own, shows between one delivery's end and the beginning
+of the next while there was always more to deliver (``overhead_s``).
+
+A row is one of ``service_times``: counts and samples, and in ``recent`` the newest deliveries, each [at, connect_s,
+transmit_s, recipients, whether it was a site failure, the reply's first line], oldest first. Pure; times are seconds.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["OVERHEAD_S", "UNMEASURED_S", "Tried", "limit_of", "modelled", "overhead_of", "tried_of"]
+
+UNMEASURED_S = 0.2  # a transaction nobody has measured: the simulator's default (NextHop.transaction_s)
+OVERHEAD_S = 0.006  # frames, a shared sync, the turn of the loop: bench.deliver on 2 cores, where it was not measured
+OVERHEAD_S_MAX = 0.1  # more is no overhead: there was nothing to deliver
+GAPS_MIN = 20  # fewer say nothing
+QUANTILES = 50  # steps of a distribution
+FIT_MIN = 10  # deliveries with different numbers of recipients, to tell one recipient's share
+FULL = "421"  # RFC 5321 4.5.4.2: what a server says that has too many connections already
+
+
+class Tried(NamedTuple):
+    """A delivery that was measured."""
+
+    ended_at: float
+    connect_s: float
+    transmit_s: float
+    recipients: int
+    failed: bool  # the site did
+    reply: str
+
+    @property
+    def begun_at(self) -> float:
+        return self.ended_at - self.connect_s - self.transmit_s
+
+
+def tried_of(row: Mapping[str, Any]) -> list[Tried]:
+    return [Tried(*each) for each in row.get("recent") or ()]
+
+
+def overhead_of(rows: Iterable[Mapping[str, Any]]) -> float | None:
+    """What a delivery's slot is ours besides; None when it cannot be told."""
+    gaps = [gap for row in rows for gap in _gaps(tried_of(row))]
+    if len(gaps) < GAPS_MIN:
+        return None
+    gap = statistics.median(gaps)
+    return gap if gap <= OVERHEAD_S_MAX else None
+
+
+def _gaps(tried: Sequence[Tried]) -> list[float]:
+    """From each end to the beginning it made room for. Ends that nothing follows, and beginnings before any end, have none."""
+    times = sorted([(each.begun_at, True) for each in tried] + [(each.ended_at, False) for each in tried])
+    ended: deque[float] = deque()
+    gaps: list[float] = []
+    for at, is_begin in times:
+        if not is_begin:
+            ended.append(at)
+        elif ended:
+            gaps.append(at - ended.popleft())
+    return [gap for gap in gaps if gap <= OVERHEAD_S_MAX]
+
+
+def limit_of(tried: Sequence[Tried]) -> int | None:
+    """How many connections the site takes, from how many were open whenever it said that there were too many."""
+    good = [each for each in tried if not each.failed]
+    counts: list[int] = []
+    for refused in tried:
+        if refused.failed and FULL in refused.reply:
+            counts.append(sum(each.begun_at < refused.ended_at < each.ended_at for each in good))
+    seen = [sum(each.begun_at <= one.begun_at < each.ended_at for each in good) for one in good]
+    if not counts:
+        return None
+    return max(1, round(statistics.median(counts)), _common_peak(seen))
+
+
+def _common_peak(seen: Sequence[int]) -> int:
+    """As many as were open at once more than now and then: clocks of two processes blur the ends a little."""
+    ordered = sorted(seen)
+    return ordered[int(len(ordered) * 0.9)] if ordered else 0
+
+
+def modelled(row: Mapping[str, Any], overhead_s: float) -> tuple[dict[str, Any], str]:
+    """Fields of ``NextHop``, and "" or what could not be measured of it, to be put behind the destination's name."""
+    tried = tried_of(row)
+    values: dict[str, Any] = {}
+    missing: list[str] = []
+    good = [each for each in tried if not each.failed and each.transmit_s > 0]
+    per_recipient_s = _per_recipient(good)
+    if per_recipient_s:
+        times = [max(each.transmit_s - per_recipient_s * each.recipients, 0.0) for each in good]
+        values["recipient_s"] = _number(per_recipient_s)
+    else:
+        times = [each.transmit_s for each in good] or [float(each) for each in row.get("transmit_s") or ()]
+        many = row.get("deliveries") and row.get("recipients", 0) / row["deliveries"] > 1.5
+        if many:
+            missing.append(
+                "what one recipient takes is not known by itself, a transaction is taken to last equally long"
+            )
+    if times:
+        values["transaction_s"] = _distribution([each + overhead_s for each in times])
+    connects = [each.connect_s for each in good if each.connect_s > 0] or [
+        float(each) for each in row.get("connect_s") or () if each > 0
+    ]
+    if connects:
+        values["connect_s"] = round(statistics.fmean(connects), 6)
+    replies = " ".join(str(each) for each in row.get("replies") or ()) + " ".join(each.reply for each in tried)
+    if row.get("site_failures") and FULL in replies:
+        limit = limit_of(tried)
+        if limit is not None:
+            values["connections_max"] = limit
+        else:
+            missing.append("it has refused connections as too many (421), and how many it takes could not be told")
+    recipients = sum(each.recipients for each in tried if not each.failed) or row.get("recipients", 0)
+    recipients = max(recipients, row.get("recipients", 0))
+    if recipients:
+        for name, key in (("deferred_share", "deferred"), ("bounced_share", "bounced")):
+            if share := min(row.get(key, 0) / recipients, 1.0):
+                values[name] = round(share, 6)
+        if values.get("deferred_share", 0) + values.get("bounced_share", 0) > 1:
+            values["bounced_share"] = round(max(0.0, 1 - values["deferred_share"]), 6)
+    return values, "; ".join(missing)
+
+
+def _per_recipient(good: Sequence[Tried]) -> float:
+    """The slope of time over recipients; 0.0 when nothing can be said, or it is nothing."""
+    counts = [each.recipients for each in good]
+    if len(counts) < FIT_MIN or min(counts) == max(counts):
+        return 0.0
+    slope, base = statistics.linear_regression(counts, [each.transmit_s for each in good])
+    if base < 0:  # then all of it is the recipients'
+        slope = sum(each.transmit_s for each in good) / sum(counts)
+    return max(slope, 0.0)
+
+
+def _distribution(times: Sequence[float]) -> str:
+    """As a scenario has it (DISTRIBUTION_FORMS)."""
+    ordered = sorted(times)
+    if ordered[0] == ordered[-1]:
+        return _number(ordered[0])
+    steps = min(QUANTILES, len(ordered) - 1)
+    places = [place / steps for place in range(steps + 1)]
+    return f"quantiles({', '.join(f'{place:.4f}:{_at(ordered, place):.6f}' for place in places)})"
+
+
+def _at(ordered: Sequence[float], share: float) -> float:
+    """Between two of them, if need be."""
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+
+def _number(value: float) -> str:
+    return f"constant({value:.6f})"

@@ -1,0 +1,119 @@
+"""What the messages of the live queue look like: a sample from each lane, read where it lies, bounded in time and number.
+
+A lane is sampled at some places spread over it, a stretch of messages at each: mail comes in bunches, and what lies together
+is alike. Must not know: the manager, the simulator.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from mailcore.control.whatif_question import LaneSample, MessageSample
+from mailcore.envelope import Envelope, Recipient
+from mailcore.log.disk import Disk
+from mailcore.log.reader import LaneReader
+from mailcore.log.record import RecordType
+from mailcore.queue.browse import Stretch
+from mailcore.queue.lanes import DELETED, HOLD
+from mailcore.queue.records import decode_envelope
+
+__all__ = ["lane_samples", "without_user"]
+
+PLACES_MAX = 8  # of one lane
+MESSAGES_MAX = 2_000  # of one lane
+RECORDS_MAX = 80_000  # read of one lane: most of it may be garbage
+RESTING = (HOLD, DELETED)  # nobody delivers what is there
+_RETRY = "retry."
+
+
+def lane_samples(
+    disk: Disk,
+    queue_directory: str,
+    lane: str,
+    there: Mapping[str, int],
+    stretch: Stretch | None,
+    route_of: Callable[[Recipient], str],
+    now: float,
+) -> LaneSample:
+    """``there``: messages and recipients of the lane, as ``size`` says. Reads at most RECORDS_MAX records."""
+    parts: list[list[MessageSample]] = []
+    if stretch is not None:
+        reader = LaneReader(disk, os.path.join(queue_directory, lane), lambda damage: None)
+        try:
+            places = _places(reader, stretch)
+            for start, end in places:
+                found = _read(reader, start, end, len(places), route_of, now)
+                if found:
+                    parts.append(found)
+        finally:
+            reader.close()
+    return LaneSample(
+        is_new=not lane.startswith(_RETRY),
+        messages=there["messages"],
+        recipients=max(there["recipients"], there["messages"]),
+        parts=parts,
+    )
+
+
+def _places(reader: LaneReader, stretch: Stretch) -> list[tuple[int, int | None]]:
+    """Where to begin to read, and where each part ends: the beginning of the lane and of some of its segments."""
+    end = stretch.end
+    starts = [stretch.start]
+    starts += [base for base in reader.bases if base > stretch.start and (end is None or base < end)]
+    if len(starts) > PLACES_MAX:
+        starts = [starts[len(starts) * place // PLACES_MAX] for place in range(PLACES_MAX)]
+    ends: list[int | None] = [*starts[1:], end]
+    return list(zip(starts, ends, strict=True))
+
+
+def _read(
+    reader: LaneReader,
+    start: int,
+    end: int | None,
+    places: int,
+    route_of: Callable[[Recipient], str],
+    now: float,
+) -> list[MessageSample]:
+    found: list[MessageSample] = []
+    for examined, record in enumerate(reader.records(start, end)):
+        if examined >= RECORDS_MAX // places or len(found) >= MESSAGES_MAX // places:
+            break
+        if not record.live or record.type != RecordType.ENVELOPE:
+            continue
+        try:
+            envelope = decode_envelope(record.body)
+        except (msgspec.MsgspecError, struct.error):
+            continue
+        if groups := _groups(envelope, route_of):
+            due_at = max(envelope.due_at, envelope.not_before)
+            found.append((max(now - envelope.arrived_at, 0.0), max(due_at - now, 0.0), groups))
+    return found
+
+
+def _groups(envelope: Envelope, route_of: Callable[[Recipient], str]) -> list[tuple[str, int]]:
+    """Recipients by destination. Of a long list only those in the envelope are looked at; the others are taken as alike."""
+    counts = {name: count for name, count in envelope.resting.items() if name and count > 0}
+    if sum(counts.values()) < envelope.recipient_count:
+        counts = {}
+        for recipient in envelope.recipients:
+            if name := recipient.route or recipient.destination or route_of(recipient):
+                counts[name] = counts.get(name, 0) + 1
+        known = sum(counts.values())
+        if known and envelope.batches:
+            share = envelope.recipient_count / len(envelope.recipients)
+            counts = {name: max(1, round(count * share)) for name, count in counts.items()}
+    merged: dict[str, int] = {}
+    for name, count in counts.items():
+        merged[without_user(name)] = merged.get(without_user(name), 0) + count
+    return list(merged.items())
+
+
+def without_user(destination: str) -> str:
+    """Where each recipient is a destination of its own, "smtp:user@example.org": the next hop they share."""
+    if "@" not in destination:
+        return destination
+    return f"{destination.partition(':')[0]}:{destination.rpartition('@')[2]}"
