@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from mailcore.envelope import Origin
 from mailcore.log.commit import GroupCommit
 from mailcore.maillog.maillog import MailLog
+from mailcore.process.outcomes import Balance, Outcomes
 from mailcore.queue.active import Active
 from mailcore.queue.checkpoint import Checkpoints
 from mailcore.queue.lanes import Ladder
@@ -45,6 +46,11 @@ class Core:
     entries_left: int = 0  # while stalled: so many may go out, one after the other, until the disk is looked at again
     made_room: bool = True  # the last of them was delivered
     counters: dict[str, int] = field(default_factory=dict)
+    balance: Balance = field(default_factory=Balance)
+    outcomes: Outcomes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.outcomes = Outcomes(self.settings.queue.names_counted)
 
     def count(self, name: str, by: int = 1) -> None:
         self.counters[name] = self.counters.get(name, 0) + by

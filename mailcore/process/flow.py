@@ -15,7 +15,7 @@ from mailcore.envelope import Status, Verdict
 from mailcore.log.lane import LaneFailed
 from mailcore.process.admission import Admission
 from mailcore.process.core import Core
-from mailcore.process.passes import Passes, uncount
+from mailcore.process.passes import Passes
 from mailcore.process.wire import Deliver, Delivered, FrameWriter
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
@@ -289,6 +289,7 @@ class Flow:
             raise error
         now = core.now()
         log_delivery, report = core.log.delivery, core.scheduler.report
+        note, settle, sizes, wall = core.outcomes.note, core.balance.settle, core.queue.sizes, core.wall()
         for flight, frame, delays in batch:
             active, entry = flight.active, flight.entry
             pending = active.pending
@@ -299,7 +300,8 @@ class Flow:
                         active.queue_id, recipient.address, frame.relay, verdict, delays,
                         transport=entry.transport, tls=frame.tls,
                     )  # fmt: skip
-            uncount(core, active, frame.verdicts)
+            note(active.destinations.get(entry.recipients[0], entry.destination), frame.verdicts, frame.relay, wall)
+            settle(sizes, active, frame.verdicts)
             active.settle(frame.verdicts)
             numbers = [v.number for v in frame.verdicts]
             if frame.site_failure or frame.transport_failure:

@@ -290,12 +290,13 @@ class Manager:
         if runner is None:
             runner = queue.add_runner(lane, 0, 0)
             self.flow.retry_lanes_changed()
+        heard = self.core.balance.heard(lane)
         if end > runner.readable_end:
             if messages:
                 queue.arrived(lane, messages, recipients)
-                self.core.count("accepted", messages)
             else:
-                queue.count_arrived(lane, runner.readable_end, end)
+                messages, recipients = queue.count_arrived(lane, runner.readable_end, end)
+            self.core.balance.arrive(messages, recipients, heard=heard)
             runner.extend(end)
             self.go_on()
 

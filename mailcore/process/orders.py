@@ -140,6 +140,7 @@ class Orders:
         core.queue.put(retry_lane(interval) if interval else LOCAL, envelope)
         core.log.accepted(envelope)
         core.count("injected")
+        core.balance.accept(envelope)
         # Nobody reads it, or believes it after a crash, before a checkpoint covers it: that is when it is safe.
         await self.flow_checkpoint()
         return {"queue_id": envelope.queue_id}

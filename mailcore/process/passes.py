@@ -141,13 +141,16 @@ class Passes:
             core.log.bounced(active.queue_id, envelope.queue_id)
             core.log.accepted(envelope)
             core.count("bounces")
+            core.balance.accept(envelope)
         if rest is not None:
             core.queue.replaced(active, *rest, place)
             core.count("replaced")
+            core.balance.replace(active, *rest)
         else:
             core.queue.finish(active, place)
             core.log.removed(active.queue_id)
             core.count("finished")
+            core.balance.finish(active)
         core.go_on()
 
     def _notice(self, active: Active, sender: str) -> tuple[Envelope, bytes]:
@@ -226,7 +229,9 @@ class Passes:
             for verdict in verdicts:
                 recipient = active.pending[verdict.number]
                 core.log.delivery(active.queue_id, recipient.address, "none", verdict, (waited, 0.0, 0.0, 0.0))
-            uncount(core, active, verdicts)
+                if verdict.status is Status.EXPIRED and recipient.destination:
+                    core.outcomes.note(recipient.destination, (verdict,), "none", core.wall())
+            core.balance.settle(core.queue.sizes, active, verdicts)
             active.settle(verdicts)
             active.ending = False
             if active.pass_over or (active.order is not None and not (active.in_flight or active.unsynced)):
@@ -380,18 +385,3 @@ class Passes:
         active.ending = True
         self._end_again(active, replace)
         return True
-
-
-def uncount(core: Core, active: Active, verdicts: Sequence[Verdict]) -> None:
-    """Sizes: who has a final verdict is no longer queued; who is deferred stays, under its destination."""
-    sizes = core.queue.sizes
-    done = 0
-    for verdict in verdicts:
-        destination = active.destinations.get(verdict.number, "")
-        if destination:
-            sizes.route(destination, -1)
-        if verdict.status != Status.DEFERRED:
-            done += 1
-    if done:
-        active.remaining -= done
-        sizes.work(active.lane, 0, -done)

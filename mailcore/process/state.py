@@ -25,6 +25,8 @@ class State:
         self.flow = flow
         self.tuned = tuned
         self.started_at = core.wall()
+        size = core.queue.sizes.summary()
+        core.balance.begin(size["messages"], size["recipients"])
         self.receivers: dict[str, int] = {}  # lane -> pid
         self.recovered = 0
 
@@ -32,15 +34,19 @@ class State:
         core = self.core
         queue = core.queue
         positions = core.checkpoints.newest
+        size = queue.sizes.summary()
         return {
             "pid": os.getpid(),
+            "started_at": self.started_at,
             "uptime_s": core.wall() - self.started_at,
             "stalled": core.stalled,
             "tuned_damage": self.tuned.damage,
             "active_messages": len(queue.active),
             "recovered_waiting": len(queue.recovered),
             "recovered_at_start": self.recovered,
-            "counters": dict(core.counters),
+            "counters": core.counters | core.balance.counters(),  # since ``started_at``
+            "accepted_by_origin": core.balance.by_origin(),
+            "balance": core.balance.told(size["messages"], size["recipients"]),
             "receivers": dict(self.receivers),
             "deliverers": [
                 {"number": link.number, "pid": link.pid, "in_flight": len(link.flights), "capacity": link.capacity}
@@ -116,6 +122,8 @@ class State:
         limit = min(int(arguments.get("limit") or 100), NAMES_MAX)
         core = self.core
         snapshot = core.scheduler.snapshot(core.now(), limit)
+        rows = {name: row | core.outcomes.told(name) for name, row in dict(snapshot.get("destinations") or {}).items()}
+        others = [name for name in core.outcomes.latest(limit) if name not in rows]
         sizes = core.queue.sizes.summary()["destinations"]
         offset = core.wall() - core.now()
         suspended = {
@@ -124,19 +132,17 @@ class State:
             if isinstance(until := values.get(SUSPENDED_UNTIL), int | float) and until > core.wall()
         }
         return {
-            "destinations": _on_wall_clock(snapshot.get("destinations"), offset),
+            "destinations": _on_wall_clock(rows, offset),
+            "without_mail": {name: core.outcomes.told(name) for name in others},  # the latest heard of first
             "queued": dict(sorted(sizes.items(), key=lambda item: -item[1])[:limit]),
             "suspended": {scope: None if math.isinf(until) else until for scope, until in suspended.items()},
         }
 
 
-def _on_wall_clock(destinations: Any, offset: float) -> Any:
+def _on_wall_clock(rows: dict[str, dict[str, Any]], offset: float) -> dict[str, dict[str, Any]]:
     """The scheduler's times are its own clock's; people want the wall's."""
-    if not isinstance(destinations, list | dict):
-        return destinations
-    rows = destinations if isinstance(destinations, list) else list(destinations.values())
-    for row in rows:
-        if isinstance(row, dict) and isinstance(row.get(SUSPENDED_UNTIL), int | float):
-            until = row[SUSPENDED_UNTIL]
-            row[SUSPENDED_UNTIL] = None if math.isinf(until) else until + offset
-    return destinations
+    for row in rows.values():
+        for name in ("dead_until", SUSPENDED_UNTIL):
+            if isinstance(until := row.get(name), int | float):
+                row[name] = None if math.isinf(until) else until + offset
+    return rows

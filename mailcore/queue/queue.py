@@ -358,7 +358,7 @@ class Queue:
         """A segment was deleted."""
         self.marks.forget(lane, base)
 
-    def count_arrived(self, lane: str, start: int, end: int) -> None:
+    def count_arrived(self, lane: str, start: int, end: int) -> tuple[int, int]:
         """Counts the envelopes of a receiver's lane in [start, end), where nobody has told us how many.
 
         Those already finished count, too: they were taken from the lane in the journal, and recovery has subtracted them.
@@ -366,6 +366,7 @@ class Queue:
         messages, recipients = count_arrivals(self.reader(lane), start, end)
         if messages:
             self.sizes.arrive(lane, messages, recipients)
+        return messages, recipients
 
     def arrived(self, lane: str, messages: int, recipients: int) -> None:
         self.sizes.arrive(lane, messages, recipients)

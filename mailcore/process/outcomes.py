@@ -1,0 +1,236 @@
+"""What came of mail since this manager began: the balance of all of it, and what each destination answered.
+
+Laws
+- The balance is exact, per recipient and per message, as long as one manager lives: what was queued when it began, and was
+  accepted or undeleted since, less what was delivered, bounced, expired and deleted, is what is queued. Both sides are counted
+  apart: here by what happened, in ``Sizes`` by what lies where.
+- On the hot path: a few additions an entry. Memory is bounded by ``names_counted`` destinations and ``REPLIES_MAX`` replies of
+  each; who was heard of longest ago goes first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection
+from typing import Any
+
+from mailcore.envelope import Envelope, Origin, Status, Verdict
+from mailcore.queue.active import Active
+from mailcore.queue.lanes import DELETED
+from mailcore.queue.rewrite import numbers_used
+from mailcore.queue.sizes import Sizes
+
+__all__ = ["Balance", "Outcome", "Outcomes"]
+
+REPLIES_MAX = 5  # of a destination: enough to see whether it says one thing or several
+REPLY_CHARACTERS = 300  # of a reply kept; a thousand destinations' replies are then 1.5 MB
+
+_DEFERRED = int(Status.DEFERRED)
+
+
+class Balance:
+    def __init__(self) -> None:
+        self.at_start = [0, 0]  # messages, recipients; all pairs here are
+        self.accepted = {origin: [0, 0] for origin in Origin}
+        self.undeleted = [0, 0]
+        self.deleted = [0, 0]
+        self.added = 0  # recipients, by an operator, to messages that were there
+        self.finished = 0  # messages
+        self.by_status = [0] * len(Status)  # recipients
+        self._heard: set[str] = set()  # lanes of receivers that have said how far they are
+
+    def begin(self, messages: int, recipients: int) -> None:
+        """Recovery is over; nothing has happened yet."""
+        self.at_start = [messages, recipients]
+
+    # -- in
+
+    def heard(self, lane: str) -> bool:
+        """A receiver said how far its lane is durable; whether it had before."""
+        before = lane in self._heard
+        self._heard.add(lane)
+        return before
+
+    def arrive(self, messages: int, recipients: int, *, heard: bool) -> None:
+        """In a receiver's lane. What a lane holds when it is first ``heard`` of was accepted before we began."""
+        _add(self.accepted[Origin.SMTP] if heard else self.at_start, messages, recipients)
+
+    def accept(self, envelope: Envelope) -> None:
+        """A message of the manager's own lanes: a bounce, or one injected."""
+        _add(self.accepted[envelope.origin], 1, envelope.recipient_count)
+
+    # -- out
+
+    def settle(self, sizes: Sizes, active: Active, verdicts: Collection[Verdict]) -> None:
+        """Who has a final verdict is no longer queued; who is deferred stays, under its destination."""
+        by_status, destinations = self.by_status, active.destinations
+        done = 0
+        for verdict in verdicts:
+            status = verdict.status
+            by_status[status] += 1
+            destination = destinations.get(verdict.number, "")
+            if destination:
+                sizes.route(destination, -1)
+            if status != _DEFERRED:
+                done += 1
+        if done:
+            active.remaining -= done
+            sizes.work(active.lane, 0, -done)
+
+    def replace(self, active: Active, lane: str, replacement: Envelope) -> None:
+        """The message came to rest elsewhere: it may be deleted, or no longer, or have more recipients."""
+        self.added += numbers_used(replacement) - numbers_used(active.envelope)
+        if lane == DELETED:
+            if active.lane != DELETED:
+                _add(self.deleted, 1, replacement.recipient_count)
+        elif active.lane == DELETED:
+            _add(self.undeleted, 1, replacement.recipient_count)
+
+    def finish(self, active: Active) -> None:
+        if active.lane != DELETED:  # what was deleted has left already
+            self.finished += 1
+
+    # -- told
+
+    @property
+    def _messages_accepted(self) -> int:
+        return sum(messages for messages, _ in self.accepted.values())
+
+    @property
+    def _recipients_accepted(self) -> int:
+        return sum(recipients for _, recipients in self.accepted.values()) + self.added
+
+    def counters(self) -> dict[str, int]:
+        """Since the manager began; none of them ever falls."""
+        return {
+            "accepted": self._messages_accepted,
+            "recipients_accepted": self._recipients_accepted,
+            "recipients_added": self.added,
+            **{f"recipients_{each.name.lower()}": self.by_status[each] for each in Status if each != Status.DELETED},
+            "recipients_deleted": self.deleted[1],
+            "recipients_undeleted": self.undeleted[1],
+            "messages_finished": self.finished,
+            "messages_deleted": self.deleted[0],
+            "messages_undeleted": self.undeleted[0],
+        }
+
+    def by_origin(self) -> dict[str, dict[str, int]]:
+        return {
+            origin.name.lower(): {"messages": messages, "recipients": recipients}
+            for origin, (messages, recipients) in self.accepted.items()
+        }
+
+    def told(self, queued_messages: int, queued_recipients: int) -> dict[str, dict[str, int]]:
+        """Both balances; ``difference`` is 0, or there is a fault."""
+        recipients = {
+            "queued_at_start": self.at_start[1],
+            "accepted": self._recipients_accepted,
+            "undeleted": self.undeleted[1],
+            "delivered": self.by_status[Status.DELIVERED],
+            "bounced": self.by_status[Status.BOUNCED],
+            "expired": self.by_status[Status.EXPIRED],
+            "deleted": self.deleted[1],
+            "queued": queued_recipients,
+        }
+        messages = {
+            "queued_at_start": self.at_start[0],
+            "accepted": self._messages_accepted,
+            "undeleted": self.undeleted[0],
+            "finished": self.finished,
+            "deleted": self.deleted[0],
+            "queued": queued_messages,
+        }
+        for balance in (recipients, messages):
+            came = balance["queued_at_start"] + balance["accepted"] + balance["undeleted"]
+            went = sum(balance.get(name, 0) for name in ("delivered", "bounced", "expired", "finished", "deleted"))
+            balance["difference"] = came - went - balance["queued"]
+        return {"recipients": recipients, "messages": messages}
+
+
+def _add(pair: list[int], messages: int, recipients: int) -> None:
+    pair[0] += messages
+    pair[1] += recipients
+
+
+class Outcome:
+    """What one destination answered."""
+
+    __slots__ = ("by_status", "last_delivered_at", "replies")
+
+    def __init__(self) -> None:
+        self.by_status = [0] * len(Status)
+        self.last_delivered_at: float | None = None
+        self.replies: dict[tuple[int, str], list[Any]] = {}  # (status, reply) -> [at, dsn, relay, times], newest last
+
+    def told(self) -> dict[str, Any]:
+        """As a row of ``destinations`` has it. Who expired was deferred before, and counts there."""
+        delivered, deferred, bounced = (self.by_status[s] for s in (Status.DELIVERED, Status.DEFERRED, Status.BOUNCED))
+        tried = delivered + deferred + bounced
+        return {
+            "delivered": delivered,
+            "deferred": deferred,
+            "bounced": bounced,
+            "expired": self.by_status[Status.EXPIRED],
+            "success_share": delivered / tried if tried else None,
+            "last_delivered_at": self.last_delivered_at,
+            "last_replies": [
+                {
+                    "at": at,
+                    "reply": reply,
+                    "status": Status(status).name.lower(),
+                    "dsn": dsn,
+                    "relay": relay,
+                    "times": n,
+                }
+                for (status, reply), (at, dsn, relay, n) in reversed(self.replies.items())
+            ],
+        }
+
+
+NOTHING = Outcome()  # of a destination nobody has heard of
+
+
+class Outcomes:
+    """By destination, ``names_max`` of them."""
+
+    def __init__(self, names_max: int) -> None:
+        self._names_max = names_max
+        self._known: OrderedDict[str, Outcome] = OrderedDict()  # heard of last comes last
+
+    def note(self, destination: str, verdicts: Collection[Verdict], relay: str, at: float) -> None:
+        """Verdicts of one transaction. On the hot path."""
+        known = self._known
+        outcome = known.get(destination)
+        if outcome is None:
+            outcome = known[destination] = Outcome()
+            if len(known) > self._names_max:
+                known.popitem(last=False)
+        else:
+            known.move_to_end(destination)
+        by_status = outcome.by_status
+        for verdict in verdicts:
+            status = verdict.status
+            by_status[status] += 1
+            if status == 0:  # DELIVERED; the member itself would cost ten times as much here
+                outcome.last_delivered_at = at
+            else:
+                _keep(outcome.replies, verdict, relay, at)
+
+    def told(self, destination: str) -> dict[str, Any]:
+        """Where one recipient is a destination ("smtp:user@next hop"), its next hop's."""
+        outcome = self._known.get(destination)
+        if outcome is None and "@" in destination:
+            outcome = self._known.get(f"{destination.partition(':')[0]}:{destination.rpartition('@')[2]}")
+        return (outcome or NOTHING).told()
+
+    def latest(self, count: int) -> list[str]:
+        """Names of those heard of last, the latest first."""
+        return [name for name, _ in zip(reversed(self._known), range(count), strict=False)]
+
+
+def _keep(replies: dict[tuple[int, str], list[Any]], verdict: Verdict, relay: str, at: float) -> None:
+    key = (int(verdict.status), verdict.reply[:REPLY_CHARACTERS])
+    before = replies.pop(key, None)
+    if before is None and len(replies) >= REPLIES_MAX:
+        del replies[next(iter(replies))]
+    replies[key] = [at, verdict.dsn, relay, 1 if before is None else before[3] + 1]
