@@ -33,6 +33,7 @@ __all__ = [
     "OneMessage",
     "RerouteArguments",
     "ResumeArguments",
+    "SearchArguments",
     "SetArguments",
     "ShowArguments",
     "SimulateArguments",
@@ -47,6 +48,7 @@ MESSAGES_MAX = 1_000  # of one request: the manager's answer takes about as long
 PAGE_MAX = 1_000  # items of one page; about 600 kB
 CHUNK_BYTES_MAX = 256 << 10  # of one inject_data; as much as a disk likes to get at once
 NAMES_MAX = 10_000
+SEARCH_MAX = 200  # messages of one search's page; what became of each is looked up in the journal
 CHANGED_MAX = 100  # of one simulation
 WALL_CLOCK_MAX = 32_503_680_000.0  # the year 3000
 
@@ -80,6 +82,20 @@ class OneMessage(Arguments, frozen=True, kw_only=True):
 class ShowArguments(Arguments, frozen=True, kw_only=True):
     queue_id: QueueId
     recipients: bool = True  # all of them, in further parts
+
+
+SearchText = Annotated[str, Meta(max_length=1_000)]
+
+
+class SearchArguments(Arguments, frozen=True, kw_only=True):
+    """Texts as in a filter: ``*`` and ``?`` stand for any characters. A page may be empty: go on while there is a cursor."""
+
+    queue_id: Annotated[str, Meta(pattern="^([0-9A-Z]{13,20})?$")] = ""
+    message_id: SearchText = ""
+    sender: SearchText = ""
+    recipient: SearchText = ""
+    cursor: Annotated[str, Meta(max_length=200)] = ""
+    limit: Annotated[int, Meta(ge=1, le=SEARCH_MAX)] = 50
 
 
 class DataArguments(Arguments, frozen=True, kw_only=True):

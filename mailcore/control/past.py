@@ -16,13 +16,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mailcore.control.arguments import DataArguments, OneMessage
+from mailcore.control.arguments import DataArguments, OneMessage, SearchArguments
 from mailcore.control.operations import Answers
 from mailcore.control.past_data import Mark, Wire, fields_of, header_section, open_wire, unstuffed
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, View
 from mailcore.queue.browse import Found
-from mailcore.queue.history import JournalPast, Past
+from mailcore.queue.past import JournalPast, Past
+from mailcore.queue.search import Wanted
 from mailcore.queue.spool import Spool
 from mailcore.queue.tracing import Steps, Walk
 
@@ -32,6 +33,7 @@ T = TypeVar("T")
 
 STEP_S = 0.2  # in a thread, before others get their turn
 SAID_S = 1.0  # a client hears at least this often that work is going on
+SEARCH_S = 10.0  # one request; a search that takes longer goes on at its cursor
 MARKS_MAX = 256  # messages whose data somebody reads on in
 
 
@@ -45,6 +47,7 @@ class PastAnswers:
         self._marks: OrderedDict[str, Mark] = OrderedDict()
         self.answers: dict[str, Answers] = {
             "history": self._history,
+            "search": self._search,
             "headers": self._headers,
             "data": self._data,
         }
@@ -56,6 +59,35 @@ class PastAnswers:
                 yield {"queue_id": arguments.queue_id, "done": False}
         assert walk.result is not None
         yield msgspec.structs.asdict(walk.result) | {"done": True}
+
+    async def _search(self, session: Session, arguments: SearchArguments) -> AsyncGenerator[Any, None]:
+        stretches, note = await self._view.stretches()
+        wanted = Wanted(
+            queue_id=arguments.queue_id,
+            message_id=arguments.message_id,
+            sender=arguments.sender,
+            recipient=arguments.recipient,
+        )
+        search = self._past.search(stretches, wanted, arguments.cursor, arguments.limit)
+        walk = Walk(search.steps())
+        monotonic = self._view.browser.monotonic
+        began = said = monotonic()
+        try:
+            while not await self._view.in_thread(walk.go, STEP_S, monotonic):
+                search.stopping = monotonic() - began >= SEARCH_S
+                hits = search.take()
+                if hits or monotonic() - said >= SAID_S:
+                    said = monotonic()
+                    yield {"items": hits, "cursor": search.cursor, "examined": search.examined, "done": False}
+        finally:
+            walk.close()
+        yield {
+            "items": search.take(),
+            "cursor": search.cursor,
+            "examined": search.examined,
+            "note": note,
+            "done": True,
+        }
 
     async def _headers(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
         wire = await self._wire(arguments.queue_id)

@@ -33,6 +33,7 @@ from mailcore.control.arguments import (
     OneMessage,
     RerouteArguments,
     ResumeArguments,
+    SearchArguments,
     SetArguments,
     ShowArguments,
     SimulateArguments,
@@ -106,6 +107,9 @@ OPERATIONS: dict[str, Operation] = {
         Operation("destinations", DestinationsArguments, _READ, _MANAGER, "those with the most mail"),
         Operation("parameters", Arguments, _READ, _CONTROL, "what can be tuned: bounds, units, explanations"),
         Operation("history", OneMessage, _READ, _CONTROL, "all that is still known of it, also when it is finished"),
+        Operation(
+            "search", SearchArguments, _READ, _CONTROL, "messages in the queue, and those gone but not forgotten"
+        ),
         Operation("headers", OneMessage, _READ, _CONTROL, "its header section, decoded"),
         Operation("data", DataArguments, _CHANGE, _CONTROL, "a piece of its data, as received"),
         Operation("simulate", SimulateArguments, _READ, _CONTROL, "what would happen with other parameters"),

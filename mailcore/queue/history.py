@@ -1,7 +1,6 @@
 """A message's history: everything that is still known of it, from its arrival to its end, when that is long ago, too.
 
-``Past`` is the seam: whoever keeps events (exported ones, later) answers the same question. The first source is the queue
-itself, ``JournalPast``: what the journal's segments that still exist say of the message, and the envelopes of it that are
+It is put together from what the journal's segments that still exist say of the message, and the envelopes of it that are
 still in lanes, garbage or not. It says how far back it goes, and whether the beginning was found.
 
 An event is a map of plain values, as clients get it: ``at`` (wall clock, seconds) and ``event``
@@ -19,34 +18,19 @@ Law: no more is kept than is answered, whatever the journal holds. Must not know
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from mailcore.envelope import Envelope, Origin, Status
-from mailcore.log.record import Record, RecordType
-from mailcore.queue.browse import Browser, Found, lane_order
+from mailcore.queue.browse import Browser, Found
 from mailcore.queue.lanes import JOURNAL, interval_of
-from mailcore.queue.records import (
-    Administrative,
-    Delivery,
-    Finish,
-    Place,
-    Replaced,
-    Start,
-    decode_administrative,
-    decode_delivery,
-    decode_finish,
-    decode_replaced,
-    decode_start,
-)
-from mailcore.queue.tracing import Steps, Trace, earliest_of, envelopes_of, open_lane, trace
+from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, Start
+from mailcore.queue.tracing import Body, Steps, Trace, decode, earliest_of, envelopes_of, lanes_in, open_lane, trace
 
-__all__ = ["History", "JournalPast", "Past", "decode"]
+__all__ = ["History", "HistoryReader"]
 
 EVENTS_MAX = 2_000  # of one answer; with the verdicts below a frame of wire.FRAME_BYTES_MAX at the most a tenth full
 VERDICTS_MAX = 1_000
@@ -56,15 +40,6 @@ BEHIND_END_BYTES = (
     64 << 20
 )  # read on behind a FINISH that rests on a bounce: a crash may have undone it, a checkpoint later
 TRACE_BYTES_MAX = 16 << 30  # of the journal, for one history: about ten seconds of reading what is cached
-
-Body = Start | Delivery | Replaced | Finish | Administrative
-_DECODERS: dict[int, Callable[[bytes], Body]] = {
-    RecordType.START: decode_start,
-    RecordType.DELIVERY: decode_delivery,
-    RecordType.REPLACED: decode_replaced,
-    RecordType.FINISH: decode_finish,
-    RecordType.ADMINISTRATIVE: decode_administrative,
-}
 
 
 class History(msgspec.Struct, kw_only=True):
@@ -80,36 +55,15 @@ class History(msgspec.Struct, kw_only=True):
     verdicts_left_out: int = 0
 
 
-class Past(Protocol):
-    """Who knows what became of messages."""
-
-    def history(self, queue_id: str) -> Steps[History]:
-        """Of a message that nobody knows the history has no events. Raises OSError."""
-
-
-def decode(record: Record) -> Body | None:
-    """What a record of the journal says; None when it can't be read."""
-    decoder = _DECODERS.get(record.type)
-    try:
-        return None if decoder is None else decoder(record.body)
-    except msgspec.MsgspecError:
-        return None
-
-
 @dataclass
-class JournalPast:
+class HistoryReader:
     """Reads journal and lanes; keeps nothing between calls."""
 
     browser: Browser
     trace_bytes_max: int = TRACE_BYTES_MAX
 
-    def lanes(self) -> list[str]:
-        disk, directory = self.browser.disk, self.browser.queue_directory
-        names = [name for name in disk.list(directory) if name != JOURNAL]
-        return sorted((n for n in names if disk.is_directory(os.path.join(directory, n))), key=lane_order)
-
     def history(self, queue_id: str) -> Steps[History]:
-        """As ``Past.history``."""
+        """As ``past.Past.history``."""
         so_far = Trace(self.trace_bytes_max)
         story = _Story(queue_id)
         yield from self._read_journal(story, so_far)
@@ -152,7 +106,7 @@ class JournalPast:
         if 0 not in story.starts:
             browser, queue_id = self.browser, story.queue_id
             there = yield from envelopes_of(
-                browser.disk, browser.queue_directory, self.lanes(), {queue_id}, earliest_of(queue_id)
+                browser.disk, browser.queue_directory, lanes_in(browser), {queue_id}, earliest_of(queue_id)
             )
             return sorted(there.get(queue_id, ()), key=lambda each: each[0].envelope.generation)
         envelopes = []

@@ -26,11 +26,37 @@ from mailcore.log.index import find_in_block, index_path, padded_id, read_blocks
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import HEADER_BYTES, Record, RecordType, magic_of
 from mailcore.log.segment import FIRST_RECORD, READ_BYTES, Segment
-from mailcore.queue.browse import WITHOUT_END, Found
+from mailcore.queue.browse import WITHOUT_END, Browser, Found, lane_order
+from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.queue_id import arrival_of
-from mailcore.queue.records import decode_envelope
+from mailcore.queue.records import (
+    Administrative,
+    Delivery,
+    Finish,
+    Replaced,
+    Start,
+    decode_administrative,
+    decode_delivery,
+    decode_envelope,
+    decode_finish,
+    decode_replaced,
+    decode_start,
+)
 
-__all__ = ["Steps", "Trace", "Walk", "bases_since", "earliest_of", "envelope_in", "envelopes_of", "open_lane", "trace"]
+__all__ = [
+    "Body",
+    "Steps",
+    "Trace",
+    "Walk",
+    "bases_since",
+    "decode",
+    "earliest_of",
+    "envelope_in",
+    "envelopes_of",
+    "lanes_in",
+    "open_lane",
+    "trace",
+]
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]  # stops after each piece; what came of it is what it returns
@@ -43,6 +69,15 @@ FEW = 8  # up to here looking for each id is quicker than going through every en
 _IN_FRONT = (HEADER_BYTES + 2, *range(HEADER_BYTES + 4, HEADER_BYTES + 35))
 _FRONT_MAX = _IN_FRONT[-1]
 _TYPES = frozenset(RecordType)
+
+Body = Start | Delivery | Replaced | Finish | Administrative
+_DECODERS: dict[int, Callable[[bytes], Body]] = {
+    RecordType.START: decode_start,
+    RecordType.DELIVERY: decode_delivery,
+    RecordType.REPLACED: decode_replaced,
+    RecordType.FINISH: decode_finish,
+    RecordType.ADMINISTRATIVE: decode_administrative,
+}
 
 
 class Walk(Generic[T]):
@@ -88,6 +123,13 @@ def open_lane(disk: Disk, queue_directory: str, lane: str) -> Iterator[LaneReade
         yield reader
     finally:
         reader.close()
+
+
+def lanes_in(browser: Browser) -> list[str]:
+    """All lanes there are but the journal, in the order in which they are browsed."""
+    disk, directory = browser.disk, browser.queue_directory
+    names = [name for name in disk.list(directory) if name != JOURNAL]
+    return sorted((n for n in names if disk.is_directory(os.path.join(directory, n))), key=lane_order)
 
 
 def earliest_of(queue_id: str) -> float:
@@ -147,6 +189,15 @@ def envelopes_of(
                         found.setdefault(envelope.queue_id, []).append(entry)
                 yield
     return found
+
+
+def decode(record: Record) -> Body | None:
+    """What a record of the journal says; None when it is another kind, or can't be read."""
+    decoder = _DECODERS.get(record.type)
+    try:
+        return None if decoder is None else decoder(record.body)
+    except msgspec.MsgspecError:
+        return None
 
 
 def envelope_in(record: Record) -> Envelope | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from mailcore.log.disk import Disk
 from mailcore.queue.records import append_envelope
 from mailcore.queue.spool import DATA_AT, Spool
 from tests.control.house import House
-from tests.process.house import running
+from tests.process.house import route_to, running
 from tests.queue.cast import envelope
 
 STUFFED = b"Subject: one\r\n\r\n..a dot\r\n...\r\nand \r\n....\r\n.\r.\n.\r\n..end"
@@ -161,3 +163,106 @@ async def test_a_message_that_was_deferred_and_delivered_has_a_history(tmp_path:
         assert history["events"][-1] == {
             "at": history["events"][-1]["at"], "event": "finished", "how": "", "bounce": None
         }  # fmt: skip
+
+
+# -- searching
+
+
+async def search(control: AsyncControlClient, **arguments: Any) -> list[dict[str, Any]]:
+    """All pages."""
+    items: list[dict[str, Any]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        async with contextlib.aclosing(control.parts("search", {**arguments, "cursor": cursor})) as parts:
+            async for part in parts:
+                items += part["items"]
+        assert part["done"]
+        cursor = part["cursor"]
+    return items
+
+
+async def test_a_search_finds_what_rests(house: House, control: AsyncControlClient) -> None:
+    wanted = envelope(["a@example.org", "b@example.net"], sender="x@example.com", message_id="<one@example.com>")
+    house.write("incoming.0", envelope(), wanted, envelope())
+    house.write("retry.300", envelope(sender="y@example.com", message_id="<two@example.com>"))
+    for question in (
+        {"queue_id": wanted.queue_id},
+        {"message_id": "one@example.com"},
+        {"message_id": "<ONE@*>"},
+        {"sender": "x@*"},
+        {"recipient": "B@example.net", "sender": "x@example.com"},
+    ):
+        (item,) = await search(control, **question)
+        assert item == {
+            "queue_id": wanted.queue_id,
+            "at": wanted.arrived_at,
+            "sender": "x@example.com",
+            "recipients": ["a@example.org", "b@example.net"],
+            "recipient_count": 2,
+            "message_id": "<one@example.com>",
+            "size_bytes": 1000,
+            "state": "queued",
+            "finished_at": None,
+        }
+    assert await search(control, sender="x@*", recipient="user@example.org") == []
+    assert await search(control, queue_id=wanted.queue_id, sender="y@*") == []
+
+
+async def test_a_search_goes_on_at_its_cursor(house: House, control: AsyncControlClient) -> None:
+    messages = [envelope(f"u{number}@example.org") for number in range(30)]
+    house.write("incoming.0", *messages[:14])
+    house.write("retry.300", *messages[14:])
+    for limit in (1, 7, 30, 200):
+        items = await search(control, limit=limit, recipient="u*")
+        assert [item["queue_id"] for item in items] == [message.queue_id for message in messages]
+
+
+async def test_a_bad_cursor_is_an_error(house: House, control: AsyncControlClient) -> None:
+    with pytest.raises(Refused, match="'nonsense' is no cursor"):
+        await control.call("search", {"cursor": "nonsense"})
+
+
+async def test_the_daemon_finds_what_it_delivered_bounced_and_deleted(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0", "reject(1, 550):127.0.0.1:0"]) as lab:
+        routes = {
+            "bad.example": route_to(lab, 1),
+            "slow.example": "smtp:[127.0.0.1]:1",
+            "sender.example": route_to(lab, 0),
+        }
+        async with running(tmp_path, lab, routes=routes) as house:
+            good = await house.send("a@example.org", "b@example.org")
+            bad = await house.send("c@bad.example", sender="other@sender.example")
+            gone = await house.send("d@slow.example")
+            await house.until_removed(good, bad)
+            await house.until_in(gone, "retry")
+            await house.order("delete", gone, why="nobody wants it")
+            await house.until_in(gone, "deleted", deleted=True)
+            (item,) = await search(house.control, recipient="d@slow.example")
+            assert (item["state"], item["finished_at"]) == ("deleted", None)
+            by_id = {item["queue_id"]: item for item in await search(house.control, message_id="one@sender.example")}
+            assert by_id.keys() == {good, bad, gone}
+            assert [by_id[each]["state"] for each in (good, bad, gone)] == ["delivered", "bounced", "deleted"]
+            assert by_id[gone]["finished_at"] is None
+            assert all(by_id[each]["finished_at"] >= by_id[each]["at"] for each in (good, bad))
+            (item,) = await search(house.control, recipient="B@EXAMPLE.org")
+            assert item["queue_id"] == good
+            assert [each["queue_id"] for each in await search(house.control, sender="<>")] == [f"{bad}B0"]
+            (item,) = await search(house.control, queue_id=gone)
+            assert item["state"] == "deleted"
+
+            history = await house.ask("history", queue_id=gone)
+            (order,) = [event for event in history["events"] if event["event"] == "administrative"]
+            assert (order["operation"], order["why"]) == ("delete", "nobody wants it")
+            assert f"uid {os.getuid()}" in order["who"]
+            last = history["events"][-1]
+            assert (last["event"], last["lane"]) == ("replaced", "deleted")
+            assert last["due_at"] > last["at"] + 60
+            assert history["complete"], history["note"]
+            history = await house.ask("history", queue_id=bad)
+            kinds = [event["event"] for event in history["events"]]
+            assert kinds == ["accepted", "attempt", "bounce", "finished"]
+            assert history["events"][2]["queue_id"] == f"{bad}B0"
+            assert history["events"][1]["verdicts"][0]["status"] == "bounced"
+            history = await house.ask("history", queue_id="1K0RDGV4BE9ZZ")
+            assert (history["events"], history["complete"]) == ([], False)
+            assert history["note"].startswith("nothing is known of 1K0RDGV4BE9ZZ; the journal goes back to ")

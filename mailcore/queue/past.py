@@ -1,0 +1,52 @@
+"""Who knows what became of messages: the seam between those who ask and those who keep it.
+
+The first source is the queue itself, as far as its records still exist. Whoever keeps events longer (exported ones) answers
+the same questions in the same words, and may stand in front of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from mailcore.queue.browse import Browser, Stretch
+from mailcore.queue.history import History, HistoryReader
+from mailcore.queue.search import Hit, LaneSearch, Wanted
+from mailcore.queue.tracing import Steps
+
+__all__ = ["JournalPast", "Past", "Search"]
+
+
+class Search(Protocol):
+    """One search under way. ``cursor`` always fits the hits taken so far; None when everything has been searched."""
+
+    cursor: str | None
+    examined: int  # records
+    stopping: bool  # set by who drives it: it ends soon, and its cursor says where to go on
+
+    def steps(self) -> Steps[None]:
+        """The work. Raises OSError."""
+
+    def take(self) -> list[Hit]:
+        """What was found since this was asked last."""
+
+
+class Past(Protocol):
+    def history(self, queue_id: str) -> Steps[History]:
+        """All that is known of a message; of one that nobody knows there are no events. Raises OSError."""
+
+    def search(self, stretches: Mapping[str, Stretch], wanted: Wanted, cursor: str, limit: int) -> Search:
+        """At most ``limit`` messages from the cursor on ("" is the beginning). Raises CursorError."""
+
+
+class JournalPast:
+    """The queue's own records: journal and lanes."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+
+    def history(self, queue_id: str) -> Steps[History]:
+        return HistoryReader(self._browser).history(queue_id)
+
+    def search(self, stretches: Mapping[str, Stretch], wanted: Wanted, cursor: str, limit: int) -> Search:
+        return LaneSearch(self._browser, stretches, wanted, cursor, limit)
