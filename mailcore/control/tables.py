@@ -43,7 +43,18 @@ class Tables:
                 for scope, parameters in SCOPES.items()
             },
             "transports": sorted(self._settings.transports),
+            "configured": self._configured(),
         }
+
+    def _configured(self) -> dict[str, dict[str, Any]]:
+        """Scope -> parameter -> value, as the configuration file has them: what is in force where nothing is set live."""
+        settings = self._settings
+        values: dict[str, dict[str, Any]] = {"": {name: getattr(settings.scheduler, name) for name in GLOBAL_SCOPE}}
+        for name, transport in sorted(settings.transports.items()):
+            values[name] = {each: _plain(getattr(transport, each)) for each in TRANSPORT_SCOPE}
+            for pattern, own in sorted(transport.destinations.items()):
+                values[f"{name}:{pattern}"] = {each: _plain(value) for each, value in own.items()}
+        return values
 
 
 def _parameter(name: str, bounds: Bounds) -> dict[str, Any]:

@@ -23,6 +23,8 @@ async def test_every_parameter_is_told_with_bounds_unit_and_explanation(
     feedback = scopes["destination"][2]
     assert (feedback["kind"], feedback["default"]) == ("feedback", "1")
     assert "concurrency" in feedback["allowed"]
+    assert answer["configured"][""]["minimal_backoff_time"] == house.settings.scheduler.minimal_backoff_time
+    assert answer["configured"]["smtp"]["destination_concurrency_positive_feedback"] == "1"
     kinds = {each["kind"] for parameters in scopes.values() for each in parameters}
     assert kinds == {"whole", "number", "feedback", "flag"}
     assert house.manager.requests == []
