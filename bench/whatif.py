@@ -1,9 +1,9 @@
 """A prediction, and what then happened: ``python -m bench.whatif [--short]``.
 
 For each setting a real daemon gets a backlog for a hop of the lab with a temper, delivers some of it with few deliveries at
-once so that times are measured, is asked by ``simulate`` what would be with more, and gets just that by ``set``. The time the
-rest then takes is set beside the prediction; the miss is the difference, as a share of the real time. "Before" is backed the
-same way: the rate at the time of asking against the predicted one.
+once so that times are measured, and is asked by ``simulate`` what would be with more. For some seconds nothing is changed, and
+what is delivered is set beside the prediction for "before". Then it is asked again and gets what was asked for by ``set``: the
+time the rest takes is set beside the prediction for "after". The miss is the difference, as a share of what was real.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import statistics
 import sys
 import tempfile
 import time
@@ -44,6 +43,7 @@ class Case:
     changes: tuple[tuple[str, float | str], ...] = ((LIMIT, 10),)
     before: tuple[tuple[str, float | str], ...] = ((LIMIT, 2), ("initial_destination_concurrency", 2))
     kept: bool = True  # connections are used again
+    watched_s: float = 4.0  # with nothing changed
 
 
 CASES = (
@@ -55,7 +55,15 @@ CASES = (
     Case("a hop's own limit", "limit(5)+slow(0.1)", 600, 1, 200, before=((LIMIT, 8),), changes=((LIMIT, 5),)),
     Case("above a hop's own limit", "limit(5)+slow(0.1)", 600, 1, 200, before=((LIMIT, 7),), changes=((LIMIT, 20),)),
     Case("some deferred", "slow(0.1)+reject(0.1, 450)", 900, 1, 100),
-    Case("a pause between deliveries", "slow(0.02)", 300, 1, 60, changes=(("destination_rate_delay", 0.1),)),
+    Case(
+        "a pause between deliveries",
+        "slow(0.02)",
+        300,
+        1,
+        60,
+        changes=(("destination_rate_delay", 0.1),),
+        watched_s=1.5,
+    ),
 )
 
 
@@ -64,8 +72,8 @@ class Backtest:
     name: str
     predicted_s: float | None
     real_s: float
-    rate_predicted: float  # recipients a second, as it was before the change
-    rate_real: float
+    before_predicted: float  # recipients a second, as it was before the change
+    before_real: float
     asked_s: float  # for the answer
     assumptions: list[str]
 
@@ -75,7 +83,7 @@ class Backtest:
 
     @property
     def miss_before(self) -> float:
-        return abs(self.rate_predicted - self.rate_real) / self.rate_real
+        return abs(self.before_predicted - self.before_real) / self.before_real
 
 
 async def backtest(directory: Path, case: Case, *, scale: float = 1.0) -> Backtest:
@@ -106,31 +114,46 @@ async def backtest(directory: Path, case: Case, *, scale: float = 1.0) -> Backte
 
 
 async def _asked(house: House, case: Case, counters: Any) -> Backtest:
-    measured = case.measured
-    samples: list[tuple[float, int]] = []
-    while counters.recipients < measured:
+    while counters.recipients < case.measured:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.01)
-        samples.append((time.monotonic(), counters.recipients))
-    changes = [{"scope": "smtp", "parameter": name, "value": value} for name, value in case.changes]
-    size = await house.size()
+    changes: list[dict[str, Any]] = [{"scope": "smtp", "parameter": name, "value": each} for name, each in case.changes]
+    before = (await _answer(house, changes))["before"]
+    begun, delivered = time.monotonic(), counters.recipients
+    await asyncio.sleep(case.watched_s)
+    watched_s, seen = time.monotonic() - begun, counters.recipients - delivered
     begun = time.monotonic()
-    answer: dict[str, Any] = {}
-    async for part in house.control.parts("simulate", {"changes": changes, "duration_s": 3600.0}):
-        answer = part
-    answered = time.monotonic()
-    # What was delivered meanwhile is what "before" is about; what is left is what "after" is about.
-    left = (await house.size())["recipients"]
-    rate_real = (size["recipients"] - left) / (answered - begun) if answered > begun else 0.0
-    before, after = answer["before"], answer["after"]
-    predicted_s = None if after["drain_s"] is None else after["drain_s"] * left / max(size["recipients"], 1)
+    answer = await _answer(house, changes)
+    asked_s = time.monotonic() - begun
     for change in changes:
         await house.ask("set", **change)
-    set_at = time.monotonic()
+    begun = time.monotonic()
     while (await house.size())["recipients"]:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.02)
-    real_s = time.monotonic() - set_at
-    step = statistics.fmean(before["series"]["delivered"][:3]) / before["per"] if before["series"]["t"] else 0.0
-    return Backtest(case.name, predicted_s, real_s, step, rate_real, answered - begun, answer["assumptions"])
+    real_s = time.monotonic() - begun
+    return Backtest(
+        name=case.name,
+        predicted_s=answer["after"]["drain_s"],
+        real_s=real_s,
+        before_predicted=_delivered_within(before, watched_s) / watched_s,
+        before_real=seen / watched_s,
+        asked_s=asked_s,
+        assumptions=answer["assumptions"],
+    )
+
+
+async def _answer(house: House, changes: list[dict[str, Any]]) -> dict[str, Any]:
+    answer: dict[str, Any] = await house.ask("simulate", changes=changes, duration_s=3600.0)
+    return answer
+
+
+def _delivered_within(result: dict[str, Any], seconds: float) -> float:
+    """Recipients, from the series of a result."""
+    delivered = start = 0.0
+    for end, count in zip(result["series"]["t"], result["series"]["delivered"], strict=True):
+        if end >= seconds:
+            return float(delivered + count * (seconds - start) / (end - start))
+        delivered, start = delivered + count, end
+    return delivered
 
 
 def _sections(case: Case) -> dict[str, dict[str, object]]:
@@ -164,8 +187,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         done.append(run)
         predicted = "-" if run.predicted_s is None else f"{run.predicted_s:.2f} s"
         print(
-            f"{run.name:30}{predicted:>11}{run.real_s:>9.2f} s{run.miss:>11.1%}{run.rate_predicted:>9.1f}/s"
-            f"{run.rate_real:>9.1f}/s{run.miss_before:>11.1%}{run.asked_s:>9.2f} s",
+            f"{run.name:30}{predicted:>11}{run.real_s:>9.2f} s{run.miss:>11.1%}{run.before_predicted:>9.1f}/s"
+            f"{run.before_real:>9.1f}/s{run.miss_before:>11.1%}{run.asked_s:>9.2f} s",
             flush=True,
         )
         if arguments.assumptions:

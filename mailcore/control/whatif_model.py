@@ -48,23 +48,28 @@ def tried_of(row: Mapping[str, Any]) -> list[Tried]:
 def overhead_of(rows: Iterable[Mapping[str, Any]]) -> float | None:
     """What a delivery's slot is ours besides; None when it cannot be told."""
     gaps = [gap for row in rows for gap in _gaps(tried_of(row))]
-    if len(gaps) < GAPS_MIN:
-        return None
-    gap = statistics.median(gaps)
-    return gap if gap <= OVERHEAD_S_MAX else None
+    sure = [gap for gap, is_sure in gaps if is_sure]
+    known = sure if len(sure) >= GAPS_MIN else [gap for gap, _ in gaps]
+    return statistics.median(known) if len(known) >= GAPS_MIN else None
 
 
-def _gaps(tried: Sequence[Tried]) -> list[float]:
-    """From each end to the beginning it made room for. Ends that nothing follows, and beginnings before any end, have none."""
+def _gaps(tried: Sequence[Tried]) -> list[tuple[float, bool]]:
+    """From each end to the beginning it made room for, and whether no other end can have made it.
+
+    Ends that nothing follows soon, because there was no more mail or the window became smaller, have none.
+    """
     times = sorted([(each.begun_at, True) for each in tried] + [(each.ended_at, False) for each in tried])
     ended: deque[float] = deque()
-    gaps: list[float] = []
+    gaps: list[tuple[float, bool]] = []
     for at, is_begin in times:
+        while ended and ended[0] < at - OVERHEAD_S_MAX:
+            ended.popleft()
         if not is_begin:
             ended.append(at)
         elif ended:
-            gaps.append(at - ended.popleft())
-    return [gap for gap in gaps if gap <= OVERHEAD_S_MAX]
+            is_sure = len(ended) == 1
+            gaps.append((at - ended.popleft(), is_sure))
+    return gaps
 
 
 def limit_of(tried: Sequence[Tried]) -> int | None:
@@ -87,10 +92,10 @@ def _common_peak(seen: Sequence[int]) -> int:
 
 
 def modelled(row: Mapping[str, Any], overhead_s: float) -> tuple[dict[str, Any], str]:
-    """Fields of ``NextHop``, and "" or what could not be measured of it, to be put behind the destination's name."""
+    """Fields of ``NextHop``, and "" or what is to be said of it, behind the destination's name."""
     tried = tried_of(row)
     values: dict[str, Any] = {}
-    missing: list[str] = []
+    said: list[str] = []
     good = [each for each in tried if not each.failed and each.transmit_s > 0]
     per_recipient_s = _per_recipient(good)
     if per_recipient_s:
@@ -100,9 +105,7 @@ def modelled(row: Mapping[str, Any], overhead_s: float) -> tuple[dict[str, Any],
         times = [each.transmit_s for each in good] or [float(each) for each in row.get("transmit_s") or ()]
         many = row.get("deliveries") and row.get("recipients", 0) / row["deliveries"] > 1.5
         if many:
-            missing.append(
-                "what one recipient takes is not known by itself, a transaction is taken to last equally long"
-            )
+            said.append("what one recipient takes is not known by itself, a transaction is taken to last equally long")
     if times:
         values["transaction_s"] = _distribution([each + overhead_s for each in times])
     connects = [each.connect_s for each in good if each.connect_s > 0] or [
@@ -115,8 +118,9 @@ def modelled(row: Mapping[str, Any], overhead_s: float) -> tuple[dict[str, Any],
         limit = limit_of(tried)
         if limit is not None:
             values["connections_max"] = limit
+            said.append(f"it refused connections (421) when {limit} were open, and is taken to go on with that")
         else:
-            missing.append("it has refused connections as too many (421), and how many it takes could not be told")
+            said.append("it has refused connections as too many (421), and how many it takes could not be told")
     recipients = sum(each.recipients for each in tried if not each.failed) or row.get("recipients", 0)
     recipients = max(recipients, row.get("recipients", 0))
     if recipients:
@@ -125,7 +129,7 @@ def modelled(row: Mapping[str, Any], overhead_s: float) -> tuple[dict[str, Any],
                 values[name] = round(share, 6)
         if values.get("deferred_share", 0) + values.get("bounced_share", 0) > 1:
             values["bounced_share"] = round(max(0.0, 1 - values["deferred_share"]), 6)
-    return values, "; ".join(missing)
+    return values, "; ".join(said)
 
 
 def _per_recipient(good: Sequence[Tried]) -> float:

@@ -3,8 +3,9 @@
     python -m mailcore.process.whatif PARENT <question >answer
 
 The scheduler runs twice, with what is in force and with what is asked, over the same mail and equally quick next hops. A
-backlog that would take too long is made smaller in proportion; a second run with half of that tells which part of the time
-grows with the backlog and which does not, and the rest is extrapolated. It lives no longer than who asked.
+backlog that would take too long is made smaller, and so is all that is as long as a backlog lasts: waits before the next try,
+ages, pauses, what is kept in memory, what a hop takes in a minute. Deliveries take as long as ever, and as many go on at once.
+So everything happens in as much less time, and the outcome is stretched again. It lives no longer than who asked.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import msgspec
 from mailcore.control.whatif_question import Question, Value, decoded
 from mailcore.process.parameters import parameters_of
 from mailcore.process.whatif_result import result_of
-from mailcore.scheduler.parameters import Parameters
+from mailcore.scheduler.parameters import GLOBAL_SCOPE, SUSPENDED_UNTIL, Parameters
 from mailcore.scheduler.scheduler import Scheduler
 from mailcore.scheduler.simulate import simulate
 from mailcore.scheduler.simulation.backlog import Backlog, Mail
@@ -44,6 +45,10 @@ DESTINATIONS_SHOWN = 5
 IN_MEMORY_MIN = 2_000  # a smaller active set would keep a destination's deliveries waiting for messages
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _MEMORY = ("message_active_limit", "message_recipient_limit")
+# In this order: the shortest may not be longer than the longest.
+_WAITS = (
+    "minimal_backoff_time", "maximal_backoff_time", "maximal_queue_lifetime", "bounce_queue_lifetime", "transport_retry_time",
+)  # fmt: skip
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -86,6 +91,7 @@ class _Runs:
         self._question = question
         self._whole = whole
         self._share = share
+        self._mail = scaled(whole, share)
         self._tell = tell
         self._clock = clock
         self._told_at = 0.0
@@ -93,37 +99,22 @@ class _Runs:
         self._truncated = False
 
     def result(self, stage: str, asked: list[Value]) -> dict[str, Any]:
-        whole, share = self._whole, self._share
         until = self._begun_at + self._question.patience_s * (0.5 if stage == "before" else 1.0)
-        outcome = self._run(stage, asked, share, until, 0.0, 1.0 if share >= 1 else 0.7)
-        drained_s, stretch = outcome.drained_s, 1.0
-        if share < 1:
-            stretch = 1 / share
-            if outcome.drained_s:
-                half = self._run(stage, asked, share / 2, until, 0.7, 1.0)
-                if half.drained_s is not None:
-                    drained_s = _extrapolated(share, outcome.drained_s, half.drained_s)
-                else:
-                    drained_s = outcome.drained_s / share
-                stretch = drained_s / outcome.drained_s
-        duration_s = self._question.duration_s
-        if drained_s is not None and drained_s > duration_s:
-            drained_s = None
+        outcome = self._run(stage, asked, until)
         self._truncated |= outcome.end in ("stopped", "events_max")
-        return result_of(outcome, drained_s, stretch, share, whole.messages, duration_s)
+        return result_of(outcome, self._share, self._whole.messages)
 
-    def _run(self, stage: str, asked: list[Value], share: float, until: float, low: float, high: float) -> Outcome:
+    def _run(self, stage: str, asked: list[Value], until: float) -> Outcome:
         question = self._question
-        mail = scaled(self._whole, share)
-        scenario = _scenario(question, mail, asked, share)
-        messages = max(mail.messages, 1)
+        scenario = _scenario(question, self._mail, asked, self._share)
+        messages, until_s = max(self._mail.messages, 1), scenario.limits.until_s
 
         def watch(now: float, finished: int) -> bool:
             at = self._clock()
             if at - self._told_at >= TOLD_EVERY_S:
                 self._told_at = at
-                done = max(min(finished / messages, 1.0) if mail.messages else 0.0, now / question.duration_s)
-                self._tell({"progress": round(low + (high - low) * min(done, 1.0), 3), "stage": stage})
+                done = max(finished / messages if self._mail.recipients else 0.0, now / until_s)
+                self._tell({"progress": round(min(done, 1.0), 3), "stage": stage})
             return at < until
 
         def chances(name: str) -> Chance:
@@ -135,19 +126,13 @@ class _Runs:
         said: list[str] = []
         if self._share < 1:
             said.append(
-                f"So that an answer comes soon, {100 * self._share:.2g} % of the queued mail were simulated, in proportion for "
-                "each destination, and then half of that: what grows with the mail was extrapolated to all "
-                f"{entries} deliveries, and curves were stretched."
+                f"So that an answer comes soon, {100 * self._share:.2g} % of the {entries} deliveries were simulated, as much of "
+                "each destination's, with waits that are shorter in proportion, and the outcome was stretched. When the very "
+                "last deferred recipients are done is uncertain then."
             )
         if self._truncated:
             said.append("There was no time to simulate to the end; what is shown ends before.")
         return said
-
-
-def _extrapolated(share: float, at_share_s: float, at_half_s: float) -> float:
-    """The time for all, which is a part that does not depend on the backlog and one in proportion to it."""
-    slope = max(0.0, (at_share_s - at_half_s) / (share / 2))
-    return at_share_s + slope * (1 - share)
 
 
 # -- the mail
@@ -203,8 +188,8 @@ def _scenario(question: Question, mail: SampledMail, asked: list[Value], share: 
     values = [*question.live, *asked]
     return Scenario(
         parameters=parameters,
-        changes=(*map(_change, values), *_smaller_memory(parameters, values, share)),
-        next_hops={scope: _next_hop(values) for scope, values in question.hops.items()},
+        changes=(*_shorter(parameters, share), *(_change(each, share) for each in values)),
+        next_hops={scope: _next_hop(hop, share) for scope, hop in question.hops.items()},
         backlog=Backlog(sampled=mail if mail.recipients else None, mail=_arriving(question)),
         client=Client(
             concurrency=deliverer.concurrency * deliverer.processes,
@@ -213,33 +198,47 @@ def _scenario(question: Question, mail: SampledMail, asked: list[Value], share: 
             connection_idle_s=deliverer.connection_idle_s,
             connection_uses_max=deliverer.connection_uses_max,
         ),
-        limits=Limits(until_s=question.duration_s, destinations_max=DESTINATIONS_SHOWN),
-        retry_ladder_s=settings.queue.retry_ladder_s,
+        limits=Limits(until_s=question.duration_s * share, destinations_max=DESTINATIONS_SHOWN),
+        retry_ladder_s=tuple(step * share for step in settings.queue.retry_ladder_s),
     )
 
 
-def _change(value: Value) -> Change:
+def _change(value: Value, share: float) -> Change:
+    until_s = None if value.until_s is None else value.until_s * share
     given = value.value
-    return Change(scope=value.scope, parameter=value.parameter, value=given, until_s=value.until_s)
+    if share < 1 and isinstance(given, int | float):
+        if value.parameter == SUSPENDED_UNTIL:
+            given = given * share
+        elif not value.scope:
+            given = _scaled_value(value.parameter, given, share)
+    return Change(scope=value.scope, parameter=value.parameter, value=given, until_s=until_s)
 
 
-def _smaller_memory(parameters: Parameters, values: list[Value], share: float) -> Iterator[Change]:
-    """Less mail, and as much of it in memory in proportion: else none would have to wait to be read."""
-    if share >= 1:
-        return
-    in_force: dict[str, Any] = {name: getattr(parameters, name) for name in _MEMORY}
-    in_force.update({each.parameter: each.value for each in values if not each.scope and each.parameter in _MEMORY})
-    for name, value in in_force.items():
-        smaller = max(math.ceil(value * share), min(IN_MEMORY_MIN, int(value)))
-        yield Change(scope="", parameter=name, value=smaller)
+def _shorter(parameters: Parameters, share: float) -> Iterator[Change]:
+    """Less mail: waits as much shorter, and as much less in memory, or else nothing would have to wait to be read."""
+    for name in (*_WAITS, *_MEMORY) if share < 1 else ():
+        yield Change(scope="", parameter=name, value=_scaled_value(name, getattr(parameters, name), share))
 
 
-def _next_hop(values: dict[str, Any]) -> NextHop:
-    distributions = {
-        name: Distribution.parse(value) for name, value in values.items() if name in ("transaction_s", "recipient_s")
-    }
-    dead = {"dead": tuple(tuple(span) for span in values["dead"])} if "dead" in values else {}
-    return replace(NextHop(), **values | distributions | dead)
+def _scaled_value(name: str, value: float, share: float) -> float:
+    bounds = GLOBAL_SCOPE[name]
+    if name in _MEMORY:
+        return max(math.ceil(value * share), min(IN_MEMORY_MIN, int(value)))
+    return max(value * share, bounds.low) if name in _WAITS else value
+
+
+def _next_hop(values: dict[str, Any], share: float) -> NextHop:
+    made = dict(values)
+    for name in ("transaction_s", "recipient_s"):
+        if name in made:
+            made[name] = Distribution.parse(made[name])
+    if "dead" in made:
+        made["dead"] = tuple((start * share, end * share) for start, end in made["dead"])
+    hop = replace(NextHop(), **made)
+    if not hop.rate_recipients or share >= 1:
+        return hop
+    taken = max(1, round(hop.rate_recipients * share))  # in a period that is as much shorter
+    return replace(hop, rate_recipients=taken, rate_period_s=hop.rate_period_s * taken / hop.rate_recipients)
 
 
 def _arriving(question: Question) -> dict[str, Mail]:

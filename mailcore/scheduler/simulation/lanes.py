@@ -17,7 +17,7 @@ from mailcore.scheduler.simulation.timeline import Delays
 __all__ = ["Lanes", "next_interval"]
 
 
-def next_interval(age_s: float, minimal_s: float, maximal_s: float, ladder_s: tuple[int, ...]) -> int:
+def next_interval(age_s: float, minimal_s: float, maximal_s: float, ladder_s: tuple[float, ...]) -> float:
     """The wait of a deferred message, as mailcore.queue.lanes has it (a test compares them)."""
     wanted = min(max(age_s, minimal_s), maximal_s)
     return min(ladder_s, key=lambda step: (abs(step - wanted), step))

@@ -97,8 +97,14 @@ def _deal(part: tuple[SampledMessage, ...], quota: int, left: dict[str, int], de
 
 
 def scaled(mail: SampledMail, share: float) -> SampledMail:
-    """The same mail, less of it: at least one recipient of each destination stays."""
+    """Less of it, and as much younger and sooner due; at least one recipient of each destination stays."""
     if share >= 1:
         return mail
-    lanes = tuple(SampledLane(lane.is_new, math.ceil(lane.recipients * share), lane.parts) for lane in mail.lanes)
-    return SampledMail(lanes, tuple((name, max(1, round(count * share))) for name, count in mail.destinations))
+    lanes = []
+    for lane in mail.lanes:
+        parts = tuple(
+            tuple(SampledMessage(each.age_s * share, each.due_s * share, each.groups) for each in part)
+            for part in lane.parts
+        )
+        lanes.append(SampledLane(lane.is_new, math.ceil(lane.recipients * share), parts))
+    return SampledMail(tuple(lanes), tuple((name, max(1, round(count * share))) for name, count in mail.destinations))

@@ -48,7 +48,7 @@ class Scenario:
     backlog: Backlog = field(default_factory=Backlog)
     client: Client = field(default_factory=Client)
     limits: Limits = field(default_factory=Limits)
-    retry_ladder_s: tuple[int, ...] = RETRY_LADDER_S
+    retry_ladder_s: tuple[float, ...] = RETRY_LADDER_S
 
     def next_hop(self, destination: str) -> tuple[str, NextHop]:
         """The scope that holds for a destination, and its model."""
