@@ -142,6 +142,7 @@ def _change_matching(arguments: argparse.Namespace, control: ControlClient) -> i
             return DONE
         if not _asked(arguments, counted["matched"]):
             return NOT_DONE
+        request["cut"] = counted["cut"]  # what has come since was in no count anybody said yes to
     answer: dict[str, Any] = {}
     try:
         for part in control.parts("change_matching", request, why=arguments.why):

@@ -23,7 +23,9 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     for name, what in _TEXTS.items():
         group.add_argument(f"--{name}", default="", metavar=name.upper(), help=what)
     group.add_argument("--older-than", type=duration, default=0.0, metavar="TIME", help="arrived before: 90s, 2h, 1d")
+    group.add_argument("--younger-than", type=duration, default=0.0, metavar="TIME", help="arrived since: 90s, 2h, 1d")
     group.add_argument("--larger-than", type=int, default=0, metavar="BYTES")
+    group.add_argument("--smaller-than", type=int, default=0, metavar="BYTES")
 
 
 def filter_of(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -33,4 +35,8 @@ def filter_of(arguments: argparse.Namespace) -> dict[str, Any]:
         filter_["older_than_s"] = arguments.older_than
     if arguments.larger_than:
         filter_["larger_than_bytes"] = arguments.larger_than
+    if arguments.younger_than:
+        filter_["younger_than_s"] = arguments.younger_than
+    if arguments.smaller_than:
+        filter_["smaller_than_bytes"] = arguments.smaller_than
     return filter_

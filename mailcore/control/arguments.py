@@ -34,6 +34,7 @@ __all__ = [
     "RerouteArguments",
     "ResumeArguments",
     "SearchArguments",
+    "ServiceTimesArguments",
     "SetArguments",
     "ShowArguments",
     "SimulateArguments",
@@ -50,6 +51,7 @@ CHUNK_BYTES_MAX = 256 << 10  # of one inject_data; as much as a disk likes to ge
 NAMES_MAX = 10_000
 SEARCH_MAX = 200  # messages of one search's page; what became of each is looked up in the journal
 CHANGED_MAX = 100  # of one simulation
+CUT_CHARACTERS_MAX = 4_000  # of a cut: 64 receivers' lanes and a long ladder have half of that
 WALL_CLOCK_MAX = 32_503_680_000.0  # the year 3000
 
 _ENVELOPE_ADDRESS_MAX = 512  # characters; routing.address.ADDRESS_MAX counts octets and is checked where it matters
@@ -96,6 +98,11 @@ class SearchArguments(Arguments, frozen=True, kw_only=True):
     recipient: SearchText = ""
     cursor: Annotated[str, Meta(max_length=200)] = ""
     limit: Annotated[int, Meta(ge=1, le=SEARCH_MAX)] = 50
+
+
+class ServiceTimesArguments(Arguments, frozen=True, kw_only=True):
+    since_s: Seconds = 3600
+    records_max: Annotated[int, Meta(ge=1, le=2_000_000)] = 200_000  # of the journal, the newest: about a second
 
 
 class DataArguments(Arguments, frozen=True, kw_only=True):
@@ -226,6 +233,7 @@ class ChangeMatchingArguments(Arguments, frozen=True, kw_only=True):
     until: WallClock | None = None  # for delay
     route: Annotated[str, Meta(max_length=400)] = ""  # for reroute
     dry_run: bool = False
+    cut: Annotated[str, Meta(max_length=CUT_CHARACTERS_MAX)] = ""  # of a dry run: nothing newer is touched
 
     def __post_init__(self) -> None:
         _check_filter(self.filter)
@@ -241,7 +249,11 @@ def _check_filter(filter_: Filter) -> None:
     for name in ("sender", "recipient", "destination", "lane", "reason"):
         if len(getattr(filter_, name)) > _FILTER_TEXT_MAX:
             raise ValueError(f"filter.{name} is too long; allowed: {_FILTER_TEXT_MAX} characters")
-    if not 0 <= filter_.older_than_s <= WALL_CLOCK_MAX:
-        raise ValueError("filter.older_than_s: allowed is 0 or more seconds")
-    if filter_.larger_than_bytes < 0:
-        raise ValueError("filter.larger_than_bytes: allowed is 0 or more")
+    for name in ("older_than_s", "younger_than_s"):
+        if not 0 <= getattr(filter_, name) <= WALL_CLOCK_MAX:
+            raise ValueError(f"filter.{name}: allowed is 0 or more seconds")
+    if not 0 <= filter_.arrived_before <= WALL_CLOCK_MAX:
+        raise ValueError("filter.arrived_before: allowed is a time in seconds since 1970, or 0 for any")
+    for name in ("larger_than_bytes", "smaller_than_bytes"):
+        if getattr(filter_, name) < 0:
+            raise ValueError(f"filter.{name}: allowed is 0 or more")

@@ -17,6 +17,7 @@ from mailcore.control.protocol import CHANGES, ArgumentError
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, Place, View
 from mailcore.queue.browse import Budget
+from mailcore.queue.cut import Cut, CutError
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL
 from mailcore.queue.matching import Filter
 
@@ -109,19 +110,31 @@ class Changes:
             extra["until"] = arguments.until
         if arguments.route:
             extra["route"] = arguments.route
-        filter_ = _where_it_fits(arguments.filter, arguments.change)
         # Taken once: what a change writes anew lies beyond these ends, so nothing is changed twice.
         stretches, note = await self._view.stretches()
-        progress: dict[str, Any] = {"matched": 0, "changed": 0, "failed": 0, "errors": {}, "done": False, "note": note}
+        browser = self._view.browser
+        now = browser.clock()
+        since = _cut(arguments.cut)
+        filter_ = _where_it_fits(arguments.filter, arguments.change)
+        if since is not None:
+            filter_ = _as_of(filter_, since.at, now)
+        progress: dict[str, Any] = {
+            "matched": 0, "matched_recipients": 0, "changed": 0, "failed": 0, "errors": {}, "done": False, "note": note,
+        }  # fmt: skip
+        if arguments.dry_run:
+            progress["cut"] = arguments.cut or str(Cut.of(stretches, now))
         cursor: str | None = ""
         said = time.monotonic()
         while cursor is not None:
-            page = await self._view.in_thread(self._view.browser.page, stretches, filter_, cursor, self._matching)
+            page = await self._view.in_thread(browser.page, stretches, filter_, cursor, self._matching)
             cursor = page.cursor
-            places = {
-                item.queue_id: (item.lane, item.offset) for item in page.items if fits(arguments.change, item.lane)
-            }
+            items = [item for item in page.items if fits(arguments.change, item.lane)]
+            if since is not None and items:
+                newer = await self._view.in_thread(since.newer, browser.disk, browser.queue_directory, stretches, items)
+                items = [item for item in items if item.queue_id not in newer]
+            places = {item.queue_id: (item.lane, item.offset) for item in items}
             progress["matched"] += len(places)
+            progress["matched_recipients"] += sum(item.recipient_count for item in items)
             if places and not arguments.dry_run:
                 result = await self._send_change(arguments.change, places, extra, session)
                 progress["changed"] += result["changed"]
@@ -139,3 +152,21 @@ def _where_it_fits(filter_: Filter, change: str) -> Filter:
     """Undelete and release need not read lanes where there is nothing for them."""
     only = {"undelete": DELETED, "release": HOLD}.get(change)
     return msgspec.structs.replace(filter_, lane=only) if only and not filter_.lane else filter_
+
+
+def _cut(text: str) -> Cut | None:
+    try:
+        return Cut.parse(text) if text else None
+    except CutError as error:
+        raise ArgumentError(f"change_matching: cut: {error}") from None
+
+
+def _as_of(filter_: Filter, at: float, now: float) -> Filter:
+    """What is old or young counts from the time of the count: nobody has grown into the filter since."""
+    passed = max(now - at, 0.0)
+    older, younger = filter_.older_than_s, filter_.younger_than_s
+    return msgspec.structs.replace(
+        filter_,
+        older_than_s=older + passed if older else 0.0,
+        younger_than_s=younger + passed if younger else 0.0,
+    )

@@ -32,6 +32,9 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reason: str = ""
     older_than_s: float = 0.0
     larger_than_bytes: int = 0
+    arrived_before: float = 0.0  # wall clock, and not at that very time
+    younger_than_s: float = 0.0
+    smaller_than_bytes: int = 0
 
     def __bool__(self) -> bool:
         return self != _EVERYTHING
@@ -62,12 +65,21 @@ class Matcher:
         self._destination = text_matcher(filter_.destination)
         self._reason = filter_.reason.casefold()
         self._arrived_before = now - filter_.older_than_s if filter_.older_than_s > 0 else None
+        self._strictly_before = filter_.arrived_before or None
+        self._arrived_after = now - filter_.younger_than_s if filter_.younger_than_s > 0 else None
         self._larger_than = filter_.larger_than_bytes
+        self._smaller_than = filter_.smaller_than_bytes
         self._route_of = route_of
         self.asks_recipients = bool(self._recipient or self._destination or self._reason)
 
     def of_envelope(self, envelope: Envelope) -> bool:
         if self._arrived_before is not None and envelope.arrived_at > self._arrived_before:
+            return False
+        if self._strictly_before is not None and envelope.arrived_at >= self._strictly_before:
+            return False
+        if self._arrived_after is not None and envelope.arrived_at <= self._arrived_after:
+            return False
+        if self._smaller_than and envelope.size_bytes >= self._smaller_than:
             return False
         if self._larger_than and envelope.size_bytes <= self._larger_than:
             return False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from mailcore.control.client import AsyncControlClient, Refused
@@ -123,6 +125,76 @@ async def test_what_the_change_writes_anew_is_not_changed_again(house: House, co
     house.manager.answers["delay"] = delay
     given = {"change": "delay", "filter": {}, "until": NOW + 9999}
     assert (await control.call("change_matching", given))["changed"] == 20
+
+
+def asked_for(house: House, change: str) -> list[str]:
+    return [message[0] for request in house.manager.asked(change) for message in request.arguments["messages"]]
+
+
+async def test_a_change_with_the_cut_of_a_count_touches_nothing_that_came_later(
+    house: House, control: AsyncControlClient
+) -> None:
+    now = time.time()
+
+    def lately(**fields: Any) -> Envelope:
+        return envelope(arrived_at=now - 60, **fields)
+
+    def moved(message: Envelope) -> Envelope:
+        return msgspec.structs.replace(message, generation=1, attempts=1)
+
+    counted = [lately() for _ in range(3)]
+    first, _, _ = house.write("incoming.0", *counted)
+    house.lane("local"), house.lane("retry.5")
+    given = {"change": "delete", "filter": {}}
+    count = await control.call("change_matching", given | {"dry_run": True})
+    assert (count["matched"], count["matched_recipients"]) == (3, 3)
+    assert len(count["cut"]) < 100
+    # Later: one still where it came in, one put off since, one that took long to come, a bounce and one that began later;
+    # and of those counted one was put off since.
+    put_off = lately()
+    _, offset = house.write("incoming.0", lately(), put_off)
+    house.write("retry.5", moved(put_off), moved(counted[0]), envelope(arrived_at=now + 60, generation=1))
+    house.write("retry.30", lately(not_before=now + 9999))
+    house.write("local", envelope(arrived_at=now - 1))
+    house.lane("incoming.0").mark_garbage(first)
+    house.lane("incoming.0").mark_garbage(offset)
+    accept(house, "delete")
+    again = await control.call("change_matching", given | {"dry_run": True, "cut": count["cut"]})
+    assert (again["matched"], again["cut"]) == (3, count["cut"])
+    result = await control.call("change_matching", given | {"cut": count["cut"]})
+    assert (result["matched"], result["matched_recipients"], result["changed"]) == (3, 3, 3)
+    assert sorted(asked_for(house, "delete")) == sorted(each.queue_id for each in counted)
+
+
+async def test_nobody_grows_into_a_filter_after_the_count(house: House, control: AsyncControlClient) -> None:
+    now = time.time()
+    old, young = envelope(arrived_at=now - 4000), envelope(arrived_at=now - 3000)
+    house.write("incoming.0", old, young)
+    accept(house, "delete")
+    ends = f"incoming.0:{house.lane('incoming.0').end}"
+    given = {"change": "delete", "filter": {"older_than_s": 2500}, "cut": f"{now - 1000} {ends}"}
+    assert (await control.call("change_matching", given))["matched"] == 1
+    assert asked_for(house, "delete") == [old.queue_id]
+    given["filter"] = {"younger_than_s": 2500}
+    await control.call("change_matching", given)
+    assert asked_for(house, "delete") == [old.queue_id, young.queue_id]
+
+
+@pytest.mark.parametrize(
+    "cut", ["x", "nan", "1.0 incoming.0", "1.0 incoming.0:", "1.0  ", "1.0 incoming.0:1 incoming.0:2"]
+)
+async def test_what_is_no_cut_is_refused(control: AsyncControlClient, cut: str) -> None:
+    with pytest.raises(Refused, match="is no cut; allowed: what a dry run gave"):
+        await control.call("change_matching", {"change": "delete", "filter": {}, "cut": cut})
+
+
+async def test_a_cut_made_while_the_manager_is_away_goes_by_the_time_alone(
+    house: House, control: AsyncControlClient
+) -> None:
+    house.write("incoming.0", envelope())
+    await house.lose_the_manager()
+    count = await control.call("change_matching", {"change": "delete", "filter": {}, "dry_run": True})
+    assert (count["matched"], " " in count["cut"]) == (1, False)
 
 
 async def test_a_dry_run_counts_and_changes_nothing(house: House, control: AsyncControlClient) -> None:

@@ -201,6 +201,23 @@ def test_reason_age_and_size_filter_too(queue: Queue) -> None:
     assert [item.recipients for item in queue.all(Filter(larger_than_bytes=10))] == [["b@example.org"]]
 
 
+def test_the_filters_of_age_and_size_have_two_sides(queue: Queue) -> None:
+    queue.lane("incoming.0").write(
+        *(envelope(str(age), arrived_at=NOW - age, size_bytes=age) for age in (100, 1000, 10_000))
+    )
+
+    def matching(**filter_: object) -> list[int]:
+        return [item.size_bytes for item in queue.all(Filter(**filter_))]  # type: ignore[arg-type]
+
+    assert matching(arrived_before=NOW - 1000) == [10_000]  # not at that very time
+    assert matching(arrived_before=NOW - 999) == [1000, 10_000]
+    assert matching(younger_than_s=1000) == [100]
+    assert matching(younger_than_s=1001) == [100, 1000]
+    assert matching(smaller_than_bytes=1000) == [100]
+    assert matching(smaller_than_bytes=1001) == [100, 1000]
+    assert matching(smaller_than_bytes=10_000, larger_than_bytes=100) == [1000]
+
+
 def test_one_recipient_must_fulfil_all_that_is_asked_of_recipients(queue: Queue) -> None:
     pair = (
         Recipient(0, "a@example.org", "smtp:example.org", "", "451 busy"),
