@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mailcore.control.arguments import DataArguments, OneMessage, SearchArguments
+from mailcore.control.arguments import DataArguments, OneMessage, SearchArguments, ServiceTimesArguments
 from mailcore.control.operations import Answers
 from mailcore.control.past_data import Mark, Wire, fields_of, header_section, open_wire, unstuffed
 from mailcore.control.session import Session
@@ -24,6 +24,7 @@ from mailcore.control.view import NotFound, View
 from mailcore.queue.browse import Found
 from mailcore.queue.past import JournalPast, Past
 from mailcore.queue.search import Wanted
+from mailcore.queue.service_times import measure
 from mailcore.queue.spool import Spool
 from mailcore.queue.tracing import Steps, Walk
 
@@ -50,6 +51,7 @@ class PastAnswers:
             "search": self._search,
             "headers": self._headers,
             "data": self._data,
+            "service_times": self._service_times,
         }
 
     async def _history(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
@@ -118,6 +120,21 @@ class PastAnswers:
             while len(self._marks) > MARKS_MAX:
                 self._marks.popitem(last=False)
         yield {"data": data, "offset": offset, "size_bytes": wire.size, "more": more}
+
+    async def _service_times(self, session: Session, arguments: ServiceTimesArguments) -> AsyncGenerator[Any, None]:
+        async with contextlib.aclosing(self.times_since(arguments.since_s, arguments.records_max)) as parts:
+            async for part in parts:
+                yield part
+
+    async def times_since(self, since_s: float, records_max: int) -> AsyncGenerator[dict[str, Any], None]:
+        """The parts of what is answered about the deliveries of the last ``since_s`` seconds."""
+        browser = self._view.browser
+        walk = Walk(measure(browser, browser.clock() - since_s, records_max))
+        async with contextlib.aclosing(self._going(walk)) as going:
+            async for _ in going:
+                yield {"done": False}
+        assert walk.result is not None
+        yield msgspec.structs.asdict(walk.result) | {"done": True}
 
     # -- inside
 
