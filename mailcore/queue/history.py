@@ -151,6 +151,7 @@ class _Story:
     queue_id: str
     events: list[dict[str, Any]] = field(default_factory=list)
     starts: set[int] = field(default_factory=set)  # generations whose pass was seen from its beginning
+    begun: set[int] = field(default_factory=set)  # generations of which anything was seen
     places: dict[int, Place] = field(default_factory=dict)  # of each generation's envelope
     unnamed: set[int] = field(default_factory=set)  # recipients whose verdicts are told, without an address yet
     names: dict[int, str] = field(default_factory=dict)
@@ -162,6 +163,8 @@ class _Story:
     _order: tuple[str, float] = ("", 0.0)
 
     def hear(self, body: Body) -> None:
+        if not isinstance(body, Administrative):
+            self.begun.add(body.generation)
         match body:
             case Start():
                 self._start(body)
@@ -179,9 +182,9 @@ class _Story:
 
     def complete(self, generation: int, live: bool) -> bool:
         """Whether all its passes were seen; ``generation``: of its newest envelope that is there, which rests or not."""
-        last = max([generation, *self.starts, *self.places])
-        passes = last + 1 if self.ended or last in self.starts or not (live or last in self.places) else last
-        return self.starts.issuperset(range(passes))
+        last = max([generation, *self.begun, *self.places])
+        rests = last not in self.begun and (live or last in self.places)
+        return self.starts.issuperset(range(last if rests else last + 1))
 
     def _add(self, event: dict[str, Any]) -> None:
         if len(self.events) < EVENTS_MAX or event["event"] == "finished":

@@ -162,6 +162,7 @@ class LaneSearch:
                     matching, untold = [], 0
                     if len(self._told) >= self._limit or self.stopping:
                         return True
+                    yield
                 elif not untold & 63:
                     if not matching:
                         self.cursor = f"{lane}:{record.end}"
