@@ -115,6 +115,8 @@ OPERATIONS: dict[str, Operation] = {
         Operation("data", DataArguments, _CHANGE, _CONTROL, "a piece of its data, as received"),
         Operation("simulate", SimulateArguments, _READ, _CONTROL, "what would happen with other parameters"),
         Operation("service_times", ServiceTimesArguments, _READ, _CONTROL, "how long deliveries took, by destination"),
+        Operation("positions", Arguments, _READ, _CONTROL, "runners, ends, segments and what keeps them; recovery now"),
+        Operation("places", Arguments, _INTERNAL, _MANAGER, "what positions needs of the manager"),
         Operation("cut", Arguments, _INTERNAL, _MANAGER, "where browsing starts and ends in each lane"),
         Operation("locate", OneMessage, _INTERNAL, _MANAGER, "where a message in memory lies"),
         Operation("inject", InjectArguments, _INTERNAL, _MANAGER, "a message whose spool file is complete"),

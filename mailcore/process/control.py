@@ -24,6 +24,7 @@ from mailcore.control.injection import InjectionRefused
 from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefused, OutcomeUnknown
 from mailcore.control.operations import Operations
 from mailcore.control.past import PastAnswers
+from mailcore.control.positions import Positions
 from mailcore.control.protocol import CLIENT_FRAME_BYTES_MAX, ArgumentError, check
 from mailcore.control.session import Session
 from mailcore.control.tables import Tables
@@ -105,9 +106,12 @@ class ControlServer:
         processes = str(settings.run_directory / "processes.json")
         self.view = View(browser, self.link, readers)
         tables = Tables(settings)
+        positions = Positions(self.view, settings.queue.undo_time_s)
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
         whatif = WhatIf(self.view, settings, parameters_of(settings))
-        self.operations = Operations(self.view, self.injecting, processes, tables.answers, past.answers, whatif.answers)
+        self.operations = Operations(
+            self.view, self.injecting, processes, tables.answers, positions.answers, past.answers, whatif.answers
+        )
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:

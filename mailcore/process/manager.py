@@ -110,6 +110,7 @@ class Manager:
             "state": self.state.state,
             "size": self.state.size,
             "cut": self.state.cut,
+            "places": self.state.places,
             "working": self.state.working,
             "locate": self.state.locate,
             "explain": self.state.explain,

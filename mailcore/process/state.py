@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import os
 from typing import Any
@@ -71,6 +72,27 @@ class State:
             browse = runner.position if lowest is None else min(lowest, runner.position)
             lanes[lane] = [browse, runner.position, runner.readable_end]
         return {"lanes": lanes}
+
+    def places(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """``cut`` and more, for the page of positions: ``held`` has, by lane and segment, the messages being worked on."""
+        queue = self.core.queue
+        held: dict[str, list[tuple[int, int]]] = {}
+        for lane in queue.runners:
+            bases = queue.reader(lane).bases
+            counts: dict[int, int] = {}
+            for offset in queue.floor(lane).offsets():
+                at = bisect.bisect_right(bases, offset)
+                if at:
+                    counts[bases[at - 1]] = counts.get(bases[at - 1], 0) + 1
+            held[lane] = list(counts.items())
+        journal = queue.journal
+        suffix = next(iter(queue.starts), journal.end)
+        return {
+            **self.cut(arguments),
+            "journal": {"suffix": suffix, "end": journal.end, "durable": journal.durable},
+            "held": held,
+            "working": len(queue.starts),
+        }
 
     def working(self, arguments: dict[str, Any]) -> dict[str, Any]:
         queue_ids = arguments.get("queue_ids", ())

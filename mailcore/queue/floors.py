@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 
 __all__ = ["Floors"]
 
@@ -24,6 +25,10 @@ class Floors:
             self._held[offset] = count - 1
         else:
             self._held.pop(offset, None)
+
+    def offsets(self) -> Iterable[int]:
+        """All of them, each once, in no order."""
+        return self._held
 
     def lowest(self) -> int | None:
         heap = self._heap

@@ -1,0 +1,143 @@
+"""Where the lanes are: runners and ends, what lies on disk and why, and what a start would cost now.
+
+Laws: the manager is asked one thing, and when it is away the restart positions on disk serve, with a note that says so.
+Names and sizes of files are read, no record but the first ones of the newest journal segment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from mailcore.control.arguments import Arguments
+from mailcore.control.manager_link import ManagerAway, OutcomeUnknown
+from mailcore.control.operations import Answers
+from mailcore.control.session import Session
+from mailcore.control.view import View
+from mailcore.log.positions import RestartPositions, read_positions
+from mailcore.log.reader import LaneReader
+from mailcore.log.segment import Damage
+from mailcore.queue.browse import lane_order
+from mailcore.queue.lanes import JOURNAL, interval_of
+from mailcore.queue.segments import LanePlaces, lane_segments
+
+__all__ = ["Positions"]
+
+SAMPLE_BYTES = 256 << 10  # of the newest journal segment, read to learn how long its records are
+RECORD_BYTES = 150  # of a journal record, when there is nothing to learn from; START and FINISH are about so long
+# What a start takes: to read (queue.checkpoint: 64 MB in half a second), to state each message anew (docs/decisions/0006:
+# 20 000 in half a second), and for the process itself.
+SUFFIX_BYTES_A_SECOND = 128 << 20
+MESSAGE_S = 25e-6
+START_S = 0.1
+
+
+class Positions:
+    def __init__(self, view: View, undo_time_s: int) -> None:
+        self._view = view
+        self._undo_time_s = undo_time_s
+        self.answers: dict[str, Answers] = {"positions": self._positions}
+
+    async def _positions(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
+        places: dict[str, Any] | None
+        note = ""
+        try:
+            places = await self._view.link.call("places", {})
+        except (ManagerAway, OutcomeUnknown):
+            places, note = None, "the manager is away; this is what the restart positions on disk say"
+        yield await self._view.in_thread(self._look, places, note)
+
+    def _look(self, places: dict[str, Any] | None, note: str) -> dict[str, Any]:
+        """Raises PositionsDamaged, OSError."""
+        browser = self._view.browser
+        disk, directory = browser.disk, browser.queue_directory
+        positions = read_positions(disk, directory) or RestartPositions(0, 0.0, {}, 0, 0)
+        if places is None:
+            places = self._from_disk(positions)
+        lanes = []
+        for lane, (browse, runner, end) in sorted(places["lanes"].items(), key=lambda pair: lane_order(pair[0])):
+            recorded = positions.lanes.get(lane)
+            held = places.get("held")
+            at = LanePlaces(
+                browse, runner, recorded.browse if recorded else 0, None if held is None else dict(held.get(lane, ()))
+            )
+            lanes.append(
+                {
+                    "lane": lane,
+                    "interval_s": interval_of(lane, self._undo_time_s),
+                    "runner": runner,
+                    "end": end,
+                    "lag_bytes": max(end - runner, 0),
+                    "browse": browse,
+                    **lane_segments(disk, os.path.join(directory, lane), at),
+                }
+            )
+        journal = places["journal"]
+        suffix, end = journal["suffix"], journal["end"]
+        found = lane_segments(disk, os.path.join(directory, JOURNAL), LanePlaces(suffix, suffix, positions.suffix))
+        return {
+            "sequence": positions.sequence,
+            "written_at": positions.written_at,
+            "age_s": max(browser.clock() - positions.written_at, 0.0) if positions.written_at else None,
+            "note": note,
+            "lanes": lanes,
+            "journal": {**journal, "suffix_bytes": max(end - suffix, 0), **found},
+            # A start reads from where the positions on disk say, however far the suffix has come since.
+            "recovery": self._recovery(max(end - positions.suffix, 0), journal["durable"], places["working"]),
+        }
+
+    def _from_disk(self, positions: RestartPositions) -> dict[str, Any]:
+        browser = self._view.browser
+        lanes = {lane: [at.browse, at.runner, at.end] for lane, at in positions.lanes.items()}
+        for name in browser.disk.list(browser.queue_directory):
+            if name != JOURNAL and os.path.isdir(os.path.join(browser.queue_directory, name)):
+                lanes.setdefault(name, [0, 0, 0])
+        end = positions.journal_end
+        return {
+            "lanes": lanes,
+            "journal": {"suffix": positions.suffix, "end": end, "durable": end},
+            "working": None,
+        }
+
+    def _recovery(self, suffix_bytes: int, durable: int, working: int | None) -> dict[str, Any]:
+        records = round(suffix_bytes / self._record_bytes(durable)) if suffix_bytes else 0
+        seconds = round(START_S + suffix_bytes / SUFFIX_BYTES_A_SECOND + (working or 0) * MESSAGE_S, 2)
+        again = "" if working is None else f" and go on with {working:,} message{'s' * (working != 1)}"
+        sentence = f"A start now would read {_bytes(suffix_bytes)} of the journal, about {records:,} records,{again}"
+        return {
+            "bytes": suffix_bytes,
+            "records_estimate": records,
+            "seconds_estimate": seconds,
+            "messages": working,
+            "sentence": f"{sentence.removesuffix(',')}: about {seconds:g} s.",
+        }
+
+    def _record_bytes(self, durable: int) -> float:
+        """The mean over the first records of the newest segment."""
+        browser = self._view.browser
+        reader = LaneReader(browser.disk, os.path.join(browser.queue_directory, JOURNAL), _told_elsewhere)
+        try:
+            base = reader.base_for(max(durable - 1, 0))
+            segment = None if base is None else reader.segment(base)
+            if segment is None:
+                return RECORD_BYTES
+            count = first = last = 0
+            for record in segment.records(segment.base, min(durable, segment.base + SAMPLE_BYTES), _told_elsewhere):
+                first = first or record.offset
+                last, count = record.end, count + 1
+            return (last - first) / count if count else RECORD_BYTES
+        finally:
+            reader.close()
+
+
+def _told_elsewhere(damage: Damage) -> None:
+    """A start tells of it."""
+
+
+def _bytes(count: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError

@@ -1,0 +1,142 @@
+"""Positions of lanes, segments and what keeps them, and what a start would cost; with a fake manager, and with none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mailcore.control.client import AsyncControlClient
+from mailcore.log.disk import Disk
+from mailcore.log.positions import LanePosition, RestartPositions, write_positions
+from mailcore.log.segment import name_of
+from mailcore.queue import segments
+from mailcore.queue.damage import damaged_path
+from tests.control.house import House
+from tests.queue.cast import NOW, Lane, envelope
+
+BIG = "x" * 20_000  # so that few messages fill a segment
+
+
+def fill(house: House, name: str, messages: int) -> list[int]:
+    """A lane of small segments; their bases."""
+    house.lanes[name] = Lane(house.settings.queue_directory, name, segment_bytes=64 << 10)
+    for _ in range(messages):
+        house.write(name, envelope(held_because=BIG))
+    return sorted(int(path.stem) for path in house.lane(name).directory.glob("*.seg"))
+
+
+def places(house: House, lanes: dict[str, list[int]], **more: Any) -> None:
+    journal = {"suffix": 0, "end": 0, "durable": 0}
+    answer = {"lanes": lanes, "journal": journal, "held": {}, "working": 0} | more
+    house.manager.answers["places"] = lambda _: answer
+
+
+def recorded(house: House, lanes: dict[str, LanePosition], suffix: int = 0, journal_end: int = 0) -> None:
+    write_positions(Disk(), str(house.settings.queue_directory), RestartPositions(7, NOW, lanes, suffix, journal_end))
+
+
+def lane_of(answer: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(each for each in answer["lanes"] if each["lane"] == name)
+
+
+async def test_each_segment_says_what_keeps_it(house: House, control: AsyncControlClient) -> None:
+    bases = fill(house, "retry.300", 21)
+    assert len(bases) == 6
+    end = house.lane("retry.300").end
+    # The first may go, restart positions still name the second, in the third somebody is being worked on.
+    recorded(house, {"retry.300": LanePosition(bases[4], end, bases[1])})
+    places(
+        house,
+        {"retry.300": [bases[2], bases[4], end]},
+        held={"retry.300": [[bases[2], 2]]},
+        working=2,
+    )
+    answer = await control.call("positions")
+    lane = lane_of(answer, "retry.300")
+    assert (lane["interval_s"], lane["runner"], lane["end"]) == (300, bases[4], end)
+    assert lane["lag_bytes"] == end - bases[4]
+    assert lane["garbage_prefix_bytes"] == bases[2] - bases[0]
+    assert lane["bytes_on_disk"] == sum(each["bytes"] for each in lane["segments"])
+    assert [each["base"] for each in lane["segments"]] == bases
+    assert [each["kept_by"] for each in lane["segments"]] == [
+        "nothing; it is about to be deleted",
+        "restart positions still name it; the next checkpoints let it go",
+        "2 messages being worked on",
+        "an older segment that is needed; they go in the order they were written",
+        "messages that the runner has not read yet",
+        "it is the newest, where writing goes on",
+    ]
+    assert [each["live"] for each in lane["segments"]] == [0, 0, 2, 0, None, None]
+    assert [each["sealed"] for each in lane["segments"]] == [True] * 5 + [False]
+    assert (answer["sequence"], answer["written_at"], answer["note"]) == (7, NOW, "")
+    assert answer["age_s"] > 0
+
+
+async def test_the_messages_of_sealed_segments_are_those_of_their_index(
+    house: House, control: AsyncControlClient
+) -> None:
+    bases = fill(house, "incoming.0", 9)
+    places(house, {"incoming.0": [0, 0, house.lane("incoming.0").end]})
+    listed = lane_of(await control.call("positions"), "incoming.0")["segments"]
+    sealed = [each["messages"] for each in listed if each["sealed"]]
+    assert len(listed) == len(bases)
+    assert sum(sealed) == 9 - (9 % sealed[0] or sealed[0])
+    assert listed[-1]["messages"] is None  # no block of its index is full yet
+
+
+async def test_held_and_deleted_mail_and_damage_keep_segments(house: House, control: AsyncControlClient) -> None:
+    held, deleted = fill(house, "hold", 9), fill(house, "deleted", 9)
+    disk = Disk()
+    disk.close(disk.create(damaged_path(str(house.lane("hold").directory / name_of(held[1])))))
+    places(house, {"hold": [0, 0, house.lane("hold").end], "deleted": [0, 0, house.lane("deleted").end]})
+    answer = await control.call("positions")
+    assert [each["kept_by"] for each in lane_of(answer, "hold")["segments"]][:2] == [
+        "held messages may be in it",
+        "a damaged record in it was set aside for people to look at",
+    ]
+    assert lane_of(answer, "deleted")["segments"][0]["kept_by"] == "deletes that can still be undone"
+    assert lane_of(answer, "hold")["interval_s"] is None
+    assert deleted
+
+
+async def test_of_many_segments_the_oldest_and_the_newest_are_listed(
+    house: House, control: AsyncControlClient, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(segments, "SEGMENTS_SHOWN", 3)
+    bases = fill(house, "incoming.0", 20)
+    places(house, {"incoming.0": [0, 0, house.lane("incoming.0").end]})
+    lane = lane_of(await control.call("positions"), "incoming.0")
+    assert [each["base"] for each in lane["segments"]] == [*bases[:2], bases[-1]]
+    assert lane["segments_left_out"] == len(bases) - 3
+
+
+async def test_what_a_start_would_cost_is_told(house: House, control: AsyncControlClient) -> None:
+    journal = Lane(house.settings.queue_directory, "journal")
+    try:
+        journal.write(*(envelope() for _ in range(100)))
+        end = journal.end
+        recorded(house, {}, suffix=4096, journal_end=end)
+        places(house, {}, journal={"suffix": end - 100, "end": end, "durable": end}, working=40)
+        answer = await control.call("positions")
+    finally:
+        journal.close()
+    recovery = answer["recovery"]
+    assert recovery["bytes"] == end - 4096  # a start reads from where the positions on disk say
+    assert recovery["records_estimate"] == 100
+    assert recovery["messages"] == 40
+    assert recovery["seconds_estimate"] > 0
+    assert "100 records, and go on with 40 messages" in recovery["sentence"]
+    assert answer["journal"]["suffix_bytes"] == 100
+    assert [each["kept_by"] for each in answer["journal"]["segments"]] == ["it is the newest, where writing goes on"]
+
+
+async def test_without_a_manager_the_positions_on_disk_serve(house: House, control: AsyncControlClient) -> None:
+    fill(house, "retry.5", 1)
+    recorded(house, {"retry.5": LanePosition(10, 20, 5)}, suffix=100, journal_end=600)
+    await house.lose_the_manager()
+    answer = await control.call("positions")
+    assert "the manager is away" in answer["note"]
+    lane = lane_of(answer, "retry.5")
+    assert (lane["browse"], lane["runner"], lane["end"], lane["lag_bytes"]) == (5, 10, 20, 10)
+    assert answer["recovery"]["messages"] is None
+    assert answer["recovery"]["bytes"] == 500
+    assert "go on with" not in answer["recovery"]["sentence"]
