@@ -21,8 +21,8 @@ NULL_SENDER = "<>"  # how a filter writes the sender of bounces
 class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which messages. All that is given must hold; case does not matter; ``*`` and ``?`` stand for any characters.
 
-    ``sender`` "<>" is the empty one. ``reason`` is a part of the last reply. Deleted messages are seen only when ``lane``
-    matches their lane.
+    ``sender`` "<>" is the empty one. ``reason`` is a part of the last reply, or of why it was held or deleted. Deleted
+    messages are seen only when ``lane`` matches their lane.
     """
 
     sender: str = ""
@@ -91,7 +91,7 @@ class Matcher:
         """One recipient must fulfil all that is asked of recipients."""
         if self._recipient is not None and not self._recipient(recipient.address):
             return False
-        if self._reason and self._reason not in (recipient.reply or held_because).casefold():
+        if self._reason and not (self._reason in recipient.reply.casefold() or self._reason in held_because.casefold()):
             return False
         if self._destination is None:
             return True

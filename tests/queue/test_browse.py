@@ -201,6 +201,15 @@ def test_reason_age_and_size_filter_too(queue: Queue) -> None:
     assert [item.recipients for item in queue.all(Filter(larger_than_bytes=10))] == [["b@example.org"]]
 
 
+def test_why_it_is_held_or_deleted_is_a_reason_too_whatever_was_replied_before(queue: Queue) -> None:
+    queue.lane("deleted").write(
+        deferred("a@example.org", reply="421 busy", held_because="Spam wave (change 7Q2)"),
+        deferred("b@example.org", reply="421 busy", held_because="spam wave (change 8R3)"),
+    )
+    assert [item.recipients for item in queue.all(Filter(lane="deleted", reason="(change 7q2)"))] == [["a@example.org"]]
+    assert len(queue.ids(lane="deleted", reason="busy")) == 2
+
+
 def test_the_filters_of_age_and_size_have_two_sides(queue: Queue) -> None:
     queue.lane("incoming.0").write(
         *(envelope(str(age), arrived_at=NOW - age, size_bytes=age) for age in (100, 1000, 10_000))
