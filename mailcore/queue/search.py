@@ -38,6 +38,7 @@ __all__ = ["Hit", "LaneSearch", "Wanted"]
 TOGETHER_MAX = 20  # messages that are looked up in one going through indexes and journal
 UNTOLD_RECORDS = 50_000  # looked at before a few matches are told: a quarter of a second
 TRACE_BYTES_MAX = 4 << 30  # of the journal, for those few
+UNMARKED_BYTES = 8 << 20  # of the journal: what is finished has its mark a checkpoint later, and that is a second
 UNKNOWN = "unknown"  # its envelope is garbage, and the record that says why is gone
 
 
@@ -196,19 +197,24 @@ class LaneSearch:
         newest: dict[str, tuple[Found, bool]] = {}
         for queue_id, envelopes in there.items():
             newest[queue_id] = max(envelopes, key=lambda each: each[0].envelope.generation)
-        wanted = {
-            found.envelope.queue_id
-            for found in gone
-            if found.envelope.queue_id not in newest or not self._rests(*newest[found.envelope.queue_id])
-        }
-        fates = yield from self._fates(wanted)
+        ended: set[str] = set()
+        working: set[str] = set()  # or their mark is just about to be written
+        for found in gone:
+            last, live = newest.get(found.envelope.queue_id, (found, False))
+            if live and last.lane in self._stretches and last.offset >= self._stretches[last.lane].start:
+                if not self._rests(last, live):
+                    working.add(found.envelope.queue_id)
+            else:
+                ended.add(found.envelope.queue_id)
+        fates = yield from self._fates(ended, 1 << 62)
+        fates |= yield from self._fates(working, UNMARKED_BYTES)
         for found in gone:
             queue_id = found.envelope.queue_id
             fate = fates.get(queue_id)
             last, live = newest.get(queue_id, (found, False))
             if fate is not None and fate.finished_at is not None:
                 self._hit(found, fate.state, fate.finished_at)
-            elif live and last.lane in self._stretches:
+            elif queue_id not in ended:
                 self._hit(found, self._browser.item(last, self._stretches[last.lane]).state, None)
             else:
                 self._hit(found, UNKNOWN, None)
@@ -223,14 +229,15 @@ class LaneSearch:
         there = yield from envelopes_of(browser.disk, browser.queue_directory, self._lanes, queue_ids, earliest)
         return there
 
-    def _fates(self, queue_ids: set[str]) -> Steps[dict[str, _Fate]]:
+    def _fates(self, queue_ids: set[str], newest_bytes: int) -> Steps[dict[str, _Fate]]:
         fates = {queue_id: _Fate(set()) for queue_id in queue_ids}
         if not queue_ids:
             return fates
         left = set(queue_ids)
         browser = self._browser
         with open_lane(browser.disk, browser.queue_directory, JOURNAL) as reader:
-            for told in trace(reader, left, min(map(earliest_of, queue_ids)), Trace(TRACE_BYTES_MAX)):
+            earliest = min(map(earliest_of, queue_ids))
+            for told in trace(reader, left, earliest, Trace(TRACE_BYTES_MAX), newest_bytes):
                 if told is None:
                     yield
                     continue

@@ -151,13 +151,15 @@ def bases_since(reader: LaneReader, earliest: float) -> list[int]:
 
 
 def trace(
-    reader: LaneReader, queue_ids: Collection[str], earliest: float, so_far: Trace
+    reader: LaneReader, queue_ids: Collection[str], earliest: float, so_far: Trace, newest_bytes: int = 1 << 62
 ) -> Generator[tuple[str, Record] | None, None, None]:
     """The journal's records of these messages, oldest first, each with the id that was found in it; None after each piece.
     The id may stand in it by chance: who decodes it compares. Who takes ids out of ``queue_ids`` is told no more of them.
 
-    The newest segment is read to its end: what is seen there may be on its way to the disk.
+    The newest segment is read to its end: what is seen there may be on its way to the disk. ``newest_bytes``: no more than
+    so many in front of that.
     """
+    start = reader.end_of(reader.bases[-1], WITHOUT_END) - newest_bytes if reader.bases else 0
     if reader.bases and (oldest := reader.segment(reader.bases[0])) is not None:
         so_far.oldest = oldest.header.created
     for base in bases_since(reader, earliest):
@@ -165,7 +167,7 @@ def trace(
         if segment is None:
             continue
         end = reader.end_of(base, WITHOUT_END)
-        for found in _records_with(segment, queue_ids, base + FIRST_RECORD, end, so_far):
+        for found in _records_with(segment, queue_ids, max(base + FIRST_RECORD, start), end, so_far):
             yield found
             if so_far.cut_short or not queue_ids:
                 return

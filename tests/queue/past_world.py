@@ -77,7 +77,8 @@ class World:
         return {name: Stretch(0, self.runners.get(name, 0), lane.end) for name, lane in self.lanes.items()}
 
     def history(self, queue_id: str) -> History:
-        return self.walked(Walk(JournalPast(self.browser).history(queue_id)))
+        history: History = self.walked(Walk(JournalPast(self.browser).history(queue_id)))
+        return history
 
     def search(self, limit: int = 50, **wanted: str) -> list[Hit]:
         """All pages."""

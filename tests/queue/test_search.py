@@ -24,7 +24,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def states(world: World, **wanted: str) -> dict[str, str]:
-    hits = world.search(**wanted)
+    hits = world.search(50, **wanted)
     assert len({hit.queue_id for hit in hits}) == len(hits)
     return {hit.queue_id: hit.state for hit in hits}
 
