@@ -20,7 +20,7 @@ import msgspec
 from mailcore.control.arguments import SimulateArguments
 from mailcore.control.session import Session
 from mailcore.control.view import View
-from mailcore.control.whatif_gather import Gathered, gather
+from mailcore.control.whatif_gather import Gathered, TimesSince, gather
 from mailcore.control.whatif_question import Question, encoded
 from mailcore.control.whatif_values import asked_values, checked_hops, live_values, scheduler_with
 from mailcore.scheduler.parameters import Parameters
@@ -33,9 +33,6 @@ LINE_BYTES_MAX = 16 << 20  # of its answer
 PROGRESS_S = 0.5  # between two parts at the most: an asker who is gone is seen by them
 OF_PATIENCE = 0.9  # the child's share of the time allowed; then it says how far it came
 
-# As in Operations: an answer of another room, by its operation.
-ServiceTimes = Callable[[Session, Any], AsyncGenerator[Any, None]]
-
 
 class WhatIfRefused(Exception):
     """Why not, for a person."""
@@ -47,13 +44,13 @@ class WhatIf:
         view: View,
         settings: Settings,
         parameters: Parameters,
-        service_times: Callable[[Session, float], AsyncGenerator[Any, None]] | None = None,
+        times_since: TimesSince,
     ) -> None:
-        """``parameters``: as configured. ``service_times``: since so many seconds, as the operation answers it."""
+        """``parameters``: as configured."""
         self._view = view
         self._settings = settings
         self._parameters = parameters
-        self._service_times = service_times
+        self._times_since = times_since
         self._running = 0
         self.answers: Mapping[str, Callable[[Session, Any], AsyncGenerator[Any, None]]] = {"simulate": self.simulate}
 
@@ -82,7 +79,7 @@ class WhatIf:
         yield {"progress": 0.0, "stage": "measuring"}
         gathered = Gathered(now)
         gathered.assumptions += ignored
-        steps = gather(self._view, settings, session, arguments, self._service_times, gathered)
+        steps = gather(self._view, arguments, self._times_since, gathered)
         async with contextlib.aclosing(steps):
             async for progress in steps:
                 yield {"progress": progress, "stage": "measuring"}

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 from mailcore.control.arguments import SimulateArguments
-from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.control.whatif_model import OVERHEAD_S, UNMEASURED_S, modelled, overhead_of
 from mailcore.control.whatif_question import LaneSample, Value
-from mailcore.control.whatif_recent import Rows, recent_rows
+from mailcore.control.whatif_recent import Tried, recent
 from mailcore.control.whatif_sample import RESTING, lane_samples, without_user
+from mailcore.queue.tracing import Walk
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
-from mailcore.settings import Settings
 
-__all__ = ["Gathered", "gather"]
+__all__ = ["Gathered", "TimesSince", "gather"]
 
 DESTINATIONS_ASKED = 1_000  # of the manager's live state
 NAMES_SHOWN = 3  # in a sentence
-ServiceTimes = Callable[[Session, float], AsyncGenerator[Any, None]]
+SINGLE_MAX = 20  # sentences about one destination
+RECORDS_MAX = 200_000  # of the journal: about a second
+STEP_S = 0.2  # in a thread, before others get their turn
+TimesSince = Callable[[float, int], AsyncGenerator[dict[str, Any], None]]  # PastAnswers.times_since
 
 
 class Gathered:
@@ -41,10 +43,8 @@ class Gathered:
 
 async def gather(
     view: View,
-    settings: Settings,
-    session: Session,
     arguments: SimulateArguments,
-    service_times: ServiceTimes | None,
+    times_since: TimesSince,
     into: Gathered,
 ) -> AsyncGenerator[float, None]:
     """Yields how far it is, from 0 to 1. Raises ManagerAway."""
@@ -52,35 +52,19 @@ async def gather(
         await _queued(view, into)
         yield 0.3
         await _left_alone(view, into)
-    yield 0.4
-    rows: dict[str, Any] = {}
-    if service_times is not None:
-        answer: dict[str, Any] = {}
-        async with contextlib.aclosing(service_times(session, arguments.since_s)) as parts:
-            async for part in parts:
-                answer = part
-                yield 0.5
-        rows = dict(answer.get("destinations") or {})
-    wanted = {*into.destinations, *rows}
-    steps = recent_rows(view.browser.disk, view.browser.queue_directory, wanted, into.now - arguments.since_s)
-    while (recent := await view.in_thread(_step, steps)) is None:
-        yield 0.7
-    rows |= recent  # the order of things says more than sums and samples
-    yield 0.9
+    rows: Mapping[str, Any] = {}
+    async with contextlib.aclosing(times_since(arguments.since_s, RECORDS_MAX)) as parts:
+        async for part in parts:
+            rows = part.get("destinations") or {}
+            yield 0.5
     if arguments.arrivals:
         await _arriving(view, rows, into)
-    _modelled(rows, into, arguments.since_s)
+    walk = Walk(recent(view.browser, {*into.destinations, *into.arriving}, into.now - arguments.since_s))
+    while not await view.in_thread(walk.go, STEP_S, view.browser.monotonic):
+        yield 0.8
+    assert walk.result is not None
+    _modelled(rows, walk.result, into, arguments.since_s)
     yield 1.0
-
-
-def _step(steps: Generator[None, None, Rows]) -> Rows | None:
-    """The result, once it is there."""
-    try:
-        next(steps)
-    except StopIteration as end:
-        rows: Rows = end.value
-        return rows
-    return None
 
 
 async def _queued(view: View, into: Gathered) -> None:
@@ -153,7 +137,7 @@ async def _left_alone(view: View, into: Gathered) -> None:
 async def _arriving(view: View, rows: Mapping[str, Any], into: Gathered) -> None:
     state = await view.link.call("state", {})
     counters, uptime_s = state.get("counters") or {}, state.get("uptime_s") or 0.0
-    recipients, messages = counters.get("recipients_accepted"), counters.get("messages_accepted")
+    recipients, messages = counters.get("recipients_accepted"), counters.get("accepted")
     if recipients is None or uptime_s <= 0:
         into.assumptions.append("How much mail arrives is not known; none is taken to.")
         return
@@ -175,18 +159,19 @@ async def _arriving(view: View, rows: Mapping[str, Any], into: Gathered) -> None
     )
 
 
-def _modelled(rows: Mapping[str, Any], into: Gathered, since_s: float) -> None:
+def _modelled(rows: Mapping[str, Any], tried: Mapping[str, list[Tried]], into: Gathered, since_s: float) -> None:
     """A next-hop model for each destination that has mail or gets some."""
-    overhead_s = overhead_of(rows.values())
+    overhead_s = overhead_of(tried.values())
     wanted = [*into.destinations, *(name for name in into.arriving if name not in into.destinations)]
     unmeasured = [name for name in wanted if not (rows.get(name) or {}).get("deliveries")]
+    about: list[str] = []  # single ones
     for name in wanted:
         row = rows.get(name) or {}
         if row.get("deliveries"):
-            values, missing = modelled(row, OVERHEAD_S if overhead_s is None else overhead_s)
+            values, said = modelled(row, tried.get(name, []), OVERHEAD_S if overhead_s is None else overhead_s)
             into.hops[name] = values
-            if missing:
-                into.assumptions.append(f"{name}: {missing}.")
+            if said:
+                about.append(f"{name}: {said}.")
     measured = len(wanted) - len(unmeasured)
     if measured:
         own = "measured too" if overhead_s is not None else "a guess"
@@ -198,6 +183,7 @@ def _modelled(rows: Mapping[str, Any], into: Gathered, since_s: float) -> None:
             "Next hops are taken to be as quick for more deliveries at once as they were for those measured, unless they "
             "refused connections."
         )
+    into.assumptions += about[:SINGLE_MAX]
     if unmeasured:
         into.assumptions.append(
             f"Not measured lately, and taken to need {UNMEASURED_S:g} s a delivery: {_names(unmeasured)}."

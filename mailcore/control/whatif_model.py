@@ -4,8 +4,8 @@ A delivery's slot is taken from when it begins until its verdict is on disk and 
 measured with each delivery (connect_s, transmit_s); the rest, our own, shows between one delivery's end and the beginning
 of the next while there was always more to deliver (``overhead_s``).
 
-A row is one of ``service_times``: counts and samples, and in ``recent`` the newest deliveries, each [at, connect_s,
-transmit_s, recipients, whether it was a site failure, the reply's first line], oldest first. Pure; times are seconds.
+A row is one of ``service_times``, with sums and samples of hours; ``tried`` are the newest deliveries (``recent``). Pure; times
+are seconds.
 """
 
 from __future__ import annotations
@@ -13,41 +13,25 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-__all__ = ["OVERHEAD_S", "UNMEASURED_S", "Tried", "limit_of", "modelled", "overhead_of", "tried_of"]
+from mailcore.control.whatif_recent import Tried
+
+__all__ = ["OVERHEAD_S", "UNMEASURED_S", "limit_of", "modelled", "overhead_of"]
 
 UNMEASURED_S = 0.2  # a transaction nobody has measured: the simulator's default (NextHop.transaction_s)
 OVERHEAD_S = 0.006  # frames, a shared sync, the turn of the loop: bench.deliver on 2 cores, where it was not measured
 OVERHEAD_S_MAX = 0.1  # more is no overhead: there was nothing to deliver
 GAPS_MIN = 20  # fewer say nothing
 QUANTILES = 50  # steps of a distribution
+ENOUGH = 30  # of the newest deliveries: then older ones matter no more
 FIT_MIN = 10  # deliveries with different numbers of recipients, to tell one recipient's share
 FULL = "421"  # RFC 5321 4.5.4.2: what a server says that has too many connections already
 
 
-class Tried(NamedTuple):
-    """A delivery that was measured."""
-
-    ended_at: float
-    connect_s: float
-    transmit_s: float
-    recipients: int
-    failed: bool  # the site did
-    reply: str
-
-    @property
-    def begun_at(self) -> float:
-        return self.ended_at - self.connect_s - self.transmit_s
-
-
-def tried_of(row: Mapping[str, Any]) -> list[Tried]:
-    return [Tried(*each) for each in row.get("recent") or ()]
-
-
-def overhead_of(rows: Iterable[Mapping[str, Any]]) -> float | None:
-    """What a delivery's slot is ours besides; None when it cannot be told."""
-    gaps = [gap for row in rows for gap in _gaps(tried_of(row))]
+def overhead_of(destinations: Iterable[Sequence[Tried]]) -> float | None:
+    """What a delivery's slot is ours besides; None when it cannot be told. Failures are left out: the window gets smaller."""
+    gaps = [gap for tried in destinations for gap in _gaps([each for each in tried if not each.failed])]
     sure = [gap for gap, is_sure in gaps if is_sure]
     known = sure if len(sure) >= GAPS_MIN else [gap for gap, _ in gaps]
     return statistics.median(known) if len(known) >= GAPS_MIN else None
@@ -91,44 +75,37 @@ def _common_peak(seen: Sequence[int]) -> int:
     return ordered[int(len(ordered) * 0.9)] if ordered else 0
 
 
-def modelled(row: Mapping[str, Any], overhead_s: float) -> tuple[dict[str, Any], str]:
+def modelled(row: Mapping[str, Any], tried: Sequence[Tried], overhead_s: float) -> tuple[dict[str, Any], str]:
     """Fields of ``NextHop``, and "" or what is to be said of it, behind the destination's name."""
-    tried = tried_of(row)
     values: dict[str, Any] = {}
     said: list[str] = []
     good = [each for each in tried if not each.failed and each.transmit_s > 0]
     per_recipient_s = _per_recipient(good)
     if per_recipient_s:
-        times = [max(each.transmit_s - per_recipient_s * each.recipients, 0.0) for each in good]
         values["recipient_s"] = _number(per_recipient_s)
+        times = [max(each.transmit_s - per_recipient_s * each.recipients, 0.0) for each in good]
+    elif len(good) >= ENOUGH:
+        times = [each.transmit_s for each in good]
     else:
-        times = [each.transmit_s for each in good] or [float(each) for each in row.get("transmit_s") or ()]
-        many = row.get("deliveries") and row.get("recipients", 0) / row["deliveries"] > 1.5
-        if many:
-            said.append("what one recipient takes is not known by itself, a transaction is taken to last equally long")
+        times = row["transmit_s"] or [each.transmit_s for each in good]
+    transactions = row["deliveries"] - row["site_failures"]
+    if not per_recipient_s and transactions and row["recipients"] / transactions > 1.5:
+        said.append("what one recipient takes is not known by itself, a transaction is taken to last equally long")
     if times:
         values["transaction_s"] = _distribution([each + overhead_s for each in times])
-    connects = [each.connect_s for each in good if each.connect_s > 0] or [
-        float(each) for each in row.get("connect_s") or () if each > 0
-    ]
-    if connects:
-        values["connect_s"] = round(statistics.fmean(connects), 6)
-    replies = " ".join(str(each) for each in row.get("replies") or ()) + " ".join(each.reply for each in tried)
-    if row.get("site_failures") and FULL in replies:
+    if row["connect_s"]:
+        values["connect_s"] = round(statistics.fmean(row["connect_s"]), 6)
+    if any(FULL in each.reply for each in tried):
         limit = limit_of(tried)
         if limit is not None:
             values["connections_max"] = limit
             said.append(f"it refused connections (421) when {limit} were open, and is taken to go on with that")
-        else:
-            said.append("it has refused connections as too many (421), and how many it takes could not be told")
-    recipients = sum(each.recipients for each in tried if not each.failed) or row.get("recipients", 0)
-    recipients = max(recipients, row.get("recipients", 0))
-    if recipients:
-        for name, key in (("deferred_share", "deferred"), ("bounced_share", "bounced")):
-            if share := min(row.get(key, 0) / recipients, 1.0):
-                values[name] = round(share, 6)
-        if values.get("deferred_share", 0) + values.get("bounced_share", 0) > 1:
-            values["bounced_share"] = round(max(0.0, 1 - values["deferred_share"]), 6)
+    elif row["site_failures"] and row["site_failures"] == row["deliveries"]:
+        said.append("nothing got through to it; it is taken to answer from now on")
+    if row["recipients"]:
+        deferred = min(row["deferred"] / row["recipients"], 1.0)
+        values["deferred_share"] = round(deferred, 6)
+        values["bounced_share"] = round(min(row["bounced"] / row["recipients"], 1 - deferred), 6)
     return values, "; ".join(said)
 
 

@@ -108,7 +108,7 @@ class ControlServer:
         tables = Tables(settings)
         positions = Positions(self.view, settings.queue.undo_time_s)
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
-        whatif = WhatIf(self.view, settings, parameters_of(settings))
+        whatif = WhatIf(self.view, settings, parameters_of(settings), past.times_since)
         self.operations = Operations(
             self.view, self.injecting, processes, tables.answers, positions.answers, past.answers, whatif.answers
         )

@@ -26,7 +26,7 @@ from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.records import Delivery, decode_delivery
 from mailcore.queue.tracing import Steps, open_lane
 
-__all__ = ["ServiceTimes", "measure"]
+__all__ = ["ServiceTimes", "backwards", "delivery_in", "measure"]
 
 DESTINATIONS_MAX = 1_000  # of one answer; with full samples 4 MB, a quarter of a frame
 SAMPLES_MAX = 200  # for the quantiles of a distribution
@@ -126,10 +126,10 @@ def measure(browser: Browser, since: float, records_max: int) -> Steps[ServiceTi
     left_out: set[str] = set()
     examined = 0
     with open_lane(browser.disk, browser.queue_directory, JOURNAL) as reader:
-        for piece in _backwards(reader):
+        for piece in backwards(reader):
             newest = 0.0
             for record in piece:
-                delivery = _delivery_in(record)
+                delivery = delivery_in(record)
                 if delivery is None:
                     continue
                 newest = max(newest, delivery.at)
@@ -155,7 +155,7 @@ def measure(browser: Browser, since: float, records_max: int) -> Steps[ServiceTi
     )
 
 
-def _backwards(reader: LaneReader) -> Iterator[list[Record]]:
+def backwards(reader: LaneReader) -> Iterator[list[Record]]:
     """All records, the newest piece first, in order within each. A piece begins anywhere: what is no record in its front is
     the rest of one, which the piece before it has."""
     for base in reversed(reader.bases):
@@ -179,7 +179,7 @@ def _backwards(reader: LaneReader) -> Iterator[list[Record]]:
             yield piece
 
 
-def _delivery_in(record: Record) -> Delivery | None:
+def delivery_in(record: Record) -> Delivery | None:
     try:
         return decode_delivery(record.body) if record.type == RecordType.DELIVERY else None
     except msgspec.MsgspecError:
