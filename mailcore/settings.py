@@ -194,8 +194,14 @@ class Portal:
     session_idle_s: int = number(12 * 3600, 300, 30 * DAY_S, "signed out after so long without a page")
     lockout_failures: int = number(5, 2, 100, "wrong passwords, then the account is locked for that client")
     lockout_s: int = number(900, 60, DAY_S, "how long it stays locked")
+    require_totp: str = text(
+        "none",
+        "who must sign in with TOTP: they see no other page before it is set up",
+        choices=("none", "administrators", "everybody"),
+    )
     core_timeout_s: float = number(5.0, 0.5, 60, "a page waits so long for the core's answer, then says so")
     change_timeout_s: float = number(20.0, 1, 300, "a change waits so long for the core's answer")
+    readers_max: int = number(500, 1, 10_000, "live pages open at once, of each portal process; more try again later")
     sample_days: int = number(35, 1, 3650, "how long minute samples of the live lines are kept")
     audit_days: int = number(3650, 30, 36_500, "how long the audit is kept")
 

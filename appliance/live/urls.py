@@ -10,4 +10,5 @@ app_name = "live"
 urlpatterns = [
     path("", views.overview, name="overview"),
     path("live/stream", views.stream, name="stream"),
+    path("live/history", views.history, name="history"),
 ]

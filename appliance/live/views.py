@@ -1,11 +1,28 @@
-"""What goes on now: the overview, and the stream all live pages listen to."""
+"""What goes on now: the overview, the stream all live pages listen to, and what their lines begin with."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
 
-from appliance.accounts.roles import viewer
+from asgiref.sync import sync_to_async
+from django.contrib.auth import get_user
+from django.contrib.sessions.backends.db import SessionStore
+from django.core.exceptions import PermissionDenied
+from django.db import connections
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from appliance.accounts.roles import Role, role_of, viewer
+from appliance.live.hub import Hub, TooManyReaders
+from appliance.live.listening import hub
+from appliance.live.samples import day_lines, in_thread
+
+RECHECK_S = 60.0  # who was signed out or lost the role may listen no longer
+RETRY_MS = 2000  # of the browser, after a stream that ended
 
 
 @viewer
@@ -13,6 +30,56 @@ def overview(request: HttpRequest) -> HttpResponse:
     return render(request, "core/soon.html", {"title": "Overview"})
 
 
+async def stream(request: HttpRequest) -> HttpResponseBase:
+    """Server-sent events; see ``appliance.live.hub`` for what they carry. 503 when too many listen."""
+    role = await sync_to_async(role_of)(await request.auser())
+    if role is None:
+        raise PermissionDenied("this is for the role viewer")
+    listened = hub()
+    if listened is None or listened.full:
+        return HttpResponse(status=503, headers={"Retry-After": "10"})
+    key = request.session.session_key or ""
+    response = StreamingHttpResponse(_events(listened, key), content_type="text/event-stream")
+    response.headers["Cache-Control"] = "no-cache, no-transform"
+    response.headers["X-Accel-Buffering"] = "no"  # nginx would keep events back
+    return response
+
+
+stream.least_role = Role.VIEWER  # type: ignore[attr-defined]  # as the decorators of roles.py say it, which are not for coroutines
+
+
+async def _events(listened: Hub, session_key: str) -> AsyncIterator[bytes]:
+    # A request keeps its thread, and with it a connection to the database, until it ends; this one lasts all day.
+    await sync_to_async(connections.close_all)()
+    loop = asyncio.get_running_loop()
+    recheck_at = loop.time() + RECHECK_S * random.uniform(0.8, 1.2)  # noqa: S311  # so that not all come at once
+    yield b"retry: %d\n\n" % RETRY_MS
+    try:
+        async for event in listened.stream():
+            yield event
+            if loop.time() >= recheck_at:
+                if not await asyncio.to_thread(_may_listen, session_key):
+                    return
+                recheck_at = loop.time() + RECHECK_S
+    except TooManyReaders:
+        return
+
+
+@in_thread
+def _may_listen(session_key: str) -> bool:
+    asked = HttpRequest()
+    asked.session = SessionStore(session_key)
+    return role_of(get_user(asked)) is not None
+
+
 @viewer
-def stream(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(status=204)
+@require_GET
+def history(request: HttpRequest) -> HttpResponse:
+    """What lines begin with: {"t": [...], name: [...]}."""
+    listened = hub()
+    if request.GET.get("span") == "day":
+        return JsonResponse(day_lines(time.time()))
+    if listened is None:
+        return JsonResponse({"t": []})
+    name = request.GET.get("destination")
+    return JsonResponse(listened.lines() if name is None else listened.destination_lines(name))

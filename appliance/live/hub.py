@@ -1,0 +1,405 @@
+"""The one listener to the core that all live pages of this portal process share.
+
+It asks the core once a second while anybody listens, every ten seconds otherwise (for the samples), and encodes what it heard
+once for all readers, however many. What a stream's event "state" carries, and ``hub.picture`` holds:
+
+    at            wall clock; number: which picture this is since the portal's start
+    core          running; words ("running", "no answer", …); notice (a sentence, "" while it runs); as_of and age_s of all that
+                  follows (None, when nothing is known yet); started_at, pid, stalled, tuned_damage of the manager
+    totals        recipients since the manager's start: accepted, delivered, deferred, bounced, expired, deleted, undeleted;
+                  queued_at_start
+    rates         accepted, delivered, deferred, bounced: recipients a minute, over the last minute
+    pace          the same over the last ten seconds, for lines
+    queue         messages, recipients, active, in_flight, destinations (how many),
+                  lanes {lane: {messages, recipients, interval_s}}
+    destinations  {name: {queued, window, limit, busy, dead_until, suspended, suspended_until, delivered, deferred, bounced,
+                  success}}: the 100 with the most mail, then suspended ones and those heard of last
+    trouble       [{name, text, kind, until, queued, success, reason, reason_at}]; ``text`` and ``reason`` are harmless to show
+    processes     [{name, pid (None: gone), since, restarts}]; since and restarts as seen by this portal process
+    oldest        the longest queued message, of ``ages`` (or None); oldest_as_of
+    disks         [{what, path, total_bytes, free_bytes, reserve_bytes}]
+
+Lines of the last 15 minutes: ``hub.lines()`` (t, accepted, delivered, deferred, bounced a minute; messages, recipients) and
+``hub.destination_lines(name)`` (t, queued, window, limit, busy, success); as JSON at /live/history and
+/live/history?destination=NAME. /live/history?span=day has the samples of 24 hours.
+
+Laws: one question at a time, each with a time-out, so that a core that is killed or stopped shows within seconds, and nothing
+piles up on it. Memory is bounded. A reader never makes another wait: who is slow misses pictures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+from appliance.core.templatetags.waypost import visible
+from appliance.live.picture import (
+    COUNTS,
+    DESTINATIONS_MAX,
+    Trouble,
+    counts_of,
+    destinations_of,
+    processes_of,
+    queue_of,
+    reason_of,
+)
+from appliance.live.rings import Ring
+from mailcore.control.client import AsyncControlClient, ControlError, NotRunning, Refused, TimedOut
+
+__all__ = ["Hub", "Keeper", "TooManyReaders"]
+
+TICK_S = 1.0
+IDLE_TICK_S = 10.0  # nobody listens: the samples need no more
+SLOW_TICK_S = 10.0  # between questions about disks and ages, which change slowly and cost the core more
+PATIENCE_S = 2.0  # for an answer: a manager that is busy answers in milliseconds
+SLOW_PATIENCE_S = 20.0  # for each part of ``ages``, which reads the queue
+LINES_S = 900.0
+RING_ROWS = 900  # of one a second
+RINGS_MAX = 200  # destinations with lines of their own: some 9 MB in all
+HEARTBEAT_S = 15.0  # proxies end what is silent for a minute
+RATE_S = 60.0
+PACE_S = 10.0
+SHARE_S = 900.0
+
+_log = logging.getLogger("waypost.live")
+
+
+class TooManyReaders(Exception):
+    """``readers_max`` listen already."""
+
+
+class Keeper(Protocol):
+    """Keeps samples and the last picture beyond a restart; called in a thread, and may fail."""
+
+    def load(self) -> dict[str, Any] | None: ...
+    def keep(self, picture: dict[str, Any]) -> None: ...
+
+
+class Hub:
+    def __init__(
+        self,
+        client: Callable[[float], AsyncControlClient],
+        *,
+        keeper: Keeper | None = None,
+        readers_max: int = 500,
+        wall: Callable[[], float] = time.time,
+        tick_s: float = TICK_S,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """``client``: a new client with that time-out."""
+        self._client = client(patience_s)
+        self._slow_client = client(SLOW_PATIENCE_S)
+        self._keeper = keeper
+        self._readers_max = readers_max
+        self._wall = wall
+        self._tick_s = tick_s
+        self._patience_s = patience_s
+        self._listened = asyncio.Event()
+        self._news = asyncio.Event()
+        self._ended = False
+        self.readers = 0
+        self.encoded = b""  # the newest picture, as an event
+        self.picture: dict[str, Any] = _nothing_known(wall())
+        self._number = 0
+        self._kept_minute = 0
+        self._total = Ring((*COUNTS, "messages", "recipients"), RING_ROWS)
+        self._rings: OrderedDict[str, Ring] = OrderedDict()  # heard of last comes last
+        self._begun = dict.fromkeys(COUNTS, 0)  # counts of managers that are gone
+        self._last: dict[str, int] = dict.fromkeys(COUNTS, 0)
+        self._started_at = 0.0
+        self._seen: dict[str, list[Any]] = {}
+
+    # -- life
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        if self._keeper is not None:
+            await self._restore(self._keeper)
+        slowly = asyncio.create_task(self._ask_slowly())
+        try:
+            while True:
+                begun = asyncio.get_running_loop().time()
+                await self.tick()
+                await self._rest(begun)
+        finally:
+            slowly.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await slowly
+            await self._client.close()
+            await self._slow_client.close()
+
+    def end(self) -> None:
+        """All streams end, so that the server can."""
+        self._ended = True
+        self._news.set()
+
+    async def _rest(self, begun: float) -> None:
+        """Until the next tick is due; who begins to listen need not wait for that of an idle hub."""
+        loop = asyncio.get_running_loop()
+        if not self.readers:
+            self._listened.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(begun + IDLE_TICK_S * self._tick_s):
+                    await self._listened.wait()
+        await asyncio.sleep(max(0.0, begun + self._tick_s - loop.time()))
+
+    async def _restore(self, keeper: Keeper) -> None:
+        try:
+            known = await asyncio.to_thread(keeper.load)
+        except Exception:
+            _log.exception("what was known last can't be read")
+            return
+        if known is not None:
+            self.picture |= {name: known[name] for name in self.picture if name in known}
+            as_of = known["core"]["as_of"]
+            self.picture["core"] = _down("not asked yet", "The core has not been asked yet.", as_of, self._wall())
+
+    # -- asking
+
+    async def tick(self) -> None:
+        """One round of questions, and a picture of the answers."""
+        now = self._wall()
+        try:
+            async with asyncio.timeout(
+                2 * self._patience_s
+            ):  # each has its time, but all together have not four times that
+                pids = (await self._client.call("processes"))["processes"]
+                self.picture["processes"] = processes_of(pids, self._seen, now)
+                state = await self._client.call("state")
+                size = await self._client.call("size")
+                destinations = await self._client.call("destinations", {"limit": DESTINATIONS_MAX})
+        except (ControlError, TimeoutError) as error:
+            words, notice = _words(error)
+            self.picture["core"] = _down(words, notice, self.picture["core"]["as_of"], self._wall())
+            if isinstance(error, NotRunning):
+                self.picture["processes"] = processes_of({}, self._seen, now)
+        else:
+            self._heard(self._wall(), state, size, destinations)
+        self._publish()
+        await self._keep()
+
+    async def _ask_slowly(self) -> None:
+        """Disks and the oldest message, on a connection of its own: what reads the queue must not hold up the rest."""
+        while True:
+            if self.readers and self.picture["core"]["running"]:
+                with contextlib.suppress(ControlError):
+                    self.picture["disks"] = (await self._slow_client.call("disks"))["disks"]
+                with contextlib.suppress(ControlError):
+                    ages = await self._slow_client.call("ages")
+                    oldest = ages["oldest"]
+                    if oldest is not None:
+                        oldest = {
+                            **oldest,
+                            "sender": visible(oldest["sender"]),
+                            "destination": visible(oldest["destination"]),
+                        }
+                    self.picture |= {"oldest": oldest, "oldest_as_of": ages["as_of"]}
+                await asyncio.sleep(SLOW_TICK_S * self._tick_s)
+            else:
+                await asyncio.sleep(self._tick_s)
+
+    def _heard(self, now: float, state: dict[str, Any], size: dict[str, Any], answer: dict[str, Any]) -> None:
+        counts = counts_of(state)
+        if state["started_at"] != self._started_at:  # another manager, which counts from nothing
+            for name in COUNTS:
+                self._begun[name] += self._last[name]
+            first = not self._started_at
+            self._started_at = state["started_at"]
+            if first:  # what it counted before we were there is nobody's rate
+                self._begun = {name: -counts[name] for name in COUNTS}
+        self._last = counts
+        rising = {name: self._begun[name] + counts[name] for name in COUNTS}
+        self._total.add(now, {**rising, "messages": size["messages"], "recipients": size["recipients"]})
+        destinations = destinations_of(answer)
+        for name, row in destinations.items():
+            self._ring(name).add(now, row)
+        self.picture |= {
+            "core": {
+                "running": True,
+                "words": "running",
+                "notice": "",
+                "as_of": now,
+                "age_s": 0.0,
+                "started_at": state["started_at"],
+                "pid": state["pid"],
+                "stalled": state["stalled"],
+                "tuned_damage": state["tuned_damage"],
+            },
+            "totals": counts | {"queued_at_start": state["balance"]["recipients"]["queued_at_start"]},
+            "rates": self._per_minute(RATE_S),
+            "pace": self._per_minute(PACE_S),
+            "queue": queue_of(state, size),
+            "destinations": destinations,
+            "trouble": self._trouble(destinations, answer),
+        }
+
+    def _ring(self, name: str) -> Ring:
+        ring = self._rings.get(name)
+        if ring is None:
+            ring = Ring(("queued", "window", "limit", "busy", "success", "delivered", "deferred", "bounced"), RING_ROWS)
+            self._rings[name] = ring
+            if len(self._rings) > RINGS_MAX:
+                self._rings.popitem(last=False)
+        self._rings.move_to_end(name)
+        return ring
+
+    def _per_minute(self, over_s: float) -> dict[str, float]:
+        rates = {}
+        for name in ("accepted", "delivered", "deferred", "bounced"):
+            rise, seconds = self._total.gain(name, over_s)
+            rates[name] = round(rise * 60 / seconds, 1) if seconds else 0.0
+        return rates
+
+    def _trouble(self, destinations: dict[str, dict[str, Any]], answer: dict[str, Any]) -> list[dict[str, Any]]:
+        found = []
+        for name, row in destinations.items():
+            ring = self._rings[name]
+            good, bad = (
+                ring.gain("delivered", SHARE_S)[0],
+                ring.gain("deferred", SHARE_S)[0] + ring.gain("bounced", SHARE_S)[0],
+            )
+            share = good / (good + bad) if good + bad else None
+            kind = Trouble.kind(row, good + bad, share)
+            if kind:
+                reason, reason_at = reason_of(answer, name)
+                found.append(
+                    {
+                        "name": name,
+                        "text": visible(name),
+                        "kind": kind,
+                        "until": row["suspended_until"] if row["suspended"] else row["dead_until"],
+                        "queued": row["queued"],
+                        "success": row["success"] if share is None else share,
+                        "reason": reason,
+                        "reason_at": reason_at,
+                    }
+                )
+                if len(found) == Trouble.MOST:
+                    break
+        return found
+
+    # -- telling
+
+    def _publish(self) -> None:
+        self._number += 1
+        self.picture |= {"at": self._wall(), "number": self._number}
+        text = json.dumps(self.picture, separators=(",", ":"), allow_nan=False)
+        self.encoded = f"event: state\ndata: {text}\n\n".encode()
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    @property
+    def full(self) -> bool:
+        return self.readers >= self._readers_max
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Pictures as events, the newest first; a comment when there is none for a while. Raises TooManyReaders."""
+        if self.full:
+            raise TooManyReaders
+        self.readers += 1
+        self._listened.set()
+        try:
+            told = -1
+            while not self._ended:
+                if told != self._number and self.encoded:
+                    told = self._number
+                    yield self.encoded
+                    continue
+                news = self._news
+                try:
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        await news.wait()
+                except TimeoutError:
+                    yield b":\n\n"
+        finally:
+            self.readers -= 1
+
+    # -- lines
+
+    def lines(self) -> dict[str, list[float | None]]:
+        """The last 15 minutes; recipients a minute over the last ten seconds of each time."""
+        rows = self._total.since(self._wall() - LINES_S - PACE_S)
+        told: dict[str, list[float | None]] = {"t": rows["t"]}
+        for name in ("accepted", "delivered", "deferred", "bounced"):
+            told[name] = _pace(rows["t"], rows[name])
+        return told | {name: rows[name] for name in ("messages", "recipients")}
+
+    def destination_lines(self, name: str) -> dict[str, list[float | None]]:
+        ring = self._rings.get(name)
+        names = ("t", "queued", "window", "limit", "busy", "success")
+        rows = ring.since(self._wall() - LINES_S) if ring is not None else {}
+        return {each: rows.get(each, []) for each in names}
+
+    # -- keeping
+
+    async def _keep(self) -> None:
+        """Once a minute, as early in it as there is an answer."""
+        minute = int(self._wall() // 60)
+        if self._keeper is None or minute == self._kept_minute or not self.picture["core"]["running"]:
+            return
+        self._kept_minute = minute
+        try:
+            await asyncio.to_thread(self._keeper.keep, dict(self.picture))
+        except Exception:  # a database that is away must not end the live pages
+            _log.exception("the minute's sample can't be kept")
+
+
+def _pace(times: list[float | None], values: list[float | None]) -> list[float | None]:
+    told: list[float | None] = []
+    back = 0
+    for place, (at, value) in enumerate(zip(times, values, strict=True)):
+        assert at is not None
+        assert value is not None
+        while back + 1 < place and at - (times[back + 1] or 0.0) >= PACE_S:
+            back += 1
+        seconds = at - (times[back] or 0.0)
+        told.append(round(max(0.0, value - (values[back] or 0.0)) * 60 / seconds, 1) if seconds else None)
+    return told
+
+
+def _words(error: ControlError | TimeoutError) -> tuple[str, str]:
+    if isinstance(error, NotRunning):
+        return "not running", "The core is not running."
+    if isinstance(error, TimedOut | TimeoutError):
+        return "no answer", "The core does not answer."
+    if isinstance(error, Refused):
+        return "manager away", f"The core's manager does not answer: {visible(error)}."
+    return "broken off", "The connection to the core broke off."
+
+
+def _down(words: str, notice: str, as_of: float | None, now: float) -> dict[str, Any]:
+    return {
+        "running": False,
+        "words": words,
+        "notice": notice,
+        "as_of": as_of,
+        "age_s": None if as_of is None else max(0.0, now - as_of),
+        "started_at": None,
+        "pid": None,
+        "stalled": "",
+        "tuned_damage": "",
+    }
+
+
+def _nothing_known(now: float) -> dict[str, Any]:
+    return {
+        "at": now,
+        "number": 0,
+        "core": _down("not asked yet", "The core has not been asked yet.", None, now),
+        "totals": None,
+        "rates": None,
+        "pace": None,
+        "queue": None,
+        "destinations": {},
+        "trouble": [],
+        "processes": [],
+        "oldest": None,
+        "oldest_as_of": None,
+        "disks": [],
+    }

@@ -1,0 +1,110 @@
+"""Keeping and reading the samples: lines of a day, and the balance since the day began.
+
+Everything here is synchronous; the hub calls it in a thread, whose connection to the database it gives back at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from django.conf import settings
+from django.db import connections
+
+from appliance.live.models import LastPicture, Sample
+from appliance.live.picture import COUNTS
+
+__all__ = ["LINES", "DatabaseKeeper", "balance_began", "day_lines"]
+
+LINES = ("accepted", "delivered", "deferred", "bounced")
+DAY_MINUTES = 24 * 60
+GAP_MINUTES = 3  # longer without a sample, and the line is interrupted
+KEPT_NAMES = ("at", "core", "totals", "queue", "destinations", "trouble", "oldest", "oldest_as_of", "disks")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def in_thread(function: Callable[P, R]) -> Callable[P, R]:
+    """For a thread that is nobody's request: a connection to the database would stay open as long as the thread."""
+
+    @functools.wraps(function)
+    def called(*arguments: P.args, **named: P.kwargs) -> R:
+        try:
+            return function(*arguments, **named)
+        finally:
+            connections.close_all()
+
+    return called
+
+
+class DatabaseKeeper:
+    @in_thread
+    def load(self) -> dict[str, Any] | None:
+        row = LastPicture.objects.first()
+        return None if row is None else dict(row.picture)
+
+    @in_thread
+    def keep(self, picture: dict[str, Any]) -> None:
+        """Of several portal processes the first in a minute counts."""
+        at, totals, queue = picture["core"]["as_of"], picture["totals"], picture["queue"]
+        sample = Sample(
+            minute=int(at // 60),
+            at=at,
+            started_at=picture["core"]["started_at"],
+            messages=queue["messages"],
+            recipients=queue["recipients"],
+            **{name: totals[name] for name in COUNTS},
+        )
+        Sample.objects.bulk_create([sample], ignore_conflicts=True)
+        kept = {name: picture[name] for name in KEPT_NAMES}
+        LastPicture.objects.update_or_create(id=1, defaults={"at": at, "picture": kept})
+        if sample.minute % 60 == 0:
+            Sample.objects.filter(minute__lt=sample.minute - settings.PORTAL.sample_days * DAY_MINUTES).delete()
+
+
+def day_lines(now: float) -> dict[str, list[float | None]]:
+    """Recipients a minute, and what was queued, over the last 24 hours; None where nothing is known."""
+    told: dict[str, list[float | None]] = {name: [] for name in ("t", *LINES, "messages", "recipients")}
+    before: Sample | None = None
+    for sample in Sample.objects.filter(minute__gte=int(now // 60) - DAY_MINUTES).order_by("minute"):
+        if before is not None:
+            if sample.minute - before.minute > GAP_MINUTES:
+                _row(told, before.at + 1, None, dict.fromkeys(LINES))
+            _row(told, sample.at, sample, _rates(before, sample))
+        before = sample
+    return told
+
+
+def _rates(before: Sample, sample: Sample) -> dict[str, float | None]:
+    if before.started_at == sample.started_at:
+        seconds = sample.at - before.at
+        gains = {name: getattr(sample, name) - getattr(before, name) for name in LINES}
+    else:  # a manager that began in between
+        seconds = sample.at - max(before.at, sample.started_at)
+        gains = {name: getattr(sample, name) for name in LINES}
+    return {name: round(gain * 60 / seconds, 1) if seconds > 0 else None for name, gain in gains.items()}
+
+
+def _row(told: dict[str, list[float | None]], at: float, sample: Sample | None, rates: dict[str, float | None]) -> None:
+    told["t"].append(at)
+    for name, value in rates.items():
+        told[name].append(value)
+    for name in ("messages", "recipients"):
+        told[name].append(None if sample is None else getattr(sample, name))
+
+
+def balance_began(day_began: float, started_at: float, queued_at_start: int) -> dict[str, float]:
+    """From when the balance of a day can be told exactly, and what had been counted then.
+
+    The manager's own start if that was later, or if nobody took a sample since; else the sample nearest to the day's start.
+    """
+    nothing = {"at": started_at, "queued": queued_at_start, **dict.fromkeys(COUNTS, 0)}
+    if started_at >= day_began:
+        return nothing
+    same = Sample.objects.filter(started_at=started_at)
+    last = same.filter(at__lte=day_began, minute__gte=int(day_began // 60) - GAP_MINUTES).order_by("-minute").first()
+    sample = last or same.filter(at__gt=day_began).order_by("minute").first()
+    if sample is None:
+        return nothing
+    return {"at": sample.at, "queued": sample.recipients, **{name: getattr(sample, name) for name in COUNTS}}
