@@ -127,8 +127,8 @@ class _Runs:
         if self._share < 1:
             said.append(
                 f"So that an answer comes soon, {100 * self._share:.2g} % of the {entries} deliveries were simulated, as much "
-                "of each destination's, with waits that are shorter in proportion, and the outcome was stretched. When the very "
-                "last deferred recipients are done is uncertain then."
+                "of each destination's, with waits that are as much shorter, and the outcome was stretched. When the very last "
+                "deferred recipients are done is uncertain then."
             )
         if self._truncated:
             said.append("There was no time to simulate to the end; what is shown ends before.")
