@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dj_database_url
-from csp.constants import NONCE, NONE, SELF
+from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
 from appliance.core.secret import secret_key
@@ -49,7 +49,7 @@ INSTALLED_APPS = [
     "appliance.reports",
     "appliance.accounts",
     "appliance.audit",
-    "django.contrib.admin",
+    "appliance.accounts.apps.PortalAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -61,24 +61,24 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "axes",
-    "auditlog",
     "csp",
     "django_celery_beat",
 ]
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "appliance.accounts.middleware.HeadersMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",  # below what sets headers, so that static files have them, too
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "auditlog.middleware.AuditlogMiddleware",
+    "appliance.accounts.middleware.SessionMiddleware",
     "appliance.core.middleware.TimeZoneMiddleware",
     "appliance.core.middleware.CoreErrorsMiddleware",
     "axes.middleware.AxesMiddleware",
@@ -117,14 +117,15 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "transaction_mode": "IMMEDIATE",
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
     }
+# Shared by all portal processes: rates, and codes of TOTP that were used. Little is kept there, and nothing that is live.
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "cache"}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # Signing in
 
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
-    "django.contrib.auth.backends.ModelBackend",
-    "allauth.account.auth_backends.AuthenticationBackend",
+    "django.contrib.auth.backends.ModelBackend",  # allauth's own would tell who guessed that an account is inactive
 ]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
 AUTH_PASSWORD_VALIDATORS = [
@@ -142,8 +143,26 @@ ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_LOGOUT_ON_GET = False
 ACCOUNT_SESSION_REMEMBER = False
-ACCOUNT_RATE_LIMITS = False  # axes counts failures, and its lock shows in the audit
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
+ACCOUNT_FORMS = {
+    "reauthenticate": "appliance.accounts.forms.ReauthenticateForm",
+    "change_password": "appliance.accounts.forms.ChangePasswordForm",
+}
+# Axes counts failures by user and address; this bounds those who try many names, and what they write into the audit.
+ACCOUNT_RATE_LIMITS = {
+    "login": "60/m/ip",
+    "login_failed": None,
+    "change_password": "20/m/user",
+    "reauthenticate": "20/m/user",
+}
+MFA_ADAPTER = "appliance.accounts.adapter.MFAAdapter"
+MFA_FORMS = {
+    "authenticate": "appliance.accounts.forms.CodeForm",
+    "reauthenticate": "appliance.accounts.forms.CodeAgainForm",
+}
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_TOTP_ISSUER = "Waypost"
 AXES_FAILURE_LIMIT = PORTAL.lockout_failures
 AXES_COOLOFF_TIME = PORTAL.lockout_s / 3600
@@ -151,13 +170,19 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_LOCKOUT_CALLABLE = "appliance.accounts.lockout.locked_out"
 AXES_VERBOSE = False
+AXES_DISABLE_ACCESS_LOG = True  # the audit has it
+AXES_SENSITIVE_PARAMETERS = ["code", "oldpassword", "password1", "password2"]  # "password" always is
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 SESSION_COOKIE_AGE = PORTAL.session_idle_s
-SESSION_SAVE_EVERY_REQUEST = False
+SESSION_SAVE_EVERY_REQUEST = False  # SessionMiddleware prolongs it, not with every request
+SESSION_EXPIRE_AT_BROWSER_CLOSE = False
+SESSION_COOKIE_NAME = "__Host-waypost-session" if HTTPS else "waypost-session"  # a neighbour's host can't set a __Host-
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_NAME = "__Host-waypost-csrf" if HTTPS else "waypost-csrf"
 CSRF_COOKIE_SECURE = HTTPS
-CSRF_COOKIE_HTTPONLY = False  # htmx sends it in a header
+CSRF_COOKIE_HTTPONLY = True  # forms and hx-headers carry the token
 
 # What the browser may do
 
@@ -174,7 +199,7 @@ CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],
         "script-src": [SELF],
-        "style-src": [SELF, NONCE],
+        "style-src": [SELF],
         "img-src": [SELF, "data:"],
         "font-src": [SELF],
         "connect-src": [SELF],

@@ -12,11 +12,23 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from allauth.mfa.models import Authenticator
+from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 
-__all__ = ["READ_BODIES", "Role", "administrator", "may_read_bodies", "operator", "role_of", "viewer"]
+__all__ = [
+    "READ_BODIES",
+    "Role",
+    "administrator",
+    "lacks_totp",
+    "may_read_bodies",
+    "needs_totp",
+    "operator",
+    "role_of",
+    "viewer",
+]
 
 READ_BODIES = "accounts.read_bodies"
 View = Callable[..., HttpResponse]
@@ -53,6 +65,19 @@ def may_read_bodies(user: AbstractBaseUser | AnonymousUser) -> bool:
     if role is None:
         return False
     return role >= Role.ADMINISTRATOR or bool(getattr(user, "has_perm", lambda _: False)(READ_BODIES))
+
+
+def needs_totp(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Whether [portal] require_totp names this user."""
+    required = settings.PORTAL.require_totp
+    if required == "none" or not user.is_authenticated:
+        return False
+    return required == "everybody" or role_of(user) is Role.ADMINISTRATOR
+
+
+def lacks_totp(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Whether it needs TOTP, and has none."""
+    return needs_totp(user) and not Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.TOTP).exists()
 
 
 def _at_least(least: Role) -> Callable[[View], View]:

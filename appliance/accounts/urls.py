@@ -1,9 +1,32 @@
-"""Where signing in, TOTP and the own account are: allauth's own pages, of which only these are open."""
+"""Where signing in, TOTP and the own account are: allauth's own pages, of which only these are open.
+
+There is no signing up and no password by mail: an administrator makes users and sets a forgotten password anew. Mail is what
+this appliance is there to repair, so nobody's way back in may hang on it.
+"""
 
 from __future__ import annotations
 
-from django.urls import include, path
+from allauth.account import views as account
+from allauth.mfa.base import views as mfa
+from allauth.mfa.recovery_codes import views as recovery_codes
+from allauth.mfa.totp import views as totp
+from django.urls import path
 
 urlpatterns = [
-    path("", include("allauth.urls")),
+    path("login/", account.login, name="account_login"),
+    path("logout/", account.logout, name="account_logout"),
+    path("inactive/", account.account_inactive, name="account_inactive"),
+    path("password/", account.password_change, name="account_change_password"),
+    path("reauthenticate/", account.reauthenticate, name="account_reauthenticate"),
+    path("two-factor/", mfa.index, name="mfa_index"),
+    path("two-factor/code/", mfa.authenticate, name="mfa_authenticate"),
+    path("two-factor/reauthenticate/", mfa.reauthenticate, name="mfa_reauthenticate"),
+    path("two-factor/activate/", totp.activate_totp, name="mfa_activate_totp"),
+    path("two-factor/deactivate/", totp.deactivate_totp, name="mfa_deactivate_totp"),
+    path("two-factor/recovery-codes/", recovery_codes.view_recovery_codes, name="mfa_view_recovery_codes"),
+    path(
+        "two-factor/recovery-codes/generate/",
+        recovery_codes.generate_recovery_codes,
+        name="mfa_generate_recovery_codes",
+    ),
 ]

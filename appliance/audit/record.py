@@ -71,7 +71,8 @@ def client_address(request: HttpRequest) -> str | None:
 def _entry(
     request: HttpRequest | None, action: str, subject: str, who: str, before: Any, after: Any, why: str
 ) -> Entry:
-    user = request.user if request is not None and isinstance(request.user, User) else None
+    user = getattr(request, "user", None)  # signing in may happen before there is one
+    user = user if isinstance(user, User) else None
     return Entry(
         user=user,
         who=(who or (user.get_username() if user is not None else "nobody"))[:150],

@@ -21,3 +21,4 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", *portal.PAS
 STORAGES = portal.STORAGES | {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}  # nothing is collected
 }
+portal.STATIC_ROOT.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,71 @@
+"""allauth's forms in which a secret can be guessed: a wrong one counts as a wrong password, and too many lock.
+
+Without this, who has somebody's password could try codes of TOTP, and who finds an open page could try its password.
+"""
+
+from __future__ import annotations
+
+from allauth.account import forms as account
+from allauth.core import context
+from allauth.mfa.base import forms as mfa
+from axes.handlers.proxy import AxesProxyHandler
+from django.contrib.auth.models import User
+from django.contrib.auth.signals import user_login_failed
+from django.core.exceptions import ValidationError
+
+__all__ = ["ChangePasswordForm", "CodeAgainForm", "CodeForm", "ReauthenticateForm"]
+
+
+def refuse_when_locked(user: User) -> None:
+    """Raises ValidationError; the page about the lock takes the place of the form (axes' middleware)."""
+    AxesProxyHandler.update_request(context.request)
+    if not AxesProxyHandler.is_allowed(context.request, {"username": user.get_username()}):
+        context.request.axes_locked_out = True
+        failed(user)
+        raise ValidationError("Locked: too many wrong passwords or codes.")
+
+
+def failed(user: User) -> None:
+    user_login_failed.send(__name__, credentials={"username": user.get_username()}, request=context.request)
+
+
+class _Code:
+    """What both forms for a code share."""
+
+    user: User
+
+    def clean_code(self) -> str:
+        refuse_when_locked(self.user)
+        try:
+            code: str = super().clean_code()  # type: ignore[misc]
+        except ValidationError:
+            failed(self.user)
+            raise
+        return code
+
+
+class CodeForm(_Code, mfa.AuthenticateForm):  # type: ignore[misc]
+    """Signing in, second step."""
+
+
+class CodeAgainForm(_Code, mfa.ReauthenticateForm):  # type: ignore[misc]
+    """Once more before something that matters."""
+
+
+class ReauthenticateForm(account.ReauthenticateForm):  # type: ignore[misc]
+    def clean_password(self) -> str:
+        refuse_when_locked(self.user)
+        # allauth's asks authenticate(), which counts; it is always the same user, so the session's own password is asked for.
+        password: str = super().clean_password()
+        return password
+
+
+class ChangePasswordForm(account.ChangePasswordForm):  # type: ignore[misc]
+    def clean_oldpassword(self) -> str:
+        refuse_when_locked(self.user)
+        try:
+            password: str = super().clean_oldpassword()
+        except ValidationError:
+            failed(self.user)
+            raise
+        return password

@@ -1,0 +1,81 @@
+"""Headers of every answer; sessions that live while somebody is there; TOTP before anything else where it is required.
+
+Laws: what is not a static file is kept by nobody (``no-store``): a shared screen's Back button shows no queue. A page for which
+TOTP is required is never run without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+
+from appliance.accounts.roles import lacks_totp
+
+__all__ = ["HeadersMiddleware", "SessionMiddleware"]
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+_POLICY = ", ".join(
+    f"{feature}=()"
+    for feature in (
+        "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen", "geolocation", "gyroscope",
+        "magnetometer", "microphone", "midi", "payment", "picture-in-picture", "publickey-credentials-get",
+        "screen-wake-lock", "usb", "xr-spatial-tracking",
+    )
+)  # fmt: skip
+_SEEN = "waypost_seen"
+_SEEN_SHARE = 10  # a session is written again when a tenth of its time is over
+_WITHOUT_TOTP = frozenset(
+    (
+        "account_logout",
+        "account_login",
+        "account_reauthenticate",
+        "mfa_index",
+        "mfa_activate_totp",
+        "mfa_reauthenticate",
+    )
+)
+
+
+class HeadersMiddleware:
+    def __init__(self, get_response: GetResponse) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self._get_response(request)
+        response.headers.setdefault("Permissions-Policy", _POLICY)
+        response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+        if not request.path_info.startswith(settings.STATIC_URL):
+            response.headers["Cache-Control"] = "no-store"
+        return response
+
+
+class SessionMiddleware:
+    def __init__(self, get_response: GetResponse) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self._get_response(request)
+
+    def process_view(self, request: HttpRequest, *_: object) -> HttpResponse | None:
+        if not request.user.is_authenticated:
+            return None
+        match = request.resolver_match
+        name = match.view_name if match is not None else ""
+        if name != "live:stream":  # a page that nobody looks at asks for it again and again
+            _seen(request)
+        if name in _WITHOUT_TOTP or not lacks_totp(request.user):
+            return None
+        if request.headers.get("HX-Request") or name == "live:stream":
+            raise PermissionDenied("your role needs two-factor sign-in: set it up first")
+        return redirect("mfa_activate_totp")
+
+
+def _seen(request: HttpRequest) -> None:
+    now = int(time.time())
+    if not 0 <= now - request.session.get(_SEEN, 0) < settings.SESSION_COOKIE_AGE // _SEEN_SHARE:
+        request.session[_SEEN] = now
