@@ -19,6 +19,7 @@ __all__ = [
     "NAMES_MAX",
     "PAGE_MAX",
     "AddRecipientsArguments",
+    "AgesArguments",
     "Arguments",
     "ChangeArguments",
     "ChangeMatchingArguments",
@@ -200,6 +201,10 @@ class TransportsArguments(Arguments, frozen=True, kw_only=True):
 
 class DestinationsArguments(Arguments, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=NAMES_MAX)] = 100
+
+
+class AgesArguments(Arguments, frozen=True, kw_only=True):
+    refresh: bool = False  # a new scan, however short ago the last one was
 
 
 class SuspendArguments(Arguments, frozen=True, kw_only=True):

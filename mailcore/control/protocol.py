@@ -20,6 +20,7 @@ import msgspec
 
 from mailcore.control.arguments import (
     AddRecipientsArguments,
+    AgesArguments,
     Arguments,
     ChangeArguments,
     ChangeMatchingArguments,
@@ -116,6 +117,7 @@ OPERATIONS: dict[str, Operation] = {
         Operation("simulate", SimulateArguments, _READ, _CONTROL, "what would happen with other parameters"),
         Operation("service_times", ServiceTimesArguments, _READ, _CONTROL, "how long deliveries took, by destination"),
         Operation("positions", Arguments, _READ, _CONTROL, "runners, ends, segments and what keeps them; recovery now"),
+        Operation("ages", AgesArguments, _READ, _CONTROL, "messages by destination and age"),
         Operation("places", Arguments, _INTERNAL, _MANAGER, "what positions needs of the manager"),
         Operation("cut", Arguments, _INTERNAL, _MANAGER, "where browsing starts and ends in each lane"),
         Operation("locate", OneMessage, _INTERNAL, _MANAGER, "where a message in memory lies"),

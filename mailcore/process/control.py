@@ -19,6 +19,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 from mailcore.control.access import Peer, group_id, peer_of
+from mailcore.control.ages import Ages
 from mailcore.control.injecting import Injecting
 from mailcore.control.injection import InjectionRefused
 from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefused, OutcomeUnknown
@@ -106,12 +107,12 @@ class ControlServer:
         processes = str(settings.run_directory / "processes.json")
         self.view = View(browser, self.link, readers)
         tables = Tables(settings)
+        self.ages = Ages(self.view)
         positions = Positions(self.view, settings.queue.undo_time_s)
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
         whatif = WhatIf(self.view, settings, parameters_of(settings), past.times_since)
-        self.operations = Operations(
-            self.view, self.injecting, processes, tables.answers, positions.answers, past.answers, whatif.answers
-        )
+        families = (tables, positions, self.ages, past, whatif)
+        self.operations = Operations(self.view, self.injecting, processes, *(family.answers for family in families))
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:

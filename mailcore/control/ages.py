@@ -1,0 +1,65 @@
+"""How old the mail is, by destination. One scan for all who ask, in steps that they make in turn, and its result is kept.
+
+Laws: a new scan begins no sooner than ``PAUSE_S``, and twenty times what the last one took, after its end, so that pages which
+ask every second cost a twentieth of a core at most; who wants it at once says so. A scan that nobody waits for stands still,
+and is begun anew for the next who asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from mailcore.control.arguments import AgesArguments
+from mailcore.control.operations import Answers
+from mailcore.control.session import Session
+from mailcore.control.view import View
+from mailcore.queue.ages import AgesScan
+
+__all__ = ["Ages"]
+
+STEP_S = 0.2  # as a page of a list: the other threads and clients have their turn
+PAUSE_S = 2.0
+PAUSE_TIMES = 20
+STALE_S = 5.0  # a scan that has stood still so long is begun anew
+
+
+class Ages:
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._result: dict[str, Any] | None = None
+        self._next_at = 0.0  # monotonic
+        self._scan: AgesScan | None = None
+        self._note = ""
+        self._turn = asyncio.Lock()
+        self.answers: dict[str, Answers] = {"ages": self._ages}
+
+    async def _ages(self, session: Session, arguments: AgesArguments) -> AsyncGenerator[Any, None]:
+        monotonic = self._view.browser.monotonic
+        if self._result is not None and not arguments.refresh and monotonic() < self._next_at:
+            yield self._result
+            return
+        scan = await self._begin()
+        while not scan.done:
+            async with self._turn:
+                if not scan.done:
+                    await self._view.in_thread(scan.step, STEP_S)
+            if not scan.done:
+                yield {"examined": scan.examined, "total": scan.total, "done": False}
+        result = self._result
+        if self._scan is scan or result is None:  # else somebody else who waited for it has kept it
+            result = self._result = {**scan.told(), "note": self._note, "done": True}
+            self._next_at = monotonic() + max(PAUSE_S, PAUSE_TIMES * scan.took_s)
+        if self._scan is scan:
+            self._scan = None
+        yield result
+
+    async def _begin(self) -> AgesScan:
+        """The scan going on, or a new one."""
+        async with self._turn:
+            scan = self._scan
+            if scan is None or self._view.browser.monotonic() - scan.touched_at > STALE_S:
+                stretches, self._note = await self._view.stretches()
+                scan = self._scan = AgesScan(self._view.browser, stretches)
+            return scan
