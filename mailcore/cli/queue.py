@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from mailcore.cli import queue_changes
+from mailcore.cli import queue_changes, queue_past
 from mailcore.cli.command import DONE, UsageError, add_common, control_client
 from mailcore.cli.output import complain, cut, plain, print_json, rows_to_lines, say, size_shown, table, width
 from mailcore.cli.queue_filter import add_filters, filter_of
@@ -42,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     size = commands.add_parser("size", help="messages and recipients, by lane and by destination")
     add_common(size)
     size.set_defaults(run=_size)
+    queue_past.configure(commands)
     queue_changes.configure(commands)
 
 
