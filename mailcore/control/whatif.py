@@ -146,7 +146,7 @@ class WhatIf:
                     task.cancel()
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            # Not waited for here: an asker's end may be a cancellation. The loop reaps it.
+            await process.wait()
 
 
 async def _write(pipe: asyncio.StreamWriter, data: bytes) -> None:

@@ -60,8 +60,9 @@ async def gather(
     if arguments.arrivals:
         await _arriving(view, rows, into)
     walk = Walk(recent(view.browser, {*into.destinations, *into.arriving}, into.now - arguments.since_s))
-    while not await view.in_thread(walk.go, STEP_S, view.browser.monotonic):
-        yield 0.8
+    with contextlib.closing(walk):
+        while not await view.in_thread(walk.go, STEP_S, view.browser.monotonic):
+            yield 0.8
     assert walk.result is not None
     _modelled(rows, walk.result, into, arguments.since_s)
     yield 1.0

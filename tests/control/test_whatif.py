@@ -1,0 +1,292 @@
+"""What would happen with other parameters: a fake manager's queue, real lanes and a real journal, and a real child."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailcore.control.arguments import SimulateArguments
+from mailcore.control.client import AsyncControlClient, ControlError, Refused
+from mailcore.control.whatif import WhatIf, WhatIfRefused
+from mailcore.control.whatif_model import limit_of, modelled, overhead_of
+from mailcore.control.whatif_recent import Tried
+from mailcore.envelope import Status, Verdict
+from mailcore.log.record import RecordType
+from mailcore.process.parameters import parameters_of
+from mailcore.queue.records import Delivery, encode
+from mailcore.scheduler.simulation.distribution import Distribution
+from tests.control.house import House
+from tests.queue.cast import deferred, envelope
+
+EXAMPLE, OTHER = "smtp:example.org", "smtp:other.example"
+LIMIT = "destination_concurrency_limit"
+
+
+@pytest.fixture
+async def queue(house: House) -> House:
+    """A hundred new messages for one destination, twenty deferred ones for another, as the manager would tell it."""
+    house.write("incoming.0", *(envelope(f"u{number}@example.org") for number in range(100)))
+    house.write("retry.300", *(deferred(f"u{number}@other.example") for number in range(20)))
+    answers = house.manager.answers
+    answers["size"] = lambda _: {
+        "messages": 120,
+        "recipients": 120,
+        "lanes": {"incoming.0": {"messages": 100, "recipients": 100}, "retry.300": {"messages": 20, "recipients": 20}},
+        "destinations": {EXAMPLE: 100, OTHER: 20},
+    }
+    answers["destinations"] = lambda _: {"destinations": {}}
+    answers["state"] = lambda _: {"uptime_s": 100.0, "counters": {"accepted": 500, "recipients_accepted": 1_000}}
+    return house
+
+
+def delivered(house: House, to: str, seconds: float, times: int = 50) -> None:
+    """In the journal, just now."""
+    journal = house.lane("journal")
+    now = house.server.view.browser.clock()
+    for number in range(times):
+        verdicts = (Verdict(0, Status.DELIVERED, "2.0.0", "250 OK"),)
+        at = now - (times - number) * seconds
+        body = Delivery("1K0RDGV4BE900", 0, verdicts, at, "mx[::1]:25", "", (0.0, 0.0, 0.0, seconds), to)
+        journal.writer.append(RecordType.DELIVERY, encode(body))
+    journal.writer.sync()
+
+
+async def simulated(control: AsyncControlClient, **arguments: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = await control.call("simulate", arguments)
+    return answer
+
+
+def set_to(value: object, scope: str = "smtp", parameter: str = LIMIT) -> dict[str, Any]:
+    return {"scope": scope, "parameter": parameter, "value": value}
+
+
+# -- the answer
+
+
+async def test_before_and_after_are_told_with_progress_and_assumptions(
+    queue: House, control: AsyncControlClient
+) -> None:
+    parts = [part async for part in control.parts("simulate", {"changes": [set_to(1)], "duration_s": 3_600.0})]
+    *progress, last = parts
+    assert {part["stage"] for part in progress} >= {"measuring"}
+    assert all(0 <= part["progress"] <= 1 for part in progress)
+    assert last["done"] is True
+    assert any("Not measured lately" in sentence and EXAMPLE in sentence for sentence in last["assumptions"])
+    for result in (last["before"], last["after"]):
+        assert result["delivered"] == 120
+        assert result["messages"] == 120
+        assert result["truncated"] is False
+        series = result["series"]
+        assert len(series["t"]) == len(series["backlog"]) == len(series["delivered"]) == len(series["deferred"]) <= 400
+        assert sum(series["delivered"]) == 120
+        assert series["window"].keys() == series["busy"].keys() == {EXAMPLE, OTHER}
+        assert result["delay"]["small"]["p50"] <= result["delay"]["small"]["p99"]
+    # One at a time, each 0.2 s: the default of what was not measured.
+    series = last["after"]["series"]
+    assert next(at for at, left in zip(series["t"], series["backlog"], strict=True) if not left) >= 20
+    assert last["after"]["drain_s"] > last["before"]["drain_s"]
+
+
+async def test_next_hops_are_as_measured(queue: House, control: AsyncControlClient) -> None:
+    delivered(queue, EXAMPLE, 2.0)
+    delivered(queue, OTHER, 2.0)
+    answer = await simulated(control, changes=[set_to(1)], duration_s=3_600.0)
+    assert answer["after"]["drain_s"] >= 200
+    assert any(sentence.startswith("2 next hops are as measured") for sentence in answer["assumptions"])
+
+
+async def test_next_hops_may_be_said_to_be_otherwise(queue: House, control: AsyncControlClient) -> None:
+    delivered(queue, EXAMPLE, 0.1)
+    answer = await simulated(control, changes=[set_to(1)], hops={"smtp:EXAMPLE.org": {"transaction_s": 5}})
+    assert answer["after"]["drain_s"] >= 500
+    assert any(f"otherwise: {EXAMPLE}" in sentence for sentence in answer["assumptions"])
+
+
+async def test_the_same_seed_gives_the_same_answer(queue: House, control: AsyncControlClient) -> None:
+    asked = {"hops": {"*": {"transaction_s": "exponential(0.5)"}}, "changes": [set_to("50%")]}
+    first, again, other = [(await simulated(control, **asked, seed=seed))["after"] for seed in (1, 1, 2)]
+    assert first["series"] == again["series"]
+    assert first["drain_s"] == again["drain_s"]
+    assert first["series"] != other["series"]
+
+
+async def test_without_a_backlog_there_is_what_arrives(queue: House, control: AsyncControlClient) -> None:
+    delivered(queue, EXAMPLE, 0.1)
+    answer = await simulated(control, backlog="none", arrivals=True, duration_s=100.0)
+    assert 800 < answer["after"]["delivered"] < 1_200  # ten a second, two of each message
+    assert answer["after"]["messages"] == 0
+    assert answer["after"]["drain_s"] is None
+
+
+async def test_what_is_set_live_holds_before_and_after(queue: House, control: AsyncControlClient) -> None:
+    (queue.settings.home / "tuned.toml").write_text(f"[smtp]\n{LIMIT} = 1\n")
+    answer = await simulated(control, changes=[set_to(None)])
+    assert answer["before"]["drain_s"] > answer["after"]["drain_s"]
+    queue.manager.answers["destinations"] = lambda _: {"destinations": {EXAMPLE: {"dead_s": 400.0}}}
+    answer = await simulated(control)
+    assert answer["before"]["drain_s"] > 400
+    assert any(sentence.startswith("Dead now") for sentence in answer["assumptions"])
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (set_to(0), rf"{LIMIT} = 0 in scope \"smtp\": allowed is a whole number from 1 to 10000"),
+        (set_to(5, scope="nowhere:x"), r"scope: 'nowhere:x': there is no transport 'nowhere'; there are"),
+        (set_to(5, parameter="colour"), r"colour is no parameter of scope \"smtp\""),
+        (set_to(5, scope=EXAMPLE, parameter="suspended_until"), r"use destination suspend, destination resume"),
+    ],
+)
+async def test_a_change_is_refused_in_the_words_of_set(
+    queue: House, control: AsyncControlClient, change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Refused, match=words):
+        await simulated(control, changes=[change])
+
+
+async def test_a_next_hop_that_makes_no_sense_is_refused(queue: House, control: AsyncControlClient) -> None:
+    with pytest.raises(Refused, match="hops: smtp: 'speed' is unknown; allowed: transaction_s"):
+        await simulated(control, hops={"smtp": {"speed": 1}})
+    with pytest.raises(Refused, match="hops: smtp: connect_s is wrong: -1; allowed: a number from 0 to 3_600"):
+        await simulated(control, hops={"smtp": {"connect_s": -1}})
+
+
+async def test_without_the_manager_nothing_is_simulated(queue: House, control: AsyncControlClient) -> None:
+    await queue.lose_the_manager()
+    with pytest.raises(Refused, match="the manager is not running"):
+        await simulated(control)
+
+
+# -- bounds
+
+
+def children() -> set[int]:
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        found.update(map(int, path.read_text().split()))
+    return {pid for pid in found if b"mailcore.process.whatif" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+
+
+LONG: dict[str, Any] = {"backlog": "none", "arrivals": True, "duration_s": 2_000_000.0}  # ten a second
+
+
+async def until(true: Any) -> None:
+    async with asyncio.timeout(30):
+        while not true():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.02)
+
+
+async def test_so_many_at_once_and_no_more_and_who_goes_takes_his_with_him(
+    queue: House, control: AsyncControlClient
+) -> None:
+    delivered(queue, EXAMPLE, 0.1)
+    askers = [queue.client() for _ in range(2)]
+    asked = [asyncio.create_task(asker.call("simulate", LONG)) for asker in askers]
+    await until(lambda: len(children()) == 2)
+    with pytest.raises(Refused, match=r"2 simulations are running already \(control.simulations_max\)"):
+        await simulated(control)
+    running = children()
+    for task, asker in zip(asked, askers, strict=True):
+        task.cancel()
+        with pytest.raises((asyncio.CancelledError, ControlError)):
+            await task
+        await asker.close()
+    await until(lambda: not children())
+    for pid in running:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert (await simulated(control))["done"]
+
+
+async def test_it_has_less_right_to_the_processor_than_mail(queue: House) -> None:
+    delivered(queue, EXAMPLE, 0.1)
+    async with queue.client() as asker:
+        asked = asyncio.create_task(asker.call("simulate", LONG))
+        await until(children)
+        (child,) = children()
+        await until(lambda: os.getpriority(os.PRIO_PROCESS, child) == 10)
+        asked.cancel()
+        with pytest.raises((asyncio.CancelledError, ControlError)):
+            await asked
+    await until(lambda: not children())
+
+
+async def test_what_takes_too_long_is_ended(queue: House) -> None:
+    settings = queue.settings
+    short = dataclasses.replace(settings, control=dataclasses.replace(settings.control, simulation_timeout_s=0.05))
+
+    async def times_since(since_s: float, records_max: int) -> AsyncIterator[dict[str, Any]]:
+        yield {"destinations": {}}
+
+    whatif = WhatIf(queue.server.view, short, parameters_of(short), times_since)  # type: ignore[arg-type]
+    with pytest.raises(WhatIfRefused, match=r"not done within 0.05 s \(control.simulation_timeout_s\)"):
+        async for _ in whatif.simulate(None, SimulateArguments(**LONG)):  # type: ignore[arg-type]
+            pass
+    await until(lambda: not children())
+
+
+# -- the model
+
+
+def row(**values: Any) -> dict[str, Any]:
+    return {
+        "deliveries": 100, "recipients": 100, "connect_s": [], "transmit_s": [0.1, 0.2], "new_connections": 0,
+        "site_failures": 0, "deferred": 0, "bounced": 0, "replies": [],
+    } | values  # fmt: skip
+
+
+def steady(slots: int, seconds: float, gap_s: float, times: int = 40) -> list[Tried]:
+    """Each slot's deliveries one after the other, the slots a little after each other."""
+    tried = [
+        Tried(1_000 + slot * 0.013 + turn * (seconds + gap_s) + seconds, 0.0, seconds, 1, False, "")
+        for slot in range(slots)
+        for turn in range(times)
+    ]
+    return sorted(tried)
+
+
+def test_our_own_part_is_what_lies_between_two_deliveries() -> None:
+    measured = overhead_of([steady(3, 0.1, 0.004)])
+    assert measured == pytest.approx(0.004, abs=0.001)
+    assert overhead_of([steady(1, 0.1, 5.0)]) is None  # nothing was waiting
+    assert overhead_of([]) is None
+
+
+def test_our_own_part_is_added_to_each_delivery() -> None:
+    values, said = modelled(row(transmit_s=[0.1, 0.1]), [], 0.005)
+    assert Distribution.parse(values["transaction_s"]).mean == pytest.approx(0.105)
+    assert said == ""
+
+
+def test_what_one_recipient_takes_comes_out_of_deliveries_of_different_sizes() -> None:
+    tried = [Tried(1_000 + n, 0.0, 0.2 + 0.01 * (n % 50), n % 50, False, "") for n in range(1, 200) if n % 50]
+    values, said = modelled(row(recipients=2_500), tried, 0.0)
+    assert Distribution.parse(values["recipient_s"]).mean == pytest.approx(0.01, rel=0.01)
+    assert Distribution.parse(values["transaction_s"]).mean == pytest.approx(0.2, rel=0.01)
+    assert said == ""
+    _, said = modelled(row(recipients=2_500), [], 0.0)
+    assert "what one recipient takes is not known" in said
+
+
+def test_a_limit_shows_in_what_was_open_when_connections_were_refused() -> None:
+    tried = steady(5, 0.1, 0.002)
+    refused = [Tried(each.ended_at - 0.05, 0.001, 0.0, 1, True, "421 4.7.0 too many") for each in tried[20:40]]
+    assert limit_of([*tried, *refused]) == 5
+    values, said = modelled(row(site_failures=20), [*tried, *refused], 0.0)
+    assert values["connections_max"] == 5
+    assert "421" in said
+    assert limit_of(tried) is None
+
+
+def test_shares_are_of_those_that_came_to_a_transaction() -> None:
+    values, _ = modelled(row(deferred=10, bounced=5), [], 0.0)
+    assert (values["deferred_share"], values["bounced_share"]) == (0.1, 0.05)
