@@ -33,6 +33,7 @@ __all__ = [
     "ListArguments",
     "OneMessage",
     "RerouteArguments",
+    "ResolveArguments",
     "ResumeArguments",
     "SearchArguments",
     "ServiceTimesArguments",
@@ -205,6 +206,10 @@ class DestinationsArguments(Arguments, frozen=True, kw_only=True):
 
 class AgesArguments(Arguments, frozen=True, kw_only=True):
     refresh: bool = False  # a new scan, however short ago the last one was
+
+
+class ResolveArguments(Arguments, frozen=True, kw_only=True):
+    address: Address
 
 
 class SuspendArguments(Arguments, frozen=True, kw_only=True):

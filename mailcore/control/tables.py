@@ -5,12 +5,24 @@ Law: nothing here asks the manager, so that it can be looked at while the manage
 
 from __future__ import annotations
 
+import asyncio
+import os
+import random
+import shutil
+import socket
+import time
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
-from mailcore.control.arguments import Arguments
+from mailcore.control.arguments import Arguments, ResolveArguments
 from mailcore.control.operations import Answers
 from mailcore.control.session import Session
+from mailcore.control.view import View
+from mailcore.process.wire import NextHop
+from mailcore.routing.mx import HostFinder
+from mailcore.routing.resolve import Refused, Routing
+from mailcore.routing.route import parse_route
 from mailcore.scheduler.explanations import explanation
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import (
@@ -22,18 +34,34 @@ from mailcore.scheduler.parameters import (
     Kind,
     Value,
 )
-from mailcore.settings import Settings
+from mailcore.settings import DEFAULT_ROUTE, Settings
 
 __all__ = ["Tables"]
 
 KINDS = {Kind.WHOLE: "whole", Kind.NUMBER: "number", Kind.FEEDBACK: "feedback", Kind.FLAG: "flag"}
+DNS_S = 5.0  # somebody waits for the page; a deliverer is more patient
 SCOPES = {"global": GLOBAL_SCOPE, "transport": TRANSPORT_SCOPE, "destination": DESTINATION_SCOPE}
 
 
 class Tables:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, view: View, settings: Settings, routing: Routing) -> None:
+        self._view = view
         self._settings = settings
-        self.answers: dict[str, Answers] = {"parameters": self._parameters}
+        self._routing = routing
+        limits = settings.deliverer
+        self._finder = HostFinder(  # as a deliverer's
+            limits.nameservers,
+            addresses_max=limits.addresses_max,
+            own_name=limits.hostname or socket.gethostname(),
+            chance=random.Random(),  # noqa: S311  which of two equal hosts comes first is no secret
+            clock=time.monotonic,
+        )
+        self.answers: dict[str, Answers] = {
+            "parameters": self._parameters,
+            "disks": self._disks,
+            "routes": self._routes,
+            "resolve": self._resolve,
+        }
 
     async def _parameters(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         """A suspension is a time and has operations of its own, so it is not among them."""
@@ -55,6 +83,88 @@ class Tables:
             for pattern, own in sorted(transport.destinations.items()):
                 values[f"{name}:{pattern}"] = {each: _plain(value) for each, value in own.items()}
         return values
+
+    async def _disks(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
+        yield {"disks": await self._view.in_thread(_disks, self._settings)}
+
+    async def _routes(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
+        """In the order in which they count: addresses, domains, all below a domain (the longest first), the rest."""
+        routes = self._settings.routes
+        yield {
+            "routes": [_route(pattern, routes[pattern]) for pattern in sorted(routes, key=_specific) if pattern != "*"],
+            "default": _route("*", routes.get("*", DEFAULT_ROUTE)),
+            "transports": sorted(self._settings.transports),
+        }
+
+    async def _resolve(self, session: Session, arguments: ResolveArguments) -> AsyncGenerator[Any, None]:
+        address = arguments.address
+        resolved = self._routing.resolve(address)
+        answer: dict[str, Any] = {
+            "address": address,
+            "transport": "",
+            "destination": "",
+            "next_hop": "",
+            "matched": self._routing.matched(address),
+            "refused": "",
+            "hosts": [],
+            "dns_error": "",
+        }
+        if isinstance(resolved, Refused):
+            yield answer | {"refused": resolved.reply}
+            return
+        answer["transport"], answer["destination"] = resolved.transport, resolved.destination
+        answer["next_hop"] = resolved.destination.partition(":")[2]
+        yield answer | await self._hosts(resolved.next_hop)
+
+    async def _hosts(self, next_hop: NextHop) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(DNS_S):
+                hosts = await self._finder.hosts(next_hop)
+        except TimeoutError:
+            return {"dns_error": f"no answer in {DNS_S:g} s"}
+        if isinstance(hosts, Refused):
+            return {"dns_error": hosts.reply}
+        return {"hosts": [{"preference": p, "name": name, "addresses": list(found)} for p, name, found in hosts]}
+
+
+def _disks(settings: Settings) -> list[dict[str, Any]]:
+    """The log may take what is left; what delivery needs is kept free where the queue and the spool are."""
+    reserve = settings.queue.reserve_bytes
+    places = (
+        ("queue", settings.queue_directory, reserve),
+        ("spool", settings.spool_directory, reserve),
+        ("log", settings.log_directory, 0),
+    )
+    return [_disk(what, path, reserve_bytes) for what, path, reserve_bytes in places]
+
+
+def _disk(what: str, path: Path, reserve_bytes: int) -> dict[str, Any]:
+    usage = shutil.disk_usage(path)
+    return {
+        "what": what,
+        "path": str(path),
+        "total_bytes": usage.total,
+        "free_bytes": usage.free,
+        "reserve_bytes": reserve_bytes,
+        "device": os.stat(path).st_dev,  # the same number: the same disk
+    }
+
+
+def _specific(pattern: str) -> tuple[int, int, str]:
+    """The most specific first, as ``Routing`` looks."""
+    kind = 0 if "@" in pattern else 2 if pattern.startswith(".") else 1
+    return kind, -pattern.count(".") if kind == 2 else 0, pattern
+
+
+def _route(pattern: str, text: str) -> dict[str, Any]:
+    """``next_hop`` "" is the recipient's domain. The line in the file is not known here."""
+    route = parse_route(text)
+    return {
+        "pattern": pattern,
+        "transport": route.transport,
+        "next_hop": str(route).partition(":")[2],
+        "line": None,
+    }
 
 
 def _parameter(name: str, bounds: Bounds) -> dict[str, Any]:

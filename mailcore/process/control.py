@@ -106,7 +106,7 @@ class ControlServer:
         readers = ThreadPoolExecutor(READERS, "browse")
         processes = str(settings.run_directory / "processes.json")
         self.view = View(browser, self.link, readers)
-        tables = Tables(settings)
+        tables = Tables(self.view, settings, routing)
         self.ages = Ages(self.view)
         positions = Positions(self.view, settings.queue.undo_time_s)
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))

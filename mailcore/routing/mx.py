@@ -35,7 +35,7 @@ from mailcore.exhaustion import is_exhausted
 from mailcore.process.wire import NextHop
 from mailcore.routing.resolve import Refused
 
-__all__ = ["Address", "HostFinder", "parse_nameserver"]
+__all__ = ["Address", "Host", "HostFinder", "parse_nameserver"]
 
 LIFETIME_S = 15.0  # of one look-up with all its retries; resolv.conf(5): 5 s, 2 attempts, and some for a second server
 TIMEOUT_S = 2.0  # of one question to one server, before the next is asked; dnspython's default
@@ -56,6 +56,14 @@ class Address(NamedTuple):
     address: str
 
 
+class Host(NamedTuple):
+    """A host of a next hop as people are told; ``preference`` None: it is no MX host."""
+
+    preference: int | None
+    name: str
+    addresses: tuple[str, ...]
+
+
 class _Missing(enum.Enum):
     """Why an answer has no records."""
 
@@ -73,9 +81,10 @@ class _Answer(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """``groups``: preference after preference, host by host, its addresses."""
+    """``groups``: preference after preference, host by host, its addresses. ``preferences`` are theirs, or none."""
 
     groups: tuple[tuple[tuple[Address, ...], ...], ...]
+    preferences: tuple[int, ...] = ()
 
 
 def parse_nameserver(text: str) -> tuple[str, int]:
@@ -125,6 +134,22 @@ class HostFinder:
 
     async def find(self, next_hop: NextHop) -> tuple[Address, ...] | Refused:
         """At most ``addresses_max`` addresses, never none, best first; or why there are none."""
+        found = await self._find(next_hop)
+        return found if isinstance(found, Refused) else self._order(found)
+
+    async def hosts(self, next_hop: NextHop) -> tuple[Host, ...] | Refused:
+        """What ``find`` chooses from, best preference first; or why there are none."""
+        found = await self._find(next_hop)
+        if isinstance(found, Refused):
+            return found
+        preferences = found.preferences or [None] * len(found.groups)
+        return tuple(
+            Host(preference, host[0].host, tuple(sorted(each.address for each in host)))
+            for preference, group in zip(preferences, found.groups, strict=True)
+            for host in group
+        )
+
+    async def _find(self, next_hop: NextHop) -> _Found | Refused:
         known = self._known.get(next_hop)
         if known is not None and known[0] > self._clock():
             found = known[1]
@@ -133,9 +158,7 @@ class HostFinder:
             if task is None:
                 task = self._asking[next_hop] = asyncio.create_task(self._ask(next_hop))
             found = await asyncio.shield(task)  # who waits may be cancelled, the others want the answer
-        if isinstance(found, Refused):
-            return found
-        return self._order(found)
+        return found
 
     def _order(self, found: _Found) -> tuple[Address, ...]:
         if len(found.groups) == 1 and len(found.groups[0]) == 1 and len(found.groups[0][0]) == 1:
@@ -255,7 +278,8 @@ class HostFinder:
                 elif worst is None or missing in (_Missing.RETRY, _Missing.OURS):
                     worst = host, missing
         if groups:
-            return _Found(tuple(tuple(group) for _, group in sorted(groups.items()))), ttl_s
+            by_preference = sorted(groups.items())
+            return _Found(tuple(tuple(group) for _, group in by_preference), tuple(p for p, _ in by_preference)), ttl_s
         assert worst is not None  # there was at least one host, and no address
         return _no_host(worst[0], "A", worst[1])
 

@@ -85,6 +85,14 @@ class Routing:
             known = self._known[domain] = self._follow(self._match(domain), domain)
         return known
 
+    def matched(self, address: str) -> str:
+        """The pattern that ``resolve`` goes by for the address; "" when none matches. For people."""
+        if not is_mailbox(address):
+            return ""
+        if address.lower() in self._users:
+            return address.lower()
+        return self._pattern(split(address)[1])
+
     def _override(self, text: str, domain: str) -> Resolved | Refused:
         try:
             return self._follow(parse_route(text), domain)
@@ -92,18 +100,22 @@ class Routing:
             return Refused(Status.DEFERRED, "4.3.5", f"rerouted to what is no route: {error}")
 
     def _match(self, domain: str) -> Route:
+        return self._domains.get(self._pattern(domain)) or Route(DEFAULT_TRANSPORT)
+
+    def _pattern(self, domain: str) -> str:
         try:
             name = _ascii(domain)
         except RouteError:
             name = domain.lower()  # refused later, unless a route takes it elsewhere
-        route = self._domains.get(name)
+        domains = self._domains
+        if name in domains:
+            return name
         above = name
-        while route is None and above:
+        while above:
             above = above.partition(".")[2]
-            route = self._domains.get("." + above)
-        if route is None:
-            route = self._domains.get("*")
-        return route if route is not None else Route(DEFAULT_TRANSPORT)
+            if "." + above in domains:
+                return "." + above
+        return "*" if "*" in domains else ""
 
     def _follow(self, route: Route, domain: str) -> Resolved | Refused:
         if route.transport not in self._transports:

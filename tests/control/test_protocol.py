@@ -30,7 +30,8 @@ def test_what_reads_changes_nothing() -> None:
     reading = {name for name, operation in OPERATIONS.items() if operation.access is Access.READ}
     assert reading == {
         "ping", "processes", "list", "show", "state", "size", "working", "explain", "transports", "destinations",
-        "parameters", "positions", "ages", "history", "headers", "search", "simulate", "service_times",
+        "parameters", "positions", "ages", "disks", "routes",
+        "resolve", "history", "headers", "search", "simulate", "service_times",
     }  # fmt: skip
 
 

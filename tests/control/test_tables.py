@@ -1,10 +1,20 @@
-"""What is answered out of the settings: parameters with their explanations."""
+"""What is answered out of the settings: parameters with their explanations, routes, where an address goes, disks."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailcore.control import tables
 from mailcore.control.client import AsyncControlClient
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, SUSPENDED_UNTIL, TRANSPORT_SCOPE
-from tests.control.house import House
+from tests.control import house as house_module
+from tests.control.house import House, open_house
+from tests.routing.nameserver import name_server
 
 
 async def test_every_parameter_is_told_with_bounds_unit_and_explanation(
@@ -28,3 +38,112 @@ async def test_every_parameter_is_told_with_bounds_unit_and_explanation(
     kinds = {each["kind"] for parameters in scopes.values() for each in parameters}
     assert kinds == {"whole", "number", "feedback", "flag"}
     assert house.manager.requests == []
+
+
+async def test_disks_say_what_is_free_and_what_is_kept(house: House, control: AsyncControlClient) -> None:
+    disks = (await control.call("disks"))["disks"]
+    assert [each["what"] for each in disks] == ["queue", "spool", "log"]
+    assert disks[0]["path"] == str(house.settings.queue_directory)
+    total = shutil.disk_usage(house.settings.queue_directory).total
+    assert {each["total_bytes"] for each in disks} == {total}
+    assert all(0 < each["free_bytes"] <= total for each in disks)
+    assert len({each["device"] for each in disks}) == 1
+    assert disks[0]["reserve_bytes"] == house.settings.queue.reserve_bytes
+
+
+# -- routes
+
+ROUTES = """
+[deliverer]
+nameservers = ["NAMESERVER"]
+[routes]
+"*" = "relay:[192.0.2.1]:2526"
+"example.org" = "smtp"
+".example.org" = "bulk"
+".deep.example.org" = "bulk:other.example:587"
+"User@Example.net" = "smtp:[127.0.0.1]"
+"""
+ZONE = """
+example.org. IN MX 10 mx1.example.org.
+example.org. IN MX 20 mx2.example.org.
+mx1.example.org. IN A 192.0.2.1
+mx2.example.org. IN A 192.0.2.2
+mx2.example.org. IN AAAA 2001:db8::2
+gone.example.org. IN MX 10 nobody.example.org.
+null.example.org. IN MX 0 .
+"""
+
+
+@pytest.fixture
+async def routed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AsyncControlClient]:
+    """A house with routes and a name server; the manager is away."""
+    before = house_module.CONFIGURATION.partition("[routes]")[0]
+    with name_server(tmp_path, {"org": ZONE}) as server:
+        monkeypatch.setattr(house_module, "CONFIGURATION", before + ROUTES.replace("NAMESERVER", server.text))
+        async with open_house(manager=False) as house, house.client() as control:
+            yield control
+
+
+async def test_routes_stand_in_the_order_in_which_they_count(routed: AsyncControlClient) -> None:
+    answer = await routed.call("routes")
+    assert [(each["pattern"].lower(), each["transport"], each["next_hop"]) for each in answer["routes"]] == [
+        ("user@example.net", "smtp", "[127.0.0.1]"),
+        ("example.org", "smtp", ""),
+        (".deep.example.org", "bulk", "other.example:587"),
+        (".example.org", "bulk", ""),
+    ]
+    assert (answer["default"]["transport"], answer["default"]["next_hop"]) == ("relay", "[192.0.2.1]:2526")
+    assert answer["transports"] == ["bulk", "relay", "smtp"]
+
+
+async def test_without_routes_there_is_a_default(house: House, control: AsyncControlClient) -> None:
+    answer = await control.call("routes")
+    assert (answer["routes"], answer["default"]["transport"]) == ([], "smtp")
+
+
+async def test_an_address_is_resolved_to_its_hosts_as_a_deliverer_would(routed: AsyncControlClient) -> None:
+    assert await routed.call("resolve", {"address": "user@example.org"}) == {
+        "address": "user@example.org",
+        "transport": "smtp",
+        "destination": "smtp:example.org",
+        "next_hop": "example.org",
+        "matched": "example.org",
+        "refused": "",
+        "hosts": [
+            {"preference": 10, "name": "mx1.example.org", "addresses": ["192.0.2.1"]},
+            {"preference": 20, "name": "mx2.example.org", "addresses": ["192.0.2.2", "2001:db8::2"]},
+        ],
+        "dns_error": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("user@EXAMPLE.net", {"matched": "user@example.net", "next_hop": "[127.0.0.1]", "transport": "smtp"}),
+        ("other@example.net", {"matched": "*", "destination": "relay:[192.0.2.1]:2526"}),
+        ("a@null.example.org", {"matched": ".example.org", "transport": "bulk", "hosts": []}),
+        ("a@x.deep.example.org", {"matched": ".deep.example.org", "next_hop": "other.example:587"}),
+        ("nonsense", {"matched": "", "transport": "", "hosts": [], "dns_error": ""}),
+    ],
+)
+async def test_the_pattern_that_matched_is_named(
+    routed: AsyncControlClient, address: str, expected: dict[str, Any]
+) -> None:
+    answer = await routed.call("resolve", {"address": address})
+    assert {name: answer[name] for name in expected} == expected
+
+
+async def test_why_there_is_nowhere_to_go_is_told(routed: AsyncControlClient) -> None:
+    assert "bad address syntax" in (await routed.call("resolve", {"address": "nonsense"}))["refused"]
+    assert "nullMX" in (await routed.call("resolve", {"address": "a@null.example.org"}))["dns_error"]
+    assert "nobody.example.org" in (await routed.call("resolve", {"address": "a@gone.example.org"}))["dns_error"]
+    hosts = (await routed.call("resolve", {"address": "a@example.com"}))["hosts"]
+    assert hosts == [{"preference": None, "name": "192.0.2.1", "addresses": ["192.0.2.1"]}]
+
+
+async def test_a_name_server_that_says_nothing_is_not_waited_for(
+    routed: AsyncControlClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "DNS_S", 0.0)
+    assert (await routed.call("resolve", {"address": "a@example.org"}))["dns_error"] == "no answer in 0 s"
