@@ -1,13 +1,255 @@
-"""Tuning: parameters, what-if, applying, history."""
+"""Tuning: every parameter with what is in force and why; a draft, its diff, what would happen, and applying it."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+import json
+from datetime import datetime
+from typing import Any, cast
+from urllib.parse import urlencode
 
-from appliance.accounts.roles import viewer
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
+
+from appliance.accounts.roles import operator, viewer
+from appliance.core.door import Door, door
+from appliance.tuning.applying import Invalid, Stale, apply
+from appliance.tuning.draft import Checked, Draft, DraftError, check, from_form, from_json, lines
+from appliance.tuning.forms import FOR, FOREVER, UNITS, UNTIL, ApplyForm
+from appliance.tuning.models import Change, Outcome, Prediction
+from appliance.tuning.parameter import Known, Shown, grouped, in_force, read_known
+from appliance.tuning.picture import picture, rows
+from appliance.tuning.records import outside_names
+from appliance.tuning.scope import kind_of, said
+from appliance.tuning.whatif import running
+from mailcore.control.client import Refused
+
+__all__ = ["apply_draft", "dialog", "diff", "parameters", "prediction", "what_if"]
+
+SPANS = ((3_600, "an hour"), (21_600, "6 hours"), (86_400, "a day"), (604_800, "a week"))
+SINCE = ((900, "15 minutes"), (3_600, "the last hour"), (21_600, "6 hours"))
+UNANSWERED_SHOWN = 10
 
 
+@require_GET
 @viewer
 def parameters(request: HttpRequest) -> HttpResponse:
-    return render(request, "core/soon.html", {"title": "Parameters"})
+    core = door(request)
+    known = read_known(core)
+    if "transport" in request.GET:  # the form for destinations
+        pattern = request.GET.get("pattern", "").strip()
+        wanted = f"{request.GET['transport']}:{pattern}" if pattern else request.GET["transport"]
+        return redirect(f"{reverse('tuning:parameters')}?{urlencode({'scope': wanted})}")
+    asked = request.GET.get("scope", "")[:400]
+    everything = core.read("transports")
+    error = ""
+    try:
+        scope, shown = _in_force_of(core, asked, everything)
+    except Refused as refused:
+        error, scope, shown = str(refused), "", everything[""]
+    groups = grouped(known, scope, shown)
+    return render(
+        request,
+        "tuning/parameters.html",
+        {
+            "title": "Tuning",
+            "scope": scope,
+            "scope_said": said(scope),
+            "kind": kind_of(scope),
+            "scope_error": error,
+            "asked": asked,
+            "groups": groups,
+            "outside": outside_names(scope, shown),
+            "scopes": [(each, said(each), each == scope) for each in _scopes(everything, known, scope)],
+            "transports": known.transports,
+            "transport": scope.partition(":")[0],
+            "pattern": scope.partition(":")[2],
+            "unanswered": Change.objects.filter(outcome=Outcome.UNKNOWN)[:UNANSWERED_SHOWN],
+        },
+    )
+
+
+@require_POST
+@operator
+def diff(request: HttpRequest) -> HttpResponse:
+    core = door(request)
+    known = read_known(core)
+    scope, shown = _known_scope(core, request.POST.get("scope", ""))
+    try:
+        draft = from_form(request.POST, scope, known)
+    except DraftError as error:
+        return _dialog_error(request, str(error))
+    if not draft.wanted:
+        return _dialog_error(request, "Nothing differs from what is in force.", status=200)
+    return dialog(request, core, known, draft, shown)
+
+
+@require_POST
+@operator
+def apply_draft(request: HttpRequest) -> HttpResponse:
+    try:
+        draft = from_json(request.POST.get("draft", ""))
+    except DraftError as error:
+        return _dialog_error(request, str(error))
+    form = ApplyForm(request.POST)
+    core = door(request)
+    if not form.is_valid():
+        _, shown = _known_scope(core, draft.scope)
+        return dialog(request, core, read_known(core), draft, shown, form=form, status=422)
+    try:
+        batch = apply(
+            request,
+            draft,
+            why=form.cleaned_data["why"],
+            until=form.cleaned_data["until"],
+            prediction=_prediction_for(request, draft),
+        )
+    except Stale:
+        _, shown = _known_scope(core, draft.scope)
+        return dialog(request, core, read_known(core), draft, shown, form=form, status=422)
+    except Invalid as error:
+        _, shown = _known_scope(core, draft.scope)
+        known = read_known(core)
+        return dialog(request, core, known, draft, shown, form=form, checked=error.checked, status=422)
+    answer = HttpResponse(status=204)
+    answer["HX-Redirect"] = reverse("tuning:batch", args=[batch])
+    return answer
+
+
+@require_POST
+@operator
+def what_if(request: HttpRequest) -> HttpResponse:
+    """Lines of JSON as they come; see whatif.py."""
+    try:
+        draft = from_json(request.POST.get("draft", ""))
+    except DraftError as error:
+        return HttpResponse(str(error), status=400, content_type="text/plain; charset=utf-8")
+    assert isinstance(request.user, User)
+    asked = {
+        "duration_s": _choice(request.POST, "duration", SPANS, 86_400),
+        "since_s": _choice(request.POST, "since", SINCE, 3_600),
+        "arrivals": "arrivals" in request.POST,
+    }
+    answer = StreamingHttpResponse(
+        running(request.user, draft.as_changes(), asked), content_type="application/x-ndjson"
+    )
+    answer["Cache-Control"] = "no-store"
+    answer["X-Accel-Buffering"] = "no"
+    return cast(HttpResponse, answer)  # what the decorators pass on is any answer
+
+
+@require_GET
+@viewer
+def prediction(request: HttpRequest, number: int) -> HttpResponse:
+    found = get_object_or_404(Prediction, pk=number)
+    return render(request, "tuning/prediction.html", prediction_context(found))
+
+
+def prediction_context(found: Prediction) -> dict[str, Any]:
+    return {
+        "prediction": found,
+        "picture_json": json.dumps(picture(found)),
+        "rows": rows(found),
+        "duration": dict(SPANS).get(found.asked.get("duration_s"), ""),
+        "since": dict(SINCE).get(found.asked.get("since_s"), ""),
+        "truncated": found.before.get("truncated") or found.after.get("truncated"),
+    }
+
+
+def dialog(
+    request: HttpRequest,
+    core: Door,
+    known: Known,
+    draft: Draft,
+    shown: dict[str, Shown],
+    *,
+    form: ApplyForm | None = None,
+    checked: Checked | None = None,
+    until: float | None = None,
+    why: str = "",
+    title: str = "",
+    note: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    """The diff against what is in force now, with what the core says to it, and the way to apply it."""
+    checked = checked if checked is not None else check(core, draft)
+    found = lines(draft, known, shown, checked)
+    if checked.errors:
+        status = 422
+    clock = datetime.fromtimestamp(until, timezone.get_current_timezone()) if until else None
+    given = form.data if form is not None else {}
+    return render(
+        request,
+        "tuning/diff.html",
+        {
+            "title": title or f"Change {len(found)} parameter{'s' if len(found) != 1 else ''}",
+            "note": note,
+            "scope": draft.scope,
+            "scope_said": said(draft.scope),
+            "lines": found,
+            "draft": draft.seeing(shown).as_json(),
+            "errors": bool(checked.errors),
+            "general": checked.errors.get("", ""),
+            "unchecked": checked.unchecked,
+            "stale": any(line.was is not None for line in found),
+            "takes_back": all(line.takes_back for line in found),
+            "form": form,
+            "why": given.get("why", why),
+            "ends": given.get("ends", UNTIL if until else FOREVER),
+            "amount": given.get("amount", "30"),
+            "unit": given.get("unit", "min"),
+            "clock": given.get("clock", f"{clock:%Y-%m-%dT%H:%M:%S}" if clock else ""),
+            "zone": timezone.get_current_timezone_name(),
+            "units": [(name, words) for name, (_, words) in UNITS.items()],
+            "spans": SPANS,
+            "since": SINCE,
+            "FOREVER": FOREVER,
+            "FOR": FOR,
+            "UNTIL": UNTIL,
+        },
+        status=status,
+    )
+
+
+def _prediction_for(request: HttpRequest, draft: Draft) -> Prediction | None:
+    """The what-if of just this draft, when there is one."""
+    number = request.POST.get("prediction", "")
+    if not number.isdecimal() or len(number) > 15:
+        return None
+    found = Prediction.objects.filter(pk=int(number)).first()
+    return found if found is not None and found.changes == draft.as_changes() else None
+
+
+def _in_force_of(core: Door, scope: str, everything: dict[str, Any]) -> tuple[str, dict[str, Shown]]:
+    if ":" in scope:
+        return in_force(core, scope)
+    if scope not in everything:
+        there_are = ", ".join(name for name in everything if name and ":" not in name)
+        raise Refused(f"there is no transport {scope!r}; there are {there_are}")
+    return scope, everything[scope]
+
+
+def _known_scope(core: Door, scope: str) -> tuple[str, dict[str, Shown]]:
+    try:
+        return in_force(core, scope[:400])
+    except KeyError:
+        raise Http404(f"there is no transport {scope!r}") from None
+
+
+def _scopes(everything: dict[str, Any], known: Known, scope: str) -> list[str]:
+    """Global, transports, destinations with values of their own, and the one that is looked at."""
+    patterns = {*(each for each in everything if ":" in each), *([scope] if ":" in scope else [])}
+    return ["", *known.transports, *sorted(patterns)]
+
+
+def _choice(form: QueryDict, name: str, allowed: tuple[tuple[int, str], ...], default: int) -> float:
+    given = form.get(name, "")
+    values = {str(seconds): seconds for seconds, _ in allowed}
+    return float(values.get(given, default))
+
+
+def _dialog_error(request: HttpRequest, words: str, status: int = 422) -> HttpResponse:
+    return render(request, "tuning/dialog_error.html", {"title": "Nothing to change", "words": words}, status=status)

@@ -1,0 +1,177 @@
+"""Applying a draft: look once more, check all of it, then set one value after the other, each recorded and audited.
+
+Laws
+- Nothing is sent when anything changed since it was seen, or the core would refuse any of it.
+- Each value has its row before it is sent, so that whatever ends in the middle leaves behind what was made and what not.
+- After the first that fails nothing more is sent. What was made stays, is named, and can be returned.
+- Two drafts of this process are applied one after the other. Who is outside is noticed by what the core says was before.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+
+from appliance.audit.record import audited
+from appliance.core.door import Door, door
+from appliance.tuning.draft import Checked, Draft, Wanted, check
+from appliance.tuning.models import Change, Outcome, Prediction
+from appliance.tuning.parameter import Shown, in_force, is_own, same_shown
+from appliance.tuning.scope import said
+from appliance.tuning.value import same, typed
+from mailcore.control.client import ControlError, NotRunning, Refused
+
+__all__ = ["Invalid", "Stale", "apply", "settle"]
+
+HANDOVER_S = 3.0  # a lasting value takes the place of one for a time; see _set
+_one_at_a_time = threading.Lock()
+
+
+class Stale(Exception):
+    """Something changed since it was seen; nothing was sent."""
+
+
+class Invalid(Exception):
+    """The core would refuse it; nothing was sent."""
+
+    def __init__(self, checked: Checked) -> None:
+        super().__init__("; ".join(checked.errors.values()))
+        self.checked = checked
+
+
+def apply(
+    request: HttpRequest, draft: Draft, *, why: str, until: float | None, prediction: Prediction | None
+) -> uuid.UUID:
+    """The batch, whatever came of it. Raises Stale, Invalid, and ControlError as long as nothing was sent."""
+    core = door(request)
+    with _one_at_a_time:
+        _, shown = in_force(core, draft.scope)
+        if any(not same_shown(each.seen, shown.get(each.parameter, {})) for each in draft.wanted):
+            raise Stale
+        checked = check(core, draft)
+        if checked.errors:
+            raise Invalid(checked)
+        batch = uuid.uuid4()
+        made = [
+            (each, _planned(request, batch, draft.scope, each, why, until, prediction)) for each in draft.in_order()
+        ]
+        for each, change in made:
+            if not _make(request, core, each, change):
+                break
+        _look(core, draft.scope, [change for _, change in made])
+    return batch
+
+
+def settle(core: Door, changes: list[Change], shown: dict[str, Shown]) -> None:
+    """Of changes without an answer: what is in force says whether they were made. Others are left alone."""
+    for change in changes:
+        now = shown.get(change.parameter)
+        if change.outcome != Outcome.UNKNOWN or now is None or (change.until or time.time() + 60) < time.time():
+            continue
+        is_made = not is_own(now) if change.value is None else is_own(now) and same(now["value"], change.value)
+        if not is_made and not same_shown(now, change.before):
+            continue  # somebody else was there since
+        change.outcome = Outcome.APPLIED if is_made else Outcome.NOT_SENT
+        change.after = now if is_made else None
+        change.words = (
+            f"No answer came when it was asked for; what is in force says that it was {'' if is_made else 'not '}made."
+        )
+        change.save()
+
+
+def _planned(
+    request: HttpRequest,
+    batch: uuid.UUID,
+    scope: str,
+    each: Wanted,
+    why: str,
+    until: float | None,
+    prediction: Prediction | None,
+) -> Change:
+    user = request.user
+    return Change.objects.create(
+        user=user if isinstance(user, User) else None,
+        who=user.get_username(),
+        batch=batch,
+        scope=scope,
+        parameter=each.parameter,
+        before=each.seen,
+        value=each.value,
+        until=None if each.value is None else until,
+        why=why,
+        returns=Change.objects.filter(pk=each.returns, scope=scope, parameter=each.parameter).first()
+        if each.returns
+        else None,
+        prediction=prediction,
+    )
+
+
+def _make(request: HttpRequest, core: Door, each: Wanted, change: Change) -> bool:
+    subject = f"{change.scope or 'global'} {change.parameter}"
+    after = {"value": change.value, "until": change.until}
+    change.outcome = Outcome.UNKNOWN  # should we end now
+    change.save()
+    try:
+        with audited(request, "tuning.set", subject, before=change.before, after=after, why=change.why):
+            answer = _set(core, each, change)
+    except Refused as error:
+        change.outcome, change.words = Outcome.REFUSED, str(error)[:1000]
+    except NotRunning as error:
+        change.outcome, change.words = Outcome.NOT_SENT, str(error)[:1000]
+    except ControlError as error:
+        change.words = str(error)[:1000]
+    else:
+        change.outcome = Outcome.APPLIED
+        if not same(answer.get("before"), each.seen.get("value")):
+            change.before = {"value": answer.get("before"), "origin": "tuned"}
+            change.words = (
+                f"Somebody else changed it in the same moment from {typed(each.seen.get('value'))} to "
+                f"{typed(answer.get('before'))}, which is replaced."
+            )
+    change.save()
+    return change.outcome == Outcome.APPLIED
+
+
+def _set(core: Door, each: Wanted, change: Change) -> dict[str, Any]:
+    """One change. A lasting value does not end one that is for a time, which goes before it: so the same value is set for a
+    moment, too, and what was for a time is gone without another value in between."""
+    arguments = {"scope": change.scope, "parameter": change.parameter, "value": change.value}
+    if change.until is not None:
+        arguments["until"] = change.until
+    answer: dict[str, Any] = core.change("set", arguments, why=change.why)
+    if change.until is None and change.value is not None and is_own(each.seen) and "until" in each.seen:
+        core.change("set", arguments | {"for_s": HANDOVER_S}, why=change.why)
+    return answer
+
+
+def _look(core: Door, scope: str, changes: list[Change]) -> None:
+    """What is in force now, as the core spells it; when it does not say, the rows are as they are."""
+    made = [change for change in changes if change.outcome == Outcome.APPLIED]
+    if not made:
+        return
+    try:
+        _, shown = in_force(core, scope)
+    except (ControlError, KeyError):
+        return
+    for change in made:
+        change.after = shown.get(change.parameter)
+        change.save(update_fields=["after"])
+
+
+def summary(changes: list[Change]) -> str:
+    """One sentence on what was made and what not."""
+    made = [change.parameter for change in changes if change.outcome == Outcome.APPLIED]
+    unknown = [change.parameter for change in changes if change.outcome == Outcome.UNKNOWN]
+    rest = [change.parameter for change in changes if change.outcome in (Outcome.NOT_SENT, Outcome.REFUSED)]
+    words = [f"{said(changes[0].scope)}:"]
+    words.append(f"made: {', '.join(made)}." if made else "nothing was made.")
+    if unknown:
+        words.append(f"Whether {', '.join(unknown)} was made is not known: no answer came.")
+    if rest:
+        words.append(f"Not made: {', '.join(rest)}.")
+    return " ".join(words)

@@ -1,0 +1,210 @@
+"""A draft: what is to be changed in one scope, and what the person saw when they asked for it.
+
+Laws: only what differs from what is in force is in it; nothing of it is sent before the core has checked all of it, in the
+order in which it would be sent; what changed since it was seen is told, not overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from django.http import QueryDict
+
+from appliance.core.door import Door
+from appliance.core.templatetags.waypost import span
+from appliance.tuning.parameter import Known, Shown, same_shown
+from appliance.tuning.value import Value, is_value, read, same, typed
+from mailcore.control.client import Refused
+
+__all__ = ["CHANGES_MAX", "Draft", "DraftError", "Line", "check", "from_form", "from_json", "lines"]
+
+CHANGES_MAX = 50  # in one draft; there are 18 parameters of a transport
+_LONGEST, _SHORTEST = "maximal_backoff_time", "minimal_backoff_time"
+_BUSY = "simulations_max"  # in the core's words when it simulates for others already
+_BUSY_TRIES = 10
+_BUSY_S = 0.2
+
+
+class DraftError(ValueError):
+    """What was sent is no draft: for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    parameter: str
+    value: Value  # None: back to the configured one
+    seen: Shown
+    returns: int | None = None  # the change whose return it is
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    scope: str
+    wanted: tuple[Wanted, ...]
+
+    def as_json(self) -> str:
+        wanted = [
+            {"parameter": each.parameter, "value": each.value, "seen": each.seen, "returns": each.returns}
+            for each in self.wanted
+        ]
+        return json.dumps({"scope": self.scope, "wanted": wanted})
+
+    def as_changes(self) -> list[dict[str, Any]]:
+        """As ``simulate`` takes them, in the order in which they would be set."""
+        return [{"scope": self.scope, "parameter": each.parameter, "value": each.value} for each in self.in_order()]
+
+    def in_order(self) -> list[Wanted]:
+        """So that the shortest backoff is never above the longest on the way: rising, the longest goes first."""
+        longest = next((each for each in self.wanted if each.parameter == _LONGEST), None)
+        if longest is None or not isinstance(longest.value, int | float):
+            return list(self.wanted)
+        rises = longest.value >= float(longest.seen.get("value") or 0)
+        first = _LONGEST if rises else _SHORTEST
+        return sorted(self.wanted, key=lambda each: each.parameter != first)
+
+    def seeing(self, shown: dict[str, Shown]) -> Draft:
+        """The same, with what is in force now as what was seen."""
+        return replace(
+            self, wanted=tuple(replace(each, seen=shown.get(each.parameter, each.seen)) for each in self.wanted)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the diff."""
+
+    parameter: str
+    unit: str
+    before: str
+    origin: Shown
+    after: str
+    takes_back: bool
+    error: str = ""
+    was: str | None = None  # what the person had seen, when it is something else now
+    hint: str = ""
+
+
+@dataclass(slots=True)
+class Checked:
+    """What the core said to each; "" under a parameter's name is about all of them."""
+
+    errors: dict[str, str] = field(default_factory=dict)
+    unchecked: bool = False  # the core was busy simulating: each value is checked once more when it is set
+
+
+def from_form(form: QueryDict, scope: str, known: Known) -> Draft:
+    """The page's form: value-NAME, seen-NAME and configured-NAME. Only what was changed is in the draft."""
+    wanted = []
+    for name, each in known.of(scope).items():
+        back = f"configured-{name}" in form
+        if not back and f"value-{name}" not in form:
+            continue
+        seen = _seen(form.get(f"seen-{name}", ""))
+        text = str(form.get(f"value-{name}", "")).strip()
+        value = read(each["kind"], text, each["low"], seen["value"])
+        if back:
+            wanted.append(Wanted(name, None, seen))
+        elif text != typed(seen["value"]) and not same(value, seen["value"]):
+            wanted.append(Wanted(name, value, seen))
+    return Draft(scope, tuple(wanted[:CHANGES_MAX]))
+
+
+def from_json(text: str) -> Draft:
+    """A dialog's own draft, come back. Raises DraftError."""
+    try:
+        given = json.loads(text[:200_000])
+        wanted = tuple(
+            Wanted(str(each["parameter"])[:100], each["value"], _shown(each["seen"]), _number(each.get("returns")))
+            for each in given["wanted"][:CHANGES_MAX]
+        )
+        scope = str(given["scope"])[:400]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DraftError("What was sent is no change of parameters; open the page anew.") from error
+    if not wanted or not all(is_value(each.value) for each in wanted):
+        raise DraftError("What was sent has no value that could be set; open the page anew.")
+    return Draft(scope, wanted)
+
+
+def lines(draft: Draft, known: Known, shown: dict[str, Shown], checked: Checked) -> list[Line]:
+    """The diff against what is in force now."""
+    found = []
+    of_scope = known.of(draft.scope)
+    for each in draft.wanted:
+        now = shown.get(each.parameter, each.seen)
+        unit = str(of_scope.get(each.parameter, {}).get("unit", ""))
+        after = each.value
+        if after is None:
+            after = known.configured_value(draft.scope, each.parameter)
+        found.append(
+            Line(
+                parameter=each.parameter,
+                unit=unit,
+                before=typed(now["value"]),
+                origin=now,
+                after=typed(after),
+                takes_back=each.value is None,
+                error=checked.errors.get(each.parameter, ""),
+                was=None if same_shown(each.seen, now) else typed(each.seen["value"]),
+                hint=span(after) if unit == "seconds" and isinstance(after, int | float) and after >= 60 else "",
+            )
+        )
+    return found
+
+
+def check(door: Door, draft: Draft) -> Checked:
+    """The core's words to each value, all of them tried in order on a scheduler that is thrown away: what ``simulate`` does
+    before it begins. It is ended there. Raises ControlError when nobody answers."""
+    checked = Checked()
+    left = draft.as_changes()
+    tries = 0
+    while left:
+        try:
+            _begin(door, left)
+            break
+        except Refused as error:
+            words = str(error)
+            if _BUSY in words:
+                tries += 1
+                if tries > _BUSY_TRIES:
+                    checked.unchecked = True
+                    break
+                time.sleep(_BUSY_S)
+                continue
+            names = [each["parameter"] for each in left]
+            guilty = next((name for name in names if words.startswith(f"{name} ")), "")
+            checked.errors[guilty] = words
+            if not guilty:
+                break
+            left = [each for each in left if each["parameter"] != guilty]
+    return checked
+
+
+def _begin(door: Door, changes: list[dict[str, Any]]) -> None:
+    """The first part of a simulation, which comes when all values were found good; then nobody listens any more."""
+    parts = door.parts("simulate", {"changes": changes, "duration_s": 1, "backlog": "none"})
+    with contextlib.closing(cast(Generator[Any, None, None], parts)):
+        next(parts)
+
+
+def _seen(text: str) -> Shown:
+    try:
+        return _shown(json.loads(text[:2_000]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise DraftError("The page is too old to be sent; open it anew.") from error
+
+
+def _shown(given: Any) -> Shown:
+    shown = {name: given[name] for name in ("value", "origin", "until", "scope") if name in given}
+    until = shown.get("until")
+    if not is_value(shown["value"]) or not (until is None or isinstance(until, int | float)):
+        raise ValueError("no value")
+    return shown
+
+
+def _number(given: Any) -> int | None:
+    return given if isinstance(given, int) and not isinstance(given, bool) else None

@@ -1,0 +1,143 @@
+"""What became of the changes made here: in force, ended by themselves, replaced, returned; and what others changed.
+
+Pure: takes the recorded changes and what the core shows now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from appliance.tuning.models import Change, Outcome
+from appliance.tuning.parameter import Shown, is_own
+from appliance.tuning.value import Value, same
+
+__all__ = ["Outside", "Past", "Target", "key_of", "latest", "outside", "past_of", "target_of"]
+
+Key = tuple[str, str]  # scope, parameter
+SLACK_S = 2.0  # the core ends a value when it looks at its clock, and so do we
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A change and what became of it. ``state``: of the list in ``WORDS``."""
+
+    change: Change
+    state: str
+    by: Change | None = None  # what replaced it, or returned it
+
+    @property
+    def words(self) -> str:
+        return WORDS[self.state]
+
+
+WORDS = {
+    "in_force": "in force",
+    "ended": "ended by itself",
+    "replaced": "replaced",
+    "returned": "returned",
+    "outside": "changed outside the portal",
+    "unseen": "made",  # the core was not asked
+    Outcome.NOT_SENT: "not made",
+    Outcome.REFUSED: "refused",
+    Outcome.UNKNOWN: "not known",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A value in force that is not the last one recorded here."""
+
+    scope: str
+    parameter: str
+    shown: Shown
+    last: Change | None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a return sets: a value for good, one until a time that is still to come, or None for the configured one."""
+
+    value: Value
+    until: float | None = None
+
+
+def key_of(change: Change) -> Key:
+    return change.scope, change.parameter
+
+
+def latest(changes: Iterable[Change]) -> dict[Key, Change]:
+    """The last change made of each key; ``changes`` newest first."""
+    found: dict[Key, Change] = {}
+    for change in changes:
+        if change.outcome == Outcome.APPLIED:
+            found.setdefault(key_of(change), change)
+    return found
+
+
+def past_of(change: Change, later: Change | None, shown: dict[Key, Shown] | None, now: float) -> Past:
+    """``later``: the next change made of the same key; ``shown``: what is in force, None when nobody could be asked."""
+    if change.outcome != Outcome.APPLIED:
+        return Past(change, change.outcome)
+    over_at = change.until
+    if later is not None and (over_at is None or later.at.timestamp() < over_at):
+        return Past(change, "returned" if later.returns_id == change.pk else "replaced", later)
+    if over_at is not None and over_at <= now:
+        return Past(change, "ended")
+    if shown is None:
+        return Past(change, "unseen")
+    return Past(change, "in_force" if _stands(change, shown.get(key_of(change)), now) else "outside")
+
+
+def outside(last: dict[Key, Change], shown: dict[Key, Shown], now: float) -> list[Outside]:
+    """Values set live that nobody set here, and those set here that somebody changed since."""
+    found = []
+    for key, each in sorted(shown.items()):
+        change = last.get(key)
+        if change is None:
+            if is_own(each):
+                found.append(Outside(*key, each, None))
+        elif not _stands(change, each, now):
+            found.append(Outside(*key, each, change))
+    gone = [change for key, change in last.items() if key not in shown and not _stands(change, None, now)]
+    return found + [Outside(*key_of(change), {}, change) for change in gone]
+
+
+def target_of(change: Change, earlier: Iterable[Change], now: float) -> Target:
+    """What was before it. ``earlier``: changes made of the same key before it, newest first.
+
+    What was for a time that is over by now has ended: then what was before that.
+    """
+    before: Shown = change.before
+    for each in earlier:
+        until = before.get("until")
+        if until is None or until > now:
+            break
+        before = each.before
+    until = before.get("until")
+    if not is_own(before) or (until is not None and until <= now):
+        return Target(None)
+    return Target(before["value"], until)
+
+
+def _stands(change: Change, shown: Shown | None, now: float) -> bool:
+    """Whether what is in force is what the change left behind; within a moment of its end both are right."""
+    if change.until is not None and change.until <= now + SLACK_S:
+        if now <= change.until + SLACK_S:
+            return True
+        return _stands_lasting(change.before, shown)
+    if change.value is None:
+        return not is_own(shown)
+    if shown is None or not is_own(shown):
+        return False
+    wanted: Value = (change.after or {}).get("value", change.value)
+    return same(shown["value"], wanted) and (change.until is None or "until" in shown)
+
+
+def _stands_lasting(before: Shown, shown: Shown | None) -> bool:
+    """After a value for a time has ended: what was before it, unless that was for a time itself, of which nothing is known."""
+    if "until" in before:
+        return True
+    if not is_own(before):
+        return not is_own(shown)
+    return shown is not None and is_own(shown) and same(shown["value"], before["value"])

@@ -1,0 +1,66 @@
+"""What the portal changed, why, what had been predicted, and what came of it.
+
+The value in force is the core's alone; a row here is what was asked for and answered. A prediction that nothing came of is
+forgotten after a while.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+__all__ = ["Change", "Outcome", "Prediction"]
+
+
+class Outcome(models.TextChoices):
+    NOT_SENT = "not_sent", "not made"  # one before it failed, or nobody was there to be asked
+    APPLIED = "applied", "made"
+    REFUSED = "refused", "refused"  # in the core's words
+    UNKNOWN = "unknown", "not known"  # asked for, and no answer came
+
+
+class Prediction(models.Model):
+    """A what-if: what was asked, and what the simulation answered (``before`` and ``after`` as ``simulate`` has them)."""
+
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    changes = models.JSONField()  # [{scope, parameter, value}]
+    asked = models.JSONField()  # duration_s, arrivals, since_s
+    before = models.JSONField()
+    after = models.JSONField()
+    assumptions = models.JSONField()
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"prediction {self.pk}"
+
+
+class Change(models.Model):
+    """One value set, or taken back. Those applied together have the same ``batch``."""
+
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    who = models.CharField(max_length=150)  # stays when the user is gone
+    batch = models.UUIDField(default=uuid.uuid4, db_index=True)
+    scope = models.CharField(max_length=400, blank=True, db_index=True)
+    parameter = models.CharField(max_length=100, db_index=True)
+    before = models.JSONField()  # as the core showed it: value, origin, until, scope
+    value = models.JSONField(null=True)  # as it was asked for; None: back to the configured one
+    after = models.JSONField(null=True)  # as the core showed it afterwards
+    until = models.FloatField(null=True)  # wall clock; None: for good
+    why = models.CharField(max_length=1000)
+    outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.NOT_SENT)
+    words = models.CharField(max_length=1000, blank=True)
+    returns = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="returned_by")
+    prediction = models.ForeignKey(Prediction, null=True, on_delete=models.SET_NULL, related_name="taken")
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("scope", "parameter", "-id"), name="tuning_change_key"),)
+
+    def __str__(self) -> str:
+        return f"{self.who}: {self.scope or 'global'} {self.parameter}"

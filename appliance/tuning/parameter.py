@@ -1,0 +1,160 @@
+"""Parameters as the page shows them: bounds and explanation, the value in force and where it comes from, in groups.
+
+with the core's answers:  parameters {}                   names, bounds, explanations, configured values
+                          transports {} or {destination}  what is in force: {value, origin[, until][, scope]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.core.door import Door
+from appliance.core.templatetags.waypost import span
+from appliance.tuning.scope import kind_of
+from appliance.tuning.value import Value, same, typed
+
+__all__ = ["Known", "Parameter", "Shown", "grouped", "in_force", "is_own", "read_known", "same_shown"]
+
+Shown = dict[str, Any]  # value, origin; until while it is for a time; scope when it comes from a wider one
+UNTIL_S = 1.0  # two clocks are in it, and a millisecond is rounded
+
+GROUPS = (
+    ("Concurrency", (
+        "destination_concurrency_limit", "initial_destination_concurrency", "process_limit",
+        "destination_concurrency_positive_feedback", "destination_concurrency_negative_feedback",
+        "destination_concurrency_failed_cohort_limit", "destination_concurrency_feedback_debug",
+    )),
+    ("Pace and size of deliveries", ("destination_rate_delay", "transport_rate_delay", "destination_recipient_limit")),
+    ("Small mail in front of big mail", (
+        "delivery_slot_cost", "delivery_slot_loan", "delivery_slot_discount", "minimum_delivery_slots",
+    )),
+    ("Retrying", ("minimal_backoff_time", "maximal_backoff_time", "transport_retry_time")),
+    ("Giving up", ("maximal_queue_lifetime", "bounce_queue_lifetime")),
+    ("Memory", (
+        "message_active_limit", "deferred_active_share", "message_recipient_limit", "message_recipient_minimum",
+        "recipient_limit", "extra_recipient_limit", "recipient_refill_limit", "recipient_refill_delay",
+        "idle_destination_limit",
+    )),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the core says of its parameters, whatever is in force."""
+
+    scopes: dict[str, list[dict[str, Any]]]
+    transports: list[str]
+    configured: dict[str, dict[str, Any]]
+
+    def of(self, scope: str) -> dict[str, dict[str, Any]]:
+        return {each["name"]: each for each in self.scopes[kind_of(scope)]}
+
+    def configured_value(self, scope: str, parameter: str) -> Value:
+        """What a value taken back leaves, if nothing wider is set live; None where only a wider scope says something."""
+        value: Value = self.configured.get(scope, {}).get(parameter)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One row of the page."""
+
+    name: str
+    kind: str
+    unit: str
+    allowed: str
+    doc: str
+    paragraphs: list[str]
+    default: str
+    shown: Shown
+    configured: str
+
+    @property
+    def value(self) -> str:
+        return typed(self.shown["value"])
+
+    @property
+    def seen(self) -> str:
+        """For the form: what the person saw."""
+        return json.dumps(self.shown)
+
+    @property
+    def human(self) -> str:
+        """Seconds in bigger units, when there are."""
+        value = self.shown["value"]
+        return span(value) if self.unit == "seconds" and isinstance(value, int | float) and value >= 60 else ""
+
+    @property
+    def until(self) -> float | None:
+        until: float | None = self.shown.get("until")
+        return until
+
+    @property
+    def wider(self) -> str:
+        return str(self.shown.get("scope", ""))
+
+    @property
+    def is_tuned(self) -> bool:
+        return is_own(self.shown)
+
+    @property
+    def is_default(self) -> bool:
+        return self.value == self.default
+
+
+def read_known(door: Door) -> Known:
+    """Raises ControlError."""
+    answer = door.read("parameters")
+    return Known(answer["scopes"], answer["transports"], answer.get("configured", {}))
+
+
+def in_force(door: Door, scope: str) -> tuple[str, dict[str, Shown]]:
+    """The scope as the core spells it, and what is in force there. Raises ControlError; KeyError: no such transport."""
+    if ":" not in scope:
+        return scope, dict(door.read("transports")[scope])
+    answer = door.read("transports", {"destination": scope})
+    spelled = next(iter(answer))
+    return spelled, {name: shown for name, shown in answer[spelled].items() if name != "suspended_until"}
+
+
+def is_own(shown: Shown | None) -> bool:
+    """Set live, in the scope itself."""
+    return bool(shown) and shown is not None and shown.get("origin") == "tuned" and "scope" not in shown
+
+
+def same_shown(one: Shown, other: Shown) -> bool:
+    """Value, origin, scope and end."""
+    if not same(one.get("value"), other.get("value")) or one.get("origin") != other.get("origin"):
+        return False
+    if one.get("scope") != other.get("scope"):
+        return False
+    ends = one.get("until"), other.get("until")
+    return ends[0] == ends[1] or (None not in ends and abs(float(ends[0] or 0) - float(ends[1] or 0)) <= UNTIL_S)
+
+
+def grouped(known: Known, scope: str, shown: dict[str, Shown]) -> list[tuple[str, list[Parameter]]]:
+    """Every parameter of the scope once; one this file does not know is in the last group."""
+    rows = {name: _row(known, scope, each, shown[name]) for name, each in known.of(scope).items() if name in shown}
+    groups = [(title, _take(rows, names)) for title, names in GROUPS]
+    return [(title, each) for title, each in [*groups, ("Other", list(rows.values()))] if each]
+
+
+def _take(rows: dict[str, Parameter], names: Iterable[str]) -> list[Parameter]:
+    return [rows.pop(name) for name in names if name in rows]
+
+
+def _row(known: Known, scope: str, each: dict[str, Any], shown: Shown) -> Parameter:
+    return Parameter(
+        name=each["name"],
+        kind=each["kind"],
+        unit=each["unit"],
+        allowed=each.get("allowed", ""),
+        doc=each["doc"],
+        paragraphs=[part for part in str(each["explanation"]).split("\n\n") if part],
+        default=typed(each["default"]),
+        shown=shown,
+        configured=typed(known.configured_value(scope, each["name"])),
+    )

@@ -1,0 +1,198 @@
+"""What was changed here: the history, one draft that was applied and what came of it, and the way back."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from appliance.accounts.roles import operator, viewer
+from appliance.core.door import Door, door
+from appliance.tuning.applying import settle, summary
+from appliance.tuning.draft import Draft, Wanted
+from appliance.tuning.history import Past, past_of, target_of
+from appliance.tuning.models import Change, Outcome
+from appliance.tuning.parameter import in_force, read_known
+from appliance.tuning.records import all_outside, earlier_than, later_of, shown_by_key
+from appliance.tuning.scope import said, touches
+from appliance.tuning.value import typed
+from appliance.tuning.views import dialog, prediction_context
+from mailcore.control.client import ControlError
+
+__all__ = ["batch", "history", "return_batch", "return_change", "windows"]
+
+PAGE = 50
+DESTINATIONS_ASKED = 200
+DESTINATIONS_SHOWN = 8
+RETURNABLE = ("in_force", "outside", "unseen")
+
+
+@require_GET
+@viewer
+def history(request: HttpRequest) -> HttpResponse:
+    changes = Change.objects.select_related("returns")
+    scope, parameter = request.GET.get("scope"), request.GET.get("parameter", "")
+    if scope is not None:
+        changes = changes.filter(scope=scope[:400])
+    if parameter:
+        changes = changes.filter(parameter=parameter[:100])
+    page = Paginator(changes, PAGE).get_page(request.GET.get("page"))
+    everything, words = _asked(door(request), list(page))
+    return render(
+        request,
+        "tuning/history.html",
+        {
+            "title": "Changes of parameters",
+            "page": page,
+            "rows": _rows(list(page), everything),
+            "outside": all_outside(everything) if everything is not None else [],
+            "core_words": words,
+            "scope": scope,
+            "scope_said": said(scope) if scope is not None else "",
+            "parameter": parameter,
+        },
+    )
+
+
+@require_GET
+@viewer
+def batch(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
+    changes = _of_batch(batch)
+    everything, words = _asked(door(request), changes)
+    rows = _rows(changes, everything)
+    failed = [change for change in changes if change.outcome != Outcome.APPLIED]
+    predicted = changes[0].prediction
+    return render(
+        request,
+        "tuning/batch.html",
+        {
+            "title": "Changes made" if not failed else "Not all was changed",
+            "batch": batch,
+            "first": changes[0],
+            "scope_said": said(changes[0].scope),
+            "rows": rows,
+            "failed": failed,
+            "summary": summary(changes),
+            "returnable": any(row["may_return"] for row in rows),
+            "core_words": words,
+            **(prediction_context(predicted) if predicted is not None else {}),
+        }
+        | _windows(door(request), changes[0], words),
+    )
+
+
+@require_GET
+@viewer
+def windows(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
+    """The table of touched destinations, asked for again as long as there are none."""
+    change = _of_batch(batch)[0]
+    return render(request, "tuning/windows.html", {"batch": batch, **_windows(door(request), change, "")})
+
+
+@require_GET
+@operator
+def return_change(request: HttpRequest, number: int) -> HttpResponse:
+    change = get_object_or_404(Change, pk=number)
+    return _return(request, [change], f"Return of change {change.pk}: {change.why}")
+
+
+@require_GET
+@operator
+def return_batch(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
+    changes = [change for change in _of_batch(batch) if change.outcome == Outcome.APPLIED]
+    if not changes:
+        raise Http404("nothing of it was made")
+    return _return(request, changes, f"Return of what was made: {changes[0].why}")
+
+
+def _return(request: HttpRequest, changes: list[Change], why: str) -> HttpResponse:
+    core = door(request)
+    scope, shown = in_force(core, changes[0].scope)
+    now = time.time()
+    wanted, ends = [], set()
+    for change in changes:
+        target = target_of(change, earlier_than(change), now)
+        seen = shown.get(change.parameter, change.before)
+        wanted.append(Wanted(change.parameter, target.value, seen, change.pk))
+        ends.add(target.until)
+    until = ends.pop() if len(ends) == 1 else None
+    note = "" if len(changes) > 1 else f"It takes back {typed(changes[0].value) or 'the configured value'}."
+    if ends:
+        note = "What was for a time would now be for good: look at the end below."
+    draft = Draft(scope, tuple(wanted))
+    return dialog(
+        request,
+        core,
+        read_known(core),
+        draft,
+        shown,
+        until=until,
+        why=why[:1000],
+        title="Return to the value before",
+        note=note,
+    )
+
+
+def _of_batch(batch: uuid.UUID) -> list[Change]:
+    changes = list(Change.objects.filter(batch=batch).select_related("prediction", "returns").order_by("pk"))
+    if not changes:
+        raise Http404("there is no such change")
+    return changes
+
+
+def _asked(core: Door, changes: list[Change]) -> tuple[dict[str, Any] | None, str]:
+    """What is in force everywhere, and "" or why nobody said. What had no answer is settled by it."""
+    try:
+        everything = dict(core.read("transports"))
+        for scope in {change.scope for change in changes if change.outcome == Outcome.UNKNOWN}:
+            open_ = [change for change in changes if change.scope == scope]
+            settle(core, open_, in_force(core, scope)[1] if ":" in scope else everything.get(scope, {}))
+    except ControlError as error:
+        return None, str(error)
+    return everything, ""
+
+
+def _rows(changes: list[Change], everything: dict[str, Any] | None) -> list[dict[str, Any]]:
+    shown = None if everything is None else shown_by_key(everything)
+    later = later_of(changes)
+    now = time.time()
+    return [_row(change, past_of(change, later.get(change.pk), shown, now)) for change in changes]
+
+
+def _row(change: Change, past: Past) -> dict[str, Any]:
+    return {
+        "change": change,
+        "past": past,
+        "scope_said": said(change.scope),
+        "before": typed(change.before.get("value")),
+        "after": "configured" if change.value is None else typed(change.value),
+        "after_value": typed((change.after or {}).get("value")) if change.value is None else "",
+        "may_return": past.state in RETURNABLE and change.outcome == Outcome.APPLIED,
+        "tone": {"in_force": "good", "outside": "warn", "refused": "bad", "unknown": "bad", "not_sent": "bad"}.get(
+            str(past.state), ""
+        ),
+    }
+
+
+def _windows(core: Door, change: Change, away: str) -> dict[str, Any]:
+    """The destinations the change touches, those with the most mail first."""
+    found: dict[str, Any] = {}
+    if not away:
+        try:
+            found = core.read("destinations", {"limit": DESTINATIONS_ASKED})["destinations"]
+        except ControlError as error:
+            away = str(error)
+    touched = [(name, row) for name, row in found.items() if touches(change.scope, name)]
+    touched.sort(key=lambda each: -each[1]["queued"])
+    return {
+        "destinations": touched[:DESTINATIONS_SHOWN],
+        "destinations_more": max(0, len(touched) - DESTINATIONS_SHOWN),
+        "live_json": json.dumps({"since": change.at.timestamp(), "lines": reverse("live:history")}),
+    }
