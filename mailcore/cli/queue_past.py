@@ -76,7 +76,7 @@ def _in_words(kind: str, event: dict[str, Any]) -> str:
     if kind == "replaced":
         return f"put into {plain(event['lane'])}"
     if kind == "bounce":
-        return f"bounce to the sender: {plain(event['queue_id']) or 'finished, too'}"
+        return f"bounce to the sender: {plain(event['queue_id'])}"
     if kind == "administrative":
         why = f": {plain(event['why'])}" if event["why"] else ""
         return f"{plain(event['operation'])} by {plain(event['who'])}{why}"

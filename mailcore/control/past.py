@@ -4,7 +4,7 @@ All of it is read from the journal and the lanes, in threads, in steps of a fift
 another; the manager is asked where to read and no more. What takes longer says so in parts, and ends with its client.
 
 Laws: every answer is bounded: bytes read, seconds, items, bytes sent. A message's data is private: it takes the right to
-change. Only that of messages in the queue is given: who deletes a message may rely on it.
+change things, and is given of messages in the queue only, not of finished ones whose records happen to be there still.
 """
 
 from __future__ import annotations

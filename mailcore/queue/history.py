@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from mailcore.bounce.dsn import bounce_queue_id
 from mailcore.envelope import Envelope, Origin, Status
 from mailcore.queue.browse import Browser, Found
 from mailcore.queue.lanes import JOURNAL, interval_of
@@ -35,6 +36,7 @@ __all__ = ["History", "HistoryReader"]
 EVENTS_MAX = 2_000  # of one answer; with the verdicts below a frame of wire.FRAME_BYTES_MAX at the most a tenth full
 VERDICTS_MAX = 1_000
 REPLY_CHARACTERS = 1_000  # of one reply; a line has at most 512 octets (RFC 5321 4.5.3.1.5), some have more lines
+LISTED_MAX = 10  # of an order's recipients; there may be 1 000
 TEXT_CHARACTERS = 1_000  # of what a client said of itself
 BEHIND_END_BYTES = (
     64 << 20
@@ -136,10 +138,6 @@ class HistoryReader:
             envelope = resting.get(event.get("generation", -1))
             if envelope is not None:
                 event["due_at"] = max(envelope.due_at, envelope.not_before)
-            if event["event"] == "bounce":
-                found = self.browser.read(event["lane"], event["offset"])
-                if found is not None and found.envelope.queue_id.startswith(story.queue_id):
-                    event["queue_id"] = found.envelope.queue_id
             events.append(event)
         return events
 
@@ -174,7 +172,7 @@ class _Story:
                 self._replaced(body)
             case Finish():
                 self.ended, self.bounce = True, body.bounce
-                self._bounce(body.at, body.bounce)
+                self._bounce(body)
                 bounce = None if body.bounce is None else msgspec.structs.asdict(body.bounce)
                 self._add({"at": body.at, "event": "finished", "how": body.why, "bounce": bounce})
             case Administrative():
@@ -230,15 +228,16 @@ class _Story:
         lane = replaced.place.lane
         generation = replaced.generation + 1
         self.places[generation] = replaced.place
-        self._bounce(replaced.at, replaced.bounce)
+        self._bounce(replaced)
         interval = interval_of(lane, 0) if lane.startswith("retry.") else 0.0
         event = "deferred_until" if interval else "replaced"
         due_at = replaced.at + interval if interval else 0.0  # its envelope, when it is there, knows better
         self._add({"at": replaced.at, "event": event, "lane": lane, "due_at": due_at, "generation": generation})
 
-    def _bounce(self, at: float, place: Place | None) -> None:
-        if place is not None:
-            self._add({"at": at, "event": "bounce", "queue_id": "", "lane": place.lane, "offset": place.offset})
+    def _bounce(self, body: Finish | Replaced) -> None:
+        if body.bounce is not None:
+            queue_id, place = bounce_queue_id(body.queue_id, body.generation), msgspec.structs.asdict(body.bounce)
+            self._add({"at": body.at, "event": "bounce", "queue_id": queue_id, **place})
 
     def _administrative(self, order: Administrative) -> None:
         if self._order == (order.operation, order.at):
@@ -251,7 +250,7 @@ class _Story:
                 "operation": order.operation,
                 "who": order.who,
                 "why": order.why,
-                "arguments": order.arguments,
+                "arguments": {name: _few(value) for name, value in order.arguments.items()},
             }
         )
 
@@ -264,6 +263,11 @@ def _top(envelopes: list[tuple[Found, bool]]) -> tuple[int, bool]:
 def _is(envelope: Envelope, queue_id: str, generation: int) -> bool:
     """Law 4."""
     return envelope.queue_id == queue_id and envelope.generation == generation
+
+
+def _few(value: Any) -> Any:
+    """Of an argument that is a list, the first."""
+    return list(value[:LISTED_MAX]) if isinstance(value, list | tuple) else value
 
 
 def _accepted(envelope: Envelope) -> dict[str, Any]:

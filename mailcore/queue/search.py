@@ -39,6 +39,7 @@ TOGETHER_MAX = 20  # messages that are looked up in one going through indexes an
 UNTOLD_RECORDS = 50_000  # looked at before a few matches are told: a quarter of a second
 TRACE_BYTES_MAX = 4 << 30  # of the journal, for those few
 UNMARKED_BYTES = 8 << 20  # of the journal: what is finished has its mark a checkpoint later, and that is a second
+TEXT_CHARACTERS = 1_000  # of a Message-ID: a stranger wrote it
 UNKNOWN = "unknown"  # its envelope is garbage, and the record that says why is gone
 
 
@@ -260,7 +261,7 @@ class LaneSearch:
                 sender=envelope.sender,
                 recipients=[each.address for each in envelope.recipients[:RECIPIENTS_SHOWN]],
                 recipient_count=envelope.recipient_count,
-                message_id=envelope.message_id,
+                message_id=envelope.message_id[:TEXT_CHARACTERS],
                 size_bytes=envelope.size_bytes,
                 state=state,
                 finished_at=finished_at,

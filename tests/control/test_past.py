@@ -17,6 +17,7 @@ from mailcore.log.disk import Disk
 from mailcore.queue.records import append_envelope
 from mailcore.queue.spool import DATA_AT, Spool
 from tests.control.house import House
+from tests.process.house import House as Daemon
 from tests.process.house import route_to, running
 from tests.queue.cast import envelope
 
@@ -134,11 +135,22 @@ async def test_of_a_message_that_is_nowhere_there_is_no_data(house: House, contr
 # -- the whole daemon
 
 
+async def until_finished(house: Daemon, queue_id: str) -> dict[str, Any]:
+    """Its history, when its end is on the disk."""
+
+    async def told() -> dict[str, Any] | None:
+        history: dict[str, Any] = await house.ask("history", queue_id=queue_id)
+        events = history["events"]
+        return history if events and events[-1]["event"] == "finished" else None
+
+    history: dict[str, Any] = await house.eventually(told, f"the end of {queue_id}")
+    return history
+
+
 async def test_a_message_that_was_deferred_and_delivered_has_a_history(tmp_path: Path) -> None:
     async with Lab(["greylist(1):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
         queue_id = await house.send("a@example.org", "b@example.org")
-        await house.until_removed(queue_id)
-        history = await house.ask("history", queue_id=queue_id)
+        history = await until_finished(house, queue_id)
         kinds = [event["event"] for event in history["events"]]
         assert kinds[0] == "accepted"
         assert kinds[-1] == "finished"
@@ -222,6 +234,21 @@ async def test_a_bad_cursor_is_an_error(house: House, control: AsyncControlClien
         await control.call("search", {"cursor": "nonsense"})
 
 
+async def test_without_the_manager_the_past_is_still_known(house: House, control: AsyncControlClient) -> None:
+    message = inline(house, STUFFED)
+    await house.lose_the_manager()
+    assert (await control.call("history", {"queue_id": message.queue_id}))["complete"]
+    assert await all_data(control, message.queue_id, 1000) == PLAIN
+    answer = await control.call("search", {"queue_id": message.queue_id})
+    assert [item["queue_id"] for item in answer["items"]] == [message.queue_id]
+    assert answer["note"].startswith("the manager is away; as of ")
+
+
+async def test_times_of_deliveries_are_answered_in_one_last_part(house: House, control: AsyncControlClient) -> None:
+    answer = await control.call("service_times", {"since_s": 60})
+    assert (answer["destinations"], answer["examined"], answer["done"]) == ({}, 0, True)
+
+
 async def test_the_daemon_finds_what_it_delivered_bounced_and_deleted(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0", "reject(1, 550):127.0.0.1:0"]) as lab:
         routes = {
@@ -233,7 +260,12 @@ async def test_the_daemon_finds_what_it_delivered_bounced_and_deleted(tmp_path: 
             good = await house.send("a@example.org", "b@example.org")
             bad = await house.send("c@bad.example", sender="other@sender.example")
             gone = await house.send("d@slow.example")
-            await house.until_removed(good, bad)
+            await until_finished(house, good)
+            history = await until_finished(house, bad)
+            kinds = [event["event"] for event in history["events"]]
+            assert kinds == ["accepted", "attempt", "bounce", "finished"]
+            assert history["events"][2]["queue_id"] == f"{bad}B0"
+            assert history["events"][1]["verdicts"][0]["status"] == "bounced"
             await house.until_in(gone, "retry")
             await house.order("delete", gone, why="nobody wants it")
             await house.until_in(gone, "deleted", deleted=True)
@@ -258,11 +290,11 @@ async def test_the_daemon_finds_what_it_delivered_bounced_and_deleted(tmp_path: 
             assert (last["event"], last["lane"]) == ("replaced", "deleted")
             assert last["due_at"] > last["at"] + 60
             assert history["complete"], history["note"]
-            history = await house.ask("history", queue_id=bad)
-            kinds = [event["event"] for event in history["events"]]
-            assert kinds == ["accepted", "attempt", "bounce", "finished"]
-            assert history["events"][2]["queue_id"] == f"{bad}B0"
-            assert history["events"][1]["verdicts"][0]["status"] == "bounced"
+            times = await house.ask("service_times")
+            row = times["destinations"][route_to(lab, 0)]
+            assert (row["recipients"], row["bounced"], row["site_failures"]) == (3, 0, 0)  # two, and a bounce
+            assert times["destinations"][route_to(lab, 1)]["bounced"] == 1
+            assert "550" in times["destinations"][route_to(lab, 1)]["replies"][0]["reply"]
             history = await house.ask("history", queue_id="1K0RDGV4BE9ZZ")
             assert (history["events"], history["complete"]) == ([], False)
             assert history["note"].startswith("nothing is known of 1K0RDGV4BE9ZZ; the journal goes back to ")

@@ -152,9 +152,10 @@ class Life:
         )
         self.world.lane(before.lane).mark_garbage(before.offset)
 
-    def order(self, operation: str, why: str = "because") -> None:
+    def order(self, operation: str, why: str = "because", arguments: dict[str, Any] | None = None) -> None:
         self.world.say(
-            RecordType.ADMINISTRATIVE, Administrative(operation, self.queue_id, "alice (uid 7)", why, self.world.now)
+            RecordType.ADMINISTRATIVE,
+            Administrative(operation, self.queue_id, "alice (uid 7)", why, self.world.now, arguments or {}),
         )
 
     def finish(self, why: str = "", bounce: Place | None = None, *, marked: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -312,3 +313,24 @@ def test_addresses_in_recipients_records_are_found(world: World) -> None:
     life.attempt(Status.DELIVERED, 0, 450)
     verdicts = world.history(life.queue_id).events[1]["verdicts"]
     assert [verdict["address"] for verdict in verdicts] == ["a@example.org", "b450@example.org"]
+
+
+def test_whoever_ends_in_the_middle_leaves_no_file_open(world: World) -> None:
+    life = world.arrive()
+    life.start()
+    world.chatter(5_000)
+    before = sorted(os.listdir("/proc/self/fd"))
+    for steps in range(8):
+        walk = Walk(HistoryReader(world.browser).history(life.queue_id))
+        for _ in range(steps):
+            assert not walk.go(0.0, lambda: 0.0)
+        walk.close()
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_list_in_an_order_is_cut(world: World) -> None:
+    life = world.arrive()
+    life.start()
+    life.order("add_recipients", arguments={"recipients": [f"u{n}@example.org" for n in range(1_000)], "until": 7.0})
+    arguments = world.history(life.queue_id).events[1]["arguments"]
+    assert (len(arguments["recipients"]), arguments["until"]) == (10, 7.0)
