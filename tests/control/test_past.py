@@ -147,6 +147,19 @@ async def until_finished(house: Daemon, queue_id: str) -> dict[str, Any]:
     return history
 
 
+async def test_after_a_kill_a_history_is_whole_or_says_that_it_is_not(tmp_path: Path) -> None:
+    async with Lab(["greylist(1):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        queue_id = await house.send("a@example.org")
+        await house.until_in(queue_id, "retry.")
+        await house.kill("manager")
+        history = await until_finished(house, queue_id)
+        kinds = [event["event"] for event in history["events"]]
+        assert (kinds[0], kinds[-2:]) == ("accepted", ["attempt", "finished"])
+        # A start opens a new segment; the one before goes as soon as nothing is being worked on that began in it.
+        assert history["complete"] == ("deferred_until" in kinds)
+        assert bool(history["note"]) != history["complete"]
+
+
 async def test_a_message_that_was_deferred_and_delivered_has_a_history(tmp_path: Path) -> None:
     async with Lab(["greylist(1):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
         queue_id = await house.send("a@example.org", "b@example.org")
