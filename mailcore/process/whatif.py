@@ -42,6 +42,7 @@ __all__ = ["answered", "main"]
 NICE = 10  # mail comes first
 TOLD_EVERY_S = 0.25
 DESTINATIONS_SHOWN = 5
+STEP_S = 0.1  # the first one: a small backlog is done in seconds
 IN_MEMORY_MIN = 2_000  # a smaller active set would keep a destination's deliveries waiting for messages
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _MEMORY = ("message_active_limit", "message_recipient_limit")
@@ -198,7 +199,7 @@ def _scenario(question: Question, mail: SampledMail, asked: list[Value], share: 
             connection_idle_s=deliverer.connection_idle_s,
             connection_uses_max=deliverer.connection_uses_max,
         ),
-        limits=Limits(until_s=question.duration_s * share, destinations_max=DESTINATIONS_SHOWN),
+        limits=Limits(until_s=question.duration_s * share, destinations_max=DESTINATIONS_SHOWN, step_s=STEP_S),
         retry_ladder_s=tuple(step * share for step in settings.queue.retry_ladder_s),
     )
 

@@ -71,7 +71,7 @@ class _Run:
         self._tallies: dict[str, Tally] = {}
         self._messages: dict[str, Message] = {}  # in the active set
         self._slots = scenario.client.concurrency  # deliveries that may begin
-        self._timeline = Timeline()
+        self._timeline = Timeline(step_s=limits.step_s)
         self._delays = Delays()
         self._lanes = Lanes(scenario.backlog, chances, self._delays)
         weights = scenario.backlog.weights(limits.until_s)

@@ -35,6 +35,7 @@ class Limits:
     until_s: float = number(5.0 * DAY_S, 0.001, 365 * DAY_S, "the simulation ends here, drained or not")
     events_max: int = number(100_000_000, 1, 10_000_000_000, "events after which it gives up")
     destinations_max: int = number(10, 1, 1_000, "destinations shown one by one, those with the most mail")
+    step_s: float = number(1.0, 0.001, 3600, "the first step of series; it doubles whenever there are too many")
     first_attempts_only: bool = flag(False, "what is deferred is counted and not tried again")
 
 

@@ -129,10 +129,10 @@ class Tally:
 class Timeline:
     """Points a step apart. The caller adds one whenever time has come to ``next_at``."""
 
-    def __init__(self, start_s: float = 0.0) -> None:
+    def __init__(self, start_s: float = 0.0, step_s: float = STEP_S) -> None:
         self.points: list[Point] = [Point(start_s, 0, 0, 0, 0, 0, 0, {})]
-        self._step = STEP_S
-        self.next_at = start_s + STEP_S
+        self._step = step_s
+        self.next_at = start_s + step_s
 
     def add(self, now: float, state: Point) -> None:
         """``state`` holds until ``now``."""
