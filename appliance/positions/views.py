@@ -1,4 +1,4 @@
-"""Restart positions: where runners resume, what keeps segments alive, what a start would cost."""
+"""Restart positions: where the runners are, what lies on disk and why, and what a start would cost now."""
 
 from __future__ import annotations
 
@@ -6,8 +6,20 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from appliance.accounts.roles import viewer
+from appliance.core.door import door
+from appliance.positions.picture import journal_of, lane_of
+
+__all__ = ["positions"]
 
 
 @viewer
 def positions(request: HttpRequest) -> HttpResponse:
-    return render(request, "core/soon.html", {"title": "Positions"})
+    """Asked by htmx it answers with the piece that changes."""
+    answer = door(request).read("positions")
+    context = {
+        "answer": answer,
+        "lanes": [lane_of(each) for each in answer["lanes"]],
+        "journal": journal_of(answer["journal"]),
+    }
+    piece = bool(request.headers.get("HX-Request"))
+    return render(request, "positions/lanes.html" if piece else "positions/positions.html", context)

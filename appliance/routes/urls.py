@@ -9,4 +9,5 @@ from appliance.routes import views
 app_name = "routes"
 urlpatterns = [
     path("", views.routes, name="routes"),
+    path("resolve/", views.resolve, name="resolve"),
 ]

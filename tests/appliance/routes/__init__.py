@@ -1,0 +1,1 @@
+"""Tests of the routes: shown, and where an address would go."""

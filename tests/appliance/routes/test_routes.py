@@ -1,0 +1,81 @@
+"""Routes: the table as configured, and where an address would go, before a core that answers what the test gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from tests.appliance.fake_core import FakeCore, Refusal
+
+pytestmark = pytest.mark.django_db
+
+ROUTES = {
+    "routes": [{"pattern": "example.org", "transport": "smtp", "next_hop": "[192.0.2.1]:2525", "line": None}],
+    "default": {"pattern": "*", "transport": "smtp", "next_hop": "", "line": None},
+    "transports": ["smtp", "slow"],
+}
+FOUND: dict[str, Any] = {
+    "address": "a@example.com", "transport": "smtp", "destination": "smtp:example.com", "next_hop": "example.com",
+    "matched": "*", "refused": "", "dns_error": "",
+    "hosts": [{"preference": 10, "name": "mx.example.com", "addresses": ["192.0.2.7", "2001:db8::7"]}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def core() -> Iterator[FakeCore]:
+    with FakeCore({"routes": ROUTES, "resolve": FOUND}) as running:
+        yield running
+
+
+@pytest.fixture
+def viewer() -> Client:
+    user = User.objects.create_user("viewer")
+    user.groups.add(Group.objects.get(name="viewer"))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def piece(client: Client, address: str) -> str:
+    return client.get("/routes/resolve/", {"address": address}, headers={"HX-Request": "true"}).content.decode()
+
+
+def test_routes_are_shown_in_the_order_in_which_they_count(viewer: Client, core: FakeCore) -> None:
+    text = viewer.get("/routes/").content.decode()
+    assert text.index("example.org") < text.index("all others")
+    assert "[192.0.2.1]:2525" in text
+    assert core.asked("resolve") == []
+
+
+def test_an_address_is_followed_to_its_hosts(viewer: Client, core: FakeCore) -> None:
+    text = piece(viewer, " a@example.com ")
+    assert core.asked("resolve") == [{"address": "a@example.com"}]
+    for words in ("mx.example.com", "192.0.2.7", "2001:db8::7", "/destinations/smtp:example.com/"):
+        assert words in text
+    assert "mx.example.com" in viewer.get("/routes/", {"address": "a@example.com"}).content.decode()
+
+
+def test_trouble_with_dns_is_told_in_words(viewer: Client, core: FakeCore) -> None:
+    core.answers["resolve"] = FOUND | {"hosts": [], "dns_error": "no answer in 5 s <b>"}
+    assert "no answer in 5 s &lt;b&gt;" in piece(viewer, "a@example.com")
+    core.answers["resolve"] = FOUND | {"destination": "", "transport": "", "refused": "Bad <i>address</i>", "hosts": []}
+    text = piece(viewer, "<i>")
+    assert "would go nowhere" in text
+    assert "Bad &lt;i&gt;address" in text
+
+
+def test_an_address_that_is_none_is_not_asked_for(viewer: Client, core: FakeCore) -> None:
+    assert "1 to 512 characters" in piece(viewer, " ")
+    assert "1 to 512 characters" in piece(viewer, "a" * 513)
+    assert core.asked("resolve") == []
+
+
+def test_a_core_that_says_no_is_heard(viewer: Client, core: FakeCore) -> None:
+    core.answers["resolve"] = Refusal("resolve: address: Expected <b>")
+    answer = viewer.get("/routes/resolve/", {"address": "a@b"}, headers={"HX-Request": "true"})
+    assert answer.status_code == 409
+    assert "Expected &lt;b&gt;" in answer.content.decode()
