@@ -31,7 +31,7 @@ __all__ = ["WhatIf", "WhatIfRefused"]
 CHILD = "mailcore.process.whatif"  # started by name: it is in a room above this one
 LINE_BYTES_MAX = 16 << 20  # of its answer
 PROGRESS_S = 0.5  # between two parts at the most: an asker who is gone is seen by them
-OF_PATIENCE = 0.9  # the child's share of the time allowed; then it says how far it came
+OF_PATIENCE = 0.5  # the child's share of the time allowed; then it says how far it came
 
 
 class WhatIfRefused(Exception):

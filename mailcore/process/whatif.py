@@ -108,15 +108,18 @@ class _Runs:
     def _run(self, stage: str, asked: list[Value], until: float) -> Outcome:
         question = self._question
         scenario = _scenario(question, self._mail, asked, self._share)
-        messages, until_s = max(self._mail.messages, 1), scenario.limits.until_s
+        until_s = scenario.limits.until_s
+        coming = sum(question.arriving.values()) * until_s / question.recipients_of_one
+        finished_max = self._mail.messages + min(coming, question.entries_max)  # the backlog is done long before that
+        total = max(finished_max, 1)
 
         def watch(now: float, finished: int) -> bool:
             at = self._clock()
             if at - self._told_at >= TOLD_EVERY_S:
                 self._told_at = at
-                done = max(finished / messages if self._mail.recipients else 0.0, now / until_s)
+                done = max(finished / total, now / until_s)
                 self._tell({"progress": round(min(done, 1.0), 3), "stage": stage})
-            return at < until
+            return at < until and (finished < finished_max or coming <= question.entries_max)
 
         def chances(name: str) -> Chance:
             return random.Random(f"{question.seed} {name}")  # noqa: S311 - chance that can be repeated is what is wanted
@@ -132,7 +135,7 @@ class _Runs:
                 "deferred recipients are done is uncertain then."
             )
         if self._truncated:
-            said.append("There was no time to simulate to the end; what is shown ends before.")
+            said.append("There was no time to simulate all of it; what is shown ends before.")
         return said
 
 

@@ -106,6 +106,17 @@ def test_what_has_no_time_to_end_says_so(settings: Settings) -> None:
     assert any("no time" in sentence for sentence in told["assumptions"])
 
 
+def test_of_what_goes_on_arriving_so_much_is_simulated(settings: Settings) -> None:
+    arriving = question(settings, TWO, arriving={"smtp:a.example": 20.0}, entries_max=5_000)
+    told = result(arriving)
+    assert told["before"]["truncated"] is True
+    assert told["before"]["drain_s"] is not None  # of what was there
+    assert 8_900 < told["before"]["delivered"] < 11_000
+    short = result(other_than(arriving, duration_s=200.0))
+    assert short["before"]["truncated"] is False
+    assert not short["assumptions"]
+
+
 # -- the child
 
 
