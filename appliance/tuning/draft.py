@@ -122,12 +122,13 @@ def from_json(text: str) -> Draft:
             Wanted(str(each["parameter"])[:100], each["value"], _shown(each["seen"]), _number(each.get("returns")))
             for each in given["wanted"][:CHANGES_MAX]
         )
-        scope = str(given["scope"])[:400]
-    except (ValueError, KeyError, TypeError) as error:
+        draft = Draft(str(given["scope"])[:400], wanted)
+        "".join([draft.scope, *(f"{each.parameter}{each.value}{each.seen}" for each in wanted)]).encode()  # no halves
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DraftError("What was sent is no change of parameters; open the page anew.") from error
     if not wanted or not all(is_value(each.value) for each in wanted):
         raise DraftError("What was sent has no value that could be set; open the page anew.")
-    return Draft(scope, wanted)
+    return draft
 
 
 def lines(draft: Draft, known: Known, shown: dict[str, Shown], checked: Checked) -> list[Line]:
@@ -194,7 +195,7 @@ def _begin(door: Door, changes: list[dict[str, Any]]) -> None:
 def _seen(text: str) -> Shown:
     try:
         return _shown(json.loads(text[:2_000]))
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DraftError("The page is too old to be sent; open it anew.") from error
 
 

@@ -51,15 +51,23 @@ def rows(prediction: Prediction) -> list[Row]:
 def picture(prediction: Prediction) -> dict[str, Any]:
     """For static/appliance/tuning.js: before and after, each with its own times; destinations touched by it first."""
     scopes = [change["scope"] for change in prediction.changes]
-    before, after = (_lines(result) for result in (prediction.before, prediction.after))
+    before, after = (_lines(result, prediction.asked) for result in (prediction.before, prediction.after))
     names = list(dict.fromkeys([*after["window"], *before["window"]]))
     names.sort(key=lambda name: not any(touches(scope, name) for scope in scopes))
     return {"before": before, "after": after, "destinations": names}
 
 
-def _lines(result: dict[str, Any]) -> dict[str, Any]:
+def _lines(result: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """The backlog also as it was at the beginning, where that is known: a series begins at the end of its first step."""
     series = result.get("series", {})
-    return {"t": series.get("t", []), "backlog": series.get("backlog", []), "window": series.get("window", {})}
+    times, backlog = list(series.get("t", [])), list(series.get("backlog", []))
+    windows = {name: list(values) for name, values in series.get("window", {}).items()}
+    if times and not asked.get("arrivals"):
+        times.insert(0, 0)
+        backlog.insert(0, sum(result.get(name) or 0 for name in ("delivered", "bounced", "waiting")))
+        for values in windows.values():
+            values.insert(0, None)
+    return {"t": times, "backlog": backlog, "window": windows}
 
 
 def _row(

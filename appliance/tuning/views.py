@@ -152,7 +152,7 @@ def prediction_context(found: Prediction) -> dict[str, Any]:
     return {
         "prediction": found,
         "picture_json": json.dumps(picture(found)),
-        "rows": rows(found),
+        "compared": rows(found),
         "duration": dict(SPANS).get(found.asked.get("duration_s"), ""),
         "since": dict(SINCE).get(found.asked.get("since_s"), ""),
         "truncated": found.before.get("truncated") or found.after.get("truncated"),

@@ -115,7 +115,7 @@
   const options = (place, series, x) => ({
     width: Math.max(200, place.clientWidth), height: Math.max(120, place.clientHeight), legend: { show: false }, cursor: { y: false, drag: { x: false, y: false } },
     scales: { x, y: { range: (_, low, high) => [0, Math.max(1, (high || 0) * 1.08)] } },
-    axes: [axis({ space: 70, ...(x.time ? {} : { incrs: spans, values: (_, ticks) => ticks.map(long) }) }), axis({ size: 46, values: (_, ticks) => ticks.map(shorten) })],
+    axes: [axis({ space: 70, size: 30, ...(x.time ? {} : { incrs: spans, values: (_, ticks) => ticks.map(long) }) }), axis({ size: 46, values: (_, ticks) => ticks.map(shorten) })],
     series: [{}, ...series],
   });
   const drawn = new Set();

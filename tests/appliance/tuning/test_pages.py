@@ -1,0 +1,198 @@
+"""The pages: who sees what, what is in force and from where, and what strangers wrote."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from appliance.tuning.models import Change, Outcome, Prediction
+from appliance.tuning.whatif import KEPT, running, store
+from tests.appliance.fake_core import Parts, Refusal
+from tests.appliance.tuning.core import LIMIT, TuningCore
+
+pytestmark = pytest.mark.django_db
+HOSTILE = "<script>alert(1)</script>\u202e\x1b"
+RESULT: dict[str, Any] = {
+    "drain_s": 5.0, "delivered": 10, "bounced": 0, "waiting": 0, "deferred": 0, "messages": 10,
+    "series": {"t": [1, 2], "backlog": [5, 0], "delivered": [5, 5], "window": {"smtp:a.example": [5, 7]}},
+    "delay": {"small": {"recipients": "1", "messages": 10, "p50": 1.0, "p90": 2.0, "p99": 3.0}, "big": {"messages": 0}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def core() -> Iterator[TuningCore]:
+    with TuningCore() as core:
+        yield core
+
+
+def signed_in(role: str) -> Client:
+    user = User.objects.create_user(role, password="x")
+    user.groups.add(Group.objects.get(name=role))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def made(**fields: Any) -> Change:
+    values = {"scope": "smtp", "parameter": LIMIT, "before": {"value": 20, "origin": "configuration"}, "value": 2}
+    return Change.objects.create(**{**values, "who": "olga", "why": "because", "outcome": Outcome.APPLIED, **fields})
+
+
+def test_a_viewer_sees_everything_and_changes_nothing(core: TuningCore) -> None:
+    client = signed_in("viewer")
+    page = client.get("/tuning/?scope=smtp").content.decode()
+    assert LIMIT in page
+    assert "from 1 to 10000" in page
+    assert "Another &lt;b&gt;paragraph&lt;/b&gt;." in page
+    assert f'name="value-{LIMIT}"' not in page
+    change = made()
+    for path in ("/tuning/history/", f"/tuning/changes/{change.batch}/", f"/tuning/changes/{change.batch}/windows/"):
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        assert 'hx-get="/tuning/history/' not in answer.content.decode()
+    assert client.get(f"/tuning/history/{change.pk}/return/").status_code == 403
+    assert client.get(f"/tuning/changes/{change.batch}/return/").status_code == 403
+    for path in ("/tuning/diff/", "/tuning/apply/", "/tuning/what-if/"):
+        assert client.post(path, {"scope": "smtp", "draft": "{}"}).status_code == 403, path
+        assert client.get(path).status_code == 405, path
+
+
+def test_each_value_says_where_it_comes_from(core: TuningCore) -> None:
+    core.timed["smtp", LIMIT] = 3, time.time() + 600
+    core.lasting["smtp:.a.example", "initial_destination_concurrency"] = 4
+    client = signed_in("operator")
+    page = client.get("/tuning/?scope=smtp").content.decode()
+    assert "tuned until" in page
+    assert "changed outside the portal" in page  # nobody set it here
+    assert "back to 20, as configured" in page.replace("<bdi>", "").replace("</bdi>", "")
+    page = client.get("/tuning/?scope=smtp:.A.example").content.decode()
+    assert "tuned of <bdi>smtp</bdi>" in page
+    assert "what wider scopes say" in page
+
+
+def test_what_was_set_here_is_not_called_foreign(core: TuningCore) -> None:
+    core.lasting["smtp", LIMIT] = 2
+    made()
+    client = signed_in("operator")
+    assert "changed outside the portal" not in client.get("/tuning/?scope=smtp").content.decode()
+    core.lasting["smtp", LIMIT] = 9
+    assert "changed outside the portal" in client.get("/tuning/?scope=smtp").content.decode()
+    page = client.get("/tuning/history/").content.decode()
+    assert "Changed outside the portal" in page
+
+
+@pytest.mark.parametrize("scope", ["nowhere", "smtp:*", HOSTILE])
+def test_a_scope_that_is_none_is_told_in_the_cores_words(core: TuningCore, scope: str) -> None:
+    answer = signed_in("operator").get("/tuning/", {"scope": scope})
+    page = answer.content.decode()
+    assert answer.status_code == 200
+    assert 'role="alert"' in page
+    assert "<script>alert" not in page
+    assert "minimal_backoff_time" in page
+
+
+def test_a_typed_pattern_becomes_a_scope(core: TuningCore) -> None:
+    answer = signed_in("operator").get("/tuning/", {"transport": "smtp", "pattern": " .a.example "})
+    assert answer["Location"] == "/tuning/?scope=smtp%3A.a.example"
+
+
+def test_a_diff_shows_only_what_changes(core: TuningCore) -> None:
+    seen = json.dumps({"value": 20, "origin": "configuration"})
+    form = {
+        "scope": "smtp",
+        f"value-{LIMIT}": "50%",
+        f"seen-{LIMIT}": seen,
+        "value-process_limit": "20",
+        "seen-process_limit": seen,
+    }
+    client = signed_in("operator")
+    page = client.post("/tuning/diff/", form).content.decode()
+    assert "Change 1 parameter<" in page
+    assert "<bdi>10</bdi>" in page
+    assert ">process_limit<" not in page
+    page = client.post("/tuning/diff/", form | {f"value-{LIMIT}": "20.0"}).content.decode()
+    assert "Nothing differs" in page
+    answer = client.post("/tuning/diff/", form | {f"value-{LIMIT}": HOSTILE})
+    assert answer.status_code == 422
+    assert "<script>alert" not in answer.content.decode()
+    assert "allowed is a whole number" in answer.content.decode()
+
+
+def test_what_a_stranger_wrote_is_harmless(core: TuningCore) -> None:
+    change = made(why=HOSTILE, who=HOSTILE[:150], words=HOSTILE, scope=f"smtp:{HOSTILE}")
+    core.answers["destinations"] = {
+        "destinations": {f"smtp:{HOSTILE}": {"window": 5, "limit": 20, "busy": 2, "queued": 9, "messages": 9}}
+    }
+    client = signed_in("operator")
+    for path in ("/tuning/history/", f"/tuning/changes/{change.batch}/"):
+        page = client.get(path).content.decode()
+        assert "<script>alert" not in page
+        assert "\u202e" not in page
+        assert "\x1b" not in page
+
+
+def test_a_return_is_a_draft_with_its_reason(core: TuningCore) -> None:
+    core.lasting["smtp", LIMIT] = 2
+    change = made(before={"value": 7, "origin": "tuned"})
+    client = signed_in("operator")
+    page = client.get(f"/tuning/history/{change.pk}/return/").content.decode()
+    assert f"Return of change {change.pk}: because" in page
+    draft = page.split('name="draft" value="')[1].split('"')[0].replace("&quot;", '"')
+    client.post("/tuning/apply/", {"draft": draft, "why": "again", "ends": "forever"})
+    assert core.lasting["smtp", LIMIT] == 7
+    returned = Change.objects.get(returns=change)
+    assert returned.why == "again"
+    page = client.get("/tuning/history/").content.decode()
+    assert f"by change {returned.pk}" in page
+    assert "returned" in page
+
+
+def test_the_history_is_there_while_the_core_is_not() -> None:
+    made()
+    page = signed_in("viewer").get("/tuning/history/").content.decode()
+    assert "What is in force is not known" in page
+    assert "because" in page
+
+
+def test_a_prediction_shows_before_after_and_the_difference() -> None:
+    after = RESULT | {"drain_s": None}
+    found = Prediction.objects.create(
+        changes=[{"scope": "smtp", "parameter": LIMIT, "value": 2}], asked={"duration_s": 86_400.0, "since_s": 3_600.0},
+        before=RESULT, after=after, assumptions=[HOSTILE],
+    )  # fmt: skip
+    page = signed_in("viewer").get(f"/tuning/predictions/{found.pk}/").content.decode()
+    assert "An estimate" in page
+    assert "not within it" in page
+    assert "99 of 100 small messages" in page
+    assert "big messages" not in page  # there were none
+    assert "<script>alert" not in page
+    assert signed_in("operator").get("/tuning/predictions/999/").status_code == 404
+
+
+def test_predictions_that_nobody_used_are_forgotten() -> None:
+    user = User.objects.create_user("olga")
+    answer = {"before": RESULT, "after": RESULT, "assumptions": []}
+    numbers = [store(user, [], {}, answer).pk for _ in range(KEPT + 5)]
+    assert sorted(Prediction.objects.values_list("pk", flat=True)) == numbers[5:]
+    assert "delivered" not in Prediction.objects.first().before["series"]  # type: ignore[union-attr]
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_what_if_tells_its_progress_and_what_stopped_it() -> None:
+    user = await User.objects.acreate(username="olga")
+    with TuningCore() as core:
+        core.answers["simulate"] = Parts(
+            [{"progress": 0.5, "stage": "before"}, {"before": RESULT, "after": RESULT, "assumptions": [], "done": True}]
+        )
+        lines = [json.loads(line) async for line in running(user, [], {"duration_s": 60})]
+        found = await Prediction.objects.aget()
+        assert lines == [{"progress": 0.5, "stage": "before"}, {"prediction": found.pk}]
+        core.answers["simulate"] = Refusal("2 simulations are running already")
+        lines = [json.loads(line) async for line in running(user, [], {})]
+        assert lines == [{"error": "2 simulations are running already"}]
