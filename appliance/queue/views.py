@@ -1,16 +1,76 @@
-"""The queue: browsing, one message, ages, and what may be done to messages."""
+"""The queue: browsing it with filters, page by page, and its ages."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
 
 from appliance.accounts.roles import viewer
+from appliance.core.door import door
+from appliance.queue.browsing import PAGE, Place, Reading, read_on
+from appliance.queue.change_views import recent_deletions
+from appliance.queue.filters import DELETED, HOLD, FilterForm
+
+NAMES_MAX = 500  # destinations offered while somebody types
+# (lane, what it is called)
+LANES = (("", "All"), ("incoming.*", "New"), ("retry.*", "Deferred"), (HOLD, "Held"), (DELETED, "Deleted"))
+ACTIONS = (
+    ("delete", "Delete", "danger"), ("hold", "Hold", ""), ("release", "Release", ""), ("retry", "Retry now", ""),
+    ("reroute", "Reroute", ""), ("bounce", "Bounce", "danger"),
+)  # fmt: skip
+UNDELETE = (("undelete", "Undelete", ""),)
 
 
 @viewer
+@require_GET
+@never_cache
 def page(request: HttpRequest) -> HttpResponse:
-    return render(request, "core/soon.html", {"title": "List"})
+    """One question to the core; what a filter must read on for is asked for by the page (``rows``)."""
+    asked = FilterForm.of(request.GET)
+    if not asked.is_valid():
+        return render(request, "queue/list.html", {"asked": asked, "lanes": LANES, "reading": None}, status=422)
+    place = Place.of(request.GET)
+    reading = read_on(door(request), asked.core, place.cursor, PAGE, once=True)
+    deleted = asked.lane_kind == DELETED
+    context = {
+        "asked": asked,
+        "lanes": LANES,
+        "now": timezone.now(),
+        "actions": UNDELETE if deleted else ACTIONS,
+        "deletions": recent_deletions() if deleted else [],
+        **_pager(asked, place, reading, len(reading.items), reading.examined),
+    }
+    return render(request, "queue/list.html", context)
+
+
+@viewer
+@require_GET
+@never_cache
+def rows(request: HttpRequest) -> HttpResponse:
+    """What comes next on a page that is not full yet: further rows, how far it is, and the links to other pages."""
+    asked = FilterForm.of(request.GET)
+    if not asked.is_valid():
+        return HttpResponse(status=400)
+    have, examined = _number(request, "have"), _number(request, "examined")
+    reading = read_on(door(request), asked.core, request.GET.get("from", ""), max(PAGE - have, 1))
+    have += len(reading.items)
+    context = _pager(asked, Place.of(request.GET), reading, have, examined + reading.examined)
+    return render(request, "queue/rows_piece.html", context)
+
+
+@viewer
+@require_GET
+def names(request: HttpRequest) -> HttpResponse:
+    """What the filter's fields offer: lanes and destinations that have mail, those with the most first."""
+    size = door(request).read("size")
+    destinations = sorted(size["destinations"].items(), key=lambda pair: -pair[1])[:NAMES_MAX]
+    context = {"names": [name for name, _ in destinations if name], "lanes": sorted(size["lanes"])}
+    return render(request, "queue/names_piece.html", context)
 
 
 @viewer
@@ -18,6 +78,23 @@ def ages(request: HttpRequest) -> HttpResponse:
     return render(request, "core/soon.html", {"title": "Ages"})
 
 
-@viewer
-def search(request: HttpRequest) -> HttpResponse:
-    return render(request, "core/soon.html", {"title": "Search"})
+def _pager(asked: FilterForm, place: Place, reading: Reading, have: int, examined: int) -> dict[str, Any]:
+    full = have >= PAGE or reading.over
+    following = place.next(reading.cursor) if full and reading.cursor is not None else None
+    previous = place.previous
+    return {
+        "reading": reading,
+        "place": place,
+        "have": have,
+        "examined": examined,
+        "full": full,
+        "filter_query": asked.query,
+        "here": place.query(asked.query),
+        "next": following.query(asked.query) if following else None,
+        "previous": previous.query(asked.query) if previous else None,
+    }
+
+
+def _number(request: HttpRequest, name: str) -> int:
+    given = request.GET.get(name, "0")
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 16 else 0

@@ -1,0 +1,63 @@
+"""Durations, sizes and times as people write them into a filter: 90s, 2h, 1d12h; 20k, 1.5 MB; a date, or seconds since 1970."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime
+
+from django.utils import timezone
+
+__all__ = ["duration_of", "moment_of", "size_of"]
+
+_UNITS_S = {"w": 604_800, "d": 86_400, "h": 3_600, "min": 60, "m": 60, "s": 1}
+_PART = re.compile(r"(\d{1,9})(min|[wdhms])")
+_DURATION = re.compile(r"(?:\d{1,9}(?:min|[wdhms]))+")
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)([kmgt]?)b?")
+_FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}  # as sizes are shown
+_SECONDS_MAX = 3_155_760_000.0  # a hundred years
+_BYTES_MAX = 1 << 62
+
+
+def duration_of(text: str) -> float:
+    """Seconds; a plain number is seconds. Raises ValueError with words."""
+    squeezed = "".join(text.lower().split())
+    if re.fullmatch(r"\d{1,12}(?:\.\d{1,6})?", squeezed):
+        seconds = float(squeezed)
+    elif _DURATION.fullmatch(squeezed):
+        seconds = float(sum(int(number) * _UNITS_S[unit] for number, unit in _PART.findall(squeezed)))
+    else:
+        raise ValueError("This is no duration; allowed: 90s, 15m, 2h, 1d12h, 2w.")
+    if not 0 < seconds <= _SECONDS_MAX:
+        raise ValueError("Allowed: more than 0 s, up to a hundred years.")
+    return seconds
+
+
+def size_of(text: str) -> int:
+    """Bytes. Raises ValueError with words."""
+    match = _SIZE.fullmatch("".join(text.lower().split()))
+    if match is None:
+        raise ValueError("This is no size; allowed: 512, 20k, 1.5 MB, 2G.")
+    size = round(float(match[1]) * _FACTORS[match[2]])
+    if not 0 < size <= _BYTES_MAX:
+        raise ValueError("Allowed: 1 byte or more.")
+    return size
+
+
+def moment_of(text: str) -> float:
+    """Wall-clock seconds; without a zone it is the reader's. Raises ValueError with words."""
+    text = text.strip()
+    try:
+        at = float(text) if re.fullmatch(r"\d{1,11}(?:\.\d{1,6})?", text) else _written(text)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            "This is no time; allowed: 2026-11-21T10:00, with Z or +01:00 where it is not yours."
+        ) from None
+    if not math.isfinite(at) or not 0 < at <= 32_503_680_000.0:
+        raise ValueError("Allowed: a time up to the year 3000.")
+    return at
+
+
+def _written(text: str) -> float:
+    at = datetime.fromisoformat(text)
+    return (at if at.tzinfo is not None else timezone.make_aware(at)).timestamp()

@@ -1,0 +1,107 @@
+"""A message's body for people: its text as plain text, its other parts as a list. Nothing of it is ever shown as markup.
+
+Law: as much is parsed as is shown; what is bigger is cut, and says so. Control and direction-changing characters are
+written out.
+"""
+
+from __future__ import annotations
+
+import email
+import email.policy
+from dataclasses import dataclass, field
+from email.message import EmailMessage, Message
+
+from appliance.core.door import Door
+from appliance.core.templatetags.waypost import visible
+
+__all__ = ["CHUNK_BYTES", "SHOWN_BYTES", "Body", "Part", "parsed", "read_data", "readable"]
+
+CHUNK_BYTES = 256 << 10  # as much as the core gives at once
+SHOWN_BYTES = 2 << 20  # of a message that is parsed; attachments beyond are found in the download
+TEXT_CHARACTERS = 200_000  # of one part
+PARTS_MAX = 200
+TAB = 8
+
+
+@dataclass
+class Part:
+    kind: str  # text/plain
+    name: str  # of the file, "" when it has none
+    size: int  # bytes, decoded
+    text: str | None = None  # None: not shown
+    cut: bool = False
+
+
+@dataclass
+class Body:
+    parts: list[Part] = field(default_factory=list)
+    size: int = 0
+    cut: bool = False
+    words: str = ""  # what is wrong with it
+
+    @property
+    def texts(self) -> list[Part]:
+        return [part for part in self.parts if part.text is not None]
+
+    @property
+    def attachments(self) -> list[Part]:
+        return [part for part in self.parts if part.text is None]
+
+
+def read_data(core: Door, queue_id: str, most: int = SHOWN_BYTES) -> tuple[bytes, bool]:
+    """The data from its beginning, and whether there is more. Raises ControlError."""
+    pieces: list[bytes] = []
+    have = 0
+    more = True
+    while more and have < most:
+        length = min(CHUNK_BYTES, most - have)
+        answer = core.read("data", {"queue_id": queue_id, "offset": have, "length": length})
+        pieces.append(answer["data"])
+        have += len(answer["data"])
+        more = bool(answer["more"]) and bool(answer["data"])
+    return b"".join(pieces), more
+
+
+def parsed(data: bytes, cut: bool) -> Body:
+    """Its parts. Whatever a stranger sends gives some answer."""
+    body = Body(size=len(data), cut=cut)
+    try:
+        message = email.message_from_bytes(data, policy=email.policy.default)
+        for number, part in enumerate(message.walk()):
+            if number >= PARTS_MAX:
+                body.words = f"It has more than {PARTS_MAX} parts; the rest is not shown."
+                break
+            if not part.is_multipart():
+                body.parts.append(_part(part))
+    except Exception as error:
+        # The parser has met mail it could not read before; the raw view still shows it.
+        body.words = f"It could not be taken apart ({type(error).__name__}); see it raw."
+    return body
+
+
+def readable(text: str) -> str:
+    """Text with its lines, everything else that cannot be seen written out."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(visible(line.expandtabs(TAB)) for line in lines)
+
+
+def _part(part: Message | EmailMessage) -> Part:
+    payload = part.get_payload(decode=True)
+    data = payload if isinstance(payload, bytes) else b""
+    try:
+        name = part.get_filename() or ""
+    except Exception:  # of a broken header
+        name = "?"
+    shown = Part(part.get_content_type(), name, len(data))
+    if part.get_content_maintype() == "text" and part.get_content_disposition() != "attachment":
+        text = _decoded(data, part.get_content_charset() or "utf-8")
+        shown.cut = len(text) > TEXT_CHARACTERS
+        shown.text = readable(text[:TEXT_CHARACTERS])
+    return shown
+
+
+def _decoded(data: bytes, charset: str) -> str:
+    try:
+        return data.decode(charset)
+    except (LookupError, ValueError):
+        return data.decode("utf-8", "replace")

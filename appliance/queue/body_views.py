@@ -1,0 +1,80 @@
+"""Reading bodies: for who may, as plain text or as a file, and every time it goes into the audit before anything is shown."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import cast
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+
+from appliance.accounts.roles import may_read_bodies, viewer
+from appliance.audit.models import Outcome
+from appliance.audit.record import audited, record
+from appliance.core.door import async_door, door
+from appliance.queue.body import CHUNK_BYTES, parsed, read_data, readable
+
+__all__ = ["body", "eml", "raw"]
+
+RAW_BYTES = 256 << 10
+ACTION = "message.read_body"
+
+
+@viewer
+@require_GET
+@never_cache
+def body(request: HttpRequest, queue_id: str) -> HttpResponse:
+    """The text of its parts."""
+    data, cut = _read(request, queue_id, "as text")
+    return render(request, "queue/body.html", {"queue_id": queue_id, "body": parsed(data, cut), "raw": None})
+
+
+@viewer
+@require_GET
+@never_cache
+def raw(request: HttpRequest, queue_id: str) -> HttpResponse:
+    """As it was received, byte for byte where it is text."""
+    data, cut = _read(request, queue_id, "raw", RAW_BYTES)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return render(
+        request, "queue/body.html", {"queue_id": queue_id, "raw": readable(text), "cut": cut, "size": len(data)}
+    )
+
+
+@viewer
+@require_GET
+@never_cache
+def eml(request: HttpRequest, queue_id: str) -> HttpResponse:
+    """The whole of it as a file; a first piece is asked for here, so that what goes wrong is a page."""
+    data, more = _read(request, queue_id, "as a file", CHUNK_BYTES)
+    who = request.user.get_username()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield data
+        at, left = len(data), more
+        async with async_door(who) as core:
+            while left:
+                answer = await core.call("data", {"queue_id": queue_id, "offset": at, "length": CHUNK_BYTES})
+                yield answer["data"]
+                at += len(answer["data"])
+                left = bool(answer["more"]) and bool(answer["data"])
+
+    response = StreamingHttpResponse(pieces(), content_type="message/rfc822")
+    response["Content-Disposition"] = f'attachment; filename="{queue_id}.eml"'
+    return cast(HttpResponse, response)  # the decorators' word for any response
+
+
+def _read(request: HttpRequest, queue_id: str, how: str, most: int | None = None) -> tuple[bytes, bool]:
+    """Raises PermissionDenied, ControlError."""
+    if not may_read_bodies(request.user):
+        record(request, ACTION, queue_id, outcome=Outcome.REFUSED, words="may not read bodies")
+        raise PermissionDenied("this is for those who may read bodies")
+    with audited(request, ACTION, queue_id) as entry:
+        entry.words = how
+        return read_data(door(request), queue_id, most) if most else read_data(door(request), queue_id)

@@ -1,0 +1,98 @@
+"""Reading the queue a page at a time, and where a page stands among its neighbours.
+
+Law: the first page asks the core once. What a filter has to read on for is asked for in steps that end within a second, so
+that the page shows how far it is and nobody waits for a picture.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from appliance.core.door import Door
+
+__all__ = ["PAGE", "Place", "Reading", "read_on"]
+
+PAGE = 100
+TOGETHER_S = 0.8  # of reading on before the browser hears how far it is; a step of the core takes 0.2 s
+BACK_MAX = 40  # cursors of earlier pages that a URL carries; about 20 characters each
+CURSOR_MAX = 200  # as the core allows
+
+
+@dataclass
+class Reading:
+    """``cursor`` is where to go on; None at the end of the queue."""
+
+    items: list[dict[str, Any]] = field(default_factory=list)
+    cursor: str | None = ""
+    examined: int = 0
+    notes: dict[str, None] = field(default_factory=dict)  # each once, in order
+
+    @property
+    def over(self) -> bool:
+        return self.cursor is None
+
+
+def read_on(core: Door, filter_: Mapping[str, Any], cursor: str, wanted: int, *, once: bool = False) -> Reading:
+    """Up to ``wanted`` items from ``cursor`` on. Raises ControlError."""
+    reading = Reading(cursor=cursor)
+    until = time.monotonic() + TOGETHER_S
+    while reading.cursor is not None and len(reading.items) < wanted:
+        take(
+            reading,
+            core.read(
+                "list", {"filter": dict(filter_), "cursor": reading.cursor, "limit": wanted - len(reading.items)}
+            ),
+        )
+        if once or time.monotonic() >= until:
+            break
+    return reading
+
+
+def take(reading: Reading, answer: Mapping[str, Any]) -> None:
+    """Adds one answer of ``list``."""
+    reading.items += answer["items"]
+    reading.cursor = answer["cursor"]
+    reading.examined += answer["examined"]
+    for note in (answer.get("note", ""), *(f"damaged: {each}" for each in answer.get("damage", ()))):
+        if note:
+            reading.notes[note] = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a page begins, and where those before it did."""
+
+    cursor: str = ""
+    back: tuple[str, ...] = ()
+    number: int = 1
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Place:
+        cursor = str(given.get("cursor", ""))[:CURSOR_MAX]
+        back = tuple(each[:CURSOR_MAX] for each in str(given.get("back", "")).split(",")[-BACK_MAX:])
+        number = str(given.get("page", "1"))
+        return (
+            cls(cursor, back, int(number) if number.isascii() and number.isdigit() and len(number) < 9 else 1)
+            if (cursor)
+            else cls()
+        )
+
+    def query(self, filter_query: str) -> str:
+        if not self.cursor:
+            return filter_query
+        own = urlencode({"cursor": self.cursor, "back": ",".join(self.back), "page": self.number})
+        return f"{filter_query}&{own}" if filter_query else own
+
+    def next(self, cursor: str) -> Place:
+        return Place(cursor, (*self.back, self.cursor)[-BACK_MAX:], self.number + 1)
+
+    @property
+    def previous(self) -> Place | None:
+        """None at the beginning, and where the URL no longer knows."""
+        if not self.cursor or not self.back:
+            return None
+        return Place(self.back[-1], self.back[:-1], max(self.number - 1, 1)) if self.back[-1] else Place()

@@ -1,0 +1,101 @@
+"""What is asked before a change: a typed reason, the route where one is needed, the number where it is big."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+
+from appliance.queue.models import Change
+
+__all__ = ["TYPED_FROM", "ChosenForm", "CountForm", "GoForm", "chosen"]
+
+WHY_MAX = 900  # the core takes 1 000 characters; the change's tag goes with it
+CHOSEN_MAX = 1_000  # messages of one question to the core
+TYPED_FROM = 1_000  # more than these are changed only by who has typed how many: it says that the number was read
+_MESSAGE = re.compile(r"([0-9A-Z]{13,20})(?::([^\s:]{1,100}):(\d{1,19}))?")
+
+
+class WhyForm(forms.Form):
+    why = forms.CharField(
+        label="Reason", min_length=3, max_length=WHY_MAX, widget=forms.TextInput(attrs={"autocomplete": "off"})
+    )
+
+
+class RouteForm(forms.Form):
+    """``transports``: those there are; None when the core did not say, and will itself."""
+
+    route = forms.CharField(
+        label="New route",
+        max_length=400,
+        help_text="transport:next hop, such as relay:[192.0.2.1]:25 or smtp:example.net",
+    )
+
+    def __init__(self, *given: Any, transports: Iterable[str] | None = None, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._transports = None if transports is None else sorted(transports)
+
+    def clean_route(self) -> str:
+        route = str(self.cleaned_data["route"]).strip()
+        transport, colon, next_hop = route.partition(":")
+        if not colon or not next_hop or any(character.isspace() for character in route):
+            raise forms.ValidationError("Write transport:next hop.")
+        if self._transports is not None and transport not in self._transports:
+            raise forms.ValidationError(
+                f"There is no transport “{transport[:50]}”; there are {', '.join(self._transports)}."
+            )
+        return route
+
+
+class ChosenForm(WhyForm):
+    """For messages that were selected."""
+
+
+class CountForm(forms.Form):
+    """For all that match: what has to be known before they can be counted."""
+
+
+class GoForm(WhyForm):
+    """For all that match, once they are counted."""
+
+    def __init__(self, change: Change, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._matched = change.matched
+        if must_be_typed(change):
+            self.fields["typed"] = forms.CharField(
+                label=f"Type the number of messages, {change.matched}, to confirm it",
+                max_length=30,
+                widget=forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
+            )
+
+    def clean_typed(self) -> str:
+        typed = "".join(character for character in self.cleaned_data["typed"] if character.isdigit())
+        if typed != str(self._matched):
+            raise forms.ValidationError(f"This is not {self._matched}.")
+        return typed
+
+
+def must_be_typed(change: Change) -> bool:
+    """Many, or everything there is: a careful operator is asked to have read the number."""
+    return change.matched > TYPED_FROM or not change.filter
+
+
+def chosen(values: Iterable[str]) -> tuple[list[str], list[tuple[str, str, int]]]:
+    """What check boxes say: queue ids, and queue ids with their positions. Raises ValueError."""
+    queue_ids: dict[str, None] = {}
+    messages: dict[str, tuple[str, str, int]] = {}
+    for value in values:
+        match = _MESSAGE.fullmatch(value)
+        if match is None:
+            raise ValueError("This is no message.")
+        if match[2]:
+            messages[match[1]] = (match[1], match[2], int(match[3]))
+        else:
+            queue_ids[match[1]] = None
+    if not messages and not queue_ids:
+        raise ValueError("No message is selected.")
+    if len(messages) + len(queue_ids) > CHOSEN_MAX:
+        raise ValueError(f"More than {CHOSEN_MAX} messages are selected.")
+    return [each for each in queue_ids if each not in messages], list(messages.values())

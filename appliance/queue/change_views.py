@@ -1,0 +1,226 @@
+"""Changing messages: the dialog, the count, the reason, the progress and what came of it. Every one of these may be left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from appliance.accounts.roles import operator, viewer
+from appliance.core.door import door
+from appliance.queue.change_forms import ChosenForm, CountForm, GoForm, RouteForm, WhyForm, chosen
+from appliance.queue.changing import OPERATIONS, TooMany, change_chosen, count, doc_of, go, in_background, past_of, undo
+from appliance.queue.filters import FilterForm
+from appliance.queue.models import Change, Phase
+from mailcore.control.client import Refused
+
+__all__ = ["begin", "change", "changes", "chosen_messages", "recent_deletions", "start", "stop", "take_back"]
+
+CHANGES_SHOWN = 50
+NAMES_SHOWN = 10
+
+
+class RoutedChosenForm(ChosenForm, RouteForm):
+    """A new route for messages that were selected."""
+
+    field_order = ("route", "why")
+
+
+class RoutedCountForm(CountForm, RouteForm):
+    """A new route for all that match."""
+
+
+@operator
+@require_http_methods(["GET", "POST"])
+def chosen_messages(request: HttpRequest, operation: str) -> HttpResponse:
+    """The dialog for selected messages (``m``), or with ``all`` for those that match; POST changes those selected."""
+    _check(operation)
+    given = request.POST if request.method == "POST" else request.GET
+    if given.get("all") and request.method == "GET":
+        return _count_dialog(request, operation)
+    try:
+        queue_ids, positions = chosen(given.getlist("m"))
+    except ValueError as error:
+        return _sorry(request, str(error))
+    messages: list[Any] = [*([each] for each in queue_ids), *positions]
+    form = _form(ChosenForm, RoutedChosenForm, request, operation)
+    if request.method == "POST" and form.is_valid():
+        change = Change(
+            who=request.user.get_username(),
+            operation=operation,
+            route=form.cleaned_data.get("route", ""),
+            messages=messages,
+            words=f"{len(messages)} selected",
+            why=form.cleaned_data["why"],
+        )
+        change_chosen(request, change)
+        return _piece(request, change)
+    context = {
+        "form": form,
+        "operation": operation,
+        "doc": doc_of(operation),
+        "chosen": given.getlist("m"),
+        "names": [each[0] for each in messages[:NAMES_SHOWN]],
+        "more": max(len(messages) - NAMES_SHOWN, 0),
+        "number": len(messages),
+    }
+    return render(request, "queue/chosen_dialog.html", context, status=422 if request.method == "POST" else 200)
+
+
+@operator
+@require_POST
+def begin(request: HttpRequest) -> HttpResponse:
+    """Begins to count what matches."""
+    operation = request.POST.get("operation", "")
+    _check(operation)
+    asked = FilterForm.of(request.POST)
+    if not asked.is_valid():
+        return _sorry(request, "The filter is not right; nothing was counted.")
+    form = _form(CountForm, RoutedCountForm, request, operation)
+    if not form.is_valid():
+        return _count_dialog(request, operation, form)
+    change = Change(
+        who=request.user.get_username(),
+        operation=operation,
+        route=form.cleaned_data.get("route", ""),
+        filter=asked.core,
+        query=asked.query,
+        words=asked.words,
+    )
+    return _launched(request, count, change)
+
+
+@viewer
+@require_GET
+@never_cache
+def change(request: HttpRequest, tag: str) -> HttpResponse:
+    """How far it is: a page, or for htmx a piece that asks again until it is over."""
+    it = get_object_or_404(Change, pk=tag)
+    if request.headers.get("HX-Request"):
+        return _piece(request, it)
+    return render(request, "queue/change.html", _context(it))
+
+
+@viewer
+@require_GET
+def changes(request: HttpRequest) -> HttpResponse:
+    counted = Change.objects.exclude(phase__in=(Phase.COUNTING, Phase.COUNTED))
+    return render(request, "queue/changes.html", {"changes": [_context(each) for each in counted[:CHANGES_SHOWN]]})
+
+
+@operator
+@require_POST
+def start(request: HttpRequest, tag: str) -> HttpResponse:
+    """The reason is typed: it begins. Whoever asks twice gets one change."""
+    it = get_object_or_404(Change, pk=tag)
+    if it.phase != Phase.COUNTED:
+        return _piece(request, it)
+    form = GoForm(it, request.POST)
+    if not form.is_valid():
+        return _piece(request, it, status=422, form=form)
+    if not Change.objects.filter(pk=tag, phase=Phase.COUNTED).update(phase=Phase.RUNNING):
+        return _piece(request, get_object_or_404(Change, pk=tag))
+    it.why, it.who = form.cleaned_data["why"], request.user.get_username()
+    return _launched(request, go, it)
+
+
+@operator
+@require_POST
+def stop(request: HttpRequest, tag: str) -> HttpResponse:
+    """Between two steps; what was changed stays changed."""
+    Change.objects.filter(pk=tag).update(stop_wanted=True)
+    return _piece(request, get_object_or_404(Change, pk=tag))
+
+
+@operator
+@require_POST
+def take_back(request: HttpRequest, tag: str) -> HttpResponse:
+    """Undoes a delete."""
+    it = get_object_or_404(Change, pk=tag)
+    form = WhyForm(request.POST)
+    if not it.can_be_undone:
+        return _sorry(request, "This can no longer be undone.")
+    if not form.is_valid():
+        return _piece(request, it, status=422, undo_form=form)
+    try:
+        return _piece(request, undo(request, it, form.cleaned_data["why"]))
+    except TooMany as error:
+        return _sorry(request, str(error))
+
+
+def recent_deletions() -> list[dict[str, Any]]:
+    """Those that can still be undone, newest first."""
+    found = Change.objects.filter(operation="delete", ended_at__isnull=False).exclude(phase=Phase.COUNTED)
+    return [_context(each) for each in found[:CHANGES_SHOWN] if each.can_be_undone][:NAMES_SHOWN]
+
+
+# -- inside
+
+
+def _check(operation: str) -> None:
+    if operation not in OPERATIONS:
+        raise Http404("no such change")
+
+
+def _form(plain: type[Any], routed: type[Any], request: HttpRequest, operation: str) -> Any:
+    given = request.POST if request.method == "POST" else None
+    if operation != "reroute":
+        return plain(given)
+    return routed(given, transports=_transports(request))
+
+
+def _transports(request: HttpRequest) -> list[str] | None:
+    try:
+        return list(door(request).read("routes")["transports"])
+    except Refused:  # it has the last word anyway
+        return None
+
+
+def _count_dialog(request: HttpRequest, operation: str, form: Any = None) -> HttpResponse:
+    given = request.POST if request.method == "POST" else request.GET
+    asked = FilterForm.of(given)
+    if not asked.is_valid():
+        return _sorry(request, "The filter is not right; nothing was counted.")
+    context = {
+        "operation": operation,
+        "doc": doc_of(operation),
+        "asked": asked,
+        "form": form or _form(CountForm, RoutedCountForm, request, operation),
+        "needs_more": operation == "reroute",
+    }
+    return render(request, "queue/count_dialog.html", context, status=422 if form else 200)
+
+
+def _launched(request: HttpRequest, target: Any, change: Change) -> HttpResponse:
+    try:
+        in_background(target, request, change)
+    except TooMany as error:
+        if target is go:
+            Change.objects.filter(pk=change.pk, phase=Phase.RUNNING).update(phase=Phase.COUNTED)
+        return _sorry(request, str(error))
+    return _piece(request, change)
+
+
+def _context(it: Change, **more: Any) -> dict[str, Any]:
+    counted = it.phase == Phase.COUNTED
+    return {
+        "change": it,
+        "past": past_of(it.operation),
+        "doc": doc_of(it.operation),
+        "form": GoForm(it) if counted else None,
+        "undo_form": WhyForm(initial={"why": f"undo of: {it.why}"[:300]}),
+        "missing": max(it.undoes.changed - it.changed, 0) if it.undoes is not None else 0,
+        **more,
+    }
+
+
+def _piece(request: HttpRequest, it: Change, status: int = 200, **more: Any) -> HttpResponse:
+    return render(request, "queue/change_piece.html", _context(it, **more), status=status)
+
+
+def _sorry(request: HttpRequest, words: str) -> HttpResponse:
+    """Into the notice of the dialog."""
+    return render(request, "core/error_piece.html", {"title": "Nothing was changed", "words": words}, status=409)

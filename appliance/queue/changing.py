@@ -1,0 +1,200 @@
+"""Making changes: to chosen messages at once, to all that match in a thread that outlives the browser that asked.
+
+Laws: nothing is changed without a reason, an entry in the audit, and a row in ``Change``. All that match are counted first,
+and what came after the count is left alone (the core's ``cut``). The reason in the journal carries the change's tag, and an
+undo takes back exactly what carries it. How a change ends is written down whatever happens to the core; when the portal
+itself ends in the middle, the core stops between two steps, and the row is told to be abandoned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from django.conf import settings
+from django.db import connections
+from django.http import HttpRequest
+from django.utils import timezone
+
+from appliance.audit.record import audited, record
+from appliance.core.door import door_of
+from appliance.core.templatetags.waypost import span
+from appliance.queue.filters import DELETED
+from appliance.queue.models import Change, Phase
+from mailcore.control.client import ControlError, NotRunning, Refused
+
+__all__ = ["OPERATIONS", "TooMany", "change_chosen", "count", "doc_of", "go", "in_background", "past_of", "undo"]
+
+# operation -> what it does, for its dialog
+OPERATIONS = {
+    "delete": "They leave the queue; this can be undone for {undo}.",
+    "undelete": "They go back into the queue, due at once.",
+    "hold": "They wait until somebody releases them.",
+    "release": "The hold ends: they are due at once.",
+    "retry": "They are due at once, whatever time they wait for.",
+    "reroute": "All their recipients that are left go to another next hop, due at once.",
+    "bounce": "They are returned to their senders now. This cannot be undone.",
+}
+_PAST = {
+    "delete": "deleted", "undelete": "undeleted", "hold": "held", "release": "released", "retry": "due at once",
+    "reroute": "rerouted", "bounce": "bounced",
+}  # fmt: skip
+AT_ONCE_MAX = 4  # counts and changes of all that match, under way in one portal process
+SAVED_S = 0.5  # between two looks at the row, which has the progress, and whether somebody wants to stop it
+
+_slots = threading.BoundedSemaphore(AT_ONCE_MAX)
+
+
+class TooMany(ValueError):
+    """For a person as it is."""
+
+
+def past_of(operation: str) -> str:
+    return _PAST.get(operation, operation)
+
+
+def doc_of(operation: str) -> str:
+    return OPERATIONS.get(operation, "").format(undo=span(settings.WAYPOST.queue.undo_time_s))
+
+
+def change_chosen(request: HttpRequest, change: Change) -> None:
+    """Of the messages in ``change.messages``; one question, answered when it is synced. Raises ControlError."""
+    messages: list[list[Any]] = change.messages or []
+    queue_ids = [each[0] for each in messages]
+    change.phase = Phase.RUNNING
+    change.matched = len(messages)
+    change.save()
+    arguments: dict[str, Any] = {
+        "queue_ids": [each[0] for each in messages if len(each) == 1],
+        "messages": [each for each in messages if len(each) == 3],
+    }
+    if change.route:
+        arguments["route"] = change.route
+    subject = ", ".join(queue_ids)
+    with _ending(change), audited(request, f"queue.{change.operation}", subject, why=change.why) as entry:
+        entry.before = {"change": change.tag, "queue_ids": queue_ids}
+        answer = door_of(change.who).change(change.operation, arguments, why=change.told_why)
+        change.changed, change.failed = answer["changed"], len(answer["errors"])
+        change.errors = answer["errors"]
+        entry.after = {"changed": change.changed, "failed": change.failed, "errors": change.errors}
+        if change.route:
+            entry.after["route"] = change.route
+        entry.words = _sum(change)
+
+
+def in_background(target: Callable[[HttpRequest, Change], None], request: HttpRequest, change: Change) -> None:
+    """``count`` or ``go``, in a thread. Raises TooMany."""
+    if not _slots.acquire(blocking=False):
+        raise TooMany(f"{AT_ONCE_MAX} changes are under way already; wait for one of them, or stop it.")
+    request.user.is_authenticated  # noqa: B018  # fetched here: the thread has a database connection of its own
+    change.phase = Phase.COUNTING if target is count else Phase.RUNNING
+    change.heard_at = timezone.now()
+    change.save()
+
+    def run() -> None:
+        try:
+            with contextlib.suppress(ControlError):  # it is in the row
+                target(request, change)
+        finally:
+            _slots.release()
+            connections.close_all()
+
+    threading.Thread(target=run, name=f"change {change.tag}", daemon=True).start()
+
+
+def count(request: HttpRequest, change: Change) -> None:
+    """How many match, and the cut behind which a change stops. Raises ControlError."""
+    with _ending(change):
+        stopped = _follow(change, {"dry_run": True})
+        change.phase = Phase.STOPPED if stopped else Phase.COUNTED
+        if not stopped and not change.cut:
+            raise Refused("the core has counted without saying up to where; nothing can be changed by that")
+
+
+def go(request: HttpRequest, change: Change) -> None:
+    """The change, to what was counted or, without a count, to all that match. Raises ControlError."""
+    action = f"queue.{change.operation}"
+    before = {"change": change.tag, "filter": change.filter, "matched": change.matched, "cut": change.cut}
+    # Should the portal end in the middle, this is what the audit has.
+    record(request, f"{action}.begun", change.words, before=before, why=change.why)
+    with _ending(change), audited(request, action, change.words, before=before, why=change.why) as entry:
+        try:
+            if _follow(change, {"cut": change.cut} if change.cut else {}, why=change.told_why):
+                change.phase = Phase.STOPPED
+        finally:
+            entry.after = {"changed": change.changed, "failed": change.failed, "errors": change.errors}
+            if change.route:
+                entry.after["route"] = change.route
+        entry.words = _sum(change)
+
+
+def undo(request: HttpRequest, deletion: Change, why: str) -> Change:
+    """Undeletes exactly what ``deletion`` deleted: what lies in the lane of the deleted under its tag. Raises TooMany."""
+    change = Change(
+        who=deletion.who if not request.user.is_authenticated else request.user.get_username(),
+        operation="undelete",
+        filter={"lane": DELETED, "reason": deletion.mark},
+        words=f"what change {deletion.tag} deleted",
+        why=why,
+        matched=deletion.changed,
+        undoes=deletion,
+    )
+    in_background(go, request, change)
+    return change
+
+
+def _follow(change: Change, extra: dict[str, Any], why: str = "") -> bool:
+    """Hears the progress of change_matching to its end; whether somebody stopped it."""
+    arguments = {"change": change.operation, "filter": change.filter, **extra}
+    if change.route:
+        arguments["route"] = change.route
+    counting = extra.get("dry_run", False)
+    parts = door_of(change.who).parts("change_matching", arguments, why=why, timeout_s=settings.PORTAL.change_timeout_s)
+    saved = 0.0
+    with contextlib.closing(parts):  # type: ignore[type-var]  # a generator: closing it ends the operation
+        for part in parts:
+            if counting or not change.matched:
+                change.matched = part["matched"]
+                change.matched_recipients = part.get("matched_recipients", 0)
+            change.cut = part.get("cut", change.cut)
+            change.changed, change.failed, change.errors = part["changed"], part["failed"], part["errors"]
+            if time.monotonic() - saved >= SAVED_S:
+                saved = time.monotonic()
+                change.heard_at = timezone.now()
+                change.save(update_fields=["matched", "matched_recipients", "changed", "failed", "errors", "heard_at"])
+                if not part["done"] and Change.objects.filter(pk=change.pk, stop_wanted=True).exists():
+                    return True
+    return False
+
+
+@contextlib.contextmanager
+def _ending(change: Change) -> Iterator[None]:
+    """Writes down how it ended. A ControlError goes on to whoever asked."""
+    try:
+        yield
+        if change.phase == Phase.RUNNING:
+            change.phase = Phase.DONE
+    except (NotRunning, Refused) as error:
+        change.phase, change.error = Phase.REFUSED, str(error)[:1000]
+        raise
+    except BaseException as error:
+        counting = change.phase == Phase.COUNTING
+        change.phase, change.error = Phase.REFUSED if counting else Phase.UNKNOWN, str(error)[:1000] or repr(error)
+        raise
+    finally:
+        change.stop_wanted = False
+        change.heard_at = timezone.now()
+        change.ended_at = None if change.phase == Phase.COUNTED else change.heard_at
+        change.save()
+
+
+def _sum(change: Change) -> str:
+    words = f"{change.changed} {past_of(change.operation)}"
+    if change.failed:
+        words += f", {change.failed} could not be"
+    if change.phase == Phase.STOPPED:
+        words += "; stopped before the end"
+    return words

@@ -1,0 +1,106 @@
+"""Which messages a page is about: a filter as the URL has it, as the core takes it, and in words.
+
+Law: a filter lives in the URL, so that it can be sent to somebody; what is not given is left out everywhere. Who links here
+may also write the core's own names (older_than_s, larger_than_bytes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+
+from appliance.core.templatetags.waypost import visible
+from appliance.queue.amounts import duration_of, moment_of, size_of
+
+__all__ = ["FIELDS", "FilterForm"]
+
+TEXT_MAX = 1_000  # as the core allows
+AMOUNT_MAX = 40
+TEXTS = ("sender", "recipient", "destination", "lane", "reason")
+# name here -> (name of the core, how it is read)
+AMOUNTS: dict[str, tuple[str, Callable[[str], float]]] = {
+    "older_than": ("older_than_s", duration_of),
+    "younger_than": ("younger_than_s", duration_of),
+    "larger_than": ("larger_than_bytes", size_of),
+    "smaller_than": ("smaller_than_bytes", size_of),
+    "arrived_before": ("arrived_before", moment_of),
+}
+FIELDS = (*TEXTS, *AMOUNTS)
+DELETED = "deleted"  # the lane of what can still be undone
+HOLD = "hold"
+
+
+class AmountField(forms.CharField):
+    """Keeps what was typed; ``read`` says whether it is one, and how much."""
+
+    def __init__(self, read: Callable[[str], float], **named: Any) -> None:
+        super().__init__(required=False, max_length=AMOUNT_MAX, **named)
+        self._read = read
+
+    def validate(self, value: Any) -> None:
+        super().validate(value)
+        if value:
+            try:
+                self._read(value)
+            except ValueError as error:
+                raise forms.ValidationError(str(error)) from None
+
+
+class FilterForm(forms.Form):
+    """``of`` reads a request; then ``is_valid``, ``core``, ``query`` and ``words``."""
+
+    sender = forms.CharField(required=False, max_length=TEXT_MAX, help_text="<> is the sender of bounces")
+    recipient = forms.CharField(required=False, max_length=TEXT_MAX)
+    destination = forms.CharField(required=False, max_length=TEXT_MAX)
+    lane = forms.CharField(required=False, max_length=TEXT_MAX)
+    reason = forms.CharField(required=False, max_length=TEXT_MAX, help_text="a part of the last reply")
+    older_than = AmountField(duration_of, help_text="2h, 1d12h")
+    younger_than = AmountField(duration_of, help_text="15m")
+    larger_than = AmountField(size_of, help_text="20k, 1.5 MB")
+    smaller_than = AmountField(size_of, help_text="1 MB")
+    arrived_before = AmountField(moment_of, help_text="2026-11-21T10:00")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> FilterForm:
+        data = {name: given.get(name, "") for name in FIELDS}
+        for name, (alias, _) in AMOUNTS.items():
+            data[name] = data[name] or given.get(alias, "")
+        return cls(data, label_suffix="", prefix=None)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """What was given, by name; for a URL, and for hidden fields."""
+        return {name: value for name in FIELDS if (value := self.cleaned_data.get(name, ""))}
+
+    @property
+    def core(self) -> dict[str, Any]:
+        """As the core's operations take it."""
+        core: dict[str, Any] = {name: self.given[name] for name in TEXTS if name in self.given}
+        for name, (theirs, read) in AMOUNTS.items():
+            if name in self.given:
+                core[theirs] = read(self.given[name])
+        return core
+
+    @property
+    def query(self) -> str:
+        return urlencode(self.given)
+
+    @property
+    def words(self) -> str:
+        """For people and the audit; harmless."""
+        parts = [f"{name.replace('_', ' ')} {visible(value)}" for name, value in self.given.items()]
+        return " · ".join(parts) or "the whole queue"
+
+    @property
+    def lane_kind(self) -> str:
+        """Which quick choice it is: "", "new", "deferred", "hold", "deleted", or "other"."""
+        lane = self.given.get("lane", "")
+        return {"": "", "incoming.*": "new", "retry.*": "deferred", HOLD: HOLD, DELETED: DELETED}.get(lane, "other")
+
+    @property
+    def more_given(self) -> bool:
+        """Whether one of the rarer fields is in use."""
+        return any(name in self.given for name in AMOUNTS)

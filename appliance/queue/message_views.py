@@ -1,0 +1,61 @@
+"""The page of one message, and its pieces that come later: further recipients, why it waits now."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+
+from appliance.accounts.roles import may_read_bodies, viewer
+from appliance.core.door import door
+from appliance.queue.message import Message, message_of, recipients_of, waiting_of
+from mailcore.control.client import ControlError
+
+__all__ = ["message", "recipients", "waiting"]
+
+STOP_POLLING = 286  # htmx asks no more
+
+
+@viewer
+@require_GET
+@never_cache
+def message(request: HttpRequest, queue_id: str) -> HttpResponse:
+    told = message_of(door(request), queue_id)
+    context = {"message": told, "may_read_bodies": may_read_bodies(request.user), "actions": _actions(told)}
+    return render(request, "queue/message.html", context, status=200 if told.known else 404)
+
+
+@viewer
+@require_GET
+def recipients(request: HttpRequest, queue_id: str) -> HttpResponse:
+    given = request.GET.get("start", "0")
+    start = int(given) if given.isascii() and given.isdigit() and len(given) < 9 else 0
+    rows, more = recipients_of(door(request), queue_id, start)
+    context = {"queue_id": queue_id, "recipients": rows, "more_recipients": more}
+    return render(request, "queue/recipients_piece.html", context)
+
+
+@viewer
+@require_GET
+@never_cache
+def waiting(request: HttpRequest, queue_id: str) -> HttpResponse:
+    """Asked for again and again, so what goes wrong is told in its place, and the rest of the page stays."""
+    try:
+        groups, words = waiting_of(door(request), queue_id)
+    except ControlError as error:
+        return render(request, "queue/waiting_piece.html", {"error": str(error)})
+    context = {"groups": groups, "gone": words}
+    return render(request, "queue/waiting_piece.html", context, status=STOP_POLLING if words else 200)
+
+
+def _actions(told: Message) -> list[tuple[str, str, str]]:
+    """What makes sense for it as it is now; the core has the last word."""
+    if told.item is None:
+        return []
+    state = told.item["state"]
+    if state == "deleted":
+        return [("undelete", "Undelete", "primary")]
+    first = [("release", "Release", "primary")] if state == "held" else [("hold", "Hold", "")]
+    again = [("retry", "Retry now", "")] if state == "deferred" else []
+    return [*first, *again, ("reroute", "Reroute", ""), ("bounce", "Bounce", "danger"), ("delete", "Delete", "danger")]

@@ -1,0 +1,25 @@
+"""Queue ids in URLs and in what people type."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["QueueIdConverter", "queue_id_in"]
+
+PATTERN = "[0-9A-Z]{13,20}"  # as the core takes them
+
+
+class QueueIdConverter:
+    regex = PATTERN
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return str(value)
+
+
+def queue_id_in(typed: str) -> str:
+    """The queue id, when it is one and nothing else; else ""."""
+    text = typed.strip().upper()
+    return text if re.fullmatch(PATTERN, text) else ""

@@ -1,0 +1,75 @@
+"""Searching for messages, those gone included, by queue id, Message-ID, sender or recipient."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+
+from appliance.accounts.roles import viewer
+from appliance.core.door import door
+from appliance.queue.queue_id import queue_id_in
+
+__all__ = ["found", "search"]
+
+KINDS = {"recipient": "Recipient", "sender": "Sender", "message_id": "Message-ID"}
+PAGE = 50
+TEXT_MAX = 1_000  # as the core allows
+CURSOR_MAX = 200
+TOGETHER_S = 1.0  # of searching before the browser hears how far it is
+
+
+@viewer
+@require_GET
+def search(request: HttpRequest) -> HttpResponse:
+    """A queue id goes straight to its message; anything else is searched for piece by piece (``found``)."""
+    typed = request.GET.get("q", "").strip()[:TEXT_MAX]
+    if (queue_id := queue_id_in(typed)) and not request.GET.get("text"):
+        return redirect("queue:message", queue_id)
+    wanted = request.GET.get("in", "")
+    kinds = {wanted: KINDS[wanted]} if wanted in KINDS else KINDS
+    return render(request, "queue/search.html", {"typed": typed, "kinds": kinds, "all_kinds": KINDS, "wanted": wanted})
+
+
+@viewer
+@require_GET
+@never_cache
+def found(request: HttpRequest) -> HttpResponse:
+    """Rows of what was found next, and how far it is."""
+    kind, typed = request.GET.get("in", ""), request.GET.get("q", "").strip()[:TEXT_MAX]
+    if kind not in KINDS or not typed:
+        return HttpResponse(status=400)
+    have, examined = _number(request, "have"), _number(request, "examined")
+    arguments: dict[str, Any] = {
+        kind: typed,
+        "cursor": request.GET.get("from", "")[:CURSOR_MAX],
+        "limit": max(PAGE - have, 1) if have < PAGE else PAGE,
+    }
+    items: list[dict[str, Any]] = []
+    cursor, seen, note = None, 0, ""
+    until = time.monotonic() + TOGETHER_S
+    for part in door(request).parts("search", arguments):
+        items += part["items"]
+        cursor, seen, note = part["cursor"], part["examined"], part.get("note", "")
+        if time.monotonic() >= until:
+            break  # the core stops, and goes on at the cursor
+    context = {
+        "kind": kind,
+        "typed": typed,
+        "items": items,
+        "cursor": cursor,
+        "have": have + len(items),
+        "examined": examined + seen,
+        "full": have + len(items) >= PAGE and cursor is not None,
+        "note": note,
+    }
+    return render(request, "queue/found_piece.html", context)
+
+
+def _number(request: HttpRequest, name: str) -> int:
+    given = request.GET.get(name, "0")
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 16 else 0

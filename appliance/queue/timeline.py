@@ -1,0 +1,89 @@
+"""A message's history as a page shows it: events in order, and the delays of each attempt as bars.
+
+Delays are Postfix's: a before the manager took it up, b in the queue manager, c making the connection, d sending. a holds all
+the waiting and is often a thousand times longer than the rest, so it has a scale of its own; b, c and d share another. Each
+scale is the same for all attempts, so that bars can be compared down the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Timeline", "fates", "timeline"]
+
+WIDTH = 1000.0  # of a bar's picture; it is stretched to its column
+LEAST = 4.0  # what is not nothing can be seen
+VERDICTS_SHOWN = 20  # of one attempt; the others are among the recipients
+
+
+@dataclass
+class Bar:
+    name: str
+    seconds: float
+    x: float
+    width: float
+
+
+@dataclass
+class Timeline:
+    """``events``: those of ``history``, an attempt with ``waited`` and ``tried`` (bars), ``verdicts`` and ``more``."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    waited_max: float = 0.0
+    tried_max: float = 0.0
+    complete: bool = True
+    note: str = ""
+    left_out: int = 0
+
+    @property
+    def attempts(self) -> int:
+        return sum(1 for event in self.events if event["event"] == "attempt")
+
+
+def timeline(history: Mapping[str, Any]) -> Timeline:
+    told = Timeline(
+        complete=bool(history.get("complete")),
+        note=history.get("note", ""),
+        left_out=int(history.get("events_left_out", 0)),
+    )
+    delays = [_delays(event) for event in history["events"] if event["event"] == "attempt"]
+    told.waited_max = max((a for a, *_ in delays), default=0.0)
+    told.tried_max = max((sum(rest) for _, *rest in delays), default=0.0)
+    for event in history["events"]:
+        shown = dict(event)
+        if event["event"] == "attempt":
+            a, *rest = _delays(event)
+            verdicts = event["verdicts"]
+            shown["waited"] = _bars("a", [a], told.waited_max)
+            shown["tried"] = _bars("bcd", rest, told.tried_max)
+            shown["verdicts"] = verdicts[:VERDICTS_SHOWN]
+            shown["more"] = len(verdicts) - len(shown["verdicts"]) + event.get("verdicts_left_out", 0)
+            shown["total"] = a + sum(rest)
+        told.events.append(shown)
+    return told
+
+
+def fates(history: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """The last verdict for each recipient's number, with ``at`` and ``relay``; of those that history still has."""
+    last: dict[int, dict[str, Any]] = {}
+    for event in history["events"]:
+        for verdict in event.get("verdicts", ()):
+            last[verdict["number"]] = {**verdict, "at": event["at"], "relay": event.get("relay", "")}
+    return last
+
+
+def _delays(event: Mapping[str, Any]) -> list[float]:
+    given = [max(float(each), 0.0) for each in event.get("delays", ())][:4]
+    return given + [0.0] * (4 - len(given))
+
+
+def _bars(names: str, seconds: Sequence[float], longest: float) -> list[Bar]:
+    bars: list[Bar] = []
+    x = 0.0
+    for name, length in zip(names, seconds, strict=True):
+        width = max(length / longest * WIDTH, LEAST) if longest > 0 and length > 0 else 0.0
+        bars.append(Bar(name, length, round(min(x, WIDTH), 1), round(min(width, max(WIDTH - x, 0.0)), 1)))
+        x += width
+    return bars

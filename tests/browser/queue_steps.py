@@ -1,0 +1,74 @@
+"""What the browser tests of the queue do again and again: messages that rest, and the steps of a change."""
+
+from __future__ import annotations
+
+from playwright.async_api import Page, expect
+
+from tests.browser.site import Site
+from tests.process.house import Sections
+
+__all__ = [
+    "HOSTILE",
+    "PATIENCE_MS",
+    "SLOW",
+    "calm",
+    "change_all",
+    "close",
+    "give_reason",
+    "open_queue",
+    "result",
+    "select",
+    "send_deferred",
+]
+
+PATIENCE_MS = 30_000  # for what must come, on a busy machine
+SLOW: Sections = {"queue": {"retry_ladder_s": [600]}, "scheduler": {"minimal_backoff_time": 600, "maximal_backoff_time": 600}}
+HOSTILE = "<script>alert(1)</script>\x1b[31m\u202egnp.exe"
+
+
+async def send_deferred(it: Site, count: int, sender: str, domain: str = "example.org") -> list[str]:
+    """Messages that were tried once, and wait for ten minutes."""
+    queue_ids = [await it.house.send(f"r{number}@{domain}", sender=sender) for number in range(count)]
+    for queue_id in queue_ids:
+        await it.house.until_in(queue_id, "retry.")
+    return queue_ids
+
+
+async def open_queue(it: Site, page: Page, query: str = "") -> None:
+    await page.goto(it.url(f"/queue/{query}"))
+    await expect(page.locator("#reading.reading:not([data-going])")).to_be_visible(timeout=PATIENCE_MS)
+
+
+async def select(page: Page, *queue_ids: str) -> None:
+    for queue_id in queue_ids:
+        await page.locator("#rows tr", has_text=queue_id).locator("input[type=checkbox]").check()
+
+
+async def give_reason(page: Page, why: str = "asked for by its sender", **fields: str) -> None:
+    """In the dialog that is open."""
+    for name, value in {**fields, "why": why}.items():
+        await page.fill(f"#dialog input[name={name}]", value)
+    await page.click("#dialog form button[type=submit]")
+
+
+async def change_all(page: Page, words: str) -> None:
+    """Counts all that match, up to the form for the reason."""
+    await page.check("#all-matching")
+    await page.click(f"#acts button:text-is('{words}')")
+    await expect(page.locator("#dialog #matched, #dialog #change button[data-close]").first).to_be_visible(
+        timeout=PATIENCE_MS
+    )
+
+
+async def result(page: Page, words: str) -> None:
+    await expect(page.locator("#dialog .notice")).to_contain_text(words, timeout=PATIENCE_MS)
+
+
+async def close(page: Page) -> None:
+    await page.click("#dialog #change > .actions button[data-close]")
+    await expect(page.locator("#dialog")).not_to_be_visible()
+
+
+def calm(page: Page) -> None:
+    """Nothing hostile ever opens a dialog."""
+    page.on("dialog", lambda dialog: (_ for _ in ()).throw(AssertionError(dialog.message)))
