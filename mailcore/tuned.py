@@ -85,15 +85,26 @@ class Tuned:
         self._store(values, timed)
         self.values, self.timed = values, timed
 
-    def forget_ended(self, parameter: str, wall: float) -> None:
-        """Takes out what is over, from memory; the next ``set`` takes it out of the file. ``parameter`` is a time itself."""
+    def forget_ended(self, parameter: str, wall: float) -> list[tuple[str, str, Value, float]]:
+        """Takes out what is over, from memory; the next ``set`` takes it out of the file. ``parameter`` is a time itself.
+
+        Answers it: scope, parameter, value, and when it ended.
+        """
+        ended: list[tuple[str, str, Value, float]] = []
         for scope, parameters in self.values.items():
             until = parameters.get(parameter)
             if isinstance(until, int | float) and until <= wall:
+                ended.append((scope, parameter, until, until))
                 self.values[scope] = {name: value for name, value in parameters.items() if name != parameter}
         for scope, timed in self.timed.items():
+            ended += [(scope, name, value, until) for name, (value, until) in timed.items() if until <= wall]
             self.timed[scope] = {name: each for name, each in timed.items() if each[1] > wall}
         self.values, self.timed = _copy(self.values), _copy(self.timed)
+        return ended
+
+    def save(self) -> None:
+        """The file as it is in memory. Raises OSError, and it stays as it was."""
+        self._store(self.values, self.timed)
 
     def _store(self, values: Values, timed: Timed) -> None:
         lines = [_HEAD]

@@ -127,7 +127,14 @@ def test_times_that_are_over_are_forgotten(tmp_path: Path) -> None:
     tuned.set("smtp:b.example", "suspended_until", math.inf)
     tuned.set("smtp:c.example", "suspended_until", 50.0)
     tuned.set("smtp:c.example", "destination_concurrency_limit", 1)
-    tuned.forget_ended("suspended_until", 100.0)
+    assert sorted(tuned.forget_ended("suspended_until", 100.0)) == [
+        ("smtp:a.example", "suspended_until", 100.0, 100.0),
+        ("smtp:c.example", "suspended_until", 50.0, 50.0),
+    ]
+    assert tuned.forget_ended("suspended_until", 100.0) == []
+    assert "smtp:a.example" in again(path)
+    tuned.save()
+    assert "smtp:a.example" not in again(path)
     tuned.set("smtp", "process_limit", 9)
     assert again(path) == {
         "smtp": {"process_limit": 9},
@@ -147,7 +154,7 @@ def test_what_is_set_for_a_time_is_there_after_a_restart_beside_what_lasts(tmp_p
     assert found.timed == {"smtp": {"limit": (4, 200.5)}, "smtp:.example.org": {"feedback": ("1/concurrency", 100.0)}}
     assert (found.get("smtp", "limit"), found.get_timed("smtp", "limit")) == (8, (4, 200.5))
     assert found.get_timed("smtp", "other") is None
-    found.forget_ended("suspended_until", 100.0)
+    assert found.forget_ended("suspended_until", 100.0) == [("smtp:.example.org", "feedback", "1/concurrency", 100.0)]
     assert found.timed == {"smtp": {"limit": (4, 200.5)}}
     found.set("smtp", "limit", None, until=200.5)
     assert (again(path), Tuned(Disk(), path).timed) == ({"smtp": {"limit": 8}}, {})

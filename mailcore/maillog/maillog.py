@@ -239,6 +239,12 @@ class MailLog:
         self._line("qmgr", f"tuned: {name} = {shown}{end} by {word(who) or 'nobody'} ({free(why)})")
         self._object("tuned", scope=scope, parameter=parameter, value=value, until=until, who=who, why=why)
 
+    def tuned_ended(self, scope: str, parameter: str, value: object, until: float | None, holds: object) -> None:
+        """What was set until a time ended by itself; ``holds`` is in force now, nothing after a suspension."""
+        name = f"{word(scope)} {word(parameter)}".strip()
+        self._line("qmgr", f"tuned: {name} = {value} ended by itself" + ("" if holds is None else f"; {holds} holds"))
+        self._object("tuned_ended", scope=scope, parameter=parameter, value=value, until=until, holds=holds)
+
     def window_changed(
         self, destination: str, limit: int, window: int, success: float, failure: float, fail_cohorts: float
     ) -> None:

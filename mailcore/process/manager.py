@@ -166,6 +166,8 @@ class Manager:
         flow.dispatch(now)
         more |= flow.put_off(now)
         self._log_windows()
+        if self.core.scheduler.tuning.ended:
+            self.overrides.tell_ended()
         if more:
             self.go_on()
             return

@@ -43,7 +43,8 @@ class Overrides:
         core, tuned = self.core, self.tuned
         if tuned.damage:
             core.log.failed("manager", tuned.damage)
-        tuned.forget_ended(SUSPENDED_UNTIL, core.wall())
+        for scope, name, value, until in self._forget_ended():
+            core.log.tuned_ended(scope, name, value, until, None)  # while nobody was there
         stored = [(scope, name) for scope, values in tuned.values.items() for name in values]
         stored += [(scope, name) for scope, values in tuned.timed.items() for name in values]
         # Once more: of two values that must fit each other, the one may only be allowed when the other is there.
@@ -51,6 +52,26 @@ class Overrides:
         for scope, name in again:
             if error := self._follow(scope, name):
                 core.log.failed("manager", f"{tuned.path}: {error}")
+
+    def tell_ended(self) -> None:
+        """What was set for a time and is over goes into the log."""
+        core = self.core
+        ended = core.scheduler.tuning.ended
+        while ended:
+            over = ended.popleft()
+            value, holds = over.value, core.scheduler.get(over.scope, over.parameter)
+            if over.parameter == SUSPENDED_UNTIL:
+                value, holds = (self._on_wall(each) if isinstance(each, float) else None for each in (value, holds))
+            core.log.tuned_ended(over.scope, over.parameter, _plain(value), self._on_wall(over.until), _plain(holds))
+        self._forget_ended()
+
+    def _forget_ended(self) -> list[tuple[str, str, Any, float]]:
+        """Out of the file, too, or the next start would tell of it again."""
+        ended = self.tuned.forget_ended(SUSPENDED_UNTIL, self.core.wall())
+        if ended:
+            with contextlib.suppress(OSError):  # it is told twice then, and holds no longer all the same
+                self.tuned.save()
+        return ended
 
     # -- what there is
 

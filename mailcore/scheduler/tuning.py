@@ -22,6 +22,7 @@ import enum
 import heapq
 import math
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -37,10 +38,11 @@ from mailcore.scheduler.parameters import (
     check,
 )
 
-__all__ = ["SCOPES_MAX", "Layer", "Origin", "Tuning", "scopes_of"]
+__all__ = ["SCOPES_MAX", "Ended", "Layer", "Origin", "Tuning", "scopes_of"]
 
 SCOPES_MAX = 10_000  # scopes with values set live; set by people, so far more than anyone will write
 SCOPE_CHARACTERS_MAX = 400  # an address has 320 (RFC 5321 4.5.3.1), a transport's name 32, a port 6
+ENDED_MAX = 1_000  # values that ended, kept until somebody takes them; the oldest go first
 STALE = 64  # the timetable is made anew when it is longer than twice what it is for and this
 
 _NEXT_HOP = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*)(?::\d+)?")
@@ -64,6 +66,16 @@ class Origin:
     scope: str
     layer: Layer
     until: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ended:
+    """A value set for a time, or a suspension, that ended by itself."""
+
+    scope: str
+    parameter: str
+    value: Value | None
+    until: float
 
 
 @dataclasses.dataclass(slots=True)
@@ -121,6 +133,7 @@ class Tuning:
         self._timetable: list[tuple[float, str, str]] = []  # (until, scope, parameter); also what is true no more
         self._timed = 0  # how many values have an end that comes
         self._suspended = 0
+        self.ended: deque[Ended] = deque(maxlen=ENDED_MAX)  # for the log; whoever writes it clears it
         self._unconfigured = _Transport(TransportParameters(), set())
         self._transports: dict[str, _Transport] = {}
         for name, transport in parameters.transports.items():
@@ -230,6 +243,7 @@ class Tuning:
             self._count(parameter, live, -1)
             self._put(scope, parameter, _Live(live.lasting))
             self._refresh(scope, parameter)
+            self.ended.append(Ended(scope, parameter, live.timed, until))
             changed[scope] = None
         return list(changed)
 

@@ -133,6 +133,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.administered("4abc", "delete", "anna", "asked for")
     log.tuned("smtp:b.example", "destination_concurrency_limit", 5, "anna", "slow")
     log.tuned("smtp", "destination_concurrency_positive_feedback", "1/concurrency", "anna", "", 1_795_000_000.4)
+    log.tuned_ended("smtp:b.example", "destination_concurrency_limit", 5, 1_795_000_000.0, 20)
+    log.tuned_ended("smtp:b.example", "suspended_until", 1_795_000_000.0, 1_795_000_000.0, None)
     log.window_changed("smtp:b.example", 20, 5, 0.25, 0.0, 1 / 3)
     log.started("receiver.0", 41)
     log.recovered(12, 0.5)
@@ -159,6 +161,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     assert (
         "waypost/qmgr: tuned: smtp destination_concurrency_positive_feedback = 1/concurrency until 1795000000 by anna ()"
     ) in found
+    assert ("waypost/qmgr: tuned: smtp:b.example destination_concurrency_limit = 5 ended by itself; 20 holds") in found
+    assert "waypost/qmgr: tuned: smtp:b.example suspended_until = 1795000000.0 ended by itself" in found
     assert (
         "waypost/qmgr: window: queue smtp:b.example: limit 20 window 5 success 0.25 failure 0 fail_cohorts 0.333333"
     ) in found
@@ -166,6 +170,7 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     assert "waypost/master: fatal: process manager: the home is locked" in found
     assert [each["event"] for each in objects(tmp_path)] == [
         "accepted", "active", "refused", "refused", "expired", "bounced", "administered", "tuned", "tuned",
+        "tuned_ended", "tuned_ended",
         "window_changed", "started", "recovered", "child_ended", "record_set_aside", "sync_failed", "disk_full",
         "stopped_accepting", "accepting_again", "accepting_paused", "lane_lags", "refusals_not_recorded",
         "session_failed", "failed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from mailcore.control.client import Refused
 from mailcore.lab.lab import Lab
-from tests.process.house import Sections, recipients_of, route_to, running
+from tests.process.house import House, Sections, recipients_of, route_to, running
 
 
 async def test_a_suspension_holds_over_a_restart_and_ends_by_itself(tmp_path: Path) -> None:
@@ -286,3 +287,49 @@ async def test_mail_for_a_suspended_destination_stops_nobody_elses(tmp_path: Pat
         await house.ask("resume", destination=route_to(lab, 0))
         await house.until_empty()
         assert recipients_of(lab.hops[0].messages) == sorted(waiting)
+
+
+def ended(house: House) -> list[tuple[object, ...]]:
+    if not (house.home / "log" / "mail.jsonl").exists():  # nothing has happened yet
+        return []
+    return [
+        (line["scope"], line["parameter"], line["value"], line["holds"])
+        for line in house.log()
+        if line["event"] == "tuned_ended"
+    ]
+
+
+async def test_what_ends_by_itself_is_told_once(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        until = time.time() + 1.5
+        await house.ask("set", scope="smtp", parameter="process_limit", value=40)
+        await house.ask("set", scope="smtp", parameter="process_limit", value=10, until=until)
+        await house.ask("set", scope="bulk", parameter="process_limit", value=7, until=until)
+        await house.ask("set", scope="bulk", parameter="process_limit", value=None)  # taken back: it does not end
+        await house.ask("suspend", destination="smtp:example.net", until=until)
+
+        async def both() -> bool:
+            return len(ended(house)) == 2
+
+        await house.eventually(both, "both ends in the log")
+        told = {parameter: (scope, value, holds) for scope, parameter, value, holds in ended(house)}
+        assert told["process_limit"] == ("smtp", 10, 40)
+        assert told["suspended_until"] == ("smtp:example.net", pytest.approx(until, abs=0.01), None)
+        await house.kill("manager")
+        assert len(ended(house)) == 2  # it is out of the file
+
+
+async def test_what_ended_while_no_manager_was_there_is_told_at_the_start(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        until = time.time() + 2
+        await house.ask("suspend", destination="smtp:example.net", until=until)
+        house.stop()
+        while time.time() <= until:  # noqa: ASYNC110 - the clock is what is waited for
+            await asyncio.sleep(0.05)
+        await house.control.close()
+        await house.start()
+
+        async def told() -> bool:
+            return [each[:2] for each in ended(house)] == [("smtp:example.net", "suspended_until")]
+
+        await house.eventually(told, "its end in the log")
