@@ -5,22 +5,24 @@ once for all readers, however many. What a stream's event "state" carries, and `
 
     at            wall clock; number: which picture this is since the portal's start
     core          running; words ("running", "no answer", …); notice (a sentence, "" while it runs); as_of and age_s of all that
-                  follows (None, when nothing is known yet); started_at, pid, stalled, tuned_damage of the manager
-    totals        recipients since the manager's start: accepted, delivered, deferred, bounced, expired, deleted, undeleted;
-                  queued_at_start
+                  follows (None, when nothing is known yet); pid, stalled, tuned_damage of the manager
+    totals        recipients since the manager's start (started_at): accepted, delivered, deferred, bounced, expired, deleted, undeleted;
+                  queued_at_start, queued (at the same moment)
     rates         accepted, delivered, deferred, bounced: recipients a minute, over the last minute
     pace          the same over the last ten seconds, for lines
     queue         messages, recipients, active, in_flight, destinations (how many),
                   lanes {lane: {messages, recipients, interval_s}}
-    destinations  {name: {queued, window, limit, busy, dead_until, suspended, suspended_until, delivered, deferred, bounced,
-                  success}}: the 100 with the most mail, then suspended ones and those heard of last
-    trouble       [{name, text, kind, until, queued, success, reason, reason_at}]; ``text`` and ``reason`` are harmless to show
+    destinations  {name: {queued, window, limit, busy, success, failure (the feedback), dead_until, suspended, suspended_until,
+                  delivered, deferred, bounced, success_share}}: the 100 with the most mail, then suspended ones and those heard
+                  of last; what is None is not known, as the window of one that is not active
+    trouble       [{name, text, url, kind, until, queued, success_share, reason, reason_at}]; ``text`` and ``reason`` are
+                  harmless to show
     processes     [{name, pid (None: gone), since, restarts}]; since and restarts as seen by this portal process
-    oldest        the longest queued message, of ``ages`` (or None); oldest_as_of
+    oldest        {queue_id, arrived_at, sender, destination, url} of the longest queued message (or None); oldest_as_of
     disks         [{what, path, total_bytes, free_bytes, reserve_bytes}]
 
 Lines of the last 15 minutes: ``hub.lines()`` (t, accepted, delivered, deferred, bounced a minute; messages, recipients) and
-``hub.destination_lines(name)`` (t, queued, window, limit, busy, success); as JSON at /live/history and
+``hub.destination_lines(name)`` (t, queued, window, limit, busy, success, failure); as JSON at /live/history and
 /live/history?destination=NAME. /live/history?span=day has the samples of 24 hours.
 
 Laws: one question at a time, each with a time-out, so that a core that is killed or stopped shows within seconds, and nothing
@@ -42,17 +44,17 @@ from appliance.core.templatetags.waypost import visible
 from appliance.live.picture import (
     COUNTS,
     DESTINATIONS_MAX,
-    Trouble,
     counts_of,
     destinations_of,
+    oldest_of,
     processes_of,
     queue_of,
-    reason_of,
+    trouble_of,
 )
 from appliance.live.rings import Ring
 from mailcore.control.client import AsyncControlClient, ControlError, NotRunning, Refused, TimedOut
 
-__all__ = ["Hub", "Keeper", "TooManyReaders"]
+__all__ = ["Hub", "Keeper", "TooManyReaders", "nothing_known"]
 
 TICK_S = 1.0
 IDLE_TICK_S = 10.0  # nobody listens: the samples need no more
@@ -61,10 +63,12 @@ PATIENCE_S = 2.0  # for an answer: a manager that is busy answers in millisecond
 SLOW_PATIENCE_S = 20.0  # for each part of ``ages``, which reads the queue
 LINES_S = 900.0
 RING_ROWS = 900  # of one a second
-RINGS_MAX = 200  # destinations with lines of their own: some 9 MB in all
+RINGS_MAX = 2 * DESTINATIONS_MAX  # destinations with lines of their own: some 14 MB in all
 HEARTBEAT_S = 15.0  # proxies end what is silent for a minute
 RATE_S = 60.0
 PACE_S = 10.0
+DESTINATION_LINES = ("queued", "window", "limit", "busy", "success", "failure")
+DESTINATION_ROW = (*DESTINATION_LINES, "delivered", "deferred", "bounced")
 SHARE_S = 900.0
 
 _log = logging.getLogger("waypost.live")
@@ -105,7 +109,7 @@ class Hub:
         self._ended = False
         self.readers = 0
         self.encoded = b""  # the newest picture, as an event
-        self.picture: dict[str, Any] = _nothing_known(wall())
+        self.picture: dict[str, Any] = nothing_known(wall())
         self._number = 0
         self._kept_minute = 0
         self._total = Ring((*COUNTS, "messages", "recipients"), RING_ROWS)
@@ -192,14 +196,7 @@ class Hub:
                     self.picture["disks"] = (await self._slow_client.call("disks"))["disks"]
                 with contextlib.suppress(ControlError):
                     ages = await self._slow_client.call("ages")
-                    oldest = ages["oldest"]
-                    if oldest is not None:
-                        oldest = {
-                            **oldest,
-                            "sender": visible(oldest["sender"]),
-                            "destination": visible(oldest["destination"]),
-                        }
-                    self.picture |= {"oldest": oldest, "oldest_as_of": ages["as_of"]}
+                    self.picture |= {"oldest": oldest_of(ages["oldest"]), "oldest_as_of": ages["as_of"]}
                 await asyncio.sleep(SLOW_TICK_S * self._tick_s)
             else:
                 await asyncio.sleep(self._tick_s)
@@ -226,23 +223,26 @@ class Hub:
                 "notice": "",
                 "as_of": now,
                 "age_s": 0.0,
-                "started_at": state["started_at"],
                 "pid": state["pid"],
                 "stalled": state["stalled"],
                 "tuned_damage": state["tuned_damage"],
             },
-            "totals": counts | {"queued_at_start": state["balance"]["recipients"]["queued_at_start"]},
+            "totals": {
+                **counts,
+                "started_at": state["started_at"],
+                **{name: state["balance"]["recipients"][name] for name in ("queued_at_start", "queued")},
+            },
             "rates": self._per_minute(RATE_S),
             "pace": self._per_minute(PACE_S),
             "queue": queue_of(state, size),
             "destinations": destinations,
-            "trouble": self._trouble(destinations, answer),
+            "trouble": trouble_of(destinations, answer, lambda name, count: self._rings[name].gain(count, SHARE_S)[0]),
         }
 
     def _ring(self, name: str) -> Ring:
         ring = self._rings.get(name)
         if ring is None:
-            ring = Ring(("queued", "window", "limit", "busy", "success", "delivered", "deferred", "bounced"), RING_ROWS)
+            ring = Ring(DESTINATION_ROW, RING_ROWS)
             self._rings[name] = ring
             if len(self._rings) > RINGS_MAX:
                 self._rings.popitem(last=False)
@@ -255,34 +255,6 @@ class Hub:
             rise, seconds = self._total.gain(name, over_s)
             rates[name] = round(rise * 60 / seconds, 1) if seconds else 0.0
         return rates
-
-    def _trouble(self, destinations: dict[str, dict[str, Any]], answer: dict[str, Any]) -> list[dict[str, Any]]:
-        found = []
-        for name, row in destinations.items():
-            ring = self._rings[name]
-            good, bad = (
-                ring.gain("delivered", SHARE_S)[0],
-                ring.gain("deferred", SHARE_S)[0] + ring.gain("bounced", SHARE_S)[0],
-            )
-            share = good / (good + bad) if good + bad else None
-            kind = Trouble.kind(row, good + bad, share)
-            if kind:
-                reason, reason_at = reason_of(answer, name)
-                found.append(
-                    {
-                        "name": name,
-                        "text": visible(name),
-                        "kind": kind,
-                        "until": row["suspended_until"] if row["suspended"] else row["dead_until"],
-                        "queued": row["queued"],
-                        "success": row["success"] if share is None else share,
-                        "reason": reason,
-                        "reason_at": reason_at,
-                    }
-                )
-                if len(found) == Trouble.MOST:
-                    break
-        return found
 
     # -- telling
 
@@ -332,9 +304,8 @@ class Hub:
 
     def destination_lines(self, name: str) -> dict[str, list[float | None]]:
         ring = self._rings.get(name)
-        names = ("t", "queued", "window", "limit", "busy", "success")
         rows = ring.since(self._wall() - LINES_S) if ring is not None else {}
-        return {each: rows.get(each, []) for each in names}
+        return {each: rows.get(each, []) for each in ("t", *DESTINATION_LINES)}
 
     # -- keeping
 
@@ -380,14 +351,14 @@ def _down(words: str, notice: str, as_of: float | None, now: float) -> dict[str,
         "notice": notice,
         "as_of": as_of,
         "age_s": None if as_of is None else max(0.0, now - as_of),
-        "started_at": None,
         "pid": None,
         "stalled": "",
         "tuned_damage": "",
     }
 
 
-def _nothing_known(now: float) -> dict[str, Any]:
+def nothing_known(now: float) -> dict[str, Any]:
+    """The picture before the first answer."""
     return {
         "at": now,
         "number": 0,

@@ -5,12 +5,24 @@ Law: a name or reply that a page shows as text has gone through ``visible``; key
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from django.urls import reverse
+from django.utils.http import urlencode
 
 from appliance.core.templatetags.waypost import visible
 
-__all__ = ["COUNTS", "DESTINATIONS_MAX", "Trouble", "counts_of", "destinations_of", "processes_of", "queue_of"]
+__all__ = [
+    "COUNTS",
+    "DESTINATIONS_MAX",
+    "counts_of",
+    "destinations_of",
+    "oldest_of",
+    "processes_of",
+    "queue_of",
+    "trouble_of",
+]
 
 DESTINATIONS_MAX = 100  # with the most mail; a picture of them is some 15 kB, and goes to every reader once a second
 REASON_CHARACTERS = 300
@@ -26,6 +38,7 @@ COUNTS = {
 }
 LOW_SHARE = 0.75  # of the tries of the last minutes; below, a destination is in trouble
 TRIES_MIN = 10  # fewer say nothing
+TROUBLE_MAX = 20  # on one page
 
 
 def counts_of(state: Mapping[str, Any]) -> dict[str, int]:
@@ -77,37 +90,74 @@ def destinations_of(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             "delivered": known.get("delivered", 0),
             "deferred": known.get("deferred", 0),
             "bounced": known.get("bounced", 0),
-            "success": known.get("success_share"),
+            "success_share": known.get("success_share"),
+            "success": row.get("success"),
+            "failure": row.get("failure"),
         }
     return told
 
 
-def reason_of(answer: Mapping[str, Any], name: str) -> tuple[str, float | None]:
+def oldest_of(oldest: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Out of the answer to ``ages``."""
+    if oldest is None:
+        return None
+    return {
+        "queue_id": oldest["queue_id"],
+        "arrived_at": oldest["arrived_at"],
+        "sender": visible(oldest["sender"]),
+        "destination": visible(oldest["destination"]),
+        "url": f"{reverse('queue:search')}?{urlencode({'q': oldest['queue_id']})}",
+    }
+
+
+def trouble_of(
+    destinations: Mapping[str, Mapping[str, Any]],
+    answer: Mapping[str, Any],
+    gained: Callable[[str, str], float],
+) -> list[dict[str, Any]]:
+    """Those in trouble, ``TROUBLE_MAX`` at most. ``gained``: by how much a destination's count rose in the last minutes."""
+    found: list[dict[str, Any]] = []
+    for name, row in destinations.items():
+        good, bad = gained(name, "delivered"), gained(name, "deferred") + gained(name, "bounced")
+        share = good / (good + bad) if good + bad else None
+        kind = _trouble(row, good + bad, share)
+        if kind and len(found) < TROUBLE_MAX:
+            reason, reason_at = _reason(answer, name)
+            found.append(
+                {
+                    "name": name,
+                    "text": visible(name),
+                    "url": reverse("destinations:one", args=[name]),
+                    "kind": kind,
+                    "until": row["suspended_until"] if row["suspended"] else row["dead_until"],
+                    "queued": row["queued"],
+                    "success_share": row["success_share"] if share is None else share,
+                    "reason": reason,
+                    "reason_at": reason_at,
+                }
+            )
+    return found
+
+
+def _trouble(row: Mapping[str, Any], tries: float, share: float | None) -> str:
+    if row["suspended"]:
+        return "suspended"
+    if row["dead_until"] is not None:
+        return "dead"
+    if share is not None and tries >= TRIES_MIN and share < LOW_SHARE:
+        return "low success"
+    if row["window"] == 1 and (row["limit"] or 0) > 1 and row["queued"]:
+        return "window collapsed"
+    return ""
+
+
+def _reason(answer: Mapping[str, Any], name: str) -> tuple[str, float | None]:
     """In the remote's own words, made harmless; and when it said so."""
     row = answer["destinations"].get(name) or answer["without_mail"].get(name) or {}
     replies: Iterable[Mapping[str, Any]] = row.get("last_replies") or ()
     for reply in replies:
         return visible(reply["reply"])[:REASON_CHARACTERS], reply["at"]
     return visible(row.get("reason") or "")[:REASON_CHARACTERS], None
-
-
-class Trouble:
-    """Which destinations are in trouble, and how."""
-
-    MOST = 20  # on one page
-
-    @staticmethod
-    def kind(row: Mapping[str, Any], tries: float, share: float | None) -> str:
-        """ "" for none. ``tries`` and ``share`` are of the last minutes."""
-        if row["suspended"]:
-            return "suspended"
-        if row["dead_until"] is not None:
-            return "dead"
-        if share is not None and tries >= TRIES_MIN and share < LOW_SHARE:
-            return "low success"
-        if row["window"] == 1 and (row["limit"] or 0) > 1 and row["queued"]:
-            return "window collapsed"
-        return ""
 
 
 def processes_of(pids: Mapping[str, int], seen: dict[str, list[Any]], now: float) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Keeping and reading the samples: lines of a day, and the balance since the day began.
+"""Keeping the samples, and the lines of a day made from them.
 
 Everything here is synchronous; the hub calls it in a thread, whose connection to the database it gives back at once.
 """
@@ -15,7 +15,7 @@ from django.db import connections
 from appliance.live.models import LastPicture, Sample
 from appliance.live.picture import COUNTS
 
-__all__ = ["LINES", "DatabaseKeeper", "balance_began", "day_lines"]
+__all__ = ["LINES", "DatabaseKeeper", "day_lines"]
 
 LINES = ("accepted", "delivered", "deferred", "bounced")
 DAY_MINUTES = 24 * 60
@@ -51,9 +51,9 @@ class DatabaseKeeper:
         sample = Sample(
             minute=int(at // 60),
             at=at,
-            started_at=picture["core"]["started_at"],
+            started_at=totals["started_at"],
             messages=queue["messages"],
-            recipients=queue["recipients"],
+            recipients=totals["queued"],
             **{name: totals[name] for name in COUNTS},
         )
         Sample.objects.bulk_create([sample], ignore_conflicts=True)
@@ -92,19 +92,3 @@ def _row(told: dict[str, list[float | None]], at: float, sample: Sample | None, 
         told[name].append(value)
     for name in ("messages", "recipients"):
         told[name].append(None if sample is None else getattr(sample, name))
-
-
-def balance_began(day_began: float, started_at: float, queued_at_start: int) -> dict[str, float]:
-    """From when the balance of a day can be told exactly, and what had been counted then.
-
-    The manager's own start if that was later, or if nobody took a sample since; else the sample nearest to the day's start.
-    """
-    nothing = {"at": started_at, "queued": queued_at_start, **dict.fromkeys(COUNTS, 0)}
-    if started_at >= day_began:
-        return nothing
-    same = Sample.objects.filter(started_at=started_at)
-    last = same.filter(at__lte=day_began, minute__gte=int(day_began // 60) - GAP_MINUTES).order_by("-minute").first()
-    sample = last or same.filter(at__gt=day_began).order_by("minute").first()
-    if sample is None:
-        return nothing
-    return {"at": sample.at, "queued": sample.recipients, **{name: getattr(sample, name) for name in COUNTS}}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth import get_user
@@ -17,9 +18,10 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from appliance.accounts.roles import Role, role_of, viewer
-from appliance.live.hub import Hub, TooManyReaders
+from appliance.live.balance import balance_of
+from appliance.live.hub import Hub, TooManyReaders, nothing_known
 from appliance.live.listening import hub
-from appliance.live.samples import day_lines, in_thread
+from appliance.live.samples import LINES, day_lines, in_thread
 
 RECHECK_S = 60.0  # who was signed out or lost the role may listen no longer
 RETRY_MS = 2000  # of the browser, after a stream that ended
@@ -27,7 +29,28 @@ RETRY_MS = 2000  # of the browser, after a stream that ended
 
 @viewer
 def overview(request: HttpRequest) -> HttpResponse:
-    return render(request, "core/soon.html", {"title": "Overview"})
+    listened = hub()
+    picture = listened.picture if listened is not None else nothing_known(time.time())
+    disks = [disk | {"used_share": _used_share(disk)} for disk in picture["disks"]]
+    context = {
+        "picture": picture | {"disks": disks},
+        "rates": [(name, name.capitalize()) for name in LINES],
+        "balance": balance_of(picture),
+        "fault": _fault(picture["core"]),
+    }
+    return render(request, "live/overview.html", context)
+
+
+def _used_share(disk: Mapping[str, Any]) -> str:
+    """In per cent, as an attribute of SVG."""
+    return f"{100 * (1 - disk['free_bytes'] / max(1, disk['total_bytes'])):.1f}"
+
+
+def _fault(core: Mapping[str, Any]) -> str:
+    """What the manager says of itself that somebody must see."""
+    if core["stalled"]:
+        return f"Next to nothing is delivered: {core['stalled']}"
+    return f"tuned.toml is damaged: {core['tuned_damage']}" if core["tuned_damage"] else ""
 
 
 async def stream(request: HttpRequest) -> HttpResponseBase:

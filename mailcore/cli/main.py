@@ -32,6 +32,7 @@ COMMANDS = {
     "log": ("mailcore.cli.log", "dump a lane, segment by segment"),
     "simulate": ("mailcore.cli.simulate", "what would happen: the scheduler over modelled next hops"),
     "lab": ("mailcore.lab.main", "next hops with a temper, for tests and demos"),
+    "demo": ("mailcore.lab.demo", "what ./run --demo starts beside the core: such hops, and gentle mixed traffic"),
 }
 
 

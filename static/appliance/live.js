@@ -31,6 +31,22 @@
     stale.hidden = !notice;
     if (notice && stale.textContent !== notice) stale.textContent = notice;
   };
+  // What is shown is of the last answer there was; of the day before, too, when the portal itself was started since.
+  const age = (core) => {
+    if (core.as_of === null) return " Nothing is known of it yet.";
+    const at = new Date(core.as_of * 1000);
+    const today = at.toDateString() === new Date().toDateString();
+    return " What you see is " + span(Math.floor(core.age_s)) + " old, of " + (today ? at.toLocaleTimeString("en-GB") : at.toLocaleString("en-GB")) + ".";
+  };
+  // A stream that is refused does not say why: another page of the same room does.
+  const whyRefused = async () => {
+    try {
+      const answer = await fetch(stream.replace(/stream$/, "history") + "?destination=", { redirect: "manual" });
+      if (answer.type === "opaqueredirect" || answer.status === 403) return ["signed out", "You are signed out: what you see is no longer live. Load the page again to sign in."];
+      if (answer.ok) return ["not live", "Too many live pages are open: what you see is not live. It is tried again."];
+    } catch { /* nobody is there */ }
+    return ["no answer", "The portal does not answer: what you see is no longer live. It is tried again."];
+  };
   let failures = 0;
   const listen = () => {
     const source = new EventSource(stream);
@@ -39,14 +55,18 @@
       const data = JSON.parse(event.data);
       window.waypost.last = data;
       if (data.core.running) say("running", "core: running", "");
-      else say("down", "core: " + data.core.words, data.core.notice);
+      else say("down", "core: " + data.core.words, data.core.notice + age(data.core));
       show(data);
       document.dispatchEvent(new CustomEvent("waypost:live", { detail: data }));
     });
-    source.onerror = () => {
+    source.onerror = async () => {
       failures += 1;
-      if (failures > 1) say("unknown", "portal: no answer", "The portal does not answer; what you see is of " + new Date().toLocaleTimeString() + " or older.");
-      if (source.readyState === EventSource.CLOSED) setTimeout(listen, Math.min(30000, 1000 * 2 ** Math.min(failures, 5)));
+      const closed = source.readyState === EventSource.CLOSED;
+      if (closed) setTimeout(listen, Math.min(30000, 1000 * 2 ** Math.min(failures, 5)));
+      if (closed || failures > 1) {
+        const [words, notice] = await whyRefused();
+        if (failures) say("unknown", "portal: " + words, notice);
+      }
     };
     addEventListener("pagehide", () => source.close(), { once: true });
   };

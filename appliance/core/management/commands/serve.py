@@ -7,10 +7,13 @@ as the core's children do.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import secrets
 import signal
+import socket
 import sys
+import time
 from argparse import ArgumentParser
 from typing import Any
 
@@ -23,7 +26,9 @@ from django.db import transaction
 
 ADMINISTRATOR = "admin"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-GRACE_S = 2  # open streams would keep uvicorn from ending
+GRACE_S = 2  # for pages that are just being made
+PORT_WAIT_S = 5.0  # longer than a portal takes to end
+NICER = 5  # the mail goes first where there is not enough processor for both
 
 
 class Command(BaseCommand):
@@ -36,7 +41,7 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         if options["with_parent"]:
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-            if os.getppid() != options["with_parent"]:
+            if os.getppid() != options["with_parent"]:  # it ended before we could say so
                 return
         call_command("migrate", interactive=False, verbosity=0)
         call_command("collectstatic", interactive=False, verbosity=0)
@@ -46,13 +51,20 @@ class Command(BaseCommand):
             self.say(f"portal: sign in as {ADMINISTRATOR} with {password} (told this once; change it there)")
         if options["prepare"]:
             return
+        if fault := taken(settings.LISTEN_HOST.strip("[]"), settings.LISTEN_PORT):
+            self.say(
+                f"portal: it can't listen on {settings.PORTAL.listen}: {fault}. There is no portal; the mail goes on."
+            )
+            sys.exit(1)
         self.say(f"portal: {url}")
+        os.nice(NICER)
         uvicorn.run(
             "appliance.asgi:application",
             host=settings.LISTEN_HOST.strip("[]"),
             port=settings.LISTEN_PORT,
             workers=settings.PORTAL.processes if settings.PORTAL.processes > 1 else None,
             timeout_graceful_shutdown=GRACE_S,
+            lifespan="on",
             log_level="warning",
             access_log=False,
             loop="uvloop",
@@ -64,6 +76,22 @@ class Command(BaseCommand):
 
     def say(self, words: str) -> None:
         print(words, file=sys.stderr, flush=True)
+
+
+def taken(host: str, port: int) -> str:
+    """Why nobody can listen there; "" when one can. Waits for a portal that is just ending, as after a kill -9."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    end = time.monotonic() + PORT_WAIT_S
+    while True:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+                return ""
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > end:
+                    return error.strerror or str(error)
+        time.sleep(0.2)
 
 
 def first_administrator() -> str:

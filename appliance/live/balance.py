@@ -1,0 +1,79 @@
+"""The balance so far today: what was queued then and came since is what went, and what is queued now.
+
+Recipients, and exact: told from the day's start where one manager lived all the day, else from where its counting began.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from appliance.live.models import Sample
+from appliance.live.picture import COUNTS
+
+__all__ = ["Balance", "balance_of"]
+
+SLACK_MINUTES = 3  # of a sample before the day's start that still stands for it
+CAME = (("queued_then", "Queued then"), ("accepted", "+ accepted"), ("undeleted", "+ deleted before, and taken back"))
+WENT = (("delivered", "= delivered"), ("bounced", "+ bounced"), ("expired", "+ expired"), ("deleted", "+ deleted"))
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    rows: list[tuple[str, str, int | None]]  # name, words, amount
+    began: dict[str, float]  # what had been counted then, for the page to go on with
+    since: str
+    difference: int
+
+    @property
+    def began_json(self) -> str:
+        return json.dumps(self.began)
+
+    @property
+    def verdict(self) -> str:
+        if self.rows[-1][2] is None:
+            return "Nothing is known yet."
+        return "It balances." if not self.difference else f"It does not balance: a difference of {self.difference}."
+
+
+def balance_of(picture: Mapping[str, Any]) -> Balance:
+    totals = picture["totals"]
+    names = [*CAME, *WENT, ("queued", "+ queued now")]
+    if totals is None:
+        return Balance([(name, words, None) for name, words in names], {}, "–", 0)
+    day_began = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+    began = _began(day_began.timestamp(), totals["started_at"], totals["queued_at_start"])
+    amounts = {name: totals[name] - int(began[name]) for name in COUNTS}
+    amounts |= {"queued_then": int(began["queued"]), "queued": totals["queued"]}
+    difference = sum(amounts[name] for name, _ in CAME) - sum(amounts[name] for name, _ in WENT) - amounts["queued"]
+    at = timezone.localtime(datetime.fromtimestamp(began["at"], timezone.get_current_timezone()))
+    moment = f"{at:%H:%M:%S}" if at >= day_began else f"{at:%Y-%m-%d %H:%M:%S}"
+    if abs((at - day_began).total_seconds()) < SLACK_MINUTES * 60:
+        since = "since midnight"
+    elif began["at"] == totals["started_at"]:
+        since = f"since {moment}, when the manager was started"
+    else:
+        since = f"since {moment}, the first sample of today"
+    return Balance([(name, words, amounts[name]) for name, words in names], began, since, difference)
+
+
+def _began(day_began: float, started_at: float, queued_at_start: int) -> dict[str, float]:
+    """When the balance begins, and what the manager had counted then.
+
+    The manager's own start if that was later, or if there is no sample of it; else the sample nearest to the day's start.
+    """
+    nothing = {"at": started_at, "started_at": started_at, "queued": queued_at_start, **dict.fromkeys(COUNTS, 0)}
+    if started_at >= day_began:
+        return nothing
+    same = Sample.objects.filter(started_at=started_at)
+    last = same.filter(at__lte=day_began, minute__gte=int(day_began // 60) - SLACK_MINUTES).order_by("-minute").first()
+    sample = last or same.filter(at__gt=day_began).order_by("minute").first()
+    if sample is None:
+        return nothing
+    counted = {name: getattr(sample, name) for name in COUNTS}
+    return {"at": sample.at, "started_at": started_at, "queued": sample.recipients, **counted}
