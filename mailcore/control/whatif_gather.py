@@ -72,18 +72,20 @@ async def _queued(view: View, into: Gathered) -> None:
     size = await view.link.call("size", {})
     stretches, _ = await view.stretches()
     browser = view.browser
+    resting: list[LaneSample] = []
     for lane, there in sorted(size["lanes"].items()):
-        if lane in RESTING or there["messages"] <= 0:
+        if there["messages"] <= 0:
             continue
         sample = await view.in_thread(
             lane_samples, browser.disk, browser.queue_directory, lane, there, stretches.get(lane), browser.route_of,
             into.now,
         )  # fmt: skip
-        into.lanes.append(sample)
+        (resting if lane in RESTING else into.lanes).append(sample)
     for name, count in size["destinations"].items():
         if name and count > 0:
             shared = without_user(name)
             into.destinations[shared] = into.destinations.get(shared, 0) + count
+    _leave_out(resting, into)
     _share_unnamed(into)
     if into.lanes:
         into.assumptions.append(
@@ -92,21 +94,37 @@ async def _queued(view: View, into: Gathered) -> None:
         )
 
 
+def _shares(lanes: list[LaneSample]) -> dict[str, float]:
+    """Recipients by destination, by what the samples show."""
+    shares: dict[str, float] = {}
+    for lane in lanes:
+        sampled = sum(count for part in lane.parts for _, _, groups in part for _, count in groups)
+        for part in lane.parts:
+            for _, _, groups in part:
+                for name, count in groups:
+                    shares[name] = shares.get(name, 0.0) + lane.recipients * count / sampled
+    return shares
+
+
+def _leave_out(resting: list[LaneSample], into: Gathered) -> None:
+    """``size`` counts held mail with its destinations; it goes nowhere."""
+    for name, share in _shares(resting).items():
+        if name in into.destinations:
+            into.destinations[name] = max(into.destinations[name] - round(share), 0)
+    total, named = sum(lane.recipients for lane in into.lanes), sum(into.destinations.values())
+    if named > total:
+        into.destinations = {name: round(count * total / named) for name, count in into.destinations.items()}
+    into.destinations = {name: count for name, count in into.destinations.items() if count}
+
+
 def _share_unnamed(into: Gathered) -> None:
     """Recipients without a name in ``size``, mail not yet routed: to whom the sample goes, or else to who is there."""
     total = sum(lane.recipients for lane in into.lanes)
     unnamed = total - sum(into.destinations.values())
     if unnamed <= 0:
         return
-    shares: dict[str, float] = {}
-    for lane in into.lanes:
-        sampled = sum(count for part in lane.parts for _, _, groups in part for _, count in groups)
-        for part in lane.parts:
-            for _, _, groups in part:
-                for name, count in groups:
-                    shares[name] = shares.get(name, 0.0) + lane.recipients * count / sampled
     # What is counted by name already is no part of the rest.
-    left = {name: share - into.destinations.get(name, 0) for name, share in shares.items()}
+    left = {name: share - into.destinations.get(name, 0) for name, share in _shares(into.lanes).items()}
     weights = {name: share for name, share in left.items() if share > 0} or dict(into.destinations)
     whole = sum(weights.values())
     done = 0.0
@@ -128,7 +146,7 @@ async def _left_alone(view: View, into: Gathered) -> None:
     dead: list[str] = []
     for name, row in rows.items() if isinstance(rows, Mapping) else ():
         dead_s = row.get("dead_s") or 0.0
-        if dead_s > 0 and "@" not in name and math.isfinite(dead_s):
+        if dead_s > 0 and "@" not in name and math.isfinite(dead_s) and not row.get("suspended"):
             into.live.append(Value(scope=name, parameter=SUSPENDED_UNTIL, value=dead_s))
             dead.append(name)
     if dead:

@@ -134,6 +134,23 @@ async def test_what_is_set_live_holds_before_and_after(queue: House, control: As
     assert any(sentence.startswith("Dead now") for sentence in answer["assumptions"])
 
 
+async def test_held_mail_goes_nowhere(queue: House, control: AsyncControlClient) -> None:
+    queue.write("hold", *(envelope(f"h{number}@example.org") for number in range(30)))
+    size = queue.manager.answers["size"]({})
+    lanes = size["lanes"] | {"hold": {"messages": 30, "recipients": 30}}
+    queue.manager.answers["size"] = lambda _: size | {"lanes": lanes, "destinations": {EXAMPLE: 130, OTHER: 20}}
+    answer = await simulated(control)
+    assert answer["before"]["delivered"] == answer["before"]["messages"] == 120
+
+
+async def test_mail_without_a_name_goes_where_the_sample_goes(queue: House, control: AsyncControlClient) -> None:
+    size = queue.manager.answers["size"]({})
+    queue.manager.answers["size"] = lambda _: size | {"destinations": {OTHER: 20, "": 100}}
+    answer = await simulated(control, hops={EXAMPLE: {"bounced_share": 1}})
+    assert (answer["before"]["delivered"], answer["before"]["bounced"]) == (20, 100)
+    assert any(sentence.startswith("Where 100 of 120 recipients go") for sentence in answer["assumptions"])
+
+
 # -- what is refused
 
 
