@@ -17,9 +17,11 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 
-from mailcore.control.client import AsyncControlClient, ControlClient
+from mailcore.control.client import AsyncControlClient, ControlClient, Refused, TimedOut
 
 __all__ = ["Door", "async_door", "door", "door_of"]
+
+NOT_KNOWN = "whether it was done is not known"  # as the control process says it (mailcore.control.manager_link)
 
 
 class Door:
@@ -43,7 +45,12 @@ class Door:
     def change(self, operation: str, arguments: dict[str, Any], *, why: str) -> Any:
         """The answer, once the change is synced. Raises ControlError."""
         with self._client(settings.PORTAL.change_timeout_s) as client:
-            return client.call(operation, arguments, why=why)
+            try:
+                return client.call(operation, arguments, why=why)
+            except Refused as error:
+                if NOT_KNOWN in str(error):  # the manager ended in the middle: that is no refusal
+                    raise TimedOut(str(error)) from error
+                raise
 
     def _client(self, timeout_s: float) -> ControlClient:
         return ControlClient(settings.CONTROL_SOCKET, who=self._who, timeout_s=timeout_s)

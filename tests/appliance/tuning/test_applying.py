@@ -204,3 +204,11 @@ def test_a_prediction_is_kept_with_the_change_it_was_made_for(core: TuningCore, 
     assert "An estimate" in page
     assert "that &lt;b&gt;all&lt;/b&gt; is well" in page
     assert "+7.0 s" in page
+
+
+def test_a_manager_that_ended_in_the_middle_is_no_refusal(core: TuningCore, operator: Client) -> None:
+    words = "the manager ended while it was asked; whether it was done is not known: look again"
+    core.faults[LIMIT] = Refusal(words)
+    apply(operator, draft({LIMIT: 2}))
+    assert Change.objects.get().outcome == Outcome.UNKNOWN
+    assert Entry.objects.get().outcome == "unknown"
