@@ -1,1 +1,252 @@
-"""Nothing yet."""
+"""Users, roles and locks in the administration."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from axes.models import AccessAttempt
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.auth.models import Group, User
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import Sum
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import URLPattern, path
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.views.decorators.debug import sensitive_post_parameters
+
+from appliance.accounts.admin_forms import NewUserForm, PasswordForm, RoleForm, UserForm
+from appliance.accounts.audited_admin import AuditedAdmin, ReasonForm
+from appliance.accounts.roles import Role
+from appliance.accounts.sessions import end_sessions
+from appliance.accounts.standing import is_last_administrator, read_bodies, role_name, set_standing, standing
+from appliance.audit.record import record
+from appliance.core.templatetags.waypost import clock, shown, when
+
+__all__ = ["LockAdmin", "RoleAdmin", "UserAdmin"]
+
+
+class UserAdmin(AuditedAdmin):
+    action = "user"
+    title = "Users"
+    explanation = "Who may sign in, with which role."
+    may_add = may_change = may_delete = True
+    list_display = ("username", "full_name", "role", "is_active", "has_totp", "seen")
+    search_fields = ("username", "first_name", "last_name")
+    ordering = ("username",)
+    readonly_fields = ("has_totp", "seen")
+    form = UserForm
+    change_form_template = "admin/auth/user/change_form.html"
+    _fields = ("username", "first_name", "last_name", "role", "bodies", "is_active", "has_totp", "seen", "why")
+    _new_fields = ("username", "password1", "password2", "role", "bodies", "why")
+
+    def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
+        return [(None, {"fields": self._fields if obj is not None else self._new_fields})]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
+        return self.readonly_fields if obj is not None else ()
+
+    def get_form(self, request: HttpRequest, obj: User | None = None, change: bool = False, **named: Any) -> Any:
+        made = super().get_form(request, obj, change, **{"form": NewUserForm if obj is None else UserForm, **named})
+        made.request = request  # type: ignore[attr-defined]
+        return made
+
+    @admin.display(description="Name")
+    def full_name(self, user: User) -> str:
+        return shown(user.get_full_name())
+
+    @admin.display(description="Role")
+    def role(self, user: User) -> str:
+        return role_name(user) or "none"
+
+    @admin.display(description="TOTP", boolean=True)
+    def has_totp(self, user: User) -> bool:
+        return bool(Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.TOTP).exists())
+
+    @admin.display(description="Signed in", ordering="last_login")
+    def seen(self, user: User) -> str:
+        return when(user.last_login)
+
+    def subject(self, obj: User) -> str:
+        return obj.get_username()
+
+    def described(self, obj: User) -> dict[str, Any]:
+        return standing(obj)
+
+    def finish(self, request: HttpRequest, obj: User, form: Any) -> None:
+        set_standing(obj, form.cleaned_data["role"], form.cleaned_data["bodies"])
+
+    def refusal(self, request: HttpRequest, obj: User) -> str:
+        if obj.pk == request.user.pk:
+            return "You can't delete yourself; another administrator can."
+        with transaction.atomic():
+            return (
+                "This is the last active administrator: make another one first." if is_last_administrator(obj) else ""
+            )
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """What hangs on a user goes with it, whoever else may not touch it; the audit keeps the name."""
+        deleted, counts, _, protected = super().get_deleted_objects(objs, request)
+        return deleted, counts, set(), protected
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view
+        return [
+            path("<int:pk>/password/", view(self.password), name="auth_user_password"),
+            path("<int:pk>/two-factor/", view(self.remove_totp), name="auth_user_remove_totp"),
+            *super().get_urls(),
+        ]
+
+    def _other(self, request: HttpRequest, pk: int) -> User:
+        user = User.objects.filter(pk=pk).first()
+        if user is None:
+            raise Http404
+        if user.pk == request.user.pk:
+            raise PermissionDenied("your own is on your account's page")
+        return user
+
+    @method_decorator(sensitive_post_parameters())
+    def password(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """A forgotten one is set anew."""
+        user = self._other(request, pk)
+        form = PasswordForm(user, request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            with transaction.atomic():
+                form.save()
+                record(request, "user.password", user.get_username(), why=form.cleaned_data["why"], words="set anew")
+            messages.success(request, f"{user.get_username()} has a new password; open sessions have ended.")
+            return redirect("admin:auth_user_change", pk)
+        context = {**self.admin_site.each_context(request), "title": f"New password for {user.get_username()}",
+                   "form": form, "original": user, "opts": self.opts, "button": "Set the password"}  # fmt: skip
+        return render(request, "admin/deed.html", context, status=422 if form.errors else 200)
+
+    def remove_totp(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """For who has lost the telephone and the recovery codes."""
+        user = self._other(request, pk)
+        form = ReasonForm(request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            with transaction.atomic():
+                before = standing(user)
+                count, _ = Authenticator.objects.filter(user=user).delete()
+                end_sessions({user.pk})
+                record(request, "user.totp", user.get_username(), before=before, after=standing(user),
+                       why=form.cleaned_data["why"], words="removed" if count else "there was none")  # fmt: skip
+            messages.success(
+                request, f"{user.get_username()} signs in with the password alone until TOTP is set up anew."
+            )
+            return redirect("admin:auth_user_change", pk)
+        context = {**self.admin_site.each_context(request), "title": f"Two-factor sign-in of {user.get_username()}",
+                   "form": form, "original": user, "opts": self.opts, "button": "Remove it", "danger": True,
+                   "words": "The app and the recovery codes no longer count. Be sure who asks you for this."}  # fmt: skip
+        return render(request, "admin/deed.html", context, status=422 if form.errors else 200)
+
+
+class RoleAdmin(AuditedAdmin):
+    """The three roles are what the pages ask for; there are no others."""
+
+    action = "role"
+    title = "Roles"
+    explanation = "What viewers, operators and administrators may do; whether they read bodies."
+    may_change = True
+    list_display = ("name", "may", "bodies", "members")
+    ordering = ("id",)
+    form = RoleForm
+    fields = ("name", "may", "bodies", "members", "why")
+    readonly_fields = ("name", "may", "members")
+    _may_words = {
+        Role.VIEWER: "sees everything but bodies",
+        Role.OPERATOR: "also changes the queue, destinations and parameters, and sees the audit",
+        Role.ADMINISTRATOR: "also users, roles and schedules; reads bodies",
+    }
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).filter(name__in=[role.name.lower() for role in Role])
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.fields
+
+    @admin.display(description="May")
+    def may(self, group: Group) -> str:
+        return self._may_words[Role[group.name.upper()]]
+
+    @admin.display(description="Reads bodies", boolean=True)
+    def bodies(self, group: Group) -> bool:
+        return group.name == "administrator" or group.permissions.filter(pk=read_bodies().pk).exists()
+
+    @admin.display(description="Users")
+    def members(self, group: Group) -> int:
+        return group.user_set.count()
+
+    def described(self, obj: Group) -> dict[str, Any]:
+        return {"role": obj.name, "reads bodies": obj.permissions.filter(pk=read_bodies().pk).exists()}
+
+    def finish(self, request: HttpRequest, obj: Group, form: Any) -> None:
+        if form.cleaned_data["bodies"]:
+            obj.permissions.add(read_bodies())
+        else:
+            obj.permissions.remove(read_bodies())
+
+
+class LockAdmin(AuditedAdmin):
+    """Deleting one unlocks. What was typed is not shown."""
+
+    action = "sign_in.lock"
+    title = "Locks"
+    explanation = "Wrong passwords and codes that still count, and who is locked by them."
+    may_delete = True
+    list_display = ("user", "ip_address", "failures_since_start", "locked", "last", "unlock")
+    list_display_links = None
+    search_fields = ("username", "ip_address")
+    ordering = ("-attempt_time",)
+    fields = ("user", "ip_address", "failures_since_start", "locked", "last")
+
+    @admin.display(description="User", ordering="username")
+    def user(self, attempt: AccessAttempt) -> str:
+        known = User.objects.filter(username=attempt.username).exists()
+        return shown(attempt.username) if known else "(no such user)"
+
+    @admin.display(description="Locked until")
+    def locked(self, attempt: AccessAttempt) -> str:
+        failures = self._same(attempt).aggregate(sum=Sum("failures_since_start"))["sum"] or 0
+        until = attempt.attempt_time + timedelta(seconds=settings.PORTAL.lockout_s)
+        return clock(until) if failures >= settings.AXES_FAILURE_LIMIT and until > timezone.now() else "not locked"
+
+    def _same(self, attempt: AccessAttempt) -> Any:
+        """Of all the browsers of this user and address: they are counted together."""
+        return AccessAttempt.objects.filter(username=attempt.username, ip_address=attempt.ip_address)
+
+    @admin.display(description="Last", ordering="attempt_time")
+    def last(self, attempt: AccessAttempt) -> str:
+        return when(attempt.attempt_time)
+
+    @admin.display(description="")
+    def unlock(self, attempt: AccessAttempt) -> SafeString:
+        return format_html('<a class="button" href="{}/delete/">Unlock</a>', attempt.pk)
+
+    def subject(self, obj: AccessAttempt) -> str:
+        return f"{self.user(obj)} at {obj.ip_address}"
+
+    def described(self, obj: AccessAttempt) -> dict[str, Any]:
+        return {"failures": obj.failures_since_start, "address": obj.ip_address}
+
+    def delete(self, obj: AccessAttempt) -> None:
+        self._same(obj).delete()
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        return [], {}, set(), []
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        words = {"title": "Unlock", "button": "Unlock", "words": "The wrong passwords no longer count."}
+        return super().delete_view(request, object_id, words)
+
+
+admin.site.register(User, UserAdmin)
+admin.site.register(Group, RoleAdmin)
+admin.site.register(AccessAttempt, LockAdmin)

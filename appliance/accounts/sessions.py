@@ -48,8 +48,9 @@ def _user_saved(sender: type[User], instance: User, created: bool, **_: Any) -> 
 @receiver(m2m_changed, sender=User.groups.through)
 @receiver(m2m_changed, sender=User.user_permissions.through)
 def _rights_changed(instance: Any, action: str, reverse: bool, pk_set: set[int] | None, **_: Any) -> None:
-    if not reverse and action in ("post_add", "post_remove", "post_clear"):
-        if pk_set is None or pk_set:  # None: all were taken away; empty: nothing was changed
+    if not reverse:
+        # No set: all were taken away; an empty one: nothing was changed.
+        if action.startswith("post_") and (pk_set is None or pk_set):
             end_sessions({instance.pk})
     elif action in ("post_add", "post_remove"):
         end_sessions(set(pk_set or ()))

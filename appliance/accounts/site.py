@@ -9,11 +9,13 @@ from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.contrib.auth import REDIRECT_FIELD_NAME
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, URLResolver
+from django.utils.decorators import method_decorator
 
 from appliance.accounts.roles import Role, role_of
 
@@ -21,7 +23,7 @@ __all__ = ["PortalAdmin"]
 
 # Signing in and the own password have their pages in accounts/; the rest is for parts of the admin that are not used.
 _NOT_HERE = frozenset(
-    ("login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site", "app_list")
+    ("logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site", "app_list")
 )
 
 
@@ -48,12 +50,21 @@ class PortalAdmin(AdminSite):
         checked.least_role = Role.ADMINISTRATOR  # type: ignore[attr-defined]
         return checked
 
+    @method_decorator(login_not_required)
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """There is one page to sign in; this one leads there."""
+        return redirect_to_login(request.GET.get(REDIRECT_FIELD_NAME, ""))
+
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
+        """The index has its own."""
+        return []
+
     def get_urls(self) -> list[URLPattern | URLResolver]:
         return [each for each in super().get_urls() if getattr(each, "name", None) not in _NOT_HERE]
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         rooms = [
-            {"title": each.opts.verbose_name_plural, "url": f"admin:{each.opts.app_label}_{each.opts.model_name}_changelist",
+            {"title": getattr(each, "title", ""), "url": f"admin:{each.opts.app_label}_{each.opts.model_name}_changelist",
              "explanation": getattr(each, "explanation", "")}
             for each in self._registry.values()
         ]  # fmt: skip

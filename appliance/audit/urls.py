@@ -9,4 +9,6 @@ from appliance.audit import views
 app_name = "audit"
 urlpatterns = [
     path("", views.entries, name="entries"),
+    path("csv/", views.csv, name="csv"),
+    path("<int:pk>/", views.entry, name="entry"),
 ]

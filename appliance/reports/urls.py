@@ -10,4 +10,5 @@ app_name = "reports"
 urlpatterns = [
     path("", views.reports, name="reports"),
     path("schedules/", views.schedules, name="schedules"),
+    path("schedules/<int:pk>/", views.schedule, name="schedule"),
 ]

@@ -21,9 +21,9 @@ def user(role: str = "", name: str = "") -> User:
     return made
 
 
-def client_of(role: str = "", name: str = "", **named: bool) -> Client:
+def client_of(role: str = "", name: str = "", enforce_csrf_checks: bool = False) -> Client:
     """A client in which a user of ``role`` is signed in."""
-    client = Client(**named)
+    client = Client(enforce_csrf_checks=enforce_csrf_checks)
     client.force_login(user(role, name), backend="django.contrib.auth.backends.ModelBackend")
     return client
 

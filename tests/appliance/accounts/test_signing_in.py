@@ -33,7 +33,7 @@ def actions() -> list[tuple[str, str]]:
 
 
 def code(secret: str, ahead: int = 0) -> str:
-    return format_hotp_value(hotp_value(secret, int(time.time()) // 30 + ahead))
+    return str(format_hotp_value(hotp_value(secret, int(time.time()) // 30 + ahead)))
 
 
 def enrol(client: Client) -> tuple[str, list[str]]:
@@ -105,11 +105,11 @@ def test_the_session_gets_a_new_name_when_somebody_signs_in() -> None:
     session = client.session
     session["planted"] = True
     session.save()
-    client.cookies[settings.SESSION_COOKIE_NAME] = session.session_key
+    client.cookies[settings.SESSION_COOKIE_NAME] = str(session.session_key)
     sign_in(client, "operator")
     assert client.cookies[settings.SESSION_COOKIE_NAME].value != session.session_key
     other = Client()
-    other.cookies[settings.SESSION_COOKIE_NAME] = session.session_key
+    other.cookies[settings.SESSION_COOKIE_NAME] = str(session.session_key)
     assert other.get(INSIDE).status_code == 302
 
 

@@ -1,0 +1,74 @@
+"""Forms of the administration for users and roles. Nobody changes what he himself may do: another administrator does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth.forms import SetPasswordForm, UserCreationForm
+from django.contrib.auth.models import Group, User
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+
+from appliance.accounts.audited_admin import reason_field
+from appliance.accounts.standing import (
+    ROLE_CHOICES,
+    is_last_administrator,
+    may_read_by_own_right,
+    read_bodies,
+    role_name,
+)
+
+__all__ = ["NewUserForm", "PasswordForm", "RoleForm", "UserForm"]
+
+_BODIES = "Each body that is read stands in the audit. Administrators may always."
+
+
+class UserForm(forms.ModelForm):  # type: ignore[type-arg]
+    request: HttpRequest  # put there by UserAdmin.get_form
+    role = forms.ChoiceField(choices=ROLE_CHOICES, required=False)
+    bodies = forms.BooleanField(label="May read the bodies of messages", required=False, help_text=_BODIES)
+    why = reason_field()
+
+    class Meta:
+        model = User
+        fields = ("username", "first_name", "last_name", "is_active")
+        help_texts = {"is_active": "Who is not cannot sign in; open sessions end."}
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.fields["role"].initial = role_name(self.instance)
+        self.fields["bodies"].initial = may_read_by_own_right(self.instance)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        rights = {"role", "bodies", "is_active"}.intersection(self.changed_data)
+        if rights and self.instance.pk == self.request.user.pk:
+            raise ValidationError("You can't change what you yourself may do; another administrator can.")
+        demoted = cleaned.get("role") != "administrator" or not cleaned.get("is_active")
+        if demoted and is_last_administrator(self.instance):
+            raise ValidationError("This is the last active administrator: make another one first.")
+        return cleaned
+
+
+class NewUserForm(UserCreationForm):  # type: ignore[type-arg]
+    role = forms.ChoiceField(choices=ROLE_CHOICES, required=False, initial="viewer")
+    bodies = forms.BooleanField(label="May read the bodies of messages", required=False, help_text=_BODIES)
+    why = reason_field()
+
+
+class PasswordForm(SetPasswordForm):  # type: ignore[type-arg]
+    why = reason_field()
+
+
+class RoleForm(forms.ModelForm):  # type: ignore[type-arg]
+    bodies = forms.BooleanField(label="May read the bodies of messages", required=False, help_text=_BODIES)
+    why = reason_field()
+
+    class Meta:
+        model = Group
+        fields = ()
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.fields["bodies"].initial = self.instance.permissions.filter(pk=read_bodies().pk).exists()

@@ -1,0 +1,147 @@
+"""What all parts of the administration share: for administrators alone, nothing without a reason, everything in the audit.
+
+A change, its entry with before and after, and the ending of sessions are one transaction. Django's own log of the admin is not
+written: there is one audit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages
+from django.contrib.admin import ModelAdmin
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+
+from appliance.accounts.roles import Role, role_of
+from appliance.audit.record import record
+
+__all__ = ["AuditedAdmin", "ReasonForm", "reason", "reason_field"]
+
+WHY_MIN, WHY_MAX = 3, 1000  # characters; as everywhere in the portal
+
+
+def reason_field() -> forms.CharField:
+    return forms.CharField(
+        label="Reason", min_length=WHY_MIN, max_length=WHY_MAX, help_text="For the audit.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )  # fmt: skip
+
+
+class ReasonForm(forms.Form):
+    """A reason and nothing else: for deletes, and what is done with one button."""
+
+    why = reason_field()
+
+
+def reason(request: HttpRequest) -> str:
+    """The reason in what was sent. Raises ValidationError."""
+    form = ReasonForm(request.POST)
+    if not form.is_valid():
+        raise ValidationError([words for each in form.errors.values() for words in each])
+    return str(form.cleaned_data["why"])
+
+
+class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
+    """``action`` names what is done in the audit: user.add, user.change, user.delete."""
+
+    action = ""
+    title = ""
+    explanation = ""
+    actions = None
+    list_per_page = 100
+    show_full_result_count = False
+    save_on_top = False
+    view_on_site = False
+    may_add = may_change = may_delete = False
+
+    def _may(self, request: HttpRequest) -> bool:
+        role = role_of(request.user)
+        return role is not None and role >= Role.ADMINISTRATOR
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self._may(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return self._may(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.may_add and self._may(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return self.may_change and self._may(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return self.may_delete and self._may(request)
+
+    def subject(self, obj: Any) -> str:
+        return str(obj)
+
+    def described(self, obj: Any) -> dict[str, Any]:
+        """What the audit shows of it, before and after."""
+        raise NotImplementedError
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        form.before = self.described(self.model._default_manager.get(pk=obj.pk)) if change else None
+        super().save_model(request, obj, form, change)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        self.finish(request, form.instance, form)
+        after = self.described(self.model._default_manager.get(pk=form.instance.pk))
+        record(
+            request, f"{self.action}.{'change' if change else 'add'}", self.subject(form.instance),
+            before=form.before, after=after, why=form.cleaned_data["why"],
+        )  # fmt: skip
+
+    def finish(self, request: HttpRequest, obj: Any, form: Any) -> None:
+        """What is saved beside the model's own fields."""
+
+    def refusal(self, request: HttpRequest, obj: Any) -> str:
+        """Why it may not be deleted; "" when it may."""
+        return ""
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        if request.method == "POST":
+            obj = self.get_object(request, object_id)
+            try:
+                reason(request)
+                if obj is not None and (words := self.refusal(request, obj)):
+                    raise ValidationError(words)
+            except ValidationError as error:
+                messages.error(request, " ".join(error.messages))
+                return redirect(request.path)
+        answer: HttpResponse = super().delete_view(
+            request, object_id, {"reason_form": ReasonForm(), **(extra_context or {})}
+        )
+        return answer
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        subject, before = self.subject(obj), self.described(obj)
+        if words := self.refusal(request, obj):  # once more, now that nobody else can change it
+            raise PermissionDenied(words)
+        self.delete(obj)
+        record(request, f"{self.action}.delete", subject, before=before, why=reason(request))
+
+    def delete(self, obj: Any) -> None:
+        obj.delete()
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        obj = self.get_object(request, object_id)
+        if obj is None:
+            return redirect("audit:entries")
+        return redirect(f"{reverse('audit:entries')}?{urlencode({'subject': self.subject(obj)})}")
+
+    def log_addition(self, *_: Any) -> None:  # type: ignore[override]
+        """The audit has it."""
+
+    def log_change(self, *_: Any) -> None:  # type: ignore[override]
+        """The audit has it."""
+
+    def log_deletions(self, *_: Any) -> None:  # type: ignore[override]
+        """The audit has it."""

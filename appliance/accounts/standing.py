@@ -1,0 +1,76 @@
+"""What a user may do, as one thing that is shown, set and compared: role, bodies, active.
+
+Law: there is always somebody who is an active administrator; the check takes a lock, so that two who demote each other at the
+same time do not both succeed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from django.contrib.auth.models import Group, Permission, User
+from django.db.models import Q
+
+from appliance.accounts.roles import GROUPS, READ_BODIES, Role, role_of
+
+__all__ = ["ROLE_CHOICES", "is_last_administrator", "may_read_by_own_right", "read_bodies", "set_standing", "standing"]
+
+ROLE_CHOICES = (
+    ("", "none: sees nothing"),
+    ("viewer", "viewer: sees everything but bodies"),
+    ("operator", "operator: also changes the queue, destinations and parameters"),
+    ("administrator", "administrator: also users, roles and schedules; reads bodies"),
+)
+
+
+def read_bodies() -> Permission:
+    application, codename = READ_BODIES.split(".")
+    return Permission.objects.get(content_type__app_label=application, codename=codename)
+
+
+def may_read_by_own_right(user: User) -> bool:
+    return user.pk is not None and user.user_permissions.filter(pk=read_bodies().pk).exists()
+
+
+def role_name(user: User) -> str:
+    """Of an inactive user, too."""
+    if user.is_superuser:
+        return "administrator"
+    names = user.groups.values_list("name", flat=True) if user.pk is not None else ()
+    roles = [GROUPS[name] for name in names if name in GROUPS]
+    return max(roles).name.lower() if roles else ""
+
+
+def standing(user: User) -> dict[str, Any]:
+    return {
+        "user": user.get_username(),
+        "name": user.get_full_name(),
+        "role": role_name(user) or "none",
+        "reads bodies": may_read_by_own_right(user),
+        "active": user.is_active,
+        "TOTP": Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.TOTP).exists(),
+    }
+
+
+def set_standing(user: User, role: str, bodies: bool) -> None:
+    """Touches nothing that is as it should be: sessions end with each change."""
+    wanted = Group.objects.filter(name=role)
+    current = user.groups.filter(name__in=GROUPS)
+    if set(current) != set(wanted) and not (user.is_superuser and role == "administrator"):
+        user.groups.remove(*current.exclude(name=role))
+        user.groups.add(*wanted)
+    if user.is_superuser and role != "administrator":
+        user.is_superuser = user.is_staff = False
+        user.save(update_fields=["is_superuser", "is_staff"])
+    if bodies != may_read_by_own_right(user):
+        (user.user_permissions.add if bodies else user.user_permissions.remove)(read_bodies())
+
+
+def is_last_administrator(user: User) -> bool:
+    """Whether without this one there would be none. Needs a transaction."""
+    group = Group.objects.select_for_update().get(name="administrator")
+    if role_of(User.objects.get(pk=user.pk)) is not Role.ADMINISTRATOR:
+        return False
+    others = User.objects.filter(Q(groups=group) | Q(is_superuser=True), is_active=True).exclude(pk=user.pk)
+    return not others.exists()

@@ -1,0 +1,46 @@
+"""What was changed, line by line, out of the before and after of an entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Line", "difference"]
+
+LINES_MAX = 500
+_NOTHING = object()
+
+
+@dataclass(frozen=True)
+class Line:
+    name: str
+    before: str
+    after: str
+    changed: bool
+
+
+def difference(before: Any, after: Any) -> list[Line]:
+    """Names of nested values are joined with dots. At most LINES_MAX, what was changed first."""
+    old, new = dict(_flat("", before)), dict(_flat("", after))
+    names = [*old, *(name for name in new if name not in old)]
+    lines = []
+    for name in names:
+        was, now = old.get(name, _NOTHING), new.get(name, _NOTHING)
+        lines.append(Line(name, _words(was), _words(now), was != now))
+    return sorted(lines, key=lambda line: not line.changed)[:LINES_MAX]
+
+
+def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, each in value.items():
+            yield from _flat(f"{prefix}.{key}" if prefix else str(key), each)
+    elif value is not None or prefix:
+        yield prefix or "value", value
+
+
+def _words(value: Any) -> str:
+    if value is _NOTHING:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

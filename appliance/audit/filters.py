@@ -1,0 +1,133 @@
+"""Which entries are asked for, and a page of them: newest first, from a cursor that no new entry moves.
+
+Law: a page costs a page. Who, action, subject and outcome are found by an index; where text has to be looked for in the entries
+themselves (a text, or a name ending in ``*``), a page examines so many and says where to read on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.db.models import Q, QuerySet
+from django.http import QueryDict
+from django.utils import timezone
+
+from appliance.audit.models import Entry, Outcome
+
+__all__ = ["EXAMINED", "PAGE", "FilterForm", "Page", "page"]
+
+PAGE = 100
+EXAMINED = 50_000  # some tenths of a second
+_NAMES = ("who", "action", "subject")
+
+
+def _line(label: str, length: int, **attributes: str) -> forms.CharField:
+    return forms.CharField(
+        label=label,
+        required=False,
+        max_length=length,
+        widget=forms.TextInput(attrs={"autocomplete": "off", **attributes}),
+    )
+
+
+class FilterForm(forms.Form):
+    who = _line("Who", 150, list="audit-who")
+    action = _line("Action", 60, list="audit-action", placeholder="queue.delete, queue.*")
+    subject = _line("Subject", 400)
+    outcome = forms.ChoiceField(choices=[("", "any"), *Outcome.choices], required=False)
+    since = forms.DateTimeField(
+        label="From",
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+    )
+    until = forms.DateTimeField(
+        label="To",
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+    )
+    text = _line("Text in reason or words", 200)
+
+    @classmethod
+    def of(cls, given: QueryDict) -> FilterForm:
+        return cls(given)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What was filled in."""
+        return {name: value for name, value in self.cleaned_data.items() if value} if self.is_valid() else {}
+
+    @property
+    def query(self) -> str:
+        """The same, for a link."""
+        return urlencode({name: self.data[name] for name in self.asked})
+
+    def indexed(self) -> QuerySet[Entry]:
+        """Entries by what an index finds; times as bounds of the ids, which grow with them."""
+        entries = Entry.objects.all()
+        for name in _NAMES:
+            if (value := self.asked.get(name, "")) and not value.endswith("*"):
+                entries = entries.filter(**{name: value})
+        if outcome := self.asked.get("outcome"):
+            entries = entries.filter(outcome=outcome)
+        if since := self.asked.get("since"):
+            entries = entries.filter(at__gte=since, id__gte=_first(since))
+        if until := self.asked.get("until"):
+            entries = entries.filter(at__lt=until, id__lte=_last(until))
+        return entries
+
+    def read(self) -> Q | None:
+        """What has to be looked for in each entry; None when nothing."""
+        wanted = Q()
+        for name in _NAMES:
+            if (value := self.asked.get(name, "")).endswith("*"):
+                wanted &= Q(**{f"{name}__startswith": value[:-1]})
+        if text := self.asked.get("text"):
+            wanted &= Q(why__icontains=text) | Q(words__icontains=text) | Q(subject__icontains=text)
+        return wanted or None
+
+
+_SKEW = timedelta(minutes=5)  # a transaction that took so long has an older id than its time says
+
+
+def _first(since: datetime) -> int:
+    """No entry since then has a lower id."""
+    found = Entry.objects.filter(at__gte=since - _SKEW).order_by("at").values_list("id", flat=True).first()
+    return found if found is not None else 0
+
+
+def _last(until: datetime) -> int:
+    found = (
+        Entry.objects.filter(at__lt=min(until, timezone.now()) + _SKEW)
+        .order_by("-at")
+        .values_list("id", flat=True)
+        .first()
+    )
+    return found if found is not None else 0
+
+
+@dataclass(frozen=True)
+class Page:
+    entries: list[Entry]
+    older: int | None  # the cursor of the next page
+    examined: int | None  # how many were looked at, when that was the bound
+
+
+def page(form: FilterForm, before: int | None = None, size: int = PAGE) -> Page:
+    """The newest that match, with an id below ``before``."""
+    entries = form.indexed().order_by("-id")
+    if before is not None:
+        entries = entries.filter(id__lt=before)
+    wanted = form.read()
+    if wanted is None:
+        found = list(entries[: size + 1])
+        return Page(found[:size], found[size - 1].pk if len(found) > size else None, None)
+    examined = list(entries.values_list("id", flat=True)[EXAMINED - 1 : EXAMINED])
+    floor = examined[0] if examined else 0
+    found = list(entries.filter(wanted, id__gte=floor)[: size + 1])
+    if len(found) > size:
+        return Page(found[:size], found[size - 1].pk, None)
+    return Page(found, floor if examined else None, EXAMINED if examined else None)

@@ -1,0 +1,16 @@
+"""``manage.py tidy``: ends what was kept long enough (audit_days, sample_days, sessions, locks)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from appliance.audit.retention import tidy
+
+
+class Command(BaseCommand):
+    help = "Delete what [portal] audit_days and sample_days say is old, and sessions and locks that are over."
+
+    def handle(self, *_: Any, **__: Any) -> None:
+        self.stdout.write(f"deleted {tidy()}")

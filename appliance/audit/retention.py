@@ -1,0 +1,54 @@
+"""The end of what is kept for a time: entries of the audit after audit_days, samples after sample_days, sessions, old locks.
+
+In pieces, so that nobody waits for a lock of the database; a run that is killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+
+from axes.models import AccessAttempt
+from django.conf import settings
+from django.contrib.sessions.models import Session
+from django.db.models import Model, QuerySet
+from django.utils import timezone
+
+from appliance.audit.models import Entry
+from appliance.live.models import Sample
+
+__all__ = ["Tidied", "tidy"]
+
+PIECE = 1_000
+
+
+@dataclass(frozen=True)
+class Tidied:
+    entries: int
+    samples: int
+    sessions: int
+    locks: int
+
+    def __str__(self) -> str:
+        return f"{self.entries} audit entries, {self.samples} samples, {self.sessions} sessions, {self.locks} locks"
+
+
+def tidy() -> Tidied:
+    now = timezone.now()
+    portal = settings.PORTAL
+    oldest_minute = int((time.time() - portal.sample_days * 86_400) // 60)
+    return Tidied(
+        entries=_delete(QuerySet(Entry).filter(at__lt=now - timedelta(days=portal.audit_days))),
+        samples=_delete(QuerySet(Sample).filter(minute__lt=oldest_minute)),
+        sessions=_delete(QuerySet(Session).filter(expire_date__lt=now)),
+        locks=_delete(QuerySet(AccessAttempt).filter(attempt_time__lt=now - timedelta(seconds=portal.lockout_s))),
+    )
+
+
+def _delete(old: QuerySet[Model]) -> int:
+    """By a plain QuerySet: the audit's own refuses."""
+    deleted = 0
+    while piece := list(old.order_by("pk").values_list("pk", flat=True)[:PIECE]):
+        deleted += QuerySet(old.model).filter(pk__in=piece).delete()[0]
+    return deleted

@@ -1,0 +1,154 @@
+"""What starts by itself, and when: the two schedules of the portal, their form, and whether the scheduler runs.
+
+The schedules are entries of django-celery-beat, made by a migration. A third entry is the scheduler's sign of life: it is due
+every minute, so that its age says plainly whether anybody looks at the schedules at all.
+"""
+
+from __future__ import annotations
+
+import zoneinfo
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.utils import timezone
+from django_celery_beat.models import CrontabSchedule, PeriodicTask
+
+from appliance.accounts.audited_admin import reason_field
+
+__all__ = [
+    "EXPLANATIONS",
+    "SIGN_OF_LIFE",
+    "ScheduleForm",
+    "Scheduled",
+    "described",
+    "scheduled",
+    "scheduler_seen",
+    "shown_tasks",
+]
+
+NIGHTLY_REPORT, RETENTION, SIGN_OF_LIFE = "nightly report", "retention", "sign of life"
+EXPLANATIONS = {
+    NIGHTLY_REPORT: "Makes the report of the day before, checks that it balances, and mails it.",
+    RETENTION: "Deletes audit entries and samples that are older than [portal] says, and what is over. "
+    "By hand: manage.py tidy.",
+}
+SILENT = timedelta(minutes=10)  # the scheduler writes down what it did every three minutes
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    task: Any  # PeriodicTask
+    at: str  # "01:30", or the cron line when it is no plain time of day
+    zone: str
+    explanation: str
+    next: datetime | None
+
+    @property
+    def late(self) -> bool:
+        """Whether its time has passed without a run."""
+        last = previous(self.task, timezone.now())
+        if not self.task.enabled or last is None or last + SILENT > timezone.now() or self.task.date_changed > last:
+            return False
+        return self.task.last_run_at is None or self.task.last_run_at < last
+
+
+def shown_tasks() -> QuerySet[Any]:
+    tasks: QuerySet[Any] = PeriodicTask.objects.exclude(name=SIGN_OF_LIFE).select_related("crontab").order_by("name")
+    return tasks
+
+
+def scheduled() -> list[Scheduled]:
+    return [
+        Scheduled(task, _at(task), _zone(task), EXPLANATIONS.get(task.name, ""), upcoming(task))
+        for task in shown_tasks()
+    ]
+
+
+def scheduler_seen() -> tuple[bool, datetime | None]:
+    """Whether the scheduler runs, and its last sign of life."""
+    seen = PeriodicTask.objects.filter(name=SIGN_OF_LIFE).values_list("last_run_at", flat=True).first()
+    return seen is not None and timezone.now() - seen < SILENT, seen
+
+
+def time_of_day(task: Any) -> time | None:
+    """None when its schedule is not one time each day."""
+    cron = task.crontab
+    if cron is None or not (cron.minute.isdigit() and cron.hour.isdigit()):
+        return None
+    if (cron.day_of_month, cron.month_of_year, cron.day_of_week) != ("*", "*", "*"):
+        return None
+    return time(int(cron.hour), int(cron.minute))
+
+
+def previous(task: Any, now: datetime) -> datetime | None:
+    """When it was due last."""
+    at = time_of_day(task)
+    if at is None:
+        return None
+    local = now.astimezone(zoneinfo.ZoneInfo(str(task.crontab.timezone)))
+    due = local.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
+    return due if due <= local else due - timedelta(days=1)
+
+
+def upcoming(task: Any) -> datetime | None:
+    last = previous(task, timezone.now())
+    return last + timedelta(days=1) if last is not None and task.enabled else None
+
+
+def _at(task: Any) -> str:
+    at = time_of_day(task)
+    return f"{at:%H:%M}" if at is not None else str(task.crontab or task.interval or "")
+
+
+def _zone(task: Any) -> str:
+    return str(task.crontab.timezone) if task.crontab else ""
+
+
+def described(task: Any) -> dict[str, Any]:
+    return {"at": _at(task), "zone": _zone(task), "enabled": task.enabled}
+
+
+class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
+    at = forms.TimeField(
+        label="Time of day",
+        input_formats=["%H:%M", "%H:%M:%S"],
+        widget=forms.TimeInput(attrs={"type": "time"}, format="%H:%M"),
+    )
+    zone = forms.CharField(label="Time zone", max_length=64, widget=forms.TextInput(attrs={"list": "zones"}))
+    why = reason_field()
+    field_order = ("at", "zone", "enabled", "why")
+
+    class Meta:
+        model = PeriodicTask
+        fields = ("enabled",)
+        help_texts = {"enabled": ""}
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        if self.instance.pk is not None and self.instance.crontab is not None:
+            self.fields["at"].initial = time_of_day(self.instance)
+            self.fields["zone"].initial = str(self.instance.crontab.timezone)
+
+    def clean_zone(self) -> str:
+        given = str(self.cleaned_data["zone"])
+        if given not in zoneinfo.available_timezones():
+            raise ValidationError("There is no such time zone; Europe/Vienna is one.")
+        return given
+
+    def save(self, commit: bool = True) -> Any:
+        at, was = self.cleaned_data["at"], self.instance.crontab
+        wanted = {
+            "hour": str(at.hour), "minute": str(at.minute), "day_of_month": "*", "month_of_year": "*", "day_of_week": "*",
+            "timezone": zoneinfo.ZoneInfo(self.cleaned_data["zone"]),
+        }  # fmt: skip
+        self.instance.crontab = CrontabSchedule.objects.filter(**wanted).first() or CrontabSchedule.objects.create(
+            **wanted
+        )
+        saved = super().save(commit)
+        if commit and was is not None and was != self.instance.crontab and not was.periodictask_set.exists():
+            was.delete()
+        return saved
