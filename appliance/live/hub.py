@@ -6,8 +6,8 @@ once for all readers, however many. What a stream's event "state" carries, and `
     at            wall clock; number: which picture this is since the portal's start
     core          running; words ("running", "no answer", …); notice (a sentence, "" while it runs); as_of and age_s of all that
                   follows (None, when nothing is known yet); pid, stalled, tuned_damage of the manager
-    totals        recipients since the manager's start (started_at): accepted, delivered, deferred, bounced, expired, deleted, undeleted;
-                  queued_at_start, queued (at the same moment)
+    totals        recipients since the manager's start (started_at): accepted, delivered, deferred, bounced, expired, deleted,
+                  undeleted, queued_at_start; queued (at the same moment)
     rates         accepted, delivered, deferred, bounced: recipients a minute, over the last minute
     pace          the same over the last ten seconds, for lines
     queue         messages, recipients, active, in_flight, destinations (how many),
@@ -17,7 +17,7 @@ once for all readers, however many. What a stream's event "state" carries, and `
                   of last; what is None is not known, as the window of one that is not active
     trouble       [{name, text, url, kind, until, queued, success_share, reason, reason_at}]; ``text`` and ``reason`` are
                   harmless to show
-    processes     [{name, pid (None: gone), since, restarts}]; since and restarts as seen by this portal process
+    processes     [{name, pid (None: gone), since, restarts}]
     oldest        {queue_id, arrived_at, sender, destination, url} of the longest queued message (or None); oldest_as_of
     disks         [{what, path, total_bytes, free_bytes, reserve_bytes}]
 
@@ -117,7 +117,6 @@ class Hub:
         self._begun = dict.fromkeys(COUNTS, 0)  # counts of managers that are gone
         self._last: dict[str, int] = dict.fromkeys(COUNTS, 0)
         self._started_at = 0.0
-        self._seen: dict[str, list[Any]] = {}
 
     # -- life
 
@@ -168,13 +167,12 @@ class Hub:
 
     async def tick(self) -> None:
         """One round of questions, and a picture of the answers."""
-        now = self._wall()
         try:
             async with asyncio.timeout(
                 2 * self._patience_s
             ):  # each has its time, but all together have not four times that
-                pids = (await self._client.call("processes"))["processes"]
-                self.picture["processes"] = processes_of(pids, self._seen, now)
+                processes = await self._client.call("processes")
+                self.picture["processes"] = processes_of(processes["children"])
                 state = await self._client.call("state")
                 size = await self._client.call("size")
                 destinations = await self._client.call("destinations", {"limit": DESTINATIONS_MAX})
@@ -182,7 +180,7 @@ class Hub:
             words, notice = _words(error)
             self.picture["core"] = _down(words, notice, self.picture["core"]["as_of"], self._wall())
             if isinstance(error, NotRunning):
-                self.picture["processes"] = processes_of({}, self._seen, now)
+                self.picture["processes"] = [each | {"pid": None} for each in self.picture["processes"]]
         else:
             self._heard(self._wall(), state, size, destinations)
         self._publish()

@@ -160,13 +160,9 @@ def _reason(answer: Mapping[str, Any], name: str) -> tuple[str, float | None]:
     return visible(row.get("reason") or "")[:REASON_CHARACTERS], None
 
 
-def processes_of(pids: Mapping[str, int], seen: dict[str, list[Any]], now: float) -> list[dict[str, Any]]:
-    """``seen``: name -> [pid, since, restarts], kept by who calls; a process that is gone stays, with pid None."""
-    for name, pid in pids.items():
-        known = seen.setdefault(name, [pid, now, 0])
-        if known[0] != pid:
-            seen[name] = [pid, now, known[2] + 1]
+def processes_of(children: Mapping[str, Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    """Out of the answer to ``processes``; none while the supervisor has not written them down."""
     return [
-        {"name": name, "pid": pids.get(name), "since": since, "restarts": restarts}
-        for name, (_, since, restarts) in seen.items()
+        {"name": name, "pid": each["pid"], "since": each["started_at"], "restarts": each["restarts"]}
+        for name, each in (children or {}).items()
     ]

@@ -43,6 +43,7 @@ class Operations:
         self._view = view
         self._changes = Changes(view)
         self._processes_path = processes_path
+        self._children_path = os.path.join(os.path.dirname(processes_path), "children.json")
         self._answers: dict[str, Answers] = {
             "ping": self._ping,
             "processes": self._processes,
@@ -81,6 +82,7 @@ class Operations:
     async def _processes(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         yield {
             "processes": await self._view.in_thread(_read_json, self._processes_path),
+            "children": await self._view.in_thread(_read_json, self._children_path),
             "manager": self._view.link.connected,
         }
 

@@ -35,6 +35,8 @@ class Child:
     number: int
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
+    started_at: float = 0.0  # wall clock, for people
+    restarts: int = -1  # since the supervisor began
     backoff_s: float = BACKOFF_S_MIN
     due: float = field(default=0.0)
 
@@ -90,6 +92,7 @@ class Supervisor:
         self.settings = settings
         self.stored = stored
         self.log = MailLog(settings.log_directory)
+        self.started_at = time.time()
         self._unpublished = False
         self.children = [
             *(Child("receiver", n) for n in range(settings.receiver.processes)),
@@ -131,6 +134,8 @@ class Supervisor:
             _say(f"{child.name} can't be started: {error.strerror}; tried again every {BACKOFF_S_MAX:.0f} s")
             child.due = child.started + BACKOFF_S_MAX
             return
+        child.started_at = time.time()
+        child.restarts += 1
         self.log.started(child.name, str(child.process.pid))
 
     def _ended(self, child: Child) -> None:
@@ -149,14 +154,27 @@ class Supervisor:
         child.due = now if killed else now + child.backoff_s
 
     def _publish(self) -> None:
-        """``processes.json``: who runs, for people and tests. A full disk must not end what delivers mail from it."""
+        """``processes.json``: who runs, for people and tests; ``children.json``: since when, and how often started again.
+
+        A full disk must not end what delivers mail from it.
+        """
         pids = {"supervisor": os.getpid()}
         pids |= {child.name: child.process.pid for child in self.children if child.process is not None}
+        told = {"supervisor": {"pid": os.getpid(), "started_at": self.started_at, "restarts": 0}} | {
+            child.name: {
+                "pid": child.process.pid if child.process is not None else None,
+                "started_at": child.started_at,
+                "restarts": max(0, child.restarts),
+            }
+            for child in self.children
+        }
         path = self.settings.run_directory / "processes.json"
-        new = path.with_suffix(".new")
         try:
-            new.write_text(json.dumps(pids))
-            new.replace(path)
+            for name, content in (("processes.json", pids), ("children.json", told)):
+                path = self.settings.run_directory / name
+                new = path.with_suffix(".new")
+                new.write_text(json.dumps(content))
+                new.replace(path)
             self._unpublished = False
         except OSError as error:
             if not self._unpublished:

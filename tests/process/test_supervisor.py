@@ -35,6 +35,29 @@ def test_a_disk_that_cannot_take_processes_json_ends_nothing_and_is_told_once(
     assert json.loads((directory / "processes.json").read_text()) == {"supervisor": os.getpid()}
 
 
+def test_it_tells_since_when_each_child_runs_and_how_often_it_was_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Started:
+        pid = 4711
+
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Started())
+    watching = supervisor(tmp_path)
+    child = watching.children[0]
+
+    def told() -> dict[str, object]:
+        watching._publish()
+        children = json.loads((watching.settings.run_directory / "children.json").read_text())
+        assert children["supervisor"]["pid"] == os.getpid()
+        return dict(children["receiver.0"])
+
+    assert told() == {"pid": None, "started_at": 0.0, "restarts": 0}
+    watching._start(child)
+    assert told() == {"pid": 4711, "started_at": child.started_at, "restarts": 0}
+    watching._start(child)
+    assert told()["restarts"] == 1
+
+
 def test_a_child_that_cannot_be_started_is_tried_again_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
