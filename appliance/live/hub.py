@@ -37,7 +37,7 @@ import json
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Protocol
 
 from appliance.core.templatetags.waypost import visible
@@ -134,8 +134,11 @@ class Hub:
             slowly.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await slowly
-            await self._client.close()
-            await self._slow_client.close()
+            await self.close()
+
+    async def close(self) -> None:
+        await self._client.close()
+        await self._slow_client.close()
 
     def end(self) -> None:
         """All streams end, so that the server can."""
@@ -268,7 +271,7 @@ class Hub:
     def full(self) -> bool:
         return self.readers >= self._readers_max
 
-    async def stream(self) -> AsyncIterator[bytes]:
+    async def stream(self) -> AsyncGenerator[bytes, None]:
         """Pictures as events, the newest first; a comment when there is none for a while. Raises TooManyReaders."""
         if self.full:
             raise TooManyReaders

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -77,15 +78,14 @@ async def _events(listened: Hub, session_key: str) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     recheck_at = loop.time() + RECHECK_S * random.uniform(0.8, 1.2)  # noqa: S311  # so that not all come at once
     yield b"retry: %d\n\n" % RETRY_MS
-    try:
-        async for event in listened.stream():
-            yield event
-            if loop.time() >= recheck_at:
-                if not await asyncio.to_thread(_may_listen, session_key):
-                    return
-                recheck_at = loop.time() + RECHECK_S
-    except TooManyReaders:
-        return
+    with contextlib.suppress(TooManyReaders):
+        async with contextlib.aclosing(listened.stream()) as events:
+            async for event in events:
+                yield event
+                if loop.time() >= recheck_at:
+                    if not await asyncio.to_thread(_may_listen, session_key):
+                        return
+                    recheck_at = loop.time() + RECHECK_S
 
 
 @in_thread

@@ -1,0 +1,329 @@
+"""The hub: what it tells of a core that runs, is killed, stopped or slow, and to how many."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.core.door import async_door
+from appliance.live.hub import Hub, TooManyReaders
+from mailcore.control.client import AsyncControlClient
+from mailcore.lab.lab import Lab
+from tests.appliance.fake_core import FakeCore, Refusal, Silence
+from tests.appliance.live.answers import answers, row, state
+from tests.process.house import running
+
+PATIENCE_S = 30.0
+Picture = dict[str, Any]
+
+
+@contextlib.asynccontextmanager
+async def listening(hub: Hub) -> AsyncIterator[Hub]:
+    task = asyncio.create_task(hub.run())
+    try:
+        yield hub
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@contextlib.asynccontextmanager
+async def ticking(hub: Hub) -> AsyncIterator[Hub]:
+    """Asks only when the test says so."""
+    try:
+        yield hub
+    finally:
+        await hub.close()
+
+
+def quick(**named: Any) -> Hub:
+    return Hub(lambda timeout_s: async_door("test", timeout_s), tick_s=0.02, patience_s=0.2, **named)
+
+
+def decoded(event: bytes) -> Picture:
+    kind, data = event.decode().rstrip("\n").split("\n")
+    assert kind == "event: state"
+    picture: Picture = json.loads(data.removeprefix("data: "))
+    return picture
+
+
+async def until(hub: Hub, true: Callable[[Picture], bool]) -> Picture:
+    """The first picture of a new reader for which this holds."""
+    async with asyncio.timeout(PATIENCE_S), contextlib.aclosing(hub.stream()) as events:
+        async for event in events:
+            if not event.startswith(b":") and true(decoded(event)):
+                return decoded(event)
+    raise AssertionError("the stream ended")
+
+
+# -- what is told
+
+
+async def test_a_reader_gets_the_state_of_the_core() -> None:
+    with FakeCore(answers()):
+        async with listening(quick()) as hub:
+            picture = await until(hub, lambda told: bool(told["core"]["running"]))
+    assert picture["queue"]["messages"] == 3
+    assert list(picture["queue"]["lanes"]) == ["incoming.0", "retry.60", "retry.300"]
+    assert picture["queue"]["lanes"]["retry.300"] == {"messages": 3, "recipients": 7, "interval_s": 300}
+    assert picture["processes"] == [{"name": "manager", "pid": 10, "since": 1_000_000.0, "restarts": 2}]
+    assert picture["core"]["words"] == "running"
+
+
+async def test_disks_and_the_oldest_message_are_told_when_they_are_known() -> None:
+    oldest = {"queue_id": "abc", "arrived_at": 5.0, "sender": "a\u202eb@x.example", "destination": "smtp:x.example"}
+    with FakeCore(answers(ages={"oldest": oldest, "as_of": 6.0})):
+        async with listening(quick()) as hub:
+            picture = await until(hub, lambda told: bool(told["oldest"]))
+    assert picture["disks"][0]["free_bytes"] == 40
+    assert picture["oldest"]["sender"] == "a\\u202eb@x.example"
+    assert picture["oldest"]["url"] == "/queue/search/?q=abc"
+    assert picture["oldest_as_of"] == 6.0
+
+
+async def test_rates_are_what_was_counted_in_between_over_a_restart_of_the_manager_too() -> None:
+    now = [5_000.0]
+    with FakeCore(answers()) as core:
+        async with ticking(quick(wall=lambda: now[0])) as hub:
+            core.answers["state"] = state(accepted=1_000)  # before we were there: nobody's rate
+            await hub.tick()
+            assert hub.picture["rates"]["accepted"] == 0
+            now[0] += 30
+            core.answers["state"] = state(accepted=1_030, delivered=10)
+            await hub.tick()
+            assert hub.picture["rates"]["accepted"] == 60
+            now[0] += 30
+            core.answers["state"] = state(started_at=2_000_000.0, accepted=6)  # another manager counts from nothing
+            await hub.tick()
+    assert hub.picture["rates"]["accepted"] == 36
+    assert hub.picture["pace"]["accepted"] == 12
+    assert hub.lines()["t"] == [5_000.0, 5_030.0, 5_060.0]
+    assert hub.lines()["accepted"] == [None, 60.0, 12.0]
+    assert hub.lines()["delivered"] == [None, 20.0, 0.0]
+
+
+async def test_a_clock_that_jumps_back_makes_no_line_that_does() -> None:
+    now = [5_000.0]
+    with FakeCore(answers()):
+        async with ticking(quick(wall=lambda: now[0])) as hub:
+            for at in (5_000.0, 5_001.0, 100.0, 101.0):
+                now[0] = at
+                await hub.tick()
+    assert hub.lines()["t"] == [100.0, 101.0]
+
+
+async def test_destinations_have_lines_of_their_own_and_there_are_only_so_many() -> None:
+    many = {f"smtp:d{number}.example": row(window=number % 7) for number in range(500)}
+    queued = {name: number for number, name in enumerate(many)}
+    with FakeCore(answers(destinations={"destinations": many, "without_mail": {}, "queued": queued, "suspended": {}})):
+        async with ticking(quick()) as hub:
+            for _ in range(3):
+                await hub.tick()
+                await asyncio.sleep(0.002)
+    assert len(hub.picture["destinations"]) == 100
+    assert next(iter(hub.picture["destinations"])) == "smtp:d499.example"  # the one with the most mail
+    assert hub.destination_lines("smtp:d499.example")["window"] == [499 % 7] * 3
+    assert hub.destination_lines("smtp:d0.example")["t"] == []
+    assert hub.destination_lines("smtp:d499.example")["success"] == [None] * 3
+
+
+async def test_destinations_in_trouble_come_with_the_reason_in_the_remotes_own_words() -> None:
+    reply = {"at": 3.0, "reply": "451 <b>no\x1b[31m", "status": "deferred", "dsn": "4.0.0", "relay": "", "times": 2}
+    rows = {
+        "smtp:dead.example": row(dead_until=9_000.0, reason="connection refused"),
+        "smtp:held.example": row(suspended=True, suspended_until=None),
+        "smtp:bad.example": row(delivered=0),
+        "smtp:one.example": row(window=1),
+        "smtp:good.example": row(),
+    }
+    told = {
+        "destinations": rows,
+        "without_mail": {},
+        "queued": {"smtp:one.example": 4},
+        "suspended": {"smtp:held.example": None},
+    }
+    now = [5_000.0]
+    with FakeCore(answers(destinations=told)):
+        async with ticking(quick(wall=lambda: now[0])) as hub:
+            await hub.tick()
+            rows["smtp:bad.example"] = row(delivered=2, deferred=18, last_replies=[reply])
+            now[0] += 10
+            await hub.tick()
+    trouble = {each["name"]: each for each in hub.picture["trouble"]}
+    assert {name: each["kind"] for name, each in trouble.items()} == {
+        "smtp:dead.example": "dead",
+        "smtp:held.example": "suspended",
+        "smtp:bad.example": "low success",
+        "smtp:one.example": "window collapsed",
+    }
+    assert trouble["smtp:dead.example"]["reason"] == "connection refused"
+    assert trouble["smtp:bad.example"]["reason"] == "451 <b>no\\x1b[31m"
+    assert trouble["smtp:bad.example"]["success_share"] == 0.1
+    assert trouble["smtp:bad.example"]["url"] == "/destinations/smtp:bad.example/"
+
+
+# -- a core that does not answer
+
+
+async def test_a_core_that_never_was_there_is_told_as_such() -> None:
+    async with listening(quick()) as hub:
+        picture = await until(hub, lambda told: told["core"]["words"] == "not running")
+    assert not picture["core"]["running"]
+    assert picture["core"]["as_of"] is None
+    assert picture["queue"] is None
+
+
+async def test_a_manager_that_is_away_is_told_and_what_was_known_stays_with_its_age() -> None:
+    with FakeCore(answers()) as core:
+        async with listening(quick()) as hub:
+            known = await until(hub, lambda told: bool(told["core"]["running"]))
+            core.answers["state"] = Refusal("the manager is away; its place is <taken>")
+            picture = await until(hub, lambda told: told["core"]["words"] == "manager away")
+            later = await until(hub, lambda told: told["core"]["age_s"] > picture["core"]["age_s"])
+    assert "its place is <taken>" in picture["core"]["notice"]
+    assert picture["queue"] == known["queue"]
+    assert known["core"]["as_of"] <= picture["core"]["as_of"] == later["core"]["as_of"]
+
+
+async def test_a_core_that_does_not_answer_is_given_up_after_its_time_and_not_asked_twice_at_once() -> None:
+    with FakeCore(answers(size=Silence())) as core:
+        async with listening(quick()) as hub:
+            await until(hub, lambda told: told["core"]["words"] == "no answer")
+            assert len(core.asked("size")) <= 2
+            core.answers["size"] = answers()["size"]
+            await until(hub, lambda told: bool(told["core"]["running"]))
+
+
+async def test_slow_answers_about_ages_hold_up_nothing() -> None:
+    with FakeCore(answers(ages=Silence())):
+        async with listening(quick()) as hub:
+            first = await until(hub, lambda told: bool(told["disks"]))
+            await until(hub, lambda told: told["core"]["running"] and told["number"] > first["number"] + 5)
+
+
+@pytest.mark.parametrize("name", ["manager", "control"])
+async def test_a_real_core_stopped_killed_and_back(tmp_path: Path, name: str) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        socket = house.home / "run" / "control.sock"
+        hub = Hub(lambda timeout_s: AsyncControlClient(socket, timeout_s=timeout_s), tick_s=0.05, patience_s=0.5)
+        async with listening(hub):
+            await house.send("a@example.org")
+            await until(hub, lambda told: told["core"]["running"] and told["totals"]["delivered"] == 1)
+            pid = house.processes()[name]
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                picture = await until(hub, lambda told: told["core"]["words"] == "no answer")
+                assert picture["totals"]["delivered"] == 1
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            await until(hub, lambda told: bool(told["core"]["running"]))
+            house.stop()
+            picture = await until(hub, lambda told: told["core"]["words"] == "not running")
+            assert {each["pid"] for each in picture["processes"]} == {None}
+            await house.start()
+            picture = await until(hub, lambda told: bool(told["core"]["running"]))
+            assert picture["totals"]["delivered"] == 0
+
+
+# -- readers
+
+
+async def test_two_readers_cost_the_core_as_much_as_one_and_none_next_to_nothing() -> None:
+    with FakeCore(answers()) as core:
+        async with listening(quick()) as hub:
+            first, second = await asyncio.gather(
+                until(hub, lambda told: told["number"] >= 10), until(hub, lambda told: told["number"] >= 10)
+            )
+            assert first == second
+            assert len(core.asked("state")) <= hub.picture["number"]
+            await asyncio.sleep(0.1)  # nobody reads: the tick under way may end, then it rests ten times as long
+            before = hub.picture["number"]
+            await asyncio.sleep(0.1)
+            assert hub.picture["number"] <= before + 1
+            await until(hub, lambda told: told["number"] > before + 1)  # and it is awake at once
+
+
+async def test_a_reader_that_goes_away_is_forgotten() -> None:
+    with FakeCore(answers()):
+        async with listening(quick()) as hub:
+            events = hub.stream()
+            await anext(events)
+            assert hub.readers == 1
+            await events.aclose()
+            assert hub.readers == 0
+
+
+async def test_a_slow_reader_misses_pictures_and_holds_up_nobody() -> None:
+    with FakeCore(answers()):
+        async with listening(quick()) as hub:
+            events = hub.stream()
+            first = decoded(await anext(events))
+            await until(hub, lambda told: told["number"] >= first["number"] + 5)
+            assert decoded(await anext(events))["number"] >= first["number"] + 5
+            await events.aclose()
+
+
+async def test_there_are_only_so_many_readers() -> None:
+    with FakeCore(answers()):
+        async with listening(quick(readers_max=1)) as hub:
+            events = hub.stream()
+            await anext(events)
+            with pytest.raises(TooManyReaders):
+                await anext(hub.stream())
+            await events.aclose()
+            await until(hub, lambda told: True)
+
+
+async def test_streams_end_when_the_server_does() -> None:
+    with FakeCore(answers()):
+        async with listening(quick()) as hub:
+            async with asyncio.timeout(PATIENCE_S):
+                async for _ in hub.stream():
+                    hub.end()
+
+
+# -- what is kept
+
+
+class Kept:
+    def __init__(self, known: Picture | None = None, fails: bool = False) -> None:
+        self.known = known
+        self.fails = fails
+        self.pictures: list[Picture] = []
+
+    def load(self) -> Picture | None:
+        return self.known
+
+    def keep(self, picture: Picture) -> None:
+        self.pictures.append(picture)
+        if self.fails:
+            raise OSError("the database is away")
+
+
+async def test_a_minute_is_kept_once_and_a_database_that_is_away_ends_nothing() -> None:
+    now = [6_000.0]
+    kept = Kept(fails=True)
+    with FakeCore(answers()):
+        async with ticking(quick(wall=lambda: now[0], keeper=kept)) as hub:
+            for now[0] in (6_000.0, 6_030.0, 6_059.0, 6_061.0, 6_119.0):
+                await hub.tick()
+    assert [picture["core"]["as_of"] for picture in kept.pictures] == [6_000.0, 6_061.0]
+
+
+async def test_what_was_known_last_is_shown_after_a_restart_while_the_core_is_away() -> None:
+    with FakeCore(answers()):
+        async with ticking(quick()) as first:
+            await first.tick()
+    async with listening(quick(keeper=Kept(json.loads(json.dumps(first.picture))))) as hub:
+        picture = await until(hub, lambda told: told["core"]["words"] == "not running")
+    assert picture["queue"] == first.picture["queue"]
+    assert picture["core"]["as_of"] == first.picture["core"]["as_of"]
