@@ -53,10 +53,10 @@ def balance_of(picture: Mapping[str, Any]) -> Balance:
     difference = sum(amounts[name] for name, _ in CAME) - sum(amounts[name] for name, _ in WENT) - amounts["queued"]
     at = timezone.localtime(datetime.fromtimestamp(began["at"], timezone.get_current_timezone()))
     moment = f"{at:%H:%M:%S}" if at >= day_began else f"{at:%Y-%m-%d %H:%M:%S}"
-    if abs((at - day_began).total_seconds()) < SLACK_MINUTES * 60:
-        since = "since midnight"
-    elif began["at"] == totals["started_at"]:
+    if began["at"] == totals["started_at"]:
         since = f"since {moment}, when the manager was started"
+    elif abs((at - day_began).total_seconds()) < SLACK_MINUTES * 60:
+        since = "since midnight"
     else:
         since = f"since {moment}, the first sample of today"
     return Balance([(name, words, amounts[name]) for name, words in names], began, since, difference)

@@ -25,6 +25,13 @@ from appliance.live.listening import hub
 from appliance.live.samples import LINES, day_lines, in_thread
 
 RECHECK_S = 60.0  # who was signed out or lost the role may listen no longer
+NO_QUEUE: dict[str, Any] = {
+    "messages": None,
+    "recipients": None,
+    "active": None,
+    "in_flight": None,
+    "lanes": {},
+}  # nothing is known of it
 RETRY_MS = 2000  # of the browser, after a stream that ended
 
 
@@ -34,7 +41,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     picture = listened.picture if listened is not None else nothing_known(time.time())
     disks = [disk | {"used_share": _used_share(disk)} for disk in picture["disks"]]
     context = {
-        "picture": picture | {"disks": disks},
+        "picture": picture | {"disks": disks, "queue": picture["queue"] or NO_QUEUE},
         "rates": [(name, name.capitalize()) for name in LINES],
         "balance": balance_of(picture),
         "fault": _fault(picture["core"]),
