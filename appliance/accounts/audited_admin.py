@@ -16,7 +16,7 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import reverse
+from django.urls import URLPattern, reverse
 
 from appliance.accounts.roles import Role, role_of
 from appliance.audit.record import record
@@ -78,6 +78,11 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return self.may_delete and self._may(request)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Without what may not be done, and without Django's redirects of old."""
+        gone = ("_add",) * (not self.may_add) + ("_delete",) * (not self.may_delete)
+        return [each for each in super().get_urls() if each.name and not each.name.endswith(gone)]
 
     def subject(self, obj: Any) -> str:
         return str(obj)

@@ -16,7 +16,7 @@ from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 
 __all__ = [
     "READ_BODIES",
@@ -80,6 +80,9 @@ def lacks_totp(user: AbstractBaseUser | AnonymousUser) -> bool:
     return needs_totp(user) and not Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.TOTP).exists()
 
 
+_SAFE = ("GET", "HEAD")
+
+
 def _at_least(least: Role) -> Callable[[View], View]:
     def decorate(view: View) -> View:
         @functools.wraps(view)
@@ -87,6 +90,8 @@ def _at_least(least: Role) -> Callable[[View], View]:
             role = role_of(request.user)
             if role is None or role < least:
                 raise PermissionDenied(f"this is for the role {least.name.lower()}")
+            if least is Role.VIEWER and request.method not in _SAFE:
+                return HttpResponseNotAllowed(_SAFE)  # viewers change nothing: such a page only shows
             return view(request, *arguments, **named)
 
         checked.least_role = least  # type: ignore[attr-defined]

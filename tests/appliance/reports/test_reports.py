@@ -93,7 +93,7 @@ def test_the_administration_sets_them_too() -> None:
     assert client.get(url).status_code == 200
     assert client.post(url, {"at": "06:00", "zone": "UTC", "enabled": "on", "why": "quieter then"}).status_code == 302
     assert Entry.objects.get(action="schedule.change").after == {"at": "06:00", "zone": "UTC", "enabled": True}
-    assert client.get("/admin/django_celery_beat/periodictask/add/").status_code == 403
+    assert client.get("/admin/django_celery_beat/periodictask/add/").status_code == 404
 
 
 def test_what_was_due_and_did_not_run_is_missed() -> None:

@@ -1,0 +1,108 @@
+"""Who may ask what of which page: the table behind test_access.py. A new page needs its line here.
+
+Each line: the page's name (or its route, when it has none), the least role for GET, the least role for POST. NEVER: the
+method is refused to everybody (405). OPEN: nobody needs to be signed in. SIGNED_IN: a role is not needed.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["TABLE", "Least"]
+
+
+class Least(IntEnum):
+    OPEN = -1
+    SIGNED_IN = 0
+    VIEWER = 1
+    OPERATOR = 2
+    ADMINISTRATOR = 3
+    NEVER = 4
+
+
+OPEN, SIGNED_IN, VIEWER, OPERATOR, ADMINISTRATOR, NEVER = Least
+
+TABLE: dict[str, tuple[Least, Least]] = {
+    "live:overview": (VIEWER, NEVER),
+    "live:stream": (VIEWER, VIEWER),
+    "live:history": (VIEWER, NEVER),
+    "queue:list": (VIEWER, NEVER),
+    "queue:rows": (VIEWER, NEVER),
+    "queue:names": (VIEWER, NEVER),
+    "queue:csv": (VIEWER, NEVER),
+    "queue:ages": (VIEWER, NEVER),
+    "queue:search": (VIEWER, NEVER),
+    "queue:found": (VIEWER, NEVER),
+    "queue:chosen": (OPERATOR, OPERATOR),
+    "queue:changes": (VIEWER, NEVER),
+    "queue:count": (NEVER, OPERATOR),
+    "queue:change": (VIEWER, NEVER),
+    "queue:go": (NEVER, OPERATOR),
+    "queue:stop": (NEVER, OPERATOR),
+    "queue:undo": (NEVER, OPERATOR),
+    "queue:message": (VIEWER, NEVER),
+    "queue:recipients": (VIEWER, NEVER),
+    "queue:waiting": (VIEWER, NEVER),
+    "queue:body": (ADMINISTRATOR, NEVER),
+    "queue:raw": (ADMINISTRATOR, NEVER),
+    "queue:eml": (ADMINISTRATOR, NEVER),
+    "destinations:list": (VIEWER, NEVER),
+    "destinations:suspend": (OPERATOR, OPERATOR),
+    "destinations:resume": (OPERATOR, OPERATOR),
+    "destinations:set": (OPERATOR, OPERATOR),
+    "destinations:take_back": (OPERATOR, OPERATOR),
+    "destinations:one": (VIEWER, NEVER),
+    "tuning:parameters": (VIEWER, NEVER),
+    "tuning:diff": (NEVER, OPERATOR),
+    "tuning:apply": (NEVER, OPERATOR),
+    "tuning:what_if": (NEVER, OPERATOR),
+    "tuning:prediction": (VIEWER, NEVER),
+    "tuning:history": (VIEWER, NEVER),
+    "tuning:batch": (VIEWER, NEVER),
+    "tuning:windows": (VIEWER, NEVER),
+    "tuning:return_batch": (OPERATOR, NEVER),
+    "tuning:return_change": (OPERATOR, NEVER),
+    "positions:positions": (VIEWER, NEVER),
+    "routes:routes": (VIEWER, NEVER),
+    "routes:resolve": (VIEWER, NEVER),
+    "reports:reports": (VIEWER, NEVER),
+    "reports:schedules": (VIEWER, NEVER),
+    "reports:schedule": (ADMINISTRATOR, ADMINISTRATOR),
+    "audit:entries": (OPERATOR, NEVER),
+    "audit:csv": (OPERATOR, NEVER),
+    "audit:entry": (OPERATOR, NEVER),
+    "account_login": (OPEN, OPEN),
+    "account_inactive": (OPEN, NEVER),
+    "account_change_password": (SIGNED_IN, SIGNED_IN),
+    "account_reauthenticate": (SIGNED_IN, SIGNED_IN),
+    "mfa_index": (SIGNED_IN, NEVER),
+    "mfa_authenticate": (OPEN, OPEN),
+    "mfa_reauthenticate": (SIGNED_IN, SIGNED_IN),
+    "mfa_activate_totp": (SIGNED_IN, SIGNED_IN),
+    "mfa_deactivate_totp": (SIGNED_IN, SIGNED_IN),
+    "mfa_view_recovery_codes": (SIGNED_IN, NEVER),
+    "mfa_generate_recovery_codes": (SIGNED_IN, SIGNED_IN),
+    "admin:index": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:login": (OPEN, OPEN),
+    "admin:auth_user_password": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:auth_user_remove_totp": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:auth_user_changelist": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:auth_user_add": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:auth_user_history": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:auth_user_delete": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:auth_user_change": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:auth_group_changelist": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:auth_group_history": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:auth_group_change": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:axes_accessattempt_changelist": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:axes_accessattempt_history": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:axes_accessattempt_delete": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:axes_accessattempt_change": (ADMINISTRATOR, NEVER),
+    "admin:audit_entry_changelist": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:audit_entry_history": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:audit_entry_change": (ADMINISTRATOR, NEVER),
+    "admin:django_celery_beat_periodictask_changelist": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:django_celery_beat_periodictask_history": (ADMINISTRATOR, ADMINISTRATOR),
+    "admin:django_celery_beat_periodictask_change": (ADMINISTRATOR, ADMINISTRATOR),
+    "account_logout": (OPEN, OPEN),
+}
