@@ -1,13 +1,144 @@
-"""Destinations: windows, feedback, suspending, overrides for a time."""
+"""The pages of the destinations: all of them, and one."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 
 from appliance.accounts.roles import viewer
+from appliance.core.door import Door, door
+from appliance.core.templatetags.waypost import visible
+from appliance.destinations.row import NAMES_MAX, SORTS, Row, rows_of
+
+__all__ = ["known_row", "listed", "one"]
+
+PAGE = 200  # rows of one page; a browser lays them out in no time
+COLUMNS = (  # sort, heading, class
+    ("name", "Destination", ""),
+    ("trouble", "State", ""),
+    ("window", "Window / limit", "num"),
+    ("busy", "Busy", "num"),
+    ("queued", "Queued", "num"),
+    ("messages", "Messages", "num"),
+    ("success", "Success", "num"),
+    ("failures", "Failures", "num"),
+    ("", "Last reply", ""),
+)
 
 
 @viewer
-def page(request: HttpRequest) -> HttpResponse:
-    return render(request, "core/soon.html", {"title": "List"})
+def listed(request: HttpRequest) -> HttpResponse:
+    given = request.GET
+    text, trouble = given.get("q", "").strip()[:400], given.get("trouble") == "1"
+    sort = given.get("sort", "trouble")
+    sort, reverse_order = (sort[1:], True) if sort.startswith("-") else (sort, False)
+    if sort not in SORTS:
+        sort, reverse_order = "trouble", False
+    table = rows_of(door(request).read("destinations", {"limit": NAMES_MAX}))
+    matching = [row for row in table.rows if _matches(row, text) and (row.in_trouble or not trouble)]
+    matching.sort(key=lambda row: row.name)
+    matching.sort(key=SORTS[sort], reverse=reverse_order)
+    first = max(0, min(_number(given.get("from", "0")), len(matching) - 1))
+    shown = matching[first : first + PAGE]
+    query = {name: value for name, value in (("q", text), ("trouble", "1" if trouble else "")) if value}
+    order = f"-{sort}" if reverse_order else sort
+
+    def link(**more: object) -> str:
+        return "?" + urlencode(query | {"sort": order} | more)
+
+    return render(
+        request,
+        "destinations/list.html",
+        {
+            "rows": shown,
+            "text": text,
+            "trouble": trouble,
+            "sort": order,
+            "headings": [
+                (words, look, f"?{urlencode(query | {'sort': _next(name, sort, reverse_order)})}" if name else "",
+                 "" if name != sort else "descending" if reverse_order else "ascending")
+                for name, words, look in COLUMNS
+            ],
+            "matching": len(matching),
+            "first": first + 1 if shown else 0,
+            "last": first + len(shown),
+            "before": link(**{"from": max(0, first - PAGE)}) if first else "",
+            "after": link(**{"from": first + PAGE}) if first + PAGE < len(matching) else "",
+            "troubled": sum(row.in_trouble for row in table.rows),
+            "all": len(table.rows),
+            "names_max": NAMES_MAX,
+            "unnamed": table.unnamed,
+            "may_be_more": table.may_be_more,
+            "patterns": table.patterns,
+            "here": request.get_full_path(),
+        },
+    )  # fmt: skip
+
+
+@viewer
+def one(request: HttpRequest, name: str) -> HttpResponse:
+    core = door(request)
+    row, others = known_row(core, name)
+    in_force = core.read("transports", {"destination": name})
+    spelling, values = next(iter(in_force.items()))
+    told = {each["name"]: each for each in core.read("parameters")["scopes"]["destination"]}
+    suspension = values.get("suspended_until")
+    if suspension is not None:
+        row.suspended, row.suspended_until = True, suspension.get("value")
+    parameters = [
+        {"name": parameter, **shown, **_origin(shown, spelling), "told": told.get(parameter, {})}
+        for parameter, shown in values.items()
+        if parameter != "suspended_until"
+    ]
+    return render(
+        request,
+        "destinations/one.html",
+        {
+            "row": row,
+            "name": name,
+            "spelling": spelling,
+            "suspension": suspension,
+            "wider": suspension.get("scope", "") if suspension else "",
+            "parameters": parameters,
+            "live_name": name if row.known else "",
+            "queue": reverse("queue:list") + "?" + urlencode({"destination": name}),
+            "pattern": name.partition(":")[2].startswith(".") or not row.known,
+            "others": others,
+        },
+    )
+
+
+def known_row(core: Door, name: str) -> tuple[Row, int]:
+    """The destination, with nothing known of it where the core names it not; and how many the core names."""
+    if ":" not in name:
+        raise Http404("a destination is transport:next hop")
+    table = rows_of(core.read("destinations", {"limit": NAMES_MAX}))
+    found = next((row for row in (*table.rows, *table.patterns) if row.name == name), None)
+    return found or Row(name, {}, None), len(table.rows)
+
+
+def _matches(row: Row, text: str) -> bool:
+    wanted = text.casefold()
+    return wanted in row.name.casefold() or wanted in visible(row.words).casefold()
+
+
+def _next(name: str, sort: str, reverse_order: bool) -> str:
+    """What a click on a heading asks for: its own order first, then the other way."""
+    return f"-{name}" if name == sort and not reverse_order else name
+
+
+def _origin(shown: dict[str, Any], scope: str) -> dict[str, Any]:
+    """Where a value comes from, in words, and whether it can be taken back here."""
+    here = "scope" not in shown
+    tuned = shown.get("origin") == "tuned"
+    words = {True: "tuned live", False: "configuration file"}[tuned]
+    where = "" if here else shown["scope"] or "all transports"
+    return {"words": words, "where": where, "own": here and tuned, "timed": here and tuned and "until" in shown}
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 7 else 0

@@ -1,0 +1,154 @@
+"""What is done to a destination: suspend, resume, another value for a time, and its end.
+
+Law: each asks for a reason, is in the audit however it ends, and is sent to the core once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from appliance.accounts.roles import operator
+from appliance.audit.record import audited
+from appliance.core.door import door
+from appliance.core.templatetags.waypost import span, visible
+from appliance.destinations.forms import OverrideForm, ReasonForm, SuspendForm
+
+__all__ = ["end", "override", "resume", "suspend"]
+
+ENDS_AT_ONCE_S = 0.01  # a value set for so long leaves the lasting one below it as it is
+
+
+@operator
+@require_http_methods(["GET", "POST"])
+def suspend(request: HttpRequest, name: str) -> HttpResponse:
+    form = SuspendForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        until, why = form.cleaned_data["until"], form.cleaned_data["why"]
+        core = door(request)
+        with audited(
+            request, "destination.suspend", name, before=_suspension(core, name), after={"until": until}, why=why
+        ):
+            core.change("suspend", {"destination": name, "until": until}, why=why)
+        return _done(request, name, f"{visible(name)} is suspended{'' if until else ' until it is resumed'}.")
+    words = "No delivery to it is begun until then. Its mail waits and grows older; what is in flight goes on."
+    return _dialog(request, name, form, f"Suspend {visible(name)}", words, "Suspend")
+
+
+@operator
+@require_http_methods(["GET", "POST"])
+def resume(request: HttpRequest, name: str) -> HttpResponse:
+    form = ReasonForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        why = form.cleaned_data["why"]
+        core = door(request)
+        with audited(request, "destination.resume", name, before=_suspension(core, name), why=why) as entry:
+            answer = core.change("resume", {"destination": name}, why=why)
+            wider = answer.get("suspended")
+            entry.after = {"suspended": wider}
+        if wider:
+            scope = wider.get("scope", "")
+            messages.warning(request, f"It stays suspended by the suspension of {visible(scope)}.")
+        return _done(request, name, f"{visible(name)} is resumed.")
+    words = "Deliveries begin again at once, as from new. If it is dead, it is tried at once, too."
+    return _dialog(request, name, form, f"Resume {visible(name)}", words, "Resume")
+
+
+@operator
+@require_http_methods(["GET", "POST"])
+def override(request: HttpRequest, name: str) -> HttpResponse:
+    core = door(request)
+    parameters = core.read("parameters")["scopes"]["destination"]
+    asked = {"parameter": request.GET.get("parameter", "destination_concurrency_limit"), "value": "50%"}
+    form = OverrideForm(parameters, request.POST or None, initial=asked)
+    if request.method == "POST" and form.is_valid():
+        given = form.cleaned_data
+        parameter, value, for_s, why = (given[each] for each in ("parameter", "value", "for_s", "why"))
+        arguments = {"scope": name, "parameter": parameter, "value": value}
+        with audited(
+            request,
+            "destination.set",
+            name,
+            before=_in_force(core, name, parameter),
+            after=arguments | {"for_s": for_s},
+            why=why,
+        ) as entry:
+            answer = core.change("set", arguments | ({"for_s": for_s} if for_s else {}), why=why)
+            entry.words = f"{parameter} = {visible(answer['value'])}"
+        how_long = f" for {span(for_s)}" if for_s else ""
+        return _done(
+            request,
+            name,
+            f"{parameter} is {visible(answer['value'])} instead of {visible(answer['before'])}{how_long}.",
+        )
+    words = "It holds for this destination alone, at once, and over a restart."
+    return _dialog(request, name, form, f"Another value for {visible(name)}", words, "Set", parameters)
+
+
+@operator
+@require_http_methods(["GET", "POST"])
+def end(request: HttpRequest, name: str, parameter: str) -> HttpResponse:
+    """Ends a value that is set for a time, and leaves a lasting one below it; takes a lasting one back."""
+    core = door(request)
+    before = _in_force(core, name, parameter)
+    form = ReasonForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        why = form.cleaned_data["why"]
+        timed = "until" in before
+        arguments = {"scope": name, "parameter": parameter, "value": before["value"] if timed else None}
+        if timed:
+            arguments["for_s"] = ENDS_AT_ONCE_S
+        with audited(
+            request, "destination.take_back", name, before=before | {"parameter": parameter}, why=why
+        ) as entry:
+            core.change("set", arguments, why=why)
+            entry.words = f"{parameter} taken back"
+        return _done(request, name, f"{parameter} is taken back.")
+    words = (
+        f"{parameter} is {visible(before['value'])} now, for this destination alone. Then the wider value holds again."
+    )
+    return _dialog(request, name, form, f"Take back {parameter}", words, "Take back")
+
+
+# -- inside
+
+
+def _suspension(core: Any, name: str) -> Any:
+    values = next(iter(core.read("transports", {"destination": name}).values()))
+    return {"suspended_until": values.get("suspended_until")}
+
+
+def _in_force(core: Any, name: str, parameter: str) -> dict[str, Any]:
+    values = next(iter(core.read("transports", {"destination": name}).values()))
+    if parameter not in values or parameter == "suspended_until":
+        raise Http404("there is no such parameter of a destination")
+    found: dict[str, Any] = values[parameter]
+    return found
+
+
+def _done(request: HttpRequest, name: str, words: str) -> HttpResponse:
+    messages.success(request, words)
+    place = reverse("destinations:one", args=[name])
+    if request.headers.get("HX-Request"):
+        return HttpResponse(status=204, headers={"HX-Redirect": place})
+    return redirect(place)
+
+
+def _dialog(
+    request: HttpRequest,
+    name: str,
+    form: forms.Form,
+    title: str,
+    words: str,
+    deed: str,
+    parameters: list[dict[str, Any]] | None = None,
+) -> HttpResponse:
+    context = {"name": name, "form": form, "title": title, "words": words, "deed": deed, "parameters": parameters}
+    template = "destinations/dialog.html" if request.headers.get("HX-Request") else "destinations/dialog_page.html"
+    return render(request, template, context, status=422 if form.is_bound else 200)

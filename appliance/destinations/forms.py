@@ -1,0 +1,125 @@
+"""What an operator types to suspend a destination, to resume it, and to give it other values for a time.
+
+Law: only form is checked here; what a value may be is the core's to say, in its words.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+from django import forms
+
+from appliance.queue.amounts import duration_of, moment_of
+
+__all__ = ["OverrideForm", "ReasonForm", "SuspendForm", "value_of"]
+
+WHY_MIN, WHY_MAX = 3, 1_000
+VALUE_MAX = 100  # characters, as the control socket takes them
+_WHOLE = re.compile(r"[+-]?\d{1,18}")
+_NUMBER = re.compile(r"[+-]?(?:\d{1,18}\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
+
+
+def value_of(text: str, kind: str) -> int | float | str:
+    """What was typed, as the core takes it: a number where one is asked for; "50%" and what is no number stay text."""
+    text = text.strip()
+    if kind in ("whole", "number"):
+        if _WHOLE.fullmatch(text):
+            return int(text)
+        if _NUMBER.fullmatch(text):
+            return float(text)
+    return text
+
+
+class ReasonForm(forms.Form):
+    """The base of all: nothing is changed without a reason."""
+
+    why = forms.CharField(
+        label="Reason",
+        min_length=WHY_MIN,
+        max_length=WHY_MAX,
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+        help_text="it is kept in the audit and in the journal",
+        error_messages={"required": "Say why; it is kept in the audit.", "min_length": "Say why, in a few words."},
+    )
+    field_order: Any = None
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **{"label_suffix": "", **named})
+
+
+class SuspendForm(ReasonForm):
+    how = forms.ChoiceField(
+        label="How long",
+        choices=[("for", "for a while"), ("until", "until a time"), ("open", "until it is resumed")],
+        initial="for",
+    )
+    duration = forms.CharField(
+        label="For", required=False, max_length=40, initial="1h", help_text="15m, 2h, 1d12h; when for a while"
+    )
+    moment = forms.CharField(
+        label="Until",
+        required=False,
+        max_length=40,
+        widget=forms.TextInput(attrs={"type": "datetime-local"}),
+        help_text="in your time zone; when until a time",
+    )
+    field_order = ["how", "duration", "moment", "why"]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        how = cleaned.get("how")
+        name, read = {"for": ("duration", duration_of), "until": ("moment", moment_of)}.get(str(how), ("", None))
+        cleaned["until"] = None
+        if read is None:
+            return cleaned
+        try:
+            given = read(cleaned.get(name) or "")
+        except ValueError as error:
+            self.add_error(name, str(error))
+            return cleaned
+        now = time.time()
+        cleaned["until"] = now + given if how == "for" else given
+        if cleaned["until"] <= now:
+            self.add_error(name, "That time is over.")
+        return cleaned
+
+
+class OverrideForm(ReasonForm):
+    """``parameters``: as the core lists those of destinations."""
+
+    parameter = forms.ChoiceField(label="Parameter")
+    value = forms.CharField(
+        label="Value",
+        max_length=VALUE_MAX,
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+        help_text="as the parameter takes it; 50% is half of what is in force",
+    )
+    duration = forms.CharField(
+        label="For",
+        required=False,
+        max_length=40,
+        initial="2h",
+        help_text="15m, 2h, 1d12h; empty: until it is taken back",
+    )
+    field_order = ["parameter", "value", "duration", "why"]
+
+    def __init__(self, parameters: list[dict[str, Any]], *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._kinds = {each["name"]: each["kind"] for each in parameters}
+        choice = self.fields["parameter"]
+        assert isinstance(choice, forms.ChoiceField)
+        choice.choices = [(name, name.replace("_", " ")) for name in self._kinds]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        cleaned["for_s"] = None
+        if text := cleaned.get("duration"):
+            try:
+                cleaned["for_s"] = duration_of(text)
+            except ValueError as error:
+                self.add_error("duration", str(error))
+        if "value" in cleaned and "parameter" in cleaned:
+            cleaned["value"] = value_of(cleaned["value"], self._kinds[cleaned["parameter"]])
+        return cleaned

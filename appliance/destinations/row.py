@@ -1,0 +1,172 @@
+"""A destination as the portal shows it: the core's answers about it put together, and its state in words.
+
+Law: values only. The core's answer is believed as far as it goes; what it leaves out is None here, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["NAMES_MAX", "SORTS", "Badge", "Row", "Table", "badges", "rows_of"]
+
+NAMES_MAX = 1_000  # the core names so many in one answer
+FULL_METER = 100  # the width of a meter in its own units
+
+
+@dataclass(frozen=True)
+class Badge:
+    """``kind`` is the looks: "", good, warn, bad, accent. ``until`` is on the wall clock, where there is an end."""
+
+    words: str
+    kind: str = ""
+    until: float | None = None
+
+
+@dataclass
+class Row:
+    name: str
+    known: Mapping[str, Any] = field(default_factory=dict)  # what the scheduler and the outcomes say
+    queued: int | None = None  # recipients, wherever they lie
+    suspended_until: float | None = None
+    suspended: bool = False
+
+    @property
+    def transport(self) -> str:
+        return self.name.partition(":")[0]
+
+    @property
+    def window(self) -> int | None:
+        return self.known.get("window")
+
+    @property
+    def limit(self) -> int | None:
+        return self.known.get("limit")
+
+    @property
+    def busy(self) -> int | None:
+        return self.known.get("busy")
+
+    @property
+    def messages(self) -> int | None:
+        return self.known.get("messages")
+
+    @property
+    def success_share(self) -> float | None:
+        return self.known.get("success_share")
+
+    @property
+    def site_failures(self) -> int | None:
+        return self.known.get("site_failures")
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Recipients since the manager started."""
+        return {name: int(self.known.get(name) or 0) for name in ("delivered", "deferred", "bounced")}
+
+    @property
+    def dead_until(self) -> float | None:
+        return self.known.get("dead_until")
+
+    @property
+    def last_reply(self) -> Mapping[str, Any]:
+        replies = self.known.get("last_replies") or ()
+        return replies[0] if replies else {}
+
+    @property
+    def words(self) -> str:
+        """What the remote said last when it took nothing, or why it is dead."""
+        return str(self.known.get("reason") or "") or str(self.last_reply.get("reply") or "")
+
+    @property
+    def failing(self) -> bool:
+        """Something was deferred since anything was delivered; what was refused for good is no trouble of the destination."""
+        deferred = [each["at"] for each in self.known.get("last_replies") or () if each.get("status") == "deferred"]
+        return bool(deferred) and max(deferred) > (self.known.get("last_delivered_at") or 0)
+
+    @property
+    def in_trouble(self) -> bool:
+        return bool(self.dead_until or self.suspended or self.failing or (self.known.get("fail_cohorts") or 0) > 0)
+
+    @property
+    def meter(self) -> dict[str, float]:
+        """Window and busy as widths, of the limit."""
+        limit = max(self.limit or 0, self.window or 0, self.busy or 0, 1)
+        return {
+            "window": round(FULL_METER * (self.window or 0) / limit, 1),
+            "busy": round(FULL_METER * (self.busy or 0) / limit, 1),
+        }
+
+    @property
+    def badges(self) -> list[Badge]:
+        return badges(self)
+
+
+def badges(row: Row) -> list[Badge]:
+    """The state, the worst first; never empty."""
+    found = []
+    if row.dead_until is not None:
+        found.append(Badge("dead until", "bad", row.dead_until))
+    if row.suspended:
+        found.append(Badge("suspended until" if row.suspended_until else "suspended", "warn", row.suspended_until))
+    if row.known.get("rest_s"):
+        found.append(Badge("rate delay"))
+    if not found and row.failing:
+        found.append(Badge("failing", "warn"))
+    if row.busy:
+        full = row.window is not None and row.busy >= row.window
+        found.append(Badge("window full" if full else "busy", "accent"))
+    if not found:
+        found.append(Badge("fine", "good") if row.known.get("last_delivered_at") else Badge("idle"))
+    return found
+
+
+@dataclass
+class Table:
+    rows: list[Row]
+    unnamed: int  # recipients whose destinations have no name in the core's counts
+    may_be_more: bool  # the core named as many as it names at most
+    patterns: list[Row]  # suspensions of patterns and of destinations nobody has mail for
+
+
+def rows_of(answer: Mapping[str, Any]) -> Table:
+    """Of the answer to ``destinations``: those with mail, those heard of, and those suspended, each once."""
+    scheduled: dict[str, Any] = dict(answer.get("destinations") or {})
+    quiet: dict[str, Any] = dict(answer.get("without_mail") or {})
+    queued: dict[str, int] = dict(answer.get("queued") or {})
+    suspended: dict[str, float | None] = dict(answer.get("suspended") or {})
+    unnamed = int(queued.pop("", 0))
+    rows = {}
+    for name in (*scheduled, *queued, *quiet):
+        if name in rows:
+            continue
+        known = scheduled.get(name) or quiet.get(name) or {}
+        own = name in suspended
+        rows[name] = Row(
+            name,
+            known,
+            queued.get(name, 0),
+            suspended.get(name) if own else known.get("suspended_until"),
+            own or bool(known.get("suspended")),
+        )
+    patterns = [Row(name, {}, None, until, True) for name, until in sorted(suspended.items()) if name not in rows]
+    full = any(len(each) >= NAMES_MAX for each in (scheduled, queued, quiet))
+    return Table(list(rows.values()), unnamed, full, patterns)
+
+
+def _number(value: float | None) -> float:
+    return -1.0 if value is None else float(value)
+
+
+# What the URL says -> key; the biggest first, but for names and shares.
+SORTS = {
+    "name": lambda row: row.name,
+    "trouble": lambda row: (-bool(row.dead_until), -row.suspended, -row.in_trouble, -_number(row.queued)),
+    "window": lambda row: -_number(row.window),
+    "busy": lambda row: -_number(row.busy),
+    "queued": lambda row: -_number(row.queued),
+    "messages": lambda row: -_number(row.messages),
+    "success": lambda row: 2.0 if row.success_share is None else row.success_share,
+    "failures": lambda row: -_number(row.site_failures),
+}

@@ -1,0 +1,142 @@
+"""Ages: how old the queued mail is, by destination, as a heat map whose cells lead into the queue.
+
+The core counts in steps, and goes on as long as somebody asks. So that no page hangs, the page asks for a moment; while the
+count is not done it shows how far it is, and the piece below it asks on (htmx).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from appliance.accounts.roles import viewer
+from appliance.core.door import Door, door
+
+__all__ = ["Cell", "HeatMap", "ages", "heat_map", "short"]
+
+FIRST_LOOK_S = 0.3  # what a page waits for: a queue of some ten thousand messages is counted by then
+NEXT_LOOK_S = 1.0
+HEATS = 7  # heat-1 … heat-7 of the style sheet
+OTHERS = "others"  # the core's row for those it has no name for; destinations have a colon
+
+
+@dataclass(frozen=True)
+class Cell:
+    count: int
+    heat: int  # 0: nothing there
+    link: str
+
+
+@dataclass(frozen=True)
+class Line:
+    name: str  # "" for those without one
+    cells: list[Cell]
+    total: Cell
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    columns: list[tuple[str, str]]  # short, and in full
+    lines: list[Line]
+    sums: Line
+
+
+@viewer
+def ages(request: HttpRequest) -> HttpResponse:
+    refresh, piece = request.GET.get("refresh") == "1", bool(request.headers.get("HX-Request"))
+    core = door(request)
+    answer = _look(core, refresh=refresh, patience_s=NEXT_LOOK_S if piece else FIRST_LOOK_S)
+    context: dict[str, Any] = {"answer": answer, "refresh": refresh}
+    if answer["done"]:
+        context["map"] = heat_map(answer, reverse("queue:list"))
+    else:
+        total = core.read("size")["messages"]
+        context |= {"all": total, "width": round(100 * min(1.0, answer["total"] / total), 1) if total else 0}
+    return render(request, "queue/ages_table.html" if piece else "queue/ages.html", context)
+
+
+def _look(core: Door, *, refresh: bool, patience_s: float) -> dict[str, Any]:
+    """The result, or how far it is when the patience ends."""
+    end = time.monotonic() + patience_s
+    part: dict[str, Any] = {"done": False, "examined": 0, "total": 0}
+    parts = core.parts("ages", {"refresh": refresh})
+    for part in parts:
+        if part["done"] or time.monotonic() >= end:
+            break
+    parts.close()  # type: ignore[attr-defined]  # a generator: it ends the connection
+    return part
+
+
+def heat_map(answer: Mapping[str, Any], queue: str) -> HeatMap:
+    """``queue``: the place of the queue's page."""
+    bounds = [each for each in answer["buckets_s"] if each is not None]
+    spans = list(zip([0, *bounds], [*bounds, None], strict=True))
+    rows = answer["rows"]
+    most = max((count for row in rows for count in row["counts"]), default=0)
+    most_total = max((row["total"] for row in rows), default=0)
+    lines = []
+    for row in rows:
+        name = row["destination"]
+        linked = ":" in name  # what the core has no name for can't be asked for
+        cells = [
+            Cell(count, _heat(count, most), _link(queue, name, *span) if linked else "")
+            for count, span in zip(row["counts"], spans, strict=True)
+        ]
+        total = Cell(row["total"], _heat(row["total"], most_total), _link(queue, name) if linked else "")
+        lines.append(Line(name, cells, total))
+    sums = [sum(row["counts"][place] for row in rows) for place in range(len(spans))]
+    highest = max(sums, default=0)
+    return HeatMap(
+        [(short(high, low), _in_full(low, high)) for low, high in spans],
+        lines,
+        Line(
+            "",
+            [
+                Cell(count, _heat(count, highest), _link(queue, "", *span))
+                for count, span in zip(sums, spans, strict=True)
+            ],
+            Cell(answer["total"], 0, queue),
+        ),
+    )
+
+
+def _heat(count: int, most: int) -> int:
+    """By the logarithm of its share of the most: one message is 1, the most is 7."""
+    if count <= 0:
+        return 0
+    if most <= 1:
+        return HEATS
+    return 1 + math.floor((HEATS - 1) * math.log(count) / math.log(most) + 1e-9)
+
+
+def _link(queue: str, destination: str, low: float | None = None, high: float | None = None) -> str:
+    given = {"destination": destination, "older_than_s": low, "younger_than_s": high}
+    query = urlencode({name: value for name, value in given.items() if value})
+    return f"{queue}?{query}" if query else queue
+
+
+def short(high: float | None, low: float) -> str:
+    """The head of a column: up to that age; the last one has no end."""
+    return f"> {_age(low)}" if high is None else _age(high)
+
+
+def _in_full(low: float, high: float | None) -> str:
+    if high is None:
+        return f"older than {_age(low)}"
+    return f"{_age(low)} to {_age(high)} old" if low else f"up to {_age(high)} old"
+
+
+def _age(seconds: float) -> str:
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:g} min"
+    if seconds < 2 * 86_400:
+        return f"{seconds / 3600:.3g} h"
+    return f"{seconds / 86_400:.2g} d"

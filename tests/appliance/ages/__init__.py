@@ -1,0 +1,1 @@
+"""Tests of the ages: the heat map of the queue."""

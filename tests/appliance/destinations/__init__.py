@@ -1,0 +1,1 @@
+"""Tests of the destinations: the list, one of them, and what is done to it."""
