@@ -49,7 +49,7 @@ class HeadersMiddleware:
         response = self._get_response(request)
         response.headers.setdefault("Permissions-Policy", _POLICY)
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
-        if not request.path_info.startswith(settings.STATIC_URL):
+        if response.status_code >= 400 or not request.path_info.startswith(settings.STATIC_URL):
             response.headers["Cache-Control"] = "no-store"
         return response
 
