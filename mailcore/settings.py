@@ -172,7 +172,9 @@ class Control:
         check=values.group,
     )
     clients_max: int = number(200, 1, 10_000, "connections at once")
-    simulations_max: int = number(2, 0, 100, "simulations (what would happen) at once, each a process of its own; 0: none")
+    simulations_max: int = number(
+        2, 0, 100, "simulations (what would happen) at once, each a process of its own; 0: none"
+    )
     simulation_timeout_s: float = number(30.0, 1, 3600, "a simulation that takes longer is ended")
     simulation_entries_max: int = number(
         30_000, 1_000, 10_000_000, "deliveries of one simulation; of more queued mail a part is simulated"

@@ -142,7 +142,7 @@ def test_every_section_arrives_in_the_settings(file: Path) -> None:
     file.write_text(
         f'[queue]\nundo_time_s = 61\n[receiver]\nerror_limit = 7\n[relay]\ndomains = ["a.example"]\n'
         f'[deliverer]\nport = 26\n[control]\ngroup = "{group}"\n[portal]\nprocesses = 2\n[scheduler]\n'
-        f'transport_retry_time = 9\n'
+        f"transport_retry_time = 9\n"
     )
     settings = load(file)
     for name, kind in SECTIONS.items():
@@ -177,7 +177,10 @@ FAULTS = [
         "waypost.toml:1: reciever is unknown; did you mean 'receiver'? allowed: home, queue_dir",
     ),
     ("listen = []", "waypost.toml:1: listen is unknown; it belongs in [receiver] or [portal]; allowed: home"),
-    ("processes = 2", "waypost.toml:1: processes is unknown; it belongs in [receiver] or [deliverer] or [portal]; allowed"),
+    (
+        "processes = 2",
+        "waypost.toml:1: processes is unknown; it belongs in [receiver] or [deliverer] or [portal]; allowed",
+    ),
     ("[relay]\nhome = 'x'", "waypost.toml:2: [relay] home is unknown; it stands at the top of the file"),
     ("\n[transports.smtp]\nlimit = 1", "waypost.toml:3: [transports.smtp] limit is unknown; "),
     ("receiver = 3", "waypost.toml:1: receiver = 3 is wrong; allowed: a section [receiver]"),

@@ -11,7 +11,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LINES_MAX = 400  # what is read in one sitting
-DOCUMENTED = ("mailcore", "bench", "tests")
 
 # A word that another word has taken (GLOSSARY.md), and where it is meant otherwise.
 SYNONYMS = {
@@ -114,6 +113,14 @@ def test_decisions_are_numbered_once_and_stand_in_the_form() -> None:
 
 
 def test_a_test_stands_where_its_source_stands() -> None:
-    rooms = {Path(name).parts[1] for name in PROGRAMS if name.startswith("mailcore/") and len(Path(name).parts) > 2}
-    tested = {Path(name).parts[1] for name in PROGRAMS if name.startswith("tests/")}
-    assert rooms <= tested, f"no tests for {sorted(rooms - tested)}"
+    for house, mirror in (("mailcore/", "tests/"), ("appliance/", "tests/appliance/")):
+        inside = [Path(name).relative_to(house).parts for name in PROGRAMS if name.startswith(house)]
+        rooms = {parts[0] for parts in inside if len(parts) > 1}
+        tested = {Path(name).relative_to(mirror).parts[0] for name in PROGRAMS if name.startswith(mirror)}
+        assert rooms <= tested, f"no tests for {sorted(rooms - tested)}"
+
+
+def test_what_is_not_ours_has_its_licence_beside_it() -> None:
+    vendored = {str(Path(name).parent) for name in FILES if name.startswith("static/vendor/")}
+    assert vendored
+    assert [folder for folder in vendored if f"{folder}/LICENSE" not in FILES] == []

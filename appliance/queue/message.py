@@ -71,6 +71,8 @@ def message_of(core: Door, queue_id: str) -> Message:
     if told.item is not None:
         try:
             told.headers = core.read("headers", {"queue_id": queue_id})
+            # A field that was folded with tabs reads as one line.
+            told.headers["headers"] = [[name, value.replace("\t", " ")] for name, value in told.headers["headers"]]
         except Refused as error:  # it has just been delivered, say
             told.why_no_headers = str(error)
     return told

@@ -25,6 +25,11 @@ class Bar:
     x: float
     width: float
 
+    @property
+    def words(self) -> str:
+        """Finer than elsewhere: sending takes some milliseconds."""
+        return f"{self.seconds * 1000:.1f} ms" if self.seconds < 1 else f"{self.seconds:.2f} s"
+
 
 @dataclass
 class Timeline:

@@ -121,11 +121,11 @@ def target_of(change: Change, earlier: Iterable[Change], now: float) -> Target:
 
 
 def _stands(change: Change, shown: Shown | None, now: float) -> bool:
-    """Whether what is in force is what the change left behind; within a moment of its end both are right."""
-    if change.until is not None and change.until <= now + SLACK_S:
-        if now <= change.until + SLACK_S:
-            return True
-        return _stands_lasting(change.before, shown)
+    """Whether what is in force is what the change left behind; within a moment of its end it may be there or gone."""
+    if change.until is not None and change.until <= now + SLACK_S and _stands_lasting(change.before, shown):
+        return True
+    if change.until is not None and change.until <= now - SLACK_S:
+        return False
     if change.value is None:
         return not is_own(shown)
     if shown is None or not is_own(shown):

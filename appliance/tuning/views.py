@@ -81,7 +81,7 @@ def diff(request: HttpRequest) -> HttpResponse:
     try:
         draft = from_form(request.POST, scope, known)
     except DraftError as error:
-        return _dialog_error(request, str(error))
+        return _dialog_error(request, str(error), status=200)
     if not draft.wanted:
         return _dialog_error(request, "Nothing differs from what is in force.", status=200)
     return dialog(request, core, known, draft, shown)
@@ -174,11 +174,12 @@ def dialog(
     note: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    """The diff against what is in force now, with what the core says to it, and the way to apply it."""
+    """The diff against what is in force now, with what the core says to it, and the way to apply it.
+
+    ``status``: 422 when a dialog that is open already sent what is wrong.
+    """
     checked = checked if checked is not None else check(core, draft)
     found = lines(draft, known, shown, checked)
-    if checked.errors:
-        status = 422
     clock = datetime.fromtimestamp(until, timezone.get_current_timezone()) if until else None
     given = form.data if form is not None else {}
     return render(

@@ -138,11 +138,11 @@ class Traffic:
         return list(dict.fromkeys(f"{self._one(PEOPLE)}@{domain}" for domain in domains))
 
     def _readers(self) -> list[str]:
-        count = self._chance.randint(50, 400)
+        count = self._chance.randint(20, 120)
         return [f"reader{self._chance.randint(1, 99_999)}@{self._one(BULK)}" for _ in range(count)]
 
     def _letter(self, sender: str, recipients: list[str], subject: str, lines: int = 10) -> Letter:
-        to = recipients[0] if len(recipients) < 50 else "undisclosed-recipients:;"
+        to = recipients[0] if len(recipients) < 20 else "undisclosed-recipients:;"
         message_id = f"{self._number}.{self._chance.getrandbits(48):x}@demo.example"
         head = f"From: {sender}\r\nTo: {to}\r\nSubject: {subject}\r\nMessage-ID: <{message_id}>\r\n"
         return Letter(sender, tuple(recipients), (head + "MIME-Version: 1.0\r\n\r\n" + LINE * lines).encode())

@@ -8,10 +8,8 @@ from tests.browser.site import Site
 from tests.process.house import Sections
 
 __all__ = [
-    "HOSTILE",
     "PATIENCE_MS",
     "SLOW",
-    "calm",
     "change_all",
     "close",
     "give_reason",
@@ -22,8 +20,10 @@ __all__ = [
 ]
 
 PATIENCE_MS = 30_000  # for what must come, on a busy machine
-SLOW: Sections = {"queue": {"retry_ladder_s": [600]}, "scheduler": {"minimal_backoff_time": 600, "maximal_backoff_time": 600}}
-HOSTILE = "<script>alert(1)</script>\x1b[31m\u202egnp.exe"
+SLOW: Sections = {
+    "queue": {"retry_ladder_s": [600]},
+    "scheduler": {"minimal_backoff_time": 600, "maximal_backoff_time": 600},
+}
 
 
 async def send_deferred(it: Site, count: int, sender: str, domain: str = "example.org") -> list[str]:
@@ -67,8 +67,3 @@ async def result(page: Page, words: str) -> None:
 async def close(page: Page) -> None:
     await page.click("#dialog #change > .actions button[data-close]")
     await expect(page.locator("#dialog")).not_to_be_visible()
-
-
-def calm(page: Page) -> None:
-    """Nothing hostile ever opens a dialog."""
-    page.on("dialog", lambda dialog: (_ for _ in ()).throw(AssertionError(dialog.message)))

@@ -149,7 +149,10 @@ class Site:
 async def site(tmp_path: Path, lab: Lab, sections: Sections | None = None, **running_named: Any) -> AsyncIterator[Site]:
     """A core whose mail goes to ``lab``, the portal beside it, a browser. Ends with no complaint of the browser."""
     port = free_port()
-    merged: dict[str, Mapping[str, object]] = {"portal": {"listen": f"127.0.0.1:{port}"}, **(sections or {})}
+    given = sections or {}
+    merged: dict[str, Mapping[str, object]] = {
+        **given, "portal": {"listen": f"127.0.0.1:{port}", **given.get("portal", {})},
+    }  # fmt: skip
     async with running(tmp_path, lab, merged, **running_named) as house, async_playwright() as playwright:
         await asyncio.to_thread(shutil.copytree, await asyncio.to_thread(prepared), house.home / "portal")
         browser = await playwright.chromium.launch(**CHROMIUM)

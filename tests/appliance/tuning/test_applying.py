@@ -211,4 +211,4 @@ def test_a_manager_that_ended_in_the_middle_is_no_refusal(core: TuningCore, oper
     core.faults[LIMIT] = Refusal(words)
     apply(operator, draft({LIMIT: 2}))
     assert Change.objects.get().outcome == Outcome.UNKNOWN
-    assert Entry.objects.get().outcome == "unknown"
+    assert Entry.objects.get(action="tuning.set").outcome == "unknown"

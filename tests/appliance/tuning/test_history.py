@@ -63,6 +63,7 @@ def test_after_its_end_a_value_for_a_time_is_nobodys_doing() -> None:
     assert len(outside({KEY: ended}, {KEY: CONFIGURED}, NOW)) == 1
     just = change(1, 2, until=NOW - 1)  # the core's clock may be a moment behind
     assert outside({KEY: just}, {KEY: tuned(2, NOW - 1)}, NOW) == outside({KEY: just}, {KEY: CONFIGURED}, NOW) == []
+    assert len(outside({KEY: just}, {KEY: tuned(9)}, NOW)) == 1
 
 
 def test_a_return_leads_to_what_was_before() -> None:
