@@ -1,4 +1,4 @@
-"""The queue: browsing it with filters, page by page, and its ages."""
+"""The queue: browsing it with filters, page by page."""
 
 from __future__ import annotations
 
@@ -71,11 +71,6 @@ def names(request: HttpRequest) -> HttpResponse:
     destinations = sorted(size["destinations"].items(), key=lambda pair: -pair[1])[:NAMES_MAX]
     context = {"names": [name for name, _ in destinations if name], "lanes": sorted(size["lanes"])}
     return render(request, "queue/names_piece.html", context)
-
-
-@viewer
-def ages(request: HttpRequest) -> HttpResponse:
-    return render(request, "core/soon.html", {"title": "Ages"})
 
 
 def _pager(asked: FilterForm, place: Place, reading: Reading, have: int, examined: int) -> dict[str, Any]:
