@@ -1,4 +1,4 @@
-"""allauth's forms in which a secret can be guessed: a wrong one counts as a wrong password, and too many lock.
+"""The forms of allauth in which a secret can be guessed: a wrong one counts as a wrong password, and too many lock.
 
 Without this, who has somebody's password could try codes of TOTP, and who finds an open page could try its password.
 """
