@@ -5,6 +5,7 @@ Law: each asks for a reason, is in the audit however it ends, and is sent to the
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from django import forms
@@ -19,6 +20,8 @@ from appliance.audit.record import audited
 from appliance.core.door import door
 from appliance.core.templatetags.waypost import span, visible
 from appliance.destinations.forms import OverrideForm, ReasonForm, SuspendForm
+from appliance.tuning.noting import note
+from mailcore.control.client import ControlError
 
 __all__ = ["end", "override", "resume", "suspend"]
 
@@ -71,16 +74,20 @@ def override(request: HttpRequest, name: str) -> HttpResponse:
         given = form.cleaned_data
         parameter, value, for_s, why = (given[each] for each in ("parameter", "value", "for_s", "why"))
         arguments = {"scope": name, "parameter": parameter, "value": value}
+        before = _in_force(core, name, parameter)
         with audited(
             request,
             "destination.set",
             name,
-            before=_in_force(core, name, parameter),
+            before=before,
             after=arguments | {"for_s": for_s},
             why=why,
         ) as entry:
             answer = core.change("set", arguments | ({"for_s": for_s} if for_s else {}), why=why)
             entry.words = f"{parameter} = {visible(answer['value'])}"
+        until = {"until": answer["until"]} if answer.get("until") else {}
+        shown = {"value": answer["value"], "origin": "tuned"} | until
+        note(request, answer.get("scope", name), parameter, before=before, after=shown, why=why)
         how_long = f" for {span(for_s)}" if for_s else ""
         return _done(
             request,
@@ -109,6 +116,10 @@ def end(request: HttpRequest, name: str, parameter: str) -> HttpResponse:
         ) as entry:
             core.change("set", arguments, why=why)
             entry.words = f"{parameter} taken back"
+        shown: dict[str, Any] = {}
+        with contextlib.suppress(ControlError):  # it was taken back, whatever is known of what holds now
+            shown = _in_force(core, name, parameter)
+        note(request, name, parameter, before=before, after=shown, why=why)
         return _done(request, name, f"{parameter} is taken back.")
     words = (
         f"{parameter} is {visible(before['value'])} now, for this destination alone. Then the wider value holds again."

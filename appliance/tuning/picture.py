@@ -43,7 +43,7 @@ def rows(prediction: Prediction) -> list[Row]:
         if one.get("messages") == 0 and other.get("messages") == 0:
             continue
         for quantile, said in (("p50", "half of"), ("p90", "9 of 10"), ("p99", "99 of 100")):
-            what = f"Delay: {said} {words}" + (f" ({of} recipients)" if of else "")
+            what = f"Delay: {said} {words}" + (f" ({of} recipient{'' if of == '1' else 's'})" if of else "")
             found.append(_row(what, one.get(quantile), other.get(quantile), is_time=True))
     return found
 

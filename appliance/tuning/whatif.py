@@ -9,6 +9,7 @@ simulation. Nothing is kept of one that did not end. Of those that were never ap
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -53,8 +54,8 @@ def store(user: User, changes: list[dict[str, Any]], asked: dict[str, Any], answ
         user=user,
         changes=changes,
         asked=asked,
-        before=_kept(answer["before"]),
-        after=_kept(answer["after"]),
+        before=_kept(answer["before"], asked),
+        after=_kept(answer["after"], asked),
         assumptions=list(answer.get("assumptions", ())),
     )
     unused = Prediction.objects.filter(taken=None)
@@ -64,8 +65,12 @@ def store(user: User, changes: list[dict[str, Any]], asked: dict[str, Any], answ
     return made
 
 
-def _kept(result: dict[str, Any]) -> dict[str, Any]:
-    series = result.get("series", {})
+def _kept(result: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    series = dict(result.get("series", {}))
+    if not asked.get("arrivals") and not result.get("bounced") and "delivered" in series:
+        # The simulator counts deferred mail when it is due; a person means all that has not been delivered yet.
+        total = result.get("delivered", 0) + result.get("waiting", 0)
+        series["backlog"] = [max(0, total - done) for done in itertools.accumulate(series["delivered"])]
     return {**result, "series": {name: series[name] for name in SERIES if name in series}}
 
 

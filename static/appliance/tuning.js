@@ -111,11 +111,12 @@
   const axis = (more) => ({ stroke: () => colour("--faint"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { stroke: () => colour("--line"), width: 1, size: 4 }, font: "12px sans-serif", ...more });
   const long = (s) => s >= 172800 ? +(s / 86400).toFixed(1) + " d" : s >= 7200 ? +(s / 3600).toFixed(1) + " h" : s >= 120 ? +(s / 60).toFixed(1) + " min" : +s.toFixed(1) + " s";
   const spans = [.1, .2, .5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800];
+  const clock = (s) => new Date(s * 1000).toLocaleTimeString("en-GB");
   const shorten = (v) => v >= 1e6 ? +(v / 1e6).toFixed(1) + "M" : v >= 1e4 ? +(v / 1e3).toFixed(1) + "k" : String(+v.toFixed(2));
   const options = (place, series, x) => ({
     width: Math.max(200, place.clientWidth), height: Math.max(120, place.clientHeight), legend: { show: false }, cursor: { y: false, drag: { x: false, y: false } },
     scales: { x, y: { range: (_, low, high) => [0, Math.max(1, (high || 0) * 1.08)] } },
-    axes: [axis({ space: 70, size: 30, ...(x.time ? {} : { incrs: spans, values: (_, ticks) => ticks.map(long) }) }), axis({ size: 46, values: (_, ticks) => ticks.map(shorten) })],
+    axes: [axis({ space: 70, size: 30, ...(x.time ? { values: (_, ticks) => ticks.map(clock) } : { incrs: spans, values: (_, ticks) => ticks.map(long) }) }), axis({ size: 46, values: (_, ticks) => ticks.map(shorten) })],
     series: [{}, ...series],
   });
   const drawn = new Set();
@@ -143,7 +144,7 @@
     const choose = () => compare(windows, { t: before.t, y: before.window[select.value] || [] }, { t: after.t, y: after.window[select.value] || [] });
     select.addEventListener("change", choose);
     if (destinations.length) choose();
-    else { select.hidden = true; windows.textContent = "No destination had mail."; }
+    else { select.hidden = true; windows.textContent = "No destination has mail."; }
   };
   const pictures = () => { for (const section of document.querySelectorAll("[data-picture]:not([data-drawn])")) picture(section); };
   document.addEventListener("htmx:afterSettle", pictures);
@@ -153,7 +154,7 @@
   const afterwards = (section) => {
     const { since, lines } = JSON.parse(section.dataset.afterwards);
     const shown = document.querySelector("[data-picture]");
-    const predicted = shown ? JSON.parse(shown.dataset.picture).after : null;
+    const { after: predicted = null, destinations = [] } = shown ? JSON.parse(shown.dataset.picture) : {};
     const SECONDS = 900, EARLIER = 30;
     const places = { backlog: section.querySelector('[data-chart="backlog"]'), window: section.querySelector('[data-chart="window"]') };
     const seen = { t: [], backlog: [], window: [], limit: [] };
@@ -184,9 +185,9 @@
       }
     };
     const pick = async () => {
-      const row = section.querySelector("tr[data-name]");
-      if (name || !row) return;
-      name = row.dataset.name;
+      const touched = section.querySelector("tr[data-name]")?.dataset.name ?? destinations[0];
+      if (name || !touched) return;
+      name = touched;
       section.querySelector(".of").textContent = name;
       try {
         const earlier = await (await fetch(lines + "?destination=" + encodeURIComponent(name))).json();

@@ -180,7 +180,7 @@ async def test_wrong_values_other_operators_and_a_core_that_is_gone(tmp_path: Pa
         await it.house.control.close()
         await it.house.start()
         await second.reload()
-        await expect(second.locator("#change-3")).to_contain_text("in force")
+        await expect(second.locator("#change-2")).to_contain_text("in force")
 
 
 async def open_gone(it: Site, page: Page) -> None:

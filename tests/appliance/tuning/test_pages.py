@@ -12,6 +12,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from appliance.tuning.models import Change, Outcome, Prediction
+from appliance.tuning.picture import picture
 from appliance.tuning.whatif import KEPT, running, store
 from tests.appliance.fake_core import Parts, Refusal
 from tests.appliance.tuning.core import LIMIT, TuningCore
@@ -173,6 +174,16 @@ def test_a_prediction_shows_before_after_and_the_difference() -> None:
     assert "big messages" not in page  # there were none
     assert "<script>alert" not in page
     assert signed_in("operator").get("/tuning/predictions/999/").status_code == 404
+
+
+def test_the_backlog_is_all_that_is_not_delivered_yet() -> None:
+    series = {"t": [1, 2, 3], "backlog": [2, 4, 0], "delivered": [3, 0, 7]}  # some of it was due later
+    answer = {"before": RESULT | {"series": series}, "after": RESULT | {"series": series}, "assumptions": []}
+    found = store(User.objects.create_user("olga"), [], {}, answer)
+    assert found.before["series"]["backlog"] == [7, 7, 0]
+    assert json.loads(json.dumps(picture(found)))["before"]["backlog"] == [10, 7, 7, 0]
+    arriving = store(User.objects.create_user("otto"), [], {"arrivals": True}, answer)
+    assert picture(arriving)["before"]["backlog"] == [2, 4, 0]
 
 
 def test_predictions_that_nobody_used_are_forgotten() -> None:
