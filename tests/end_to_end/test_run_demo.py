@@ -26,14 +26,19 @@ from mailcore.lab.traffic import WEIGHTS, Traffic
 from tests.end_to_end.appliance import free_port
 from tests.test_tidy import ROOT
 
+FOREIGN = ("DATABASE_URL", "DJANGO_SETTINGS_MODULE", "WAYPOST_CONFIG")  # of the tests' own portal
 PATIENCE_S = 90.0  # a first start makes a database and collects files, on a busy machine
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in FOREIGN}
 
 
 class Started:
     """./run with a configuration of its own; ``words`` is what it printed."""
 
-    def __init__(self, directory: Path, *arguments: str, config: str) -> None:
-        self.smtp, self.portal = free_port(), free_port()
+    def __init__(self, directory: Path, *arguments: str, config: str, portal: int = 0) -> None:
+        self.smtp, self.portal = free_port(), portal or free_port()
         self.home = directory / "home"
         self.config = directory / "waypost.toml"
         text = (
@@ -52,9 +57,7 @@ class Started:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
-                env={
-                    name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "WAYPOST_CONFIG")
-                },
+                env=environment(),
             )
 
     @property
@@ -95,8 +98,8 @@ class Started:
 def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
     started: list[Started] = []
 
-    def make(*arguments: str, config: str) -> Started:
-        started.append(Started(tmp_path, *arguments, config=config))
+    def make(*arguments: str, config: str, portal: int = 0) -> Started:
+        started.append(Started(tmp_path, *arguments, config=config, portal=portal))
         return started[-1]
 
     yield make
@@ -138,14 +141,11 @@ def test_a_demo_lives_and_ends_with_kill_9(start: Callable[..., Started]) -> Non
     assert not listens(run.portal)
 
 
-def test_a_port_in_use_is_told_and_the_mail_goes_on(
-    start: Callable[..., Started], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_in_use_is_told_and_the_mail_goes_on(start: Callable[..., Started]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        monkeypatch.setattr("tests.end_to_end.test_run_demo.free_port", iter_ports(free_port(), taken.getsockname()[1]))
-        run = start(config="waypost.toml")
+        run = start(config="waypost.toml", portal=taken.getsockname()[1])
         run.until(lambda: "can't listen on" in run.words, "the complaint")
         assert f"portal: it can't listen on 127.0.0.1:{run.portal}: Address already in use." in run.words
         assert "Traceback" not in run.words
@@ -153,17 +153,17 @@ def test_a_port_in_use_is_told_and_the_mail_goes_on(
         assert run.process.poll() is None
 
 
-def iter_ports(*first: int) -> Callable[[], int]:
-    ports = iter(first)
-    return lambda: next(ports, None) or free_port()
-
-
-def test_what_is_wrong_with_the_configuration_is_told_once(start: Callable[..., Started], tmp_path: Path) -> None:
-    (tmp_path / "waypost.toml").write_text("")
+def test_what_is_wrong_with_the_configuration_is_told_once(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text("[receiver]\nlisten = 5\n")
     done = subprocess.run(
-        ["./run", "--config", str(broken)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        ["./run", "--config", str(broken)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env=environment(),
     )
     assert done.returncode == 2
     assert done.stderr.count("broken.toml") == 1
