@@ -90,7 +90,13 @@ def one(request: HttpRequest, name: str) -> HttpResponse:
     if suspension is not None:
         row.suspended, row.suspended_until = True, suspension.get("value")
     parameters = [
-        {"name": parameter, **shown, **_origin(shown, spelling), "told": told.get(parameter, {})}
+        {
+            "name": parameter,
+            "typed": _typed(shown["value"]),
+            **shown,
+            **_origin(shown, spelling),
+            "told": told.get(parameter, {}),
+        }
         for parameter, shown in values.items()
         if parameter != "suspended_until"
     ]
@@ -138,6 +144,13 @@ def _origin(shown: dict[str, Any], scope: str) -> dict[str, Any]:
     words = {True: "tuned live", False: "configuration file"}[tuned]
     where = "" if here else shown["scope"] or "all transports"
     return {"words": words, "where": where, "own": here and tuned, "timed": here and tuned and "until" in shown}
+
+
+def _typed(value: Any) -> str:
+    """As a person would type it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.12g}" if isinstance(value, float) else visible(value)
 
 
 def _number(text: str) -> int:

@@ -6,10 +6,9 @@
 
   // -- numbers
 
-  const value = (row, field) => field === "success_share" ? row.success_share ?? row.success : row[field];
   const fill = (place, row) => {
     for (const cell of place.querySelectorAll("[data-field]")) {
-      const now = value(row, cell.dataset.field);
+      const now = row[cell.dataset.field];
       if (now === undefined) continue;
       const words = formats()[cell.dataset.format || "number"](now);
       if (cell.textContent !== words) cell.textContent = words;
@@ -53,6 +52,7 @@
   };
 
   const list = document.getElementById("destinations");
+  const suspended = new Set([...document.querySelectorAll(".patterns tr[data-destination]")].map((row) => row.dataset.destination));
   const rows = new Map(list ? [...list.querySelectorAll("tr[data-destination]")].map((row) => [row.dataset.destination, row]) : []);
   const changes = document.getElementById("changes");
   const wanted = (document.getElementById("q")?.value || "").toLowerCase();
@@ -61,7 +61,7 @@
   const hint = (destinations) => {
     let count = 0;
     for (const [name, row] of Object.entries(destinations)) {
-      if (rows.has(name) || (wanted && !name.toLowerCase().includes(wanted))) continue;
+      if (rows.has(name) || suspended.has(name) || (wanted && !name.toLowerCase().includes(wanted))) continue;
       if (row.dead_until || row.suspended || (!onlyTrouble && wholePage)) count += 1;
     }
     const words = count === 1 ? "One destination more since: show changes" : count + " destinations more since: show changes";
@@ -85,7 +85,7 @@
   const one = document.getElementById("destination");
   if (!one) return;
   const name = one.dataset.destination;
-  const FIELDS = ["window", "limit", "busy", "feedback_success", "feedback_failure"];
+  const FIELDS = ["window", "limit", "busy", "success", "failure"];
   let data = { t: [], ...Object.fromEntries(FIELDS.map((field) => [field, []])) };
   const charts = [];
   const token = (css) => getComputedStyle(document.documentElement).getPropertyValue(css).trim();
@@ -98,8 +98,9 @@
       return new uPlot({
         ...size(),
         cursor: { y: false },
+        legend: { live: false },
         scales: { y: { range: (_, least, most) => [0, Math.max(low, (most ?? 0) * 1.1)] } },
-        axes: [axis, { ...axis, size: 44 }],
+        axes: [{ ...axis, space: 80, values: (_, times) => times.map(clock) }, { ...axis, size: 44 }],
         series: [{ label: "time" }, ...lines.map(([label, , colour, dash]) => ({
           label, stroke: token(colour), width: 2, dash, points: { show: false }, spanGaps: false,
         }))],
@@ -117,7 +118,7 @@
     charts.push(draw);
   };
   chart("lines-window", [["window", "window", "--accent"], ["limit", "limit", "--faint", [6, 4]], ["busy", "busy", "--deferred"]], 2);
-  chart("lines-feedback", [["good deliveries", "feedback_success", "--delivered"], ["site failures", "feedback_failure", "--bounced"]], 1);
+  chart("lines-feedback", [["good deliveries", "success", "--delivered"], ["site failures", "failure", "--bounced"]], 1);
   const draw = () => charts.forEach((each) => each());
 
   const add = (at, row) => {
