@@ -13,7 +13,8 @@
   const size = (b) => { for (const u of ["B", "kB", "MB", "GB"]) { if (b < 999.5) return (u === "B" || b >= 99.5 ? b.toFixed(0) : b.toFixed(1)) + " " + u; b /= 1000; } return b.toFixed(1) + " TB"; };
   const formats = {
     number: (v) => v === null || v === undefined ? "–" : Math.abs(v) >= 100 || Number.isInteger(v) ? group(v) : v.toFixed(1),
-    span, size, share: (v) => v === null || v === undefined ? "–" : (v * 100).toFixed(1) + "%", text: (v) => v ?? "–",
+    span, size, age: (s) => s < 60 ? Math.max(0, Math.floor(s)) + " s" : span(s), // of what grows older by the second
+    share: (v) => v === null || v === undefined ? "–" : (v * 100).toFixed(1) + "%", text: (v) => v ?? "–",
   };
   window.waypost = { formats, last: null };
   const at = (data, path) => path.split(".").reduce((value, key) => value?.[key], data);
@@ -36,7 +37,7 @@
     if (core.as_of === null) return " Nothing is known of it yet.";
     const at = new Date(core.as_of * 1000);
     const today = at.toDateString() === new Date().toDateString();
-    return " What you see is " + span(Math.floor(core.age_s)) + " old, of " + (today ? at.toLocaleTimeString("en-GB") : at.toLocaleString("en-GB")) + ".";
+    return " What you see is " + formats.age(core.age_s) + " old, of " + (today ? at.toLocaleTimeString("en-GB") : at.toLocaleString("en-GB")) + ".";
   };
   // A stream that is refused does not say why: another page of the same room does.
   const whyRefused = async () => {

@@ -107,7 +107,7 @@
     say(cell(row, 0), each.name);
     say(cell(row, 1, "num"), each.pid === null ? "gone" : String(each.pid));
     say(cell(row, 2, "num"), String(each.restarts));
-    say(cell(row, 3, "num"), each.pid === null ? "–" : format.span(Math.max(0, Math.floor(now - each.since))));
+    say(cell(row, 3, "num"), each.pid === null ? "–" : format.age(now - each.since));
   });
   const showDisks = (disks, format) => {
     const place = byId("disks");
@@ -138,7 +138,7 @@
   const showOldest = (oldest, now, format) => {
     const place = byId("oldest");
     if (!oldest) { say(place, "–"); return; }
-    const words = format.span(Math.max(0, now - oldest.arrived_at)) + " old, from ";
+    const words = format.age(now - oldest.arrived_at) + " old, from ";
     if (!place.querySelector("a")) place.replaceChildren(element("a"));
     const link = place.firstElementChild;
     if (link.getAttribute("href") !== oldest.url) link.href = oldest.url;

@@ -1,0 +1,116 @@
+"""The overview in the browser: it lives while mail flows, says when the core is gone, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+from mailcore.lab.lab import Lab
+from tests.browser.site import site
+
+pytestmark = pytest.mark.long  # until they were seen green on a quiet machine
+
+PATIENCE_MS = 30_000
+
+
+async def amount(page: Page, name: str) -> int:
+    words = await page.locator(f"[data-balance={name}]").inner_text()
+    return int(re.sub(r"\D", "", words) or 0)
+
+
+async def test_the_overview_lives_and_says_when_the_core_is_gone(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
+        house = it.house
+        page = await it.sign_in("viewer", viewport={"width": 1280, "height": 900})
+        await expect(page.locator("#core-status")).to_have_text("core: running", timeout=PATIENCE_MS)
+
+        # Mail flows, and the numbers follow without the page being loaded again.
+        await page.evaluate("window.stayed = true")
+        place = await page.locator("#lanes-title").bounding_box()
+        for number in range(3):
+            await house.send(f"a{number}@example.org", f"b{number}@example.org")
+        await expect(page.locator("[data-balance=accepted]")).to_have_text("6", timeout=PATIENCE_MS)
+        await expect(page.locator("[data-balance=delivered]")).to_have_text("6", timeout=PATIENCE_MS)
+        await expect(page.locator("#balance-verdict")).to_have_text("It balances.")
+        await expect(page.locator("[data-live='rates.delivered']")).not_to_have_text("0", timeout=PATIENCE_MS)
+        assert await page.evaluate("window.stayed")
+        assert await page.locator("#lanes-title").bounding_box() == place  # nothing jumped
+        assert await page.locator("#lines canvas").count() == 1
+        await expect(page.locator("#disks .disk")).to_have_count(3, timeout=PATIENCE_MS)
+        await expect(page.locator("#processes tr")).to_have_count(5)
+
+        # What is stuck shows where it lies.
+        await it.house.inject("c@example.org", not_before=time.time() + 86_400)
+        await expect(page.locator("tfoot [data-live='queue.messages']")).to_have_text("1", timeout=PATIENCE_MS)
+        await expect(page.locator("#oldest a")).to_contain_text("author@sender.example", timeout=PATIENCE_MS)
+
+        # A destination that is suspended is in trouble at once, with a link.
+        host, port = lab.hops[0].address
+        name = f"smtp:[{host}]:{port}"
+        await house.ask("suspend", "the test says so", destination=name)
+        await expect(page.locator("#trouble .badge")).to_contain_text("suspended", timeout=PATIENCE_MS)
+        await expect(page.locator("#trouble a")).to_have_text(name)
+        await house.ask("resume", "the test says so", destination=name)
+        await expect(page.locator("#trouble tr")).to_have_count(0, timeout=PATIENCE_MS)
+
+        # The lines of a day are there, too.
+        await page.get_by_role("button", name="24 h").click()
+        await expect(page.get_by_role("button", name="24 h")).to_have_attribute("aria-pressed", "true")
+        await page.get_by_role("button", name="15 min").click()
+
+        # The core is killed: the page says so, with the age of what it shows, and goes on showing it.
+        await asyncio.to_thread(house.stop)
+        await expect(page.locator("#core-status")).to_have_text("core: not running", timeout=PATIENCE_MS)
+        await expect(page.locator("#stale")).to_contain_text("What you see is")
+        await expect(page.locator("#stale")).to_contain_text(re.compile(r"is \d+ (s|min).* old, of \d\d:\d\d:\d\d"))
+        before = await page.locator("#stale").inner_text()
+        await expect(page.locator("#stale")).not_to_have_text(before, timeout=PATIENCE_MS)
+        assert await amount(page, "accepted") == 7
+        await page.reload()  # the server, too, shows what it knew last
+        await expect(page.locator("#stale")).to_contain_text("The core is not running.", timeout=PATIENCE_MS)
+        assert await amount(page, "accepted") == 7
+
+        # And back again; another manager counts from its own start, and the page says that.
+        await house.start()
+        await expect(page.locator("#core-status")).to_have_text("core: running", timeout=PATIENCE_MS)
+        await expect(page.locator("#stale")).to_be_hidden()
+        await expect(page.locator("#balance-since")).to_contain_text("when the manager was started")
+        await expect(page.locator("[data-balance=queued_then]")).to_have_text("1", timeout=PATIENCE_MS)
+        await expect(page.locator("#balance-verdict")).to_have_text("It balances.")
+
+        # The portal is killed and started again: the page finds it by itself.
+        await it.stop()
+        await expect(page.locator("#core-status")).to_contain_text("portal:", timeout=PATIENCE_MS)
+        await it.start()
+        await expect(page.locator("#core-status")).to_have_text("core: running", timeout=60_000)
+
+
+async def test_several_portal_processes_share_the_port_and_end_together(tmp_path: Path) -> None:
+    async with (
+        Lab(["accept:127.0.0.1:0"]) as lab,
+        site(tmp_path, lab, {"portal": {"processes": 2}}) as it,
+    ):
+        page = await it.sign_in("viewer")
+        await expect(page.locator("#core-status")).to_have_text("core: running", timeout=PATIENCE_MS)
+        assert it.process is not None
+        children = children_of(it.process.pid)
+        assert len(children) >= 2
+        it.process.kill()  # they are told by the kernel, not by their supervisor
+        await asyncio.to_thread(it.process.wait)
+        await asyncio.to_thread(wait_for_the_end, children)
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def wait_for_the_end(pids: list[int]) -> None:
+    end = time.monotonic() + PATIENCE_MS / 1000
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < end, pids
+        time.sleep(0.1)
