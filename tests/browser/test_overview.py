@@ -23,6 +23,7 @@ async def amount(page: Page, name: str) -> int:
     return int(re.sub(r"\D", "", words) or 0)
 
 
+@pytest.mark.timeout(240)  # several things that take seconds each, on a busy machine
 async def test_the_overview_lives_and_says_when_the_core_is_gone(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         house = it.house
