@@ -199,6 +199,7 @@ class LockAdmin(AuditedAdmin):
 
     action = "sign_in.lock"
     title = "Locks"
+    deleted = "unlocked"
     explanation = "Wrong passwords and codes that still count, and who is locked by them."
     may_delete = True
     list_display = ("user", "ip_address", "failures_since_start", "locked", "last", "unlock")
@@ -235,6 +236,9 @@ class LockAdmin(AuditedAdmin):
 
     def described(self, obj: AccessAttempt) -> dict[str, Any]:
         return {"failures": obj.failures_since_start, "address": obj.ip_address}
+
+    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: object) -> HttpResponse:
+        return super().response_delete(request, "The user", obj_id)
 
     def delete(self, obj: AccessAttempt) -> None:
         self._same(obj).delete()

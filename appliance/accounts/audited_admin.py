@@ -133,8 +133,14 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         self.delete(obj)
         record(request, f"{self.action}.delete", subject, before=before, why=reason(request))
 
+    deleted = "deleted"
+
     def delete(self, obj: Any) -> None:
         obj.delete()
+
+    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: object) -> HttpResponse:
+        messages.success(request, f"{obj_display}: {self.deleted}.")
+        return redirect(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         obj = self.get_object(request, object_id)

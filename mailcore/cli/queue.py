@@ -196,6 +196,10 @@ def _size(arguments: argparse.Namespace) -> int:
         print_json(size)
         return DONE
     say(f"{size['messages']} messages, {size['recipients']} recipients")
+    if size["unheard"]:
+        say(
+            f"without the newest in {', '.join(size['unheard'])}: its receiver has not told the manager yet how far it is"
+        )
     lanes = [(lane, there["messages"], there["recipients"]) for lane, there in sorted(size["lanes"].items())]
     destinations = sorted(size["destinations"].items(), key=lambda pair: (-pair[1], pair[0]))
     columns = width(sys.stdout)

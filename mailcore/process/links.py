@@ -23,6 +23,7 @@ from mailcore.process.wire import (
     Request,
     WireError,
 )
+from mailcore.queue.lanes import incoming
 
 __all__ = ["Link", "listen_on"]
 
@@ -82,7 +83,7 @@ class Link(asyncio.Protocol):
                 manager.flow.deliverers.append(self._deliverer)
                 manager.go_on()
             elif frame.role == "receiver":
-                self._lane = f"incoming.{frame.number}"
+                self._lane = incoming(frame.number)
                 manager.receivers[self._lane] = frame.pid
         else:
             raise WireError(f"{type(frame).__name__} is not for a {self._role or 'stranger'} to send")

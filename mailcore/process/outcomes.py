@@ -11,7 +11,7 @@ Laws
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from mailcore.envelope import Envelope, Origin, Status, Verdict
@@ -50,6 +50,9 @@ class Balance:
         before = lane in self._heard
         self._heard.add(lane)
         return before
+
+    def unheard(self, lanes: Iterable[str]) -> list[str]:
+        return [lane for lane in lanes if lane not in self._heard]
 
     def arrive(self, messages: int, recipients: int, *, heard: bool) -> None:
         """In a receiver's lane. What a lane holds when it is first ``heard`` of was accepted before we began."""

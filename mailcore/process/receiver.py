@@ -29,6 +29,7 @@ from mailcore.maillog import MailLog
 from mailcore.process.child import run_child
 from mailcore.process.manager_link import MANAGER_SOCKET, ManagerLink
 from mailcore.process.reception import Reception
+from mailcore.queue.lanes import incoming
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import DATA_AT
 from mailcore.settings import Settings
@@ -56,7 +57,7 @@ class Receiving:
         connections_max: int | None = None,
     ) -> None:
         disk = disk or Disk()
-        lane = f"incoming.{number}"
+        lane = incoming(number)
         self.log = MailLog(settings.log_directory)
         self.writer = LaneWriter(
             disk,

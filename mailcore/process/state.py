@@ -11,6 +11,7 @@ from mailcore.process.core import Core
 from mailcore.process.flow import Flow
 from mailcore.process.orders import BadRequest
 from mailcore.process.waiting import why_active, why_recovered
+from mailcore.queue.lanes import incoming
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 from mailcore.tuned import Tuned
 
@@ -63,7 +64,10 @@ class State:
         }
 
     def size(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self.core.queue.sizes.summary()
+        """``unheard`` has the lanes whose receiver has not said yet, since we began, how far it is: what lies there in its
+        last moments is not counted until it has."""
+        lanes = [incoming(number) for number in range(self.core.settings.receiver.processes)]
+        return self.core.queue.sizes.summary() | {"unheard": self.core.balance.unheard(lanes)}
 
     def cut(self, arguments: dict[str, Any]) -> dict[str, Any]:
         lanes = {}

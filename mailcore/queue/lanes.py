@@ -8,7 +8,18 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
-__all__ = ["AT_ONCE", "DELETED", "HOLD", "JOURNAL", "LOCAL", "Ladder", "interval_of", "is_incoming", "retry_lane"]
+__all__ = [
+    "AT_ONCE",
+    "DELETED",
+    "HOLD",
+    "JOURNAL",
+    "LOCAL",
+    "Ladder",
+    "incoming",
+    "interval_of",
+    "is_incoming",
+    "retry_lane",
+]
 
 JOURNAL = "journal"
 LOCAL = "local"  # the manager's own mail: bounces, injected mail
@@ -21,6 +32,10 @@ _RETRY = "retry."
 
 def is_incoming(lane: str) -> bool:
     return lane.startswith(_INCOMING)
+
+
+def incoming(receiver: int) -> str:
+    return f"{_INCOMING}{receiver}"
 
 
 def retry_lane(interval_s: int) -> str:

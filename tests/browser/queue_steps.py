@@ -61,9 +61,18 @@ async def change_all(page: Page, words: str) -> None:
 
 
 async def result(page: Page, words: str) -> None:
-    await expect(page.locator("#dialog .notice")).to_contain_text(words, timeout=PATIENCE_MS)
+    try:
+        await expect(page.locator("#dialog .notice")).to_contain_text(words, timeout=PATIENCE_MS)
+    except AssertionError as error:
+        raise AssertionError(f"the dialog says: {await page.locator('#dialog').inner_html()}") from error
 
 
 async def close(page: Page) -> None:
-    await page.click("#dialog #change > .actions button[data-close]")
+    """And has the queue read again, when something was changed."""
+    button = page.locator("#dialog #change > .actions button[data-close]")
+    if await page.locator("#dialog #change[data-changed]").count():
+        async with page.expect_navigation():
+            await button.click()
+    else:
+        await button.click()
     await expect(page.locator("#dialog")).not_to_be_visible()

@@ -59,7 +59,7 @@ async def test_status_says_what_runs_and_what_is_queued(house: House, waypost: W
         "receivers": {"incoming.0": 1},
     }
     house.manager.answers["size"] = lambda _: {
-        "messages": 3, "recipients": 4, "lanes": {"hold": {"messages": 3, "recipients": 4}}, "destinations": {},
+        "messages": 3, "recipients": 4, "lanes": {"hold": {"messages": 3, "recipients": 4}}, "destinations": {}, "unheard": [],
     }  # fmt: skip
     said = await waypost("status")
     assert said.status == 0

@@ -86,7 +86,13 @@ def test_when_the_appliance_is_not_running_it_says_so(tmp_path: Path, capsys: py
 
 
 async def test_options_for_all_may_stand_in_front(house: House, waypost: Waypost) -> None:
-    house.manager.answers["size"] = lambda _: {"messages": 0, "recipients": 0, "lanes": {}, "destinations": {}}
+    house.manager.answers["size"] = lambda _: {
+        "messages": 0,
+        "recipients": 0,
+        "lanes": {},
+        "destinations": {},
+        "unheard": [],
+    }
     assert (await waypost("--json", "queue", "size")).json["messages"] == 0
 
 

@@ -121,12 +121,15 @@ async def test_the_size(house: House, waypost: Waypost) -> None:
         "recipients": 5,
         "lanes": {"retry.300": {"messages": 3, "recipients": 5}},
         "destinations": {"smtp:example.org": 4, "": 1},
+        "unheard": [],
     }
     house.manager.answers["size"] = lambda _: size
     assert (await waypost("queue", "size", "--json")).json == size
     lines = (await waypost("queue", "size")).out.splitlines()
     assert lines[0] == "3 messages, 5 recipients"
     assert lines[3].split() == ["retry.300", "3", "5"]
+    size["unheard"] = ["incoming.1"]
+    assert "without the newest in incoming.1" in (await waypost("queue", "size")).out.splitlines()[1]
 
 
 # -- changes

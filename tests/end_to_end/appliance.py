@@ -160,7 +160,7 @@ class Appliance:
     async def until_empty(self) -> None:
         """Until nothing is queued."""
         end = asyncio.get_running_loop().time() + PATIENCE_S
-        while (size := await self.size())["messages"]:
+        while (size := await self.size())["messages"] or size["unheard"]:
             assert asyncio.get_running_loop().time() < end, f"still queued: {size}\n{self._tail()}"
             await asyncio.sleep(0.1)
 

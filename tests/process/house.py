@@ -119,8 +119,14 @@ class House(Appliance):
         return str(answer["errors"][queue_id])
 
     async def size(self) -> dict[str, Any]:
-        size: dict[str, Any] = await self.ask("size")
-        return size
+        """When the receivers have told the manager how far they are."""
+
+        async def whole() -> dict[str, Any] | None:
+            size: dict[str, Any] = await self.ask("size")
+            return None if size["unheard"] else size
+
+        found: dict[str, Any] = await self.eventually(whole, "the receivers to be heard")
+        return found
 
     async def listed(self, **filter_: Any) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
