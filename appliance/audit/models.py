@@ -1,4 +1,7 @@
-"""The audit: who did what to what, when, why, and what was before and after. Only ever appended to."""
+"""The audit: who did what to what, when, why, and what was before and after. Only ever appended to.
+
+A deed is entered before it is done, with an end that is not known; its end, once it is, is all that is ever changed.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from django.conf import settings
 from django.db import models
 
 __all__ = ["Entry", "Outcome"]
+
+
+UNDER_WAY = "under way, or the portal ended in the middle of it"
 
 
 class Outcome(models.TextChoices):
@@ -42,6 +48,7 @@ class Entry(models.Model):
     words = models.CharField(max_length=1000, blank=True)  # of a refusal, or the count of a change
 
     objects = Entries.as_manager()
+    _under_way = False  # between begin() and end()
 
     class Meta:
         ordering = ("-id",)
@@ -61,6 +68,20 @@ class Entry(models.Model):
         if self.pk is not None and not self._state.adding:
             raise TypeError("an entry of the audit is never changed")
         super().save(*arguments, **named)
+
+    def begin(self) -> None:
+        """Enters a deed that is about to be done. Whatever becomes of the portal, it is in the audit."""
+        self.outcome, self.words = Outcome.UNKNOWN, UNDER_WAY
+        self.save()
+        self.outcome, self.words = Outcome.DONE, ""
+        self._under_way = True
+
+    def end(self) -> None:
+        """How it ended: ``outcome``, ``words`` and ``after``. Once."""
+        if not self._under_way:
+            raise TypeError("an entry of the audit is never changed")
+        self._under_way = False
+        super().save(update_fields=("outcome", "words", "after"))
 
     def delete(self, *arguments: Any, **named: Any) -> tuple[int, dict[str, int]]:
         raise TypeError("an entry of the audit is never deleted by hand; audit_days says when it ends")

@@ -44,8 +44,12 @@ def record(
 def audited(
     request: HttpRequest, action: str, subject: str = "", *, before: Any = None, after: Any = None, why: str = ""
 ) -> Iterator[Entry]:
-    """The block makes the change; how it ends is the entry's outcome. The block may set ``words`` and ``after``."""
+    """The block makes the change; how it ends is the entry's outcome. The block may set ``words`` and ``after``.
+
+    Entered before the block begins: a portal that is killed in the middle leaves an entry whose end is not known.
+    """
     entry = _entry(request, action, subject, "", before, after, why)
+    entry.begin()
     try:
         yield entry
     except Refused as error:
@@ -61,7 +65,7 @@ def audited(
         entry.outcome, entry.words = Outcome.UNKNOWN, repr(error)[:1000]
         raise
     finally:
-        entry.save()
+        entry.end()
 
 
 def client_address(request: HttpRequest) -> str | None:

@@ -10,15 +10,16 @@ from datetime import timedelta
 import pytest
 from django.core.management import call_command
 from django.db import connection
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from appliance.audit import filters
 from appliance.audit.difference import difference
-from appliance.audit.models import Entry, Outcome
-from appliance.audit.record import record
+from appliance.audit.models import UNDER_WAY, Entry, Outcome
+from appliance.audit.record import audited, record
 from appliance.live.models import Sample
+from mailcore.control.client import Refused
 from tests.appliance.accounts.cast import client_of
 
 pytestmark = pytest.mark.django_db
@@ -173,6 +174,22 @@ def test_nothing_changes_or_deletes_an_entry() -> None:
         with pytest.raises(TypeError):
             deed()
     assert Entry.objects.get().outcome == Outcome.DONE
+
+
+def test_a_deed_is_in_the_audit_before_it_is_done() -> None:
+    """So a portal that is killed in the middle of it leaves this entry."""
+    request = RequestFactory().get("/")
+    with audited(request, "queue.hold", "1K0RDGV4BE900", why="spam") as entry:
+        found = Entry.objects.get()
+        assert (found.outcome, found.words, found.why) == (Outcome.UNKNOWN, UNDER_WAY, "spam")
+        entry.words, entry.after = "1 message held", {"held": 1}
+    found = Entry.objects.get()
+    assert (found.outcome, found.words, found.after) == (Outcome.DONE, "1 message held", {"held": 1})
+    with pytest.raises(TypeError):
+        entry.end()
+    with pytest.raises(Refused), audited(request, "queue.hold"):
+        raise Refused("no such message")
+    assert (Entry.objects.all()[0].outcome, Entry.objects.count()) == (Outcome.REFUSED, 2)
 
 
 def test_tidy_ends_what_is_old_and_nothing_else() -> None:

@@ -1,0 +1,169 @@
+"""Pictures of the portal's pages, out of the demo: ``python -m bench.screens``.
+
+Starts what ``./run --demo`` starts, with a home and ports of its own, waits until there is something to see, and takes every
+page, light and dark, wide and narrow, in Debian's Chromium. ``docs/screens`` gets the few that the documents show, in few
+colours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from bench.processes import end_group, free_port, listening, wait_until
+from tests.browser.site import CHROMIUM
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).resolve().parent.parent
+COLOURS = 96  # of a picture in docs/: a quarter of the bytes, and nothing to be seen of it
+WIDE = {"width": 1280, "height": 860}
+NARROW = {"width": 360, "height": 740}
+PAGES = {
+    "overview": "/",
+    "queue": "/queue/",
+    "queue-deferred": "/queue/?lane=retry.*",
+    "search": "/queue/search/?q=*@overloaded.example",
+    "ages": "/queue/ages/",
+    "changes": "/queue/changes/",
+    "destinations": "/destinations/",
+    "tuning": "/tuning/",
+    "tuning-history": "/tuning/history/",
+    "positions": "/positions/",
+    "routes": "/routes/",
+    "reports": "/reports/",
+    "schedules": "/reports/schedules/",
+    "audit": "/audit/",
+    "administration": "/admin/",
+    "users": "/admin/auth/user/",
+    "two-factor": "/accounts/2fa/",
+}
+SHOWN = ("overview", "queue-deferred", "message", "ages", "destination", "what-if", "positions")
+SETTLE_MS = 2_500  # for lines and lists that come after the page
+
+
+@contextmanager
+def demo(directory: Path) -> Iterator[tuple[str, str]]:
+    """The portal's address, and the password of ``admin``."""
+    smtp, web = free_port(), free_port()
+    text = (ROOT / "demo.toml").read_text()
+    text = text.replace('"var/demo"', f'"{directory / "home"}"').replace("127.0.0.1:2525", f"127.0.0.1:{smtp}")
+    config = directory / "demo.toml"
+    config.write_text(f'{text}\n[portal]\nlisten = "127.0.0.1:{web}"\n')
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    environment["WAYPOST_CONFIG"] = str(config)
+    waypost = str(Path(sys.executable).with_name("waypost"))
+    started = []
+    errors = directory / "portal.err"
+    try:
+        for command in (
+            [waypost, "mailcore", "--config", str(config)],
+            [waypost, "demo", "--config", str(config)],
+            [sys.executable, "manage.py", "serve"],
+        ):
+            with errors.open("ab") as out:
+                started.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=out, start_new_session=True))
+            if len(started) == 1:
+                wait_until(lambda: listening(smtp), "the core")
+        found: list[str] = []
+
+        def told() -> bool:
+            words = errors.read_text()
+            found[:] = re.findall(r"sign in as admin with (\S+)", words)
+            return bool(found) and f"portal: http://127.0.0.1:{web}/" in words
+
+        wait_until(told, "the portal", 120, poll_s=0.2)
+        time.sleep(2)
+        yield f"http://127.0.0.1:{web}", found[0]
+    finally:
+        for process in reversed(started):
+            end_group(process)
+
+
+def sign_in(browser: Browser, base: str, password: str, scheme: str) -> Page:
+    context = browser.new_context(viewport=WIDE, color_scheme=scheme, timezone_id="Europe/Vienna")  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(f"{base}/accounts/login/")
+    page.fill("input[name=login]", "admin")
+    page.fill("input[name=password]", password)
+    page.click("main button[type=submit]")
+    page.wait_for_url(f"{base}/")
+    return page
+
+
+def walk(page: Page, base: str) -> Iterator[str]:
+    """Opens one page after the other, and names it."""
+    for name, path in PAGES.items():
+        page.goto(base + path)
+        page.wait_for_timeout(SETTLE_MS)
+        yield name
+    page.goto(f"{base}/queue/?destination=smtp%3A*&reason=4")
+    page.wait_for_timeout(SETTLE_MS)
+    page.locator("#rows a[data-open]").first.click()
+    page.wait_for_load_state()
+    page.wait_for_timeout(SETTLE_MS)
+    yield "message"
+    page.goto(f"{base}/destinations/")
+    page.wait_for_timeout(SETTLE_MS)
+    page.locator("tbody a[data-open]").first.click()
+    page.wait_for_load_state()
+    page.wait_for_timeout(SETTLE_MS)
+    yield "destination"
+    page.goto(f"{base}/tuning/?scope=smtp")
+    page.fill("input[name=value-destination_concurrency_limit]", "4")
+    page.locator("#values button[type=submit]").first.click()
+    page.wait_for_timeout(SETTLE_MS)
+    yield "diff"
+    page.locator("#what-if button[type=submit]").click()
+    page.locator("#dialog .prediction canvas").first.wait_for(timeout=90_000)
+    page.wait_for_timeout(SETTLE_MS)
+    yield "what-if"
+
+
+def small(path: Path, to: Path) -> None:
+    picture = Image.open(path).convert("RGB")
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(to, optimize=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.screens", description=__doc__.partition("\n")[0])
+    parser.add_argument("directory", type=Path, help="where all pictures go")
+    parser.add_argument("--minutes", type=float, default=6.0, help="of traffic before the first picture")
+    parser.add_argument("--docs", action="store_true", help="also those in docs/screens")
+    arguments = parser.parse_args(argv)
+    arguments.directory.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="screens-", dir="/var/tmp") as name,
+        sync_playwright() as playwright,
+        demo(Path(name)) as (base, password),
+    ):
+        time.sleep(arguments.minutes * 60)
+        browser = playwright.chromium.launch(**CHROMIUM)
+        for scheme in ("light", "dark"):
+            page = sign_in(browser, base, password, scheme)
+            for what in walk(page, base):
+                path = arguments.directory / f"{what}-{scheme}.png"
+                page.screenshot(path=path)
+                if arguments.docs and scheme == "light" and what in SHOWN:
+                    small(path, ROOT / "docs" / "screens" / f"{what}.png")
+                page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+                page.wait_for_timeout(300)
+                page.screenshot(path=arguments.directory / f"{what}-{scheme}-narrow.png")
+                page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+        browser.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
