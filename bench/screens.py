@@ -116,15 +116,17 @@ def walk(page: Page, base: str) -> Iterator[str]:
     yield "message"
     page.goto(f"{base}/destinations/")
     page.wait_for_timeout(SETTLE_MS)
-    page.locator("tbody a[data-open]").first.click()
+    page.locator("tbody tr", has_text="127.0.25.3]").locator("a[data-open]").click()
     page.wait_for_load_state()
-    page.wait_for_timeout(SETTLE_MS)
+    page.wait_for_timeout(60_000)  # lines of its window
     yield "destination"
     page.goto(f"{base}/tuning/?scope=smtp")
     page.fill("input[name=value-destination_concurrency_limit]", "4")
     page.locator("#values button[type=submit]").first.click()
     page.wait_for_timeout(SETTLE_MS)
     yield "diff"
+    page.check("#what-if input[name=arrivals]")
+    page.select_option("#what-if select[name=duration]", "3600")
     page.locator("#what-if button[type=submit]").click()
     page.locator("#dialog .prediction canvas").first.wait_for(timeout=90_000)
     page.wait_for_timeout(SETTLE_MS)

@@ -15,6 +15,7 @@ from django import forms
 from django.db.models import Q, QuerySet
 from django.http import QueryDict
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from appliance.audit.models import Entry, Outcome
 
@@ -34,6 +35,20 @@ def _line(label: str, length: int, **attributes: str) -> forms.CharField:
     )
 
 
+class LocalTime(forms.DateTimeInput):
+    """The browser's own input for a time; it is not given what is none."""
+
+    def __init__(self) -> None:
+        super().__init__(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
+
+    def format_value(self, value: Any) -> str | None:
+        try:
+            known = not isinstance(value, str) or parse_datetime(value) is not None
+        except ValueError:  # the thirteenth month
+            known = False
+        return super().format_value(value) if known else None
+
+
 class FilterForm(forms.Form):
     who = _line("Who", 150, list="audit-who")
     action = _line("Action", 60, list="audit-action", placeholder="queue.delete, queue.*")
@@ -42,12 +57,12 @@ class FilterForm(forms.Form):
     since = forms.DateTimeField(
         label="From",
         required=False,
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        widget=LocalTime(),
     )
     until = forms.DateTimeField(
         label="To",
         required=False,
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        widget=LocalTime(),
     )
     text = _line("Text in reason or words", 200)
 

@@ -32,6 +32,7 @@ def portal(request: HttpRequest) -> dict[str, Any]:
     match = getattr(request, "resolver_match", None)
     here = match.view_name if match is not None else ""
     return {
+        "section": next((words for url, words, _ in SECTIONS if url == here), ""),
         "role": role,
         "may_change": role is not None and role >= Role.OPERATOR,
         "may_administer": role is not None and role >= Role.ADMINISTRATOR,

@@ -87,7 +87,7 @@
     for (const time of document.querySelectorAll("time[datetime]")) {
       if (!/ ago$|^in /.test(time.textContent)) continue;
       const ahead = (Date.parse(time.dateTime) - Date.now()) / 1000;
-      const words = ahead > 0.5 ? "in " + span(ahead) : span(-ahead) + " ago";
+      const words = ahead <= 0.5 && "due" in time.dataset ? "now" : ahead > 0.5 ? "in " + span(ahead) : span(-ahead) + " ago";
       if (time.textContent !== words && Math.abs(ahead) > 5) time.textContent = words;
     }
   }, 5000);

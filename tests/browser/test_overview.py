@@ -13,8 +13,6 @@ from playwright.async_api import Page, expect
 from mailcore.lab.lab import Lab
 from tests.browser.site import site
 
-pytestmark = pytest.mark.long  # until they were seen green on a quiet machine
-
 PATIENCE_MS = 30_000
 
 

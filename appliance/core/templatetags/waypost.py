@@ -6,19 +6,22 @@ makes control and direction-changing characters visible and keeps the text from 
 
 from __future__ import annotations
 
+import contextlib
+import re
 import unicodedata
 from datetime import UTC, datetime
 from typing import Any
 
 from django import template
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 register = template.Library()
 
 # Controls, formats (which turn the direction), halves, private and unassigned ones, line and paragraph separators.
 _INVISIBLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+_UTC_TIME = re.compile(r"\b20\d\d-[01]\d-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d\+00:00\b")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -56,6 +59,31 @@ def when(value: float | datetime | None) -> SafeString | str:
     return format_html(
         '<time datetime="{}" title="{}">{}</time>', at.isoformat(), local.strftime("%Y-%m-%d %H:%M:%S %Z"), words
     )
+
+
+@register.filter
+def due(value: float | datetime | None) -> SafeString | str:
+    """As ``when``, of something that is to come: what should have come by now is due now."""
+    at = _datetime(value)
+    if at is None:
+        return "–"
+    exact = timezone.localtime(at).strftime("%Y-%m-%d %H:%M:%S %Z")
+    ahead = (at - timezone.now()).total_seconds()
+    words = f"in {span(ahead)}" if ahead > 0.5 else "now"
+    return format_html('<time data-due datetime="{}" title="{}">{}</time>', at.isoformat(), exact, words)
+
+
+@register.filter
+def sentence(value: object) -> SafeString:
+    """A sentence of the core's, as ``shown``, with its times in the reader's zone."""
+    text = visible("" if value is None else value)
+    pieces: list[str] = []
+    end = 0
+    for match in _UTC_TIME.finditer(text):
+        with contextlib.suppress(ValueError):  # the remote's own words may look like a time
+            pieces += [text[end : match.start()], clock(datetime.fromisoformat(match[0]))]
+            end = match.end()
+    return format_html("<bdi>{}</bdi>", format_html_join("", "{}", ((each,) for each in [*pieces, text[end:]])))
 
 
 @register.filter
