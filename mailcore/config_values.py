@@ -11,6 +11,7 @@ import grp
 import ipaddress
 import re
 import ssl
+import zoneinfo
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -19,6 +20,7 @@ from pathlib import Path
 from mailcore.routing.route import TRANSPORT_NAME, RouteError, domain_name, parse_route
 
 __all__ = [
+    "broker_url",
     "check_certificate",
     "destination_pattern",
     "directory",
@@ -27,6 +29,7 @@ __all__ = [
     "group",
     "host_name",
     "listen_address",
+    "mailbox",
     "nameserver",
     "nameserver_address",
     "network",
@@ -34,7 +37,10 @@ __all__ = [
     "refuse_open_relay",
     "retry_ladder",
     "route_pattern",
+    "spark_master",
+    "table_days",
     "transport_name",
+    "zone",
 ]
 
 NAMESERVER_PORT = 53  # RFC 1035 4.2
@@ -42,6 +48,11 @@ LADDER_STEPS_MAX = 32  # each step is a lane with its own open files
 LADDER_STEP_S_MAX = 7 * 86_400  # the upper bound of maximal_backoff_time
 
 _LOCAL_PART = re.compile(r"[^\s\x00-\x1f\x7f]{1,64}")  # RFC 5321 4.5.3.1.1
+_BROKER = re.compile(r"rediss?://[^\s/?#]+(/[0-9]{1,4})?|redis\+socket:///[^\s?#]+")
+_MASTER = re.compile(
+    r"local(\[([0-9]{1,4}|\*)(, ?[0-9]{1,3})?\])?|spark://[^\s/]+:[0-9]{1,5}(,[^\s/]+:[0-9]{1,5})*|yarn|k8s://\S+"
+)
+_TABLE_DAYS = re.compile(r"[a-z][a-z_]{0,39}:([1-9][0-9]{0,4})")
 _ADDRESS = re.compile(r"(?:\[(?P<six>[^]]*)\]|(?P<four>[^:\[\]]*)):(?P<port>[0-9]{1,5})")
 
 
@@ -227,3 +238,42 @@ def check_certificate(certificate: str, key: str) -> None:
             f"{certificate!r} and {key!r} are no certificate with its key ({reason}); "
             "allowed: PEM files, the key not encrypted"
         ) from None
+
+
+def broker_url(text: str) -> str:
+    if not _BROKER.fullmatch(text):
+        raise ValueError(f'{text!r} is no Redis; allowed: "redis://host:port/0", "rediss://…", "redis+socket:///path"')
+    return text
+
+
+def spark_master(text: str) -> str:
+    if not _MASTER.fullmatch(text):
+        raise ValueError(
+            f'{text!r} is no master of Spark; allowed: "local[N]", "local[*]", "spark://host:port", "yarn", "k8s://…"'
+        )
+    return text
+
+
+def zone(text: str) -> str:
+    """A time zone this host knows."""
+    if text not in zoneinfo.available_timezones():
+        raise ValueError(f'{text!r} is no time zone; allowed: a name such as "UTC" or "Europe/Vienna"')
+    return text
+
+
+def mailbox(text: str) -> str:
+    """One address; the domain in its one spelling."""
+    local, _, domain = text.rpartition("@")
+    try:
+        if not _LOCAL_PART.fullmatch(local) or "<" in local or ">" in local:
+            raise ValueError
+        return f"{local}@{domain_name(domain)}"
+    except ValueError:
+        raise ValueError(f'{text!r} is no address; allowed: "user@example.org"') from None
+
+
+def table_days(text: str) -> str:
+    """``table:days``."""
+    if not _TABLE_DAYS.fullmatch(text):
+        raise ValueError(f'{text!r} is wrong; allowed: "TABLE:DAYS" such as "senders:400"')
+    return text

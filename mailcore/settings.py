@@ -29,6 +29,7 @@ __all__ = [
     "Queue",
     "Receiver",
     "Relay",
+    "Reports",
     "Scheduler",
     "Settings",
     "Transport",
@@ -209,6 +210,42 @@ class Portal:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reports:
+    """[reports]: the nightly reports, made beside the core by what ./run starts. The core itself reads nothing of it."""
+
+    broker_url: str = text(
+        "",
+        "redis://host:port/0 of a Redis; empty: ./run starts one on a socket below run_directory; "
+        "the environment's REDIS_URL goes before it",
+        check=values.broker_url,
+    )
+    spark_master: str = text(
+        "local[*]", "where Spark runs: local[N], spark://host:port, yarn or k8s://…", check=values.spark_master
+    )
+    zone: str = text(
+        "UTC", "a day of the reports begins at midnight there; the portal may set another", check=values.zone
+    )
+    recipients: tuple[str, ...] = texts((), "who gets the report by mail; the portal may set others", values.mailbox)
+    sender: str = text("", "From of the mail; empty: waypost@ and our own host name", check=values.mailbox)
+    numbers: str = text(
+        "en",
+        "how the mail writes 1234.5: 1,234.5 or 1.234,5 or 1 234,5; the portal may set another",
+        choices=("en", "de", "fr"),
+    )
+    timeout_s: int = number(6 * 3600, 60, 7 * DAY_S, "a report that takes longer is ended, and counts as failed")
+    retries: int = number(3, 0, 20, "how often a report that failed is tried again")
+    retry_wait_s: int = number(900, 1, DAY_S, "before the first of them; each further wait is twice as long")
+    catch_up_days: int = number(7, 1, 400, "so many days back, what has events and no report gets one, too")
+    keep_days: int = number(1100, 1, 36_500, "how long the tables of a day are kept")
+    keep: tuple[str, ...] = texts(
+        ("senders:400", "recipients:400", "clients:400"), '"TABLE:DAYS", where it is another time', values.table_days
+    )
+    keep_runs_days: int = number(400, 1, 36_500, "how long the portal remembers when each was made, and its log")
+    rows_shown_max: int = number(200, 10, 10_000, "rows of a table on the page; the download has more")
+    download_rows_max: int = number(200_000, 100, 10_000_000, "rows of a table in a CSV or Parquet download")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scheduler:
     """[scheduler]: what holds for all transports. Names and defaults are those of Postfix's queue manager, qmgr(8)."""
 
@@ -279,9 +316,15 @@ class Settings:
     deliverer: Deliverer = field(default_factory=Deliverer)
     control: Control = field(default_factory=Control)
     portal: Portal = field(default_factory=Portal)
+    reports: Reports = field(default_factory=Reports)
     scheduler: Scheduler = field(default_factory=Scheduler)
     transports: dict[str, Transport] = field(default_factory=dict)  # always has smtp, relay and bulk
     routes: dict[str, str] = field(default_factory=dict)  # pattern -> "transport:next hop:port"; "*" is the default
+
+    @property
+    def reports_directory(self) -> Path:
+        """The tables of the reports."""
+        return self.home / "reports"
 
 
 SECTIONS: dict[str, type] = {
@@ -291,6 +334,7 @@ SECTIONS: dict[str, type] = {
     "deliverer": Deliverer,
     "control": Control,
     "portal": Portal,
+    "reports": Reports,
     "scheduler": Scheduler,
 }
 SHIPPED_TRANSPORTS = ("smtp", "relay", "bulk")  # DESIGN section 4 speaks of them; the issue ships them

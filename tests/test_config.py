@@ -141,7 +141,7 @@ def test_every_section_arrives_in_the_settings(file: Path) -> None:
     group = grp.getgrgid(os.getgid()).gr_name
     file.write_text(
         f'[queue]\nundo_time_s = 61\n[receiver]\nerror_limit = 7\n[relay]\ndomains = ["a.example"]\n'
-        f'[deliverer]\nport = 26\n[control]\ngroup = "{group}"\n[portal]\nprocesses = 2\n[scheduler]\n'
+        f'[deliverer]\nport = 26\n[control]\ngroup = "{group}"\n[portal]\nprocesses = 2\n[reports]\nretries = 1\n[scheduler]\n'
         f"transport_retry_time = 9\n"
     )
     settings = load(file)
@@ -224,6 +224,11 @@ FAULTS = [
     ("[relay]\ndomains = ['*']", "everything would be an open relay"),
     ("[relay]\ndomains = ['.']", "is no domain name"),
     ("[relay]\ndomains = ['a@example.org']", "is no domain name"),
+    ("[reports]\nbroker_url = 'amqp://x'", "is no Redis; allowed"),
+    ("[reports]\nspark_master = 'mesos://x'", "is no master of Spark; allowed"),
+    ("[reports]\nzone = 'Moon/Base'", "is no time zone; allowed"),
+    ("[reports]\nrecipients = ['nobody']", "is no address; allowed"),
+    ("[reports]\nkeep = ['senders']", 'allowed: "TABLE:DAYS"'),
     ("[deliverer]\nnameservers = ['dns.example']", "'dns.example' is no name server; allowed"),
     ("[queue]\nretry_ladder_s = []", "is no ladder"),
     ("[queue]\nretry_ladder_s = [0, 1]", "is no ladder"),
