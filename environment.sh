@@ -115,11 +115,15 @@ environment() {
             rm -rf .venv
             "$python" -m venv .venv
         fi
-        say "installing what $1 names (the first start takes a minute, later ones seconds)"
+        say "installing what $1 names (the first start takes a few minutes, later ones seconds)"
         rm -f .venv/installed.*
         # PIP_USER would install past the environment, PIP_REQUIRE_HASHES would refuse our own source tree.
+        # Spark comes as a source package only; it is built with the lock's own setuptools, which must be there before it.
+        awk '/^setuptools==/ { p = 1; print; next } /^[^ #]/ { p = 0 } p' "$1" >.venv/first.txt
         if ! { PIP_USER=0 .venv/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: \
-            --require-hashes --requirement "$1" &&
+            --require-hashes --requirement .venv/first.txt &&
+            PIP_USER=0 .venv/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: \
+                --no-binary pyspark --no-build-isolation --require-hashes --requirement "$1" &&
             PIP_USER=0 PIP_REQUIRE_HASHES=0 .venv/bin/python -m pip --disable-pip-version-check install --quiet \
                 --no-deps --no-build-isolation --editable .; } >&2 </dev/null; then
             say "pip could not install what $1 names (its own words are above). It asks the index that its settings name."
