@@ -6,6 +6,7 @@ written: there is one audit.
 
 from __future__ import annotations
 
+import html
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,6 +18,7 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, reverse
+from django.utils.html import strip_tags
 
 from appliance.accounts.roles import Role, role_of
 from appliance.audit.record import record
@@ -141,6 +143,10 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: object) -> HttpResponse:
         messages.success(request, f"{obj_display}: {self.deleted}.")
         return redirect(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
+
+    def message_user(self, request: HttpRequest, message: Any, *given: Any, **named: Any) -> None:
+        """Django's words have links in them; the portal shows its messages as text."""
+        super().message_user(request, html.unescape(strip_tags(str(message))), *given, **named)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         obj = self.get_object(request, object_id)

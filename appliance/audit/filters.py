@@ -24,6 +24,7 @@ __all__ = ["EXAMINED", "PAGE", "FilterForm", "Page", "page"]
 PAGE = 100
 EXAMINED = 50_000  # some tenths of a second
 _NAMES = ("who", "action", "subject")
+_YEARS = range(1970, 3001)  # as everywhere in the portal
 
 
 def _line(label: str, length: int, **attributes: str) -> forms.CharField:
@@ -65,6 +66,14 @@ class FilterForm(forms.Form):
         widget=LocalTime(),
     )
     text = _line("Text in reason or words", 200)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        for name in ("since", "until"):
+            at = cleaned.get(name)
+            if at is not None and at.year not in _YEARS:  # at the ends of the calendar no other zone has that time
+                self.add_error(name, f"Allowed: a time from {_YEARS.start} to {_YEARS.stop - 1}.")
+        return cleaned
 
     @classmethod
     def of(cls, given: QueryDict) -> FilterForm:

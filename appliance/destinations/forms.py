@@ -5,6 +5,7 @@ Law: only form is checked here; what a value may be is the core's to say, in its
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from typing import Any
@@ -27,7 +28,7 @@ def value_of(text: str, kind: str) -> int | float | str:
     if kind in ("whole", "number"):
         if _WHOLE.fullmatch(text):
             return int(text)
-        if _NUMBER.fullmatch(text):
+        if _NUMBER.fullmatch(text) and math.isfinite(float(text)):
             return float(text)
     return text
 

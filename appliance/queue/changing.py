@@ -89,10 +89,6 @@ def in_background(target: Callable[[HttpRequest, Change], None], request: HttpRe
     """``count`` or ``go``, in a thread. Raises TooMany."""
     if not _slots.acquire(blocking=False):
         raise TooMany(f"{AT_ONCE_MAX} changes are under way already; wait for one of them, or stop it.")
-    request.user.is_authenticated  # noqa: B018  # fetched here: the thread has a database connection of its own
-    change.phase = Phase.COUNTING if target is count else Phase.RUNNING
-    change.heard_at = timezone.now()
-    change.save()
 
     def run() -> None:
         try:
@@ -102,7 +98,15 @@ def in_background(target: Callable[[HttpRequest, Change], None], request: HttpRe
             _slots.release()
             connections.close_all()
 
-    threading.Thread(target=run, name=f"change {change.tag}", daemon=True).start()
+    try:
+        request.user.is_authenticated  # noqa: B018  # fetched here: the thread has a database connection of its own
+        change.phase = Phase.COUNTING if target is count else Phase.RUNNING
+        change.heard_at = timezone.now()
+        change.save()
+        threading.Thread(target=run, name=f"change {change.tag}", daemon=True).start()
+    except BaseException:  # a full disk, say: nothing was begun
+        _slots.release()
+        raise
 
 
 def count(request: HttpRequest, change: Change) -> None:

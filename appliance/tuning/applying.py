@@ -156,7 +156,7 @@ def _look(core: Door, scope: str, changes: list[Change]) -> None:
         return
     try:
         _, shown = in_force(core, scope)
-    except (ControlError, KeyError):
+    except ControlError:
         return
     for change in made:
         change.after = shown.get(change.parameter)

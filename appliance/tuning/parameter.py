@@ -7,7 +7,7 @@ with the core's answers:  parameters {}                   names, bounds, explana
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,9 @@ from appliance.core.door import Door
 from appliance.core.templatetags.waypost import span
 from appliance.tuning.scope import kind_of
 from appliance.tuning.value import Value, same, typed
+from mailcore.control.client import Refused
 
-__all__ = ["Known", "Parameter", "Shown", "grouped", "in_force", "is_own", "read_known", "same_shown"]
+__all__ = ["Known", "Parameter", "Shown", "grouped", "in_force", "is_own", "of_transport", "read_known", "same_shown"]
 
 Shown = dict[str, Any]  # value, origin; until while it is for a time; scope when it comes from a wider one
 UNTIL_S = 1.0  # two clocks are in it, and a millisecond is rounded
@@ -112,12 +113,20 @@ def read_known(door: Door) -> Known:
 
 
 def in_force(door: Door, scope: str) -> tuple[str, dict[str, Shown]]:
-    """The scope as the core spells it, and what is in force there. Raises ControlError; KeyError: no such transport."""
+    """The scope as the core spells it, and what is in force there. Raises ControlError; Refused: no such transport."""
     if ":" not in scope:
-        return scope, dict(door.read("transports")[scope])
+        return scope, of_transport(door.read("transports"), scope)
     answer = door.read("transports", {"destination": scope})
     spelled = next(iter(answer))
     return spelled, {name: shown for name, shown in answer[spelled].items() if name != "suspended_until"}
+
+
+def of_transport(everything: Mapping[str, Any], scope: str) -> dict[str, Shown]:
+    """Out of the answer to ``transports``; "" is all of them. Raises Refused: it may have gone since a page was made."""
+    if scope not in everything:
+        there_are = ", ".join(name for name in everything if name and ":" not in name)
+        raise Refused(f"there is no transport {scope!r}; there are {there_are}")
+    return dict(everything[scope])
 
 
 def is_own(shown: Shown | None) -> bool:

@@ -15,6 +15,7 @@ __all__ = ["Value", "is_value", "read", "same", "typed"]
 Value = int | float | bool | str | None  # None: the configured one
 
 TEXT_MAX = 100  # characters, as the control socket takes them
+WHOLE_MAX = (1 << 63) - 1  # as its frames take them
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,6})?) ?%")
 _GROUPED = re.compile(r"(?<=\d)[ _\u00a0\u202f](?=\d{3}\b)")
@@ -37,6 +38,8 @@ def read(kind: str, text: str, low: float, in_force: Value) -> Value:
     if not _NUMBER.fullmatch(plain):
         return text
     number = float(plain)
+    if abs(number) >= WHOLE_MAX:  # endless, or more than a frame or the database takes
+        return text
     return int(plain) if re.fullmatch(r"[+-]?\d+", plain) else number
 
 
@@ -60,7 +63,9 @@ def is_value(given: Any) -> bool:
     """Whether that, out of a request, may be a value at all."""
     if isinstance(given, float):
         return math.isfinite(given)
-    return given is None or (isinstance(given, int | str) and len(str(given)) <= TEXT_MAX)
+    if isinstance(given, int):
+        return abs(given) <= WHOLE_MAX
+    return given is None or (isinstance(given, str) and len(given) <= TEXT_MAX)
 
 
 def _normal(value: Value) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -20,7 +20,7 @@ from appliance.tuning.applying import Invalid, Stale, apply
 from appliance.tuning.draft import Checked, Draft, DraftError, check, from_form, from_json, lines
 from appliance.tuning.forms import FOR, FOREVER, UNITS, UNTIL, ApplyForm
 from appliance.tuning.models import Change, Outcome, Prediction
-from appliance.tuning.parameter import Known, Shown, grouped, in_force, read_known
+from appliance.tuning.parameter import Known, Shown, grouped, in_force, of_transport, read_known
 from appliance.tuning.picture import picture, rows
 from appliance.tuning.records import outside_names
 from appliance.tuning.scope import kind_of, said
@@ -77,7 +77,7 @@ def parameters(request: HttpRequest) -> HttpResponse:
 def diff(request: HttpRequest) -> HttpResponse:
     core = door(request)
     known = read_known(core)
-    scope, shown = _known_scope(core, request.POST.get("scope", ""))
+    scope, shown = in_force(core, request.POST.get("scope", "")[:400])
     try:
         draft = from_form(request.POST, scope, known)
     except DraftError as error:
@@ -97,7 +97,7 @@ def apply_draft(request: HttpRequest) -> HttpResponse:
     form = ApplyForm(request.POST)
     core = door(request)
     if not form.is_valid():
-        _, shown = _known_scope(core, draft.scope)
+        _, shown = in_force(core, draft.scope)
         return dialog(request, core, read_known(core), draft, shown, form=form, status=422)
     try:
         batch = apply(
@@ -108,10 +108,10 @@ def apply_draft(request: HttpRequest) -> HttpResponse:
             prediction=_prediction_for(request, draft),
         )
     except Stale:
-        _, shown = _known_scope(core, draft.scope)
+        _, shown = in_force(core, draft.scope)
         return dialog(request, core, read_known(core), draft, shown, form=form, status=422)
     except Invalid as error:
-        _, shown = _known_scope(core, draft.scope)
+        _, shown = in_force(core, draft.scope)
         known = read_known(core)
         return dialog(request, core, known, draft, shown, form=form, checked=error.checked, status=422)
     answer = HttpResponse(status=204)
@@ -227,17 +227,7 @@ def _prediction_for(request: HttpRequest, draft: Draft) -> Prediction | None:
 def _in_force_of(core: Door, scope: str, everything: dict[str, Any]) -> tuple[str, dict[str, Shown]]:
     if ":" in scope:
         return in_force(core, scope)
-    if scope not in everything:
-        there_are = ", ".join(name for name in everything if name and ":" not in name)
-        raise Refused(f"there is no transport {scope!r}; there are {there_are}")
-    return scope, everything[scope]
-
-
-def _known_scope(core: Door, scope: str) -> tuple[str, dict[str, Shown]]:
-    try:
-        return in_force(core, scope[:400])
-    except KeyError:
-        raise Http404(f"there is no transport {scope!r}") from None
+    return scope, of_transport(everything, scope)
 
 
 def _scopes(everything: dict[str, Any], known: Known, scope: str) -> list[str]:

@@ -75,6 +75,7 @@ def test_a_new_user_is_made_with_a_reason_and_stands_in_the_audit() -> None:
     assert client.post("/admin/auth/user/add/", without).status_code == 200
     assert not User.objects.filter(username="ina").exists()
     assert client.post("/admin/auth/user/add/", NEW).status_code == 302
+    assert "The user “ina” was added successfully" in client.get("/admin/").content.decode()
     assert role_of(fresh("ina")) is Role.VIEWER
     entry, _, after = entry_of("user.add")
     assert (entry.who, entry.subject, entry.why) == ("administrator", "ina", "starts today")

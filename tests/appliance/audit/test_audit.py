@@ -87,6 +87,13 @@ def test_entries_are_found_by_what_is_in_them(client: Client, query: str, expect
 def test_a_filter_that_makes_no_sense_says_so(client: Client) -> None:
     assert client.get("/audit/?since=yesterday").status_code == 422
     assert client.get("/audit/?outcome=perhaps").status_code == 422
+    for edge in (
+        "since=0001-01-01T00:00",
+        "until=0001-01-01T00:00",
+        "since=9999-12-31T23:59",
+        "until=9999-12-31T23:59",
+    ):
+        assert client.get(f"/audit/?{edge}").status_code == 422, edge
     assert client.get("/audit/?before=9999999999999999999999").status_code == 200
     assert client.get("/audit/csv/?since=yesterday").status_code == 400
 

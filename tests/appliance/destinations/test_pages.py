@@ -180,13 +180,15 @@ def test_half_of_a_value_for_two_hours_is_asked_as_it_was_typed(core: FakeCore) 
     assert client.post(BASE + "set/", given).headers["HX-Redirect"] == BASE
     client.post(BASE + "set/", given | {"value": "4", "duration": ""})
     client.post(BASE + "set/", given | {"parameter": "destination_rate_delay", "value": "0.5"})
+    client.post(BASE + "set/", given | {"value": "1e999"})
     scope = {"scope": NAME, "parameter": LIMIT}
     assert core.asked("set") == [
         scope | {"value": "50%", "for_s": 7_200.0},
         scope | {"value": 4},
         scope | {"parameter": "destination_rate_delay", "value": 0.5, "for_s": 7_200.0},
+        scope | {"value": "1e999", "for_s": 7_200.0},  # the core says what is wrong with it
     ]
-    assert entries()[0].before == transports({"destination": NAME})[NAME]["destination_rate_delay"]
+    assert entries()[1].before == transports({"destination": NAME})[NAME]["destination_rate_delay"]
 
 
 def test_what_the_core_refuses_is_told_in_its_words_and_is_in_the_audit(core: FakeCore) -> None:

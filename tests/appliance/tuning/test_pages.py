@@ -125,6 +125,28 @@ def test_a_diff_shows_only_what_changes(core: TuningCore) -> None:
     assert "allowed is a whole number" in answer.content.decode()
 
 
+def test_a_transport_that_is_no_more_and_numbers_without_end_are_told(core: TuningCore) -> None:
+    client = signed_in("operator")
+    gone = made(scope="gone")
+    draft = {"parameter": LIMIT, "value": 3, "seen": {"value": 20, "origin": "configuration"}}
+    asked = {"draft": json.dumps({"scope": "gone", "wanted": [draft]}), "why": "because", "ends": "forever"}
+    for answer in (
+        client.post("/tuning/diff/", {"scope": "gone"}),
+        client.post("/tuning/apply/", asked),
+        client.post("/tuning/apply/", asked | {"why": ""}),
+        client.get(f"/tuning/history/{gone.pk}/return/"),
+    ):
+        assert answer.status_code == 409
+        assert "there is no transport" in answer.content.decode()
+    endless = {"scope": "smtp", "wanted": [draft | {"value": 1 << 64}]}
+    assert client.post("/tuning/apply/", {"draft": json.dumps(endless), "why": "because"}).status_code == 422
+    seen = json.dumps(draft["seen"])
+    for value in ("1e999", "9" * 40):
+        page = client.post("/tuning/diff/", {"scope": "smtp", f"value-{LIMIT}": value, f"seen-{LIMIT}": seen})
+        assert "allowed is a whole number" in page.content.decode(), value
+    assert core.asked("set") == []
+
+
 def test_what_a_stranger_wrote_is_harmless(core: TuningCore) -> None:
     change = made(why=HOSTILE, who=HOSTILE[:150], words=HOSTILE, scope=f"smtp:{HOSTILE}")
     core.answers["destinations"] = {

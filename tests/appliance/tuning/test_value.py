@@ -23,7 +23,9 @@ from appliance.tuning.value import is_value, read, same, typed
         ("whole", "", ""),
         ("number", "0.5", 0.5),
         ("number", "50%", 5.0),
-        ("number", "1e400", float("inf")),
+        ("number", "1e400", "1e400"),  # neither a frame nor the database takes endless numbers
+        ("whole", "9" * 30, "9" * 30),
+        ("whole", "-" + "9" * 30, "-" + "9" * 30),
         ("number", "nan", "nan"),
         ("feedback", "1/concurrency", "1/concurrency"),
         ("feedback", "50%", "50%"),
