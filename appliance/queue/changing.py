@@ -20,11 +20,11 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from appliance.audit.record import audited, record
-from appliance.core.door import door_of
+from appliance.core.door import NOT_KNOWN, door_of
 from appliance.core.templatetags.waypost import span
 from appliance.queue.filters import DELETED
 from appliance.queue.models import Change, Phase
-from mailcore.control.client import ControlError, NotRunning, Refused
+from mailcore.control.client import ControlError, NotRunning, Refused, TimedOut
 
 __all__ = ["OPERATIONS", "TooMany", "change_chosen", "count", "doc_of", "go", "in_background", "past_of", "undo"]
 
@@ -158,7 +158,7 @@ def _follow(change: Change, extra: dict[str, Any], why: str = "") -> bool:
     counting = extra.get("dry_run", False)
     parts = door_of(change.who).parts("change_matching", arguments, why=why, timeout_s=settings.PORTAL.change_timeout_s)
     saved = 0.0
-    with contextlib.closing(parts):  # type: ignore[type-var]  # a generator: closing it ends the operation
+    with contextlib.closing(parts), _as_not_known():  # type: ignore[type-var]  # a generator: closing it ends the operation
         for part in parts:
             if counting or not change.matched:
                 change.matched = part["matched"]
@@ -172,6 +172,17 @@ def _follow(change: Change, extra: dict[str, Any], why: str = "") -> bool:
                 if not part["done"] and Change.objects.filter(pk=change.pk, stop_wanted=True).exists():
                     return True
     return False
+
+
+@contextlib.contextmanager
+def _as_not_known() -> Iterator[None]:
+    """A manager that ended in the middle of a step did not refuse it: as Door.change has it, for each step."""
+    try:
+        yield
+    except Refused as error:
+        if NOT_KNOWN in str(error):
+            raise TimedOut(str(error)) from error
+        raise
 
 
 @contextlib.contextmanager

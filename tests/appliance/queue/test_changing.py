@@ -1,4 +1,4 @@
-"""Changes to all that match: what is left behind when the portal's own database fails."""
+"""Changes to all that match: what is left behind when the manager ends in the middle, or the portal's database fails."""
 
 from __future__ import annotations
 
@@ -7,21 +7,44 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError
+from django.http import HttpRequest
 from django.test import RequestFactory
 
-from appliance.queue.changing import AT_ONCE_MAX, count, in_background
-from appliance.queue.models import Change
+from appliance.audit.models import Entry, Outcome
+from appliance.queue.changing import AT_ONCE_MAX, count, go, in_background
+from appliance.queue.models import Change, Phase
+from mailcore.control.client import TimedOut
+from tests.appliance.fake_core import FakeCore, Refusal
 
 pytestmark = pytest.mark.django_db
 
 
-def test_a_change_that_cannot_be_written_down_takes_nobodys_place(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def request_(rf: RequestFactory) -> HttpRequest:
+    request = rf.post("/")
+    request.user = User.objects.create_user("olga")
+    return request
+
+
+def test_a_change_that_cannot_be_written_down_takes_nobodys_place(
+    request_: HttpRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(self: Change, *_: Any, **__: Any) -> None:
         raise OperationalError("database or disk is full")
 
-    request = RequestFactory().post("/")
-    request.user = User.objects.create_user("olga")
     monkeypatch.setattr(Change, "save", full)
     for _ in range(AT_ONCE_MAX + 1):
         with pytest.raises(OperationalError):
-            in_background(count, request, Change(who="olga", operation="delete"))
+            in_background(count, request_, Change(who="olga", operation="delete"))
+
+
+def test_a_manager_that_ends_in_the_middle_has_not_refused(request_: HttpRequest) -> None:
+    change = Change(who="olga", operation="delete", filter={"sender": "a@b"}, words="sender a@b", why="spam", matched=5)
+    change.phase = Phase.RUNNING
+    words = Refusal("the manager ended while it was asked; whether it was done is not known: look again")
+    with FakeCore({"change_matching": words}), pytest.raises(TimedOut):
+        go(request_, change)
+    kept = Change.objects.get(pk=change.tag)
+    assert kept.phase == Phase.UNKNOWN
+    assert kept.can_be_undone, "some of it may have been made"
+    assert Entry.objects.get(action="queue.delete").outcome == Outcome.UNKNOWN
