@@ -23,6 +23,7 @@ __all__ = [
     "PositionsDamaged",
     "PositionsTooNew",
     "RestartPositions",
+    "read_all_positions",
     "read_positions",
     "write_positions",
 ]
@@ -98,6 +99,21 @@ def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> 
 def read_positions(disk: Disk, directory: str) -> RestartPositions | None:
     """The newest valid ones; None on a new queue. Raises PositionsDamaged when files are there and none is valid,
     PositionsTooNew when a newer Waypost wrote one of them."""
+    found, damaged = _found(disk, directory)
+    if found:
+        return max(found, key=lambda positions: positions.sequence)
+    if damaged:
+        raise PositionsDamaged(f"no restart positions can be believed: {' and '.join(damaged)} are damaged")
+    return None
+
+
+def read_all_positions(disk: Disk, directory: str) -> list[RestartPositions]:
+    """Those that can be believed, the older first: at most two. Raises as ``read_positions``, but for damage."""
+    return sorted(_found(disk, directory)[0], key=lambda positions: positions.sequence)
+
+
+def _found(disk: Disk, directory: str) -> tuple[list[RestartPositions], list[str]]:
+    """What can be believed, and the paths of what is damaged."""
     found: list[RestartPositions] = []
     damaged: list[str] = []
     for name in (NAME, PREVIOUS):
@@ -109,11 +125,7 @@ def read_positions(disk: Disk, directory: str) -> RestartPositions | None:
             damaged.append(path)
         else:
             found.append(positions)
-    if found:
-        return max(found, key=lambda positions: positions.sequence)
-    if damaged:
-        raise PositionsDamaged(f"no restart positions can be believed: {' and '.join(damaged)} are damaged")
-    return None
+    return found, damaged
 
 
 def _read(disk: Disk, path: str) -> RestartPositions | None:

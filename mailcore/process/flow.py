@@ -19,7 +19,9 @@ from mailcore.process.passes import Passes
 from mailcore.process.wire import Deliver, Delivered, FrameWriter
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
+from mailcore.queue.queue import Gone
 from mailcore.queue.records import Delivery
+from mailcore.queue.rewrite import finish_deleted
 from mailcore.queue.runner import Runner
 from mailcore.routing.resolve import Refused
 from mailcore.scheduler import Entry
@@ -156,7 +158,11 @@ class Flow:
                 return
             active = core.queue.begin(runner, *head, core.now())
             if active is not None:
-                core.queue.finish(active, why="deleted")
+                try:
+                    finish_deleted(core.queue, active)
+                except Gone as gone:  # it stays, working, and its segment with it (law 11)
+                    core.log.failed("manager", str(gone))
+                    continue
                 core.log.removed(active.queue_id)
 
     def next_due_in(self) -> float | None:

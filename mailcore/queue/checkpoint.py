@@ -6,7 +6,7 @@ Laws kept here (DESIGN section 3):
    unfinished or not yet marked; a lane's recorded end covers only envelopes whose REPLACED (or bounce, or inject) was
    appended before.
 10. A segment or spool file is deleted only when restart positions already synced allow it: both of the two that are kept,
-   so that either may turn out damaged. And not before its events are exported (``may_delete``).
+   so that either may turn out damaged. And not before its events are exported (``exported.Keeper``).
 11. A segment with a damaged record in it is never deleted.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mailcore.log.disk import Disk
@@ -23,6 +22,7 @@ from mailcore.log.lane import Batch
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.log.segment import name_of
 from mailcore.queue.damage import damaged_path
+from mailcore.queue.exported import Candidate, Keeper
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.queue import Queue, Unmarked
 from mailcore.queue.suffix import shorten
@@ -30,12 +30,6 @@ from mailcore.queue.suffix import shorten
 __all__ = ["SUFFIX_BYTES_MAX", "Checkpoint", "Checkpoints", "unlink"]
 
 SUFFIX_BYTES_MAX = 64 << 20  # of the journal: read at a start in half a second
-MayDelete = Callable[[str, int], bool]
-
-
-def delete_any(lane: str, base: int) -> bool:
-    """The seam for reports: they will keep a segment until its events are exported."""
-    return True
 
 
 @dataclass(slots=True)
@@ -73,13 +67,13 @@ class Checkpoints:
         queue: Queue,
         previous: RestartPositions,
         suffix_bytes_max: int = SUFFIX_BYTES_MAX,
-        may_delete: MayDelete = delete_any,
+        keeper: Keeper | None = None,
     ) -> None:
         self.queue = queue
         self._suffix_bytes_max = suffix_bytes_max
         self.newest = previous
         self.older = previous
-        self._may_delete = may_delete
+        self.keeper = keeper  # None: nobody wants the events
 
     def take(self) -> Checkpoint:
         """Law 9's first step. What is appended to the journal by now must be synced before ``Checkpoint.write``."""
@@ -138,33 +132,35 @@ class Checkpoints:
 
     def _deletable(self) -> list[str]:
         queue = self.queue
-        paths = []
+        paths: list[str] = []
+        candidates: list[Candidate] = []
         for lane in queue.runners:
             positions = [p.lanes.get(lane) for p in (self.older, self.newest)]
             if None in positions:
                 continue
             needed = min(position.browse for position in positions if position is not None)
-            paths += self._garbage(lane, needed)
-        paths += self._garbage(JOURNAL, min(self.older.suffix, self.newest.suffix))
+            candidates += self._garbage(lane, needed)
+        candidates += self._garbage(JOURNAL, min(self.older.suffix, self.newest.suffix))
+        for lane, base, _ in candidates if self.keeper is None else self.keeper.allowed(candidates):
+            path = queue.reader(lane).path(base)
+            queue.forget_segment(lane, base)
+            paths += [path, index_path(path)]
         garbage = queue.spool_garbage
         while garbage and garbage[0][0] <= self.older.sequence:
             paths.append(queue.spool.path(garbage.popleft()[1]))
         return paths
 
-    def _garbage(self, lane: str, needed: int) -> list[str]:
-        """Paths of the segments that end at or before ``needed``; the newest one never."""
+    def _garbage(self, lane: str, needed: int) -> list[Candidate]:
+        """The segments that end at or before ``needed``; the newest one never."""
         reader = self.queue.reader(lane)
         reader.refresh()
-        paths = []
+        found = []
         for base, following in zip(reader.bases, reader.bases[1:], strict=False):
-            if following > needed or not self._may_delete(lane, base):
+            if following > needed:
                 break
-            path = reader.path(base)
-            if self.queue.disk.exists(damaged_path(path)):
-                continue
-            self.queue.forget_segment(lane, base)
-            paths += [path, index_path(path)]
-        return paths
+            if not self.queue.disk.exists(damaged_path(reader.path(base))):
+                found.append(Candidate(lane, base, following))
+        return found
 
 
 def unlink(disk: Disk, paths: list[str]) -> None:

@@ -100,7 +100,8 @@ class Finish(msgspec.Struct, frozen=True, array_like=True):
 
 class Administrative(msgspec.Struct, frozen=True, array_like=True):
     """An operator's change, with who and why. operation: delete, undelete, hold, release, delay, reroute, bounce,
-    add_recipients, retry; or set, suspend, resume with queue_id ""."""
+    add_recipients, retry; or set, suspend, resume with queue_id "". ``anew``: said again behind a START that states its
+    message anew; the events have it from the first time."""
 
     operation: str
     queue_id: str
@@ -108,6 +109,7 @@ class Administrative(msgspec.Struct, frozen=True, array_like=True):
     why: str
     at: float
     arguments: dict[str, Any] = {}
+    anew: bool = False
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):

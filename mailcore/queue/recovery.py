@@ -28,6 +28,7 @@ from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
 from mailcore.queue.checkpoint import SUFFIX_BYTES_MAX, Checkpoints
+from mailcore.queue.exported import Keeper
 from mailcore.queue.fold import Folded, Known, Stage, fold
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, JOURNAL, LOCAL, is_incoming
 from mailcore.queue.queue import Queue, Unmarked
@@ -61,6 +62,7 @@ def recover(
     clock: Callable[[], float],
     salt: Callable[[], int],
     on_damage: Callable[[Damage], None],
+    keeper: Keeper | None = None,
 ) -> Recovered:
     """Opens the queue, whatever happened to it before. Raises Locked, SegmentTooNew, LaneFailed, OSError."""
     disk.make_directory(directory)
@@ -98,7 +100,7 @@ def recover(
     _open_lanes(disk, queue, positions, folded)
     working = _settle(queue, positions, folded)
     _state_anew(queue, working)
-    checkpoints = Checkpoints(queue, positions, suffix_bytes_max)
+    checkpoints = Checkpoints(queue, positions, suffix_bytes_max, keeper)
     checkpoint = checkpoints.take()
     queue.journal.sync()  # after it was taken: that may have stated messages anew, too
     checkpoint.write()

@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Recipient
+from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Recipient, Status, Verdict
 from mailcore.queue.active import Active
 from mailcore.queue.queue import RESTING_NAMES_MAX, Queue
 from mailcore.queue.recipients import all_recipients
-from mailcore.queue.records import append_recipients
+from mailcore.queue.records import Delivery, append_recipients
 from mailcore.queue.spool import DATA_AT
 
-__all__ = ["numbers_used", "remaining_recipients", "write_replacement"]
+__all__ = ["finish_deleted", "numbers_used", "remaining_recipients", "write_replacement"]
+
+VERDICTS_PER_RECORD = 1_000  # as RECIPIENTS: a DELIVERY record stays small
 
 
 def numbers_used(envelope: Envelope) -> int:
@@ -97,3 +99,14 @@ def write_replacement(
         numbers_used=numbers_used(envelope) + len(added),
         written_at=now,
     )
+
+
+def finish_deleted(queue: Queue, active: Active) -> None:
+    """A deleted message can't be undone any more. Each of its recipients has a verdict that says so, as everybody who leaves
+    the queue has one: reports count nothing else. Raises Gone, with nothing written."""
+    verdicts = [Verdict(r.number, Status.DELETED, "2.0.0", "deleted") for r in remaining_recipients(queue, active)]
+    now = queue.clock()
+    for at in range(0, len(verdicts), VERDICTS_PER_RECORD):
+        some = tuple(verdicts[at : at + VERDICTS_PER_RECORD])
+        queue.deliver(Delivery(active.queue_id, active.envelope.generation, some, now, "none"))
+    queue.finish(active, why="deleted")

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import msgspec
+
 from mailcore.envelope import Verdict
 from mailcore.log.lane import LaneWriter
 from mailcore.log.record import RecordType
@@ -122,5 +124,5 @@ def _state(
         offset = journal.append(RecordType.START, body)
         first = offset if first < 0 else first
     if order is not None:
-        journal.append(RecordType.ADMINISTRATIVE, encode(order))
+        journal.append(RecordType.ADMINISTRATIVE, encode(msgspec.structs.replace(order, anew=True)))
     return first

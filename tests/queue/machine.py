@@ -33,7 +33,7 @@ from mailcore.queue.records import (
     decode_recipients,
 )
 from mailcore.queue.recovery import recover
-from mailcore.queue.rewrite import write_replacement
+from mailcore.queue.rewrite import finish_deleted, write_replacement
 from mailcore.queue.spool import DATA_AT, Spool
 from tests.queue.world import Resting, World
 from tests.simulated_disk import SimulatedDisk
@@ -263,7 +263,7 @@ class Machine:
         while (head := runner.peek(self.world.now, self.monotonic)) is not None:
             active = self.queue.begin(runner, *head, self.monotonic)
             if active is not None:
-                self.queue.finish(active, why="deleted")
+                finish_deleted(self.queue, active)
 
     def wait(self, seconds: float) -> None:
         self.world.now += seconds

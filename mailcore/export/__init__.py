@@ -1,0 +1,1 @@
+"""Events for reports: what the log says, exported once, in columns."""

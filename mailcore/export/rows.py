@@ -1,0 +1,121 @@
+"""Records of the log become rows: pure, a record in, rows out. What a row has is in ``schema``.
+
+A row is a tuple: part, at, queue id, then the columns of its kind as in ``FIELDS``. Lane and offset are the caller's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from mailcore.envelope import Envelope, Origin, Recipient, Status
+from mailcore.log.record import RecordType
+from mailcore.queue.lanes import interval_of
+from mailcore.queue.records import (
+    Administrative,
+    Delivery,
+    Finish,
+    Refused,
+    Replaced,
+    decode_administrative,
+    decode_delivery,
+    decode_finish,
+    decode_refused,
+    decode_replaced,
+)
+
+__all__ = ["FIELDS", "OF_THE_JOURNAL", "Row", "accepted", "decode_refused", "more_recipients", "refused"]
+
+Row = tuple[Any, ...]
+# kind -> its columns beside lane, offset, part, at, kind and queue_id, in the order in which a row has them
+FIELDS: dict[str, tuple[str, ...]] = {
+    "accepted": (
+        "sender", "size_bytes", "recipient_count", "recipients", "first_number", "origin", "client_address", "helo", "login",
+        "message_id", "tls",
+    ),
+    "attempt": (
+        "recipient_count", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b", "delay_c",
+        "delay_d", "generation",
+    ),
+    "finished": ("generation", "why"),
+    "replaced": ("generation", "to_lane", "due_at"),
+    "order": ("operation", "who", "why", "arguments"),
+    "refused": ("sender", "client_address", "helo", "tls", "reply", "stage", "recipient"),
+    "window": ("destination", "window", "busy", "queued", "dead_until"),
+}  # fmt: skip
+
+_NOTHING = (None,) * 6  # origin and what follows it: part 0 has that
+_ORIGINS = {origin: origin.name.lower() for origin in Origin}
+_STATUSES = {status: status.name.lower() for status in Status}
+
+
+def accepted(envelope: Envelope) -> Row:
+    """All of the message, and its first recipients."""
+    recipients = envelope.recipients
+    return (
+        0, envelope.arrived_at, envelope.queue_id, envelope.sender, envelope.size_bytes, envelope.recipient_count,
+        [recipient.address for recipient in recipients], recipients[0].number if recipients else 0,
+        _ORIGINS[envelope.origin], envelope.client_address, envelope.helo, envelope.login, envelope.message_id, envelope.tls,
+    )  # fmt: skip
+
+
+def more_recipients(envelope: Envelope, part: int, recipients: tuple[Recipient, ...]) -> Row:
+    """A RECIPIENTS record of it."""
+    addresses = [recipient.address for recipient in recipients]
+    first = recipients[0].number if recipients else 0
+    return (part, envelope.arrived_at, envelope.queue_id, None, None, None, addresses, first, *_NOTHING)
+
+
+def refused(body: Refused) -> Row:
+    return (
+        0, body.at, "", body.sender, body.client_address, body.helo, body.tls, body.reply, body.stage, body.recipient,
+    )  # fmt: skip
+
+
+def _attempts(body: bytes) -> Iterator[tuple[str, Row]]:
+    delivery: Delivery = decode_delivery(body)
+    count: int | None = len(delivery.verdicts)
+    at, queue_id = delivery.at, delivery.queue_id
+    rest = (delivery.destination, delivery.relay, delivery.tls, *delivery.delays, delivery.generation)
+    for part, verdict in enumerate(delivery.verdicts):
+        status = _STATUSES[verdict.status]
+        yield "attempt", (part, at, queue_id, count, verdict.number, status, verdict.dsn, verdict.reply, *rest)
+        count = None
+
+
+def _finished(body: bytes) -> Iterator[tuple[str, Row]]:
+    finish: Finish = decode_finish(body)
+    yield "finished", (0, finish.at, finish.queue_id, finish.generation, finish.why)
+
+
+def _replaced(body: bytes) -> Iterator[tuple[str, Row]]:
+    replaced: Replaced = decode_replaced(body)
+    lane, due_at = replaced.place.lane, None
+    if lane.startswith("retry."):
+        due_at = replaced.at + (interval_of(lane, 0) or 0.0)
+    yield "replaced", (0, replaced.at, replaced.queue_id, replaced.generation, lane, due_at)
+
+
+def _orders(body: bytes) -> Iterator[tuple[str, Row]]:
+    order: Administrative = decode_administrative(body)
+    if not order.anew:
+        arguments = _json(order.arguments)
+        yield "order", (0, order.at, order.queue_id, order.operation, order.who, order.why, arguments)
+
+
+def _json(value: object) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError):  # a number no JSON has, or a key that is none
+        return json.dumps(repr(value))
+
+
+OF_THE_JOURNAL: dict[int, Callable[[bytes], Iterator[tuple[str, Row]]]] = {
+    RecordType.DELIVERY: _attempts,
+    RecordType.FINISH: _finished,
+    RecordType.REPLACED: _replaced,
+    RecordType.ADMINISTRATIVE: _orders,
+}

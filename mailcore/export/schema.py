@@ -1,0 +1,73 @@
+"""What an event is: the columns of the files below ``home/events``, and which kind of event fills which.
+
+A record of the log becomes one row, or several: an ``attempt`` is one recipient of one transaction. ``(lane, offset, part)``
+names a row for ever, so whatever is read twice is counted once. Every recipient that comes in (by ``accepted``, or in the
+``arguments`` of an ``order`` add_recipients) goes out by exactly one ``attempt`` that is not deferred. A deleted one goes when
+it can't be undone any more; until then it is queued. Known to the export and to the pipeline of the reports, which share
+nothing else; so this file imports nothing of ours, and goes along to the workers of a Spark cluster.
+
+Where they lie: ``events/dt=YYYY-MM-DD/LANE.FROM.parquet``; dt is the UTC day of the rows, LANE.FROM the lane and the offset in
+it at which the exported stretch begins. A file whose name begins with a dot or an underscore is not one yet. Each file's
+metadata has "waypost.lane", "waypost.from", "waypost.to", and "waypost.damaged": what was set aside of the stretch, a JSON
+list of [offset, end, what]. Beside them ``events/cuts/TIME.json``: how far each lane was exported then, and what was queued
+(``cut``).
+"""
+
+from __future__ import annotations
+
+__all__ = ["COLUMNS", "KINDS", "STATUSES", "VERSION"]
+
+VERSION = 1  # in each file's metadata as "waypost.events"; a change of COLUMNS that is more than an addition raises it
+
+# Every column may be null but the first six. Types: string, int (32 bit), long (64 bit), double, strings (a list of them).
+COLUMNS: dict[str, str] = {
+    "lane": "string",  # incoming.N, local, retry.N (accepted: scheduled mail handed in), journal, windows
+    "offset": "long",  # of the record, in its lane; of windows the time in milliseconds
+    "part": "int",  # 0, 1, … of the rows that one record became
+    "at": "double",  # wall clock, seconds since 1970 (UTC)
+    "kind": "string",  # one of KINDS
+    "queue_id": "string",  # "" where there is none: refused, parameter, window
+    # accepted; part 0 says all of the message and its first recipients, further parts only more recipients
+    "sender": "string",  # "" of a bounce
+    "size_bytes": "long",
+    "recipient_count": "int",  # accepted: of the message; attempt: of the transaction, in its part 0 only
+    "recipients": "strings",  # accepted: addresses, at most 1 000 a row; their numbers go on from first_number
+    "first_number": "int",
+    "origin": "string",  # smtp, local (injected), bounce
+    "client_address": "string",  # also of refused
+    "helo": "string",  # also of refused
+    "login": "string",
+    "message_id": "string",
+    "tls": "string",  # "TLSv1.3 TLS_AES_256_GCM_SHA384", "" in the clear; of accepted, attempt, refused
+    # attempt
+    "number": "int",  # of the recipient in its message
+    "status": "string",  # one of STATUSES
+    "dsn": "string",  # enhanced status code, "2.0.0"
+    "reply": "string",  # the remote's, or our own words; of refused, too
+    "destination": "string",  # "transport:next hop"; also of window
+    "relay": "string",  # host[address]:port
+    "delay_a": "double",  # seconds, Postfix's delays=a/b/c/d: before the manager,
+    "delay_b": "double",  # in the queue manager,
+    "delay_c": "double",  # making the connection,
+    "delay_d": "double",  # transmitting
+    "generation": "int",
+    # finished: why "" or "deleted"; replaced: into which lane, due when; order: an operator's change
+    "why": "string",
+    "to_lane": "string",
+    "due_at": "double",
+    "operation": "string",  # hold, release, delete, undelete, reroute, ..., set, suspend, resume
+    "who": "string",
+    "arguments": "string",  # JSON
+    # refused at SMTP time
+    "stage": "string",  # CONNECT, EHLO, MAIL, RCPT, DATA
+    "recipient": "string",
+    # window: sampled while a destination has mail
+    "window": "double",
+    "busy": "int",
+    "queued": "int",
+    "dead_until": "double",  # 0: not dead
+}
+
+KINDS = ("accepted", "attempt", "finished", "replaced", "order", "refused", "window")
+# What became of a recipient in an attempt; all but deferred are its end.
+STATUSES = ("delivered", "deferred", "bounced", "expired", "deleted")
