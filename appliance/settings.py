@@ -29,6 +29,10 @@ except ConfigError as error:
 PORTAL = WAYPOST.portal
 PORTAL_DIRECTORY = WAYPOST.home / "portal"
 CONTROL_SOCKET = WAYPOST.run_directory / "control.sock"
+REPORTS = WAYPOST.reports
+REPORTS_DIRECTORY = WAYPOST.reports_directory
+EVENTS_DIRECTORY = WAYPOST.home / "events"
+REDIS_SOCKET = WAYPOST.run_directory / "redis.sock"  # of the Redis that ./run starts
 LISTEN_HOST, LISTEN_PORT = listen_address(PORTAL.listen)
 HTTPS = PORTAL.public_url.startswith("https://")
 
@@ -225,8 +229,20 @@ STORAGES = {
 }
 FILE_UPLOAD_MAX_MEMORY_SIZE = 64 << 10
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 3_000  # a page of 1 000 messages selected
-CELERY_BROKER_URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")
+
+# What is done at night (appliance/celery.py). A Redis that is away is told at once, and never waited for by a page.
+
+CELERY_BROKER_URL = os.environ.get("REDIS_URL") or REPORTS.broker_url or f"redis+socket://{REDIS_SOCKET}"
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 2, "socket_timeout": 5, "max_retries": 0}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # the worker waits for it for ever
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+CELERY_TASK_IGNORE_RESULT = True  # what came of it is in the portal's database
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TIMEZONE = "UTC"
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_SEND_TASK_EVENTS = False
 
 LOGGING = {
     "version": 1,

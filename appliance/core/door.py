@@ -17,6 +17,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 
+from mailcore.control.arguments import CHUNK_BYTES_MAX
 from mailcore.control.client import AsyncControlClient, ControlClient, Refused, TimedOut
 
 __all__ = ["Door", "async_door", "door", "door_of"]
@@ -51,6 +52,14 @@ class Door:
                 if NOT_KNOWN in str(error):  # the manager ended in the middle: that is no refusal
                     raise TimedOut(str(error)) from error
                 raise
+
+    def inject(self, sender: str, recipients: list[str], message: bytes, *, why: str) -> str:
+        """A message of our own into the queue; its queue id, once it is safe. Raises ControlError."""
+        with self._client(settings.PORTAL.change_timeout_s) as client:
+            client.call("inject_begin", {"sender": sender, "recipients": recipients, "not_before": None}, why=why)
+            for begin in range(0, len(message), CHUNK_BYTES_MAX):
+                client.call("inject_data", {"data": message[begin : begin + CHUNK_BYTES_MAX]})
+            return str(client.call("inject_end", why=why)["queue_id"])
 
     def _client(self, timeout_s: float) -> ControlClient:
         return ControlClient(settings.CONTROL_SOCKET, who=self._who, timeout_s=timeout_s)

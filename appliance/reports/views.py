@@ -1,41 +1,147 @@
-"""Reports and schedules."""
+"""The reports there are, one of them, its tables as files, and when they start."""
 
 from __future__ import annotations
 
 import zoneinfo
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import date
 
 from django.contrib import messages
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from appliance.accounts.roles import administrator, viewer
 from appliance.audit.record import record
-from appliance.reports import sources
+from appliance.reports import downloads, gold
+from appliance.reports.content import content_of
+from appliance.reports.gold import Period, Report
+from appliance.reports.listing import Standing, line_of, lines
+from appliance.reports.models import Run
+from appliance.reports.preferences import NUMBERS, PreferencesForm, in_force, today, yesterday
+from appliance.reports.rows import Unreadable
+from appliance.reports.run_views import RunForm
 from appliance.reports.schedules import EXPLANATIONS, ScheduleForm, described, scheduled, scheduler_seen, shown_tasks
 
-__all__ = ["reports", "schedule", "schedules"]
+__all__ = ["csv", "parquet", "preferences", "report", "reports", "schedule", "schedules"]
 
-DAYS, WEEKS = 14, 8
+DAYS, WEEKS, MONTHS, RUNS = 14, 6, 6, 15
 
 
 @viewer
 @require_safe
+@never_cache
 def reports(request: HttpRequest) -> HttpResponse:
-    today = datetime.now(UTC).date()
-    source = sources.SOURCE
-    lists = [("Days", sources.days(source, today, DAYS)), ("Weeks", sources.weeks(source, today, WEEKS))]
-    none = all(report.state is sources.State.NONE for _, listed in lists for report in listed)
-    return render(request, "reports/reports.html", {"lists": lists, "none": none})
+    now = today(in_force().zone)
+    lists = [
+        ("Days", lines(Period.DAY, now, DAYS)), ("Weeks", lines(Period.WEEK, now, WEEKS)),
+        ("Months", lines(Period.MONTH, now, MONTHS)),
+    ]  # fmt: skip
+    context = {
+        "lists": lists,
+        "none": all(line.standing is Standing.NONE for _, listed in lists for line in listed),
+        "runs": Run.objects.defer("log")[:RUNS],
+        "form": RunForm(initial={"day": yesterday(in_force().zone)}),
+        "in_force": in_force(),
+    }
+    return render(request, "reports/reports.html", context)
+
+
+@viewer
+@require_safe
+@never_cache
+def report(request: HttpRequest, period: str, start: str) -> HttpResponse:
+    """One report. ``?TABLE=COLUMN`` sorts a table, with a minus from the greatest."""
+    kind, first = _asked(period, start)
+    it, line = gold.report_of(kind, first), line_of(kind, first)
+    if it is None and line.run is None:
+        raise Http404("There is no such report.")
+    content = content_of(it, request.GET.dict()) if it is not None else None
+    context = {
+        "period": kind, "start": first, "line": line, "content": content, "title": kind.words(first),
+        "before": _neighbour(kind, first, -1), "after": _neighbour(kind, first, 1), "zone": in_force().zone,
+        "percent": round(line.run.share * 100) if line.run is not None else 0,
+    }  # fmt: skip
+    return render(request, "reports/report.html", context)
+
+
+@viewer
+@require_safe
+def csv(request: HttpRequest, period: str, start: str, table: str) -> HttpResponse:
+    return _file(downloads.csv, period, start, table)
+
+
+@viewer
+@require_safe
+def parquet(request: HttpRequest, period: str, start: str, table: str) -> HttpResponse:
+    return _file(downloads.parquet, period, start, table)
+
+
+def _file(make: Callable[[Report, str], HttpResponse], period: str, start: str, table: str) -> HttpResponse:
+    it = gold.report_of(*_asked(period, start))
+    if it is None or table not in it.tables:
+        raise Http404("There is no such table.")
+    try:
+        return make(it, table)
+    except Unreadable as error:
+        return HttpResponse(str(error), status=500, content_type="text/plain; charset=utf-8")
+
+
+def _asked(period: str, start: str) -> tuple[Period, date]:
+    try:
+        kind, first = Period(period), date.fromisoformat(start)
+    except ValueError:
+        raise Http404("There is no such report.") from None
+    if not 1970 <= first.year <= 9000 or kind.start(first) != first or len(start) != 10:
+        raise Http404("None begins then.")
+    return kind, first
+
+
+def _neighbour(period: Period, start: date, by: int) -> date | None:
+    """The next one there is, or the one before."""
+    there = gold.available(period)
+    found = [each for each in there if (each > start if by > 0 else each < start)]
+    return (min(found) if by > 0 else max(found)) if found else None
 
 
 @viewer
 @require_safe
 def schedules(request: HttpRequest) -> HttpResponse:
     runs, seen = scheduler_seen()
-    return render(request, "reports/schedules.html", {"schedules": scheduled(), "runs": runs, "seen": seen})
+    now = in_force()
+    context = {
+        "schedules": scheduled(),
+        "runs": runs,
+        "seen": seen,
+        "in_force": now,
+        "example": NUMBERS.get(now.numbers, ""),
+    }
+    return render(request, "reports/schedules.html", context)
+
+
+@administrator
+@require_http_methods(["GET", "HEAD", "POST"])
+def preferences(request: HttpRequest) -> HttpResponse:
+    """The zone of a day, who gets the mail, how it writes numbers."""
+    before = in_force().described
+    form = PreferencesForm.of(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        with transaction.atomic():
+            form.save()
+            record(
+                request,
+                "report.preferences",
+                "reports",
+                before=before,
+                after=in_force().described,
+                why=form.cleaned_data["why"],
+            )
+        messages.success(request, "Saved. Reports that are there stay as they are.")
+        return redirect("reports:schedules")
+    context = {"form": form, "zones": sorted(zoneinfo.available_timezones())}
+    return render(request, "reports/preferences.html", context, status=422 if form.errors else 200)
 
 
 @administrator

@@ -1,50 +1,79 @@
-"""Reports that are not there yet, the seam that fills them, and the schedules."""
+"""Which reports there are, what stands where there is none, and the schedules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from appliance.audit.models import Entry
-from appliance.reports import sources
+from appliance.reports.gold import Period
+from appliance.reports.listing import Standing, lines
+from appliance.reports.models import Run, State
 from appliance.reports.schedules import SIGN_OF_LIFE, previous, scheduled, scheduler_seen
-from appliance.reports.sources import NoReports, Period, Report, State, days, weeks
 from tests.appliance.accounts.cast import client_of
+from tests.appliance.reports.made import make_report
 
 pytestmark = pytest.mark.django_db
 
 
-class Some:
-    def available(self, period: Period, first: date, last: date) -> Sequence[Report]:
-        assert first <= last
-        return [Report(period, last, State.FAILED, "does not balance: 4bCd", "/reports/x/")]
-
-
-def test_days_and_weeks_are_whole_and_end_yesterday() -> None:
+def test_days_weeks_and_months_are_whole_and_end_yesterday(reports_directory: Path) -> None:
     wednesday = date(2026, 11, 18)
-    assert [report.start for report in days(NoReports(), wednesday, 2)] == [date(2026, 11, 17), date(2026, 11, 16)]
-    assert [(report.start, report.end) for report in weeks(NoReports(), wednesday, 1)] == [
+    assert [line.start for line in lines(Period.DAY, wednesday, 2)] == [date(2026, 11, 17), date(2026, 11, 16)]
+    assert [(line.start, line.last) for line in lines(Period.WEEK, wednesday, 1)] == [
         (date(2026, 11, 9), date(2026, 11, 15))
     ]
-    assert {report.state for report in days(NoReports(), wednesday, 9)} == {State.NONE}
+    assert [(line.start, line.last) for line in lines(Period.MONTH, wednesday, 2)] == [
+        (date(2026, 10, 1), date(2026, 10, 31)), (date(2026, 9, 1), date(2026, 9, 30)),
+    ]  # fmt: skip
+    assert {line.standing for line in lines(Period.DAY, wednesday, 9)} == {Standing.NONE}
 
 
-def test_the_page_says_what_will_be_there() -> None:
+def test_older_ones_are_listed_when_there_are_any(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.DAY, date(2024, 2, 29))
+    make_report(reports_directory, Period.WEEK, date(2024, 12, 30))
+    listed = lines(Period.DAY, date(2026, 11, 18), 2)
+    assert (listed[-1].start, listed[-1].standing, len(listed)) == (date(2024, 2, 29), Standing.READY, 3)
+    assert lines(Period.WEEK, date(2026, 11, 18), 2)[-1].start == date(2024, 12, 30)
+
+
+def test_the_page_says_what_will_be_there(reports_directory: Path) -> None:
     text = client_of("viewer").get("/reports/").content.decode()
     assert "There is no report yet" in text
-    assert text.count(">no report yet<") == 22
+    assert text.count(">no report yet<") == 14 + 6 + 6
+    assert "Run now" not in text
+    assert "Run now" in client_of("operator").get("/reports/").content.decode()
 
 
-def test_a_source_fills_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "SOURCE", Some())
+def test_each_line_says_how_its_report_stands(reports_directory: Path) -> None:
+    yesterday = datetime.now(UTC).date() - timedelta(days=1)
+    days = [yesterday - timedelta(days=back) for back in range(5)]
+    for day, balances in zip(days, (True, False, None), strict=False):
+        make_report(reports_directory, Period.DAY, day, balances)
+    Run.objects.create(day=days[3], state=State.RUNNING, who="somebody", begun_at=timezone.now())
+    Run.objects.create(day=days[4], state=State.FAILED, who="somebody", words="no Java <b>")
+    found = [(line.standing, line.words) for line in lines(Period.DAY, datetime.now(UTC).date(), 6)]
+    assert found == [
+        (Standing.READY, ""), (Standing.RED, "It does not balance: 1 recipient ended that never came in."),
+        (Standing.UNCHECKED, ""), (Standing.RUNNING, ""), (Standing.FAILED, "no Java <b>"), (Standing.NONE, ""),
+    ]  # fmt: skip
     text = client_of("viewer").get("/reports/").content.decode()
     assert "There is no report yet" not in text
-    assert "does not balance: 4bCd" in text
-    assert text.count(">no report yet<") == 20
+    assert "no Java &lt;b&gt;" in text
+
+
+def test_a_report_that_cannot_be_read_is_as_if_it_were_not_there(reports_directory: Path) -> None:
+    day = datetime.now(UTC).date() - timedelta(days=1)
+    version = make_report(reports_directory, Period.DAY, day)
+    for broken in ("[1]", "{", "[" * 100_000):
+        (version / "report.json").write_text(broken)
+        assert lines(Period.DAY, datetime.now(UTC).date(), 1)[0].standing is Standing.NONE
+        assert client_of("viewer").get("/reports/").status_code == 200
+    (reports_directory / "gold" / "day=yesterday").symlink_to("nowhere")
+    assert client_of("viewer").get("/reports/").status_code == 200
 
 
 def test_the_schedules_say_plainly_that_nothing_runs() -> None:

@@ -1,0 +1,32 @@
+"""Celery: who does at night what ``appliance.reports.tasks`` says, and where it is asked for (Redis).
+
+Redis is no more than the bell: what is to be done, and how far it is, stands in the portal's database. A message that is
+lost is rung again within a minute, and one that comes twice does nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from typing import Any
+
+from celery import Celery
+from celery.signals import beat_embedded_init
+
+__all__ = ["app"]
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "appliance.settings")
+app = Celery("waypost")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(["appliance.reports"])
+
+
+@beat_embedded_init.connect  # type: ignore[untyped-decorator]
+def _end_with_the_worker(**_: Any) -> None:
+    """A scheduler that outlived its worker would ring beside the next one's."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() == 1:
+        os._exit(0)

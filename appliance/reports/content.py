@@ -1,0 +1,186 @@
+"""What a report says, for the page and for the mail alike: its figures, its balance, its lines and its tables.
+
+Law: page and mail are made from this and nothing else, so that they cannot say different things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any
+
+from django.conf import settings
+
+from appliance.reports import gold, rows
+from appliance.reports.gold import Period, Report
+from appliance.reports.rows import Unreadable
+from appliance.reports.tables import Kind, Shown, shown_tables, spec_of, table
+
+__all__ = ["Balance", "Content", "Figure", "Lines", "content_of"]
+
+TREND_DAYS = 30
+HOURS_MAX = 26  # of the longest day there is anywhere
+SUSPECTS_SHOWN = 100
+LINES = ("messages", "delivered", "deferred", "bounced")  # columns of hours and totals
+NAMES = {"messages": "accepted"}
+FIGURES = (
+    ("messages", "messages accepted", Kind.NUMBER),
+    ("recipients", "recipients accepted", Kind.NUMBER),
+    ("size_bytes", "accepted", Kind.SIZE),
+    ("delivered", "delivered", Kind.NUMBER),
+    ("deferred", "attempts deferred", Kind.NUMBER),
+    ("bounced", "bounced", Kind.NUMBER),
+    ("expired", "expired", Kind.NUMBER),
+    ("deleted", "deleted", Kind.NUMBER),
+    ("refused", "refused at the door", Kind.NUMBER),
+    ("delay_p50_s", "delay, median", Kind.SPAN),
+    ("delay_p90_s", "delay, p90", Kind.SPAN),
+    ("delay_p99_s", "delay, p99", Kind.SPAN),
+)
+_LEFT = (("queued_at_start", "queued at the start"), ("accepted", "accepted"))
+_RIGHT = (("delivered", "delivered"), ("bounced", "bounced"), ("expired", "expired"), ("deleted", "deleted"),
+          ("queued_at_end", "queued at the end"))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    label: str
+    kind: Kind
+    value: Any
+
+
+@dataclass(frozen=True)
+class Balance:
+    balances: bool | None  # None: nobody counted what was queued
+    words: str
+    left: list[tuple[str, int]]
+    right: list[tuple[str, int]]
+    suspects: list[dict[str, Any]]  # queue_id, why, accepted, ended, events
+    suspects_left_out: int
+    gaps: list[str]
+
+    @property
+    def red(self) -> bool:
+        return self.balances is False
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Columns of the same length: what stands below each place, and the values there; None where nothing is known."""
+
+    labels: list[str]
+    values: dict[str, list[float | None]]
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """For the page's script."""
+        return {"labels": self.labels, "values": self.values}
+
+    def __bool__(self) -> bool:
+        return len(self.labels) > 1
+
+
+@dataclass(frozen=True)
+class Content:
+    report: Report
+    figures: list[Figure]
+    balance: Balance
+    inside: Lines  # its hours, or its days
+    trend: Lines  # the days up to its end
+    tables: list[Shown]
+    notes: list[str] = field(default_factory=list)  # files set aside, and whatever else the pipeline says
+
+    @property
+    def title(self) -> str:
+        return self.report.period.words(self.report.start)
+
+    @property
+    def empty(self) -> bool:
+        """Nothing happened at all."""
+        return not any(figure.value for figure in self.figures)
+
+
+def content_of(report: Report, sorts: Mapping[str, str] | None = None, rows_max: int | None = None) -> Content:
+    """``sorts``: by table, the column it is sorted by. A table that cannot be read says so; the others are there."""
+    most = rows_max or settings.REPORTS.rows_shown_max
+    tables = [_table(report, name, (sorts or {}).get(name, ""), most) for name in shown_tables(report)]
+    totals = _totals(report)
+    figures = [Figure(name, label, kind, totals[name]) for name, label, kind in FIGURES if totals.get(name) is not None]
+    day = report.period is Period.DAY
+    inside = _hours(report) if day else _days(report.start, report.last)
+    trend = _days(report.last - timedelta(days=TREND_DAYS - 1), report.last) if day else Lines([], {})
+    return Content(report, figures, _balance(report), inside, trend, tables, _notes(report.told))
+
+
+def _table(report: Report, name: str, sort: str, most: int) -> Shown:
+    try:
+        return table(report, name, sort, most, settings.REPORTS.download_rows_max)
+    except Unreadable as error:
+        return Shown(spec_of(name), [], [], 0, "", False, str(error))
+
+
+def _totals(report: Report) -> dict[str, Any]:
+    try:
+        names = [name for name in rows.schema(report, "totals").names if name in {name for name, _, _ in FIGURES}]
+        return next(iter(rows.top(report, "totals", names, rows_max=1, read_max=1)[0]), {})
+    except Unreadable:
+        return {}
+
+
+def _hours(report: Report) -> Lines:
+    try:
+        there = rows.schema(report, "hours").names
+        names = [name for name in ("hour", "clock", *LINES) if name in there]
+        hours, _ = rows.top(report, "hours", names, by="hour", rows_max=HOURS_MAX, read_max=HOURS_MAX)
+    except Unreadable:
+        return Lines([], {})
+    values = {NAMES.get(name, name): [_number(row.get(name)) for row in hours] for name in LINES}
+    return Lines([str(row.get("clock", row.get("hour", "")))[:5] for row in hours], values)
+
+
+def _days(first: date, last: date) -> Lines:
+    """From the first day that has a report."""
+    days = [first + timedelta(days=each) for each in range((last - first).days + 1)]
+    found = [(day, gold.report_of(Period.DAY, day)) for day in days]
+    while found and found[0][1] is None:
+        found.pop(0)
+    totals = [_totals(report) if report is not None else {} for _, report in found]
+    values = {NAMES.get(name, name): [_number(each.get(name)) for each in totals] for name in LINES}
+    return Lines([f"{day:%a} {day.day} {day:%b}" for day, _ in found], values)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _balance(report: Report) -> Balance:
+    told = report.balance
+    suspects = [each for each in _list(told.get("suspects")) if isinstance(each, dict)]
+    left_out = told.get("suspects_left_out") or 0
+    return Balance(
+        balances=report.balances,
+        words=str(told.get("words") or "Whether it balances is not known."),
+        left=[(label, told[name]) for name, label in _LEFT if isinstance(told.get(name), int)],
+        right=[(label, told[name]) for name, label in _RIGHT if isinstance(told.get(name), int)],
+        suspects=suspects[:SUSPECTS_SHOWN],
+        suspects_left_out=int(left_out) + max(len(suspects) - SUSPECTS_SHOWN, 0),
+        gaps=[_gap(each) for each in _list(told.get("gaps"))][:SUSPECTS_SHOWN],
+    )
+
+
+def _gap(given: Any) -> str:
+    if isinstance(given, dict):
+        return f"{given.get('lane')} from {given.get('begin')} to {given.get('end')}"
+    return str(given)
+
+
+def _notes(told: dict[str, Any]) -> list[str]:
+    missing = [str(each) for each in _list(told.get("missing"))]
+    found = [f"Without {', '.join(missing)}: there is no report of it."] if missing else []
+    return found + [f"Set aside: {_gap(each)}" for each in _list(told.get("damaged"))[:SUSPECTS_SHOWN]]
+
+
+def _list(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else []

@@ -1,0 +1,146 @@
+"""Which reports the pipeline has made: days, weeks and months, and what each says of itself. Their rows are read by ``rows``.
+
+``reports/gold/day=2026-11-20`` points at a directory with ``report.json`` and a directory of Parquet files for each table. A
+Report resolves that once, so that all it reads is of one version, also while a newer one is being made. What cannot be read is
+as if it were not there.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+__all__ = ["Period", "Report", "available", "exists", "has_events", "report_of"]
+
+REPORT = "report.json"
+REPORT_BYTES_MAX = 16 << 20
+_TABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+class Period(enum.Enum):
+    DAY = "day"
+    WEEK = "week"  # from a Monday
+    MONTH = "month"
+
+    def start(self, day: date) -> date:
+        """The first day of the one that ``day`` is in."""
+        if self is Period.WEEK:
+            return day - timedelta(days=day.weekday())
+        return day.replace(day=1) if self is Period.MONTH else day
+
+    def next(self, start: date) -> date:
+        if self is Period.MONTH:
+            return (start.replace(day=1) + timedelta(days=32)).replace(day=1)
+        return start + timedelta(days=7 if self is Period.WEEK else 1)
+
+    def last(self, start: date) -> date:
+        """The last day in it."""
+        return self.next(start) - timedelta(days=1)
+
+    def directory(self, start: date) -> str:
+        """As its directory is called."""
+        if self is Period.WEEK:
+            year, week, _ = start.isocalendar()
+            return f"week={year}-W{week:02d}"
+        return f"month={start:%Y-%m}" if self is Period.MONTH else f"day={start.isoformat()}"
+
+    def words(self, start: date) -> str:
+        """As people say it: Friday 20 November 2026, week 47 of 2026, November 2026."""
+        if self is Period.WEEK:
+            year, week, _ = start.isocalendar()
+            return f"week {week} of {year}"
+        return f"{start:%B %Y}" if self is Period.MONTH else f"{start:%A} {start.day} {start:%B %Y}"
+
+
+@dataclass(frozen=True)
+class Report:
+    period: Period
+    start: date
+    directory: Path
+    told: dict[str, Any]  # report.json
+
+    @property
+    def last(self) -> date:
+        return self.period.last(self.start)
+
+    @property
+    def made_at(self) -> float:
+        """Wall clock."""
+        given = self.told.get("made_at")
+        return float(given) if isinstance(given, int | float) else (self.directory / REPORT).stat().st_mtime
+
+    @property
+    def balances(self) -> bool | None:
+        """None where that is not known: nobody counted what was queued at its beginning or its end."""
+        given = self.balance.get("balances")
+        return given if isinstance(given, bool) else None
+
+    @property
+    def balance(self) -> dict[str, Any]:
+        given = self.told.get("balance")
+        return given if isinstance(given, dict) else {}
+
+    @property
+    def words(self) -> str:
+        return str(self.balance.get("words") or self.told.get("words") or "")
+
+    @cached_property
+    def tables(self) -> tuple[str, ...]:
+        try:
+            names = [each.name for each in os.scandir(self.directory) if each.is_dir()]
+        except OSError:
+            return ()
+        return tuple(sorted(name for name in names if _TABLE.fullmatch(name)))
+
+
+def report_of(period: Period, start: date) -> Report | None:
+    """None when there is none, or nobody can read it."""
+    if period.start(start) != start:
+        return None
+    try:
+        directory = (settings.REPORTS_DIRECTORY / "gold" / period.directory(start)).resolve(strict=True)
+        with (directory / REPORT).open("rb") as file:
+            told = json.loads(file.read(REPORT_BYTES_MAX))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return Report(period, start, directory, told) if isinstance(told, dict) else None
+
+
+def exists(period: Period, start: date) -> bool:
+    return (settings.REPORTS_DIRECTORY / "gold" / period.directory(start) / REPORT).is_file()
+
+
+def available(period: Period) -> list[date]:
+    """When those begin that are there, newest first."""
+    found = []
+    try:
+        names = os.listdir(settings.REPORTS_DIRECTORY / "gold")
+    except OSError:
+        return []
+    for name in names:
+        kind, _, given = name.partition("=")
+        if kind != period.value:
+            continue
+        try:
+            if period is Period.WEEK:
+                start = datetime.strptime(f"{given}-1", "%G-W%V-%u").replace(tzinfo=UTC).date()
+            else:
+                start = date.fromisoformat(given if period is Period.DAY else f"{given}-01")
+        except ValueError:
+            continue
+        found.append(start)
+    return sorted(found, reverse=True)
+
+
+def has_events(day: date) -> bool:
+    """Whether something was exported of that UTC day."""
+    return (settings.EVENTS_DIRECTORY / f"dt={day.isoformat()}").is_dir()

@@ -1,0 +1,162 @@
+"""The report by mail: HTML with its pictures inside and the same as plain text, handed to the core, so that Waypost delivers
+it.
+
+Laws: it is made from the page's own content. Strangers' text is escaped, and nothing in the mail is fetched from anywhere.
+A letter is due when its run has ended for good; it is tried each minute for a day. One process sends at a time (a lock),
+and notes the queue id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email.policy
+import email.utils
+import fcntl
+import socket
+import zoneinfo
+from collections.abc import Iterator
+from datetime import date
+from email.message import EmailMessage
+
+from django.conf import settings
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+
+from appliance.core.door import door_of
+from appliance.reports import gold
+from appliance.reports.content import Content, Lines, content_of
+from appliance.reports.gold import Period, Report
+from appliance.reports.models import Run, State
+from appliance.reports.pictures import bars
+from appliance.reports.preferences import InForce, in_force
+from appliance.reports.runs import letters_due
+from appliance.reports.tables import Kind, Shown
+from appliance.reports.text import as_text
+from appliance.reports.writing import Writing
+from mailcore.control.client import ControlError
+
+__all__ = ["failure_letter", "letter", "send_due", "sender"]
+
+WHO = "the nightly report"
+POLICY = email.policy.SMTP
+
+
+def send_due() -> int:
+    """Sends what is due; how many were."""
+    sent = 0
+    with _alone() as alone:
+        if not alone:
+            return 0
+        for it in letters_due():
+            sent += _send(it)
+    return sent
+
+
+def _send(it: Run) -> bool:
+    now = in_force()
+    if not now.recipients or it.state == State.STOPPED:
+        Run.objects.filter(pk=it.pk).update(mail=False, mail_words="nobody is to get it" if not now.recipients else "")
+        return False
+    report = gold.report_of(Period.DAY, it.day) if it.state != State.FAILED else None
+    message = failure_letter(it, now) if report is None else letter(report, now)
+    try:
+        queue_id = door_of(WHO).inject(
+            sender(), list(now.recipients), message.as_bytes(), why=f"the report of {it.day}"
+        )
+    except ControlError as error:
+        Run.objects.filter(pk=it.pk).update(mail_words=f"not sent yet: {error}"[:1000])
+        return False
+    Run.objects.filter(pk=it.pk).update(mailed_at=timezone.now(), mail_words=queue_id)
+    return True
+
+
+def letter(report: Report, now: InForce) -> EmailMessage:
+    content = content_of(report)
+    writing = Writing(now.numbers, zoneinfo.ZoneInfo(now.zone))
+    tables = [each for each in map(_shortened, content.tables) if each is not None]
+    pictures = _pictures(content, writing)
+    url = url_of(report.period, report.start)
+    context = {
+        "content": content, "writing": writing, "tables": tables, "url": url,
+        "pictures": [(cid[1:-1], what) for cid, what, _ in pictures], "number_kind": Kind.NUMBER,
+    }  # fmt: skip
+    message = _envelope(_subject(content), now)
+    message.set_content(as_text(content, tables, writing, url))
+    message.add_alternative(render_to_string("reports/letter.html", context), subtype="html")
+    html = message.get_payload()[1]  # type: ignore[index]  # the second of the two that were just put in
+    assert isinstance(html, EmailMessage)
+    for cid, what, picture in pictures:
+        html.add_related(
+            picture, "image", "png", cid=cid, filename=f"{what.replace(' ', '-')}.png", disposition="inline"
+        )
+    return message
+
+
+def failure_letter(it: Run, now: InForce) -> EmailMessage:
+    """There is no report, and why."""
+    context = {"run": it, "url": _site() + reverse("reports:run", args=(it.pk,)), "tail": it.log.splitlines()[-20:]}
+    message = _envelope(f"Waypost: the report of {it.day} could not be made", now)
+    message["X-Priority"] = "1"
+    message.set_content(render_to_string("reports/failure.txt", context))
+    message.add_alternative(render_to_string("reports/failure.html", context), subtype="html")
+    return message
+
+
+def _envelope(subject: str, now: InForce) -> EmailMessage:
+    message = EmailMessage(policy=POLICY)
+    own = sender()
+    message["From"] = f"Waypost <{own}>"
+    message["To"] = ", ".join(now.recipients)
+    message["Subject"] = subject
+    message["Date"] = email.utils.localtime()
+    message["Message-ID"] = email.utils.make_msgid(domain=own.rpartition("@")[2])
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's holiday notice answers it
+    return message
+
+
+def _subject(content: Content) -> str:
+    words = "DOES NOT BALANCE" if content.balance.red else "nothing happened" if content.empty else ""
+    return f"Waypost: {content.title}" + (f": {words}" if words else "")
+
+
+def _pictures(content: Content, writing: Writing) -> list[tuple[str, str, bytes]]:
+    """(Content-ID, what it shows, PNG)."""
+    inside = "by the hour" if content.report.period is Period.DAY else "by the day"
+    wanted: list[tuple[str, Lines]] = [(inside, content.inside), ("the last days", content.trend)]
+    domain = sender().rpartition("@")[2]
+    return [(email.utils.make_msgid(domain=domain), what, bars(lines, writing)) for what, lines in wanted if lines]
+
+
+def _shortened(table: Shown) -> Shown | None:
+    """What of it goes into the mail."""
+    spec = table.spec
+    if not spec.in_mail or table.fault:
+        return table if table.fault else None
+    columns = [each for each in table.columns if each.name in spec.in_mail or spec.in_mail == ("*",)]
+    return Shown(spec, columns, table.rows[: spec.mail_rows], table.count, table.by, table.descending)
+
+
+def sender() -> str:
+    own: str = settings.REPORTS.sender
+    return own or f"waypost@{settings.WAYPOST.receiver.hostname or socket.getfqdn()}"
+
+
+def url_of(period: Period, start: date) -> str:
+    return _site() + reverse("reports:report", args=(period.value, start.isoformat()))
+
+
+def _site() -> str:
+    return (settings.PORTAL.public_url or f"http://{settings.PORTAL.listen}").rstrip("/")
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[bool]:
+    settings.REPORTS_DIRECTORY.mkdir(parents=True, exist_ok=True)
+    with (settings.REPORTS_DIRECTORY / "mail.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

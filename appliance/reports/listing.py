@@ -1,0 +1,78 @@
+"""Which reports there are, and what is becoming of those that are not: days, weeks and months as lines of the first page."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from django.urls import reverse
+
+from appliance.reports import gold
+from appliance.reports.gold import Period
+from appliance.reports.models import Run, State
+
+__all__ = ["Line", "Standing", "line_of", "lines"]
+
+
+class Standing(enum.Enum):
+    NONE = "no report yet"
+    ASKED = "waiting"
+    RUNNING = "being made"
+    READY = "balances"
+    UNCHECKED = "made"  # whether it balances is not known
+    RED = "does not balance"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Line:
+    period: Period
+    start: date
+    standing: Standing
+    words: str = ""
+    url: str = ""
+    run: Run | None = None  # the last
+
+    @property
+    def last(self) -> date:
+        return self.period.last(self.start)
+
+
+def lines(period: Period, today: date, count: int) -> list[Line]:
+    """The last ``count`` that are over, newest first, and whatever older ones there are, up to as many again."""
+    start = period.start(today)
+    wanted = []
+    for _ in range(count):
+        start = period.start(start - timedelta(days=1))
+        wanted.append(start)
+    older = [each for each in gold.available(period) if each < start][:count]
+    runs = _runs(min([*wanted, *older])) if period is Period.DAY else {}
+    return list(_lines(period, [*wanted, *older], runs))
+
+
+def line_of(period: Period, start: date) -> Line:
+    """One of them."""
+    run = Run.objects.filter(day=start).first() if period is Period.DAY else None
+    return next(_lines(period, [start], {start: run} if run is not None else {}))
+
+
+def _lines(period: Period, starts: list[date], runs: dict[date, Run]) -> Iterator[Line]:
+    for start in starts:
+        report, run = gold.report_of(period, start), runs.get(start)
+        url = reverse("reports:report", args=(period.value, start.isoformat())) if report or run else ""
+        standing, words = Standing.NONE, ""
+        if report is not None:
+            standing = {True: Standing.READY, False: Standing.RED, None: Standing.UNCHECKED}[report.balances]
+            words = report.words if standing is Standing.RED else ""
+        if run is not None and run.under_way:
+            standing, words = Standing.RUNNING if run.state == State.RUNNING else Standing.ASKED, ""
+        elif run is not None and run.state == State.FAILED and report is None:
+            standing, words = Standing.FAILED, run.words
+        yield Line(period, start, standing, words, url, run)
+
+
+def _runs(oldest: date) -> dict[date, Run]:
+    """The last of each day."""
+    return {run.day: run for run in Run.objects.filter(day__gte=oldest).order_by("pk").defer("log")}

@@ -1,0 +1,50 @@
+"""``manage.py nights``: what is done at night, beside the portal. ``./run`` starts it; ends with its parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+LOOK_S = 0.5
+
+
+class Command(BaseCommand):
+    requires_system_checks = ()  # they would read all pages first
+    help = "Run what makes the nightly reports: Redis, unless the configuration names one, and Celery."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        if options["with_parent"]:
+            ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            if os.getppid() != options["with_parent"]:  # it ended before we could say so
+                return
+        while not (settings.REDIS_SOCKET.parent.is_dir() and ready()):
+            time.sleep(LOOK_S)  # the core makes its directories, the portal its database
+        connection.close()
+        own = settings.CELERY_BROKER_URL.endswith(str(settings.REDIS_SOCKET))
+        socket = str(settings.REDIS_SOCKET) if own else ""
+        command = [sys.executable, "-m", "appliance.reports.nights", str(settings.WAYPOST.run_directory / "nights.lock"),
+                   str(settings.WAYPOST.log_directory), socket]  # fmt: skip
+        os.execv(command[0], command)  # noqa: S606  # what waits all day needs no Django
+
+
+def ready() -> bool:
+    """Whether the database has all its tables."""
+    try:
+        executor = MigrationExecutor(connection)
+        return not executor.migration_plan(executor.loader.graph.leaf_nodes())
+    except DatabaseError:
+        return False

@@ -1,0 +1,88 @@
+"""What the portal remembers of the nights: each run of a report, and what was set in the portal about them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import models
+from django.utils import timezone
+
+__all__ = ["ENDED", "LOG_MAX", "Preferences", "Run", "State"]
+
+LOG_MAX = 40_000  # characters: the end of what a run said
+WAITED = timedelta(minutes=3)  # longer, and nobody seems to be there to begin: who does looks every minute
+
+
+class State(models.TextChoices):
+    ASKED = "asked", "waiting"
+    RUNNING = "running", "being made"
+    DONE = "done", "made"
+    RED = "red", "does not balance"
+    FAILED = "failed", "failed"
+    STOPPED = "stopped", "stopped"  # by somebody
+
+
+ENDED = (State.DONE, State.RED, State.FAILED, State.STOPPED)
+
+
+class Run(models.Model):
+    """One time that the report of a day was made, or tried to be."""
+
+    day = models.DateField(db_index=True)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.ASKED, db_index=True)
+    who = models.CharField(max_length=150)  # "the schedule", or somebody
+    attempt = models.PositiveSmallIntegerField(default=1)
+    asked_at = models.DateTimeField(auto_now_add=True)
+    due_at = models.DateTimeField(default=timezone.now)  # not before
+    begun_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    stage = models.CharField(max_length=200, blank=True)
+    share = models.FloatField(default=0.0)  # of the work, 0 to 1
+    words = models.CharField(max_length=2000, blank=True)  # why it failed, or what it found
+    log = models.TextField(blank=True)
+    stop_wanted = models.BooleanField(default=False)
+    mail = models.BooleanField(default=False)  # when it has ended, it is sent
+    mailed_at = models.DateTimeField(null=True)
+    mail_words = models.CharField(max_length=1000, blank=True)  # the queue id, or why it has not been sent
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.day} ({self.get_state_display()})"
+
+    @property
+    def under_way(self) -> bool:
+        return self.state in (State.ASKED, State.RUNNING)
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether its time has come and nobody began."""
+        return self.state == State.ASKED and timezone.now() - max(self.due_at, self.asked_at) > WAITED
+
+    @property
+    def duration_s(self) -> float | None:
+        if self.begun_at is None:
+            return None
+        end: datetime = self.ended_at or timezone.now()
+        return (end - self.begun_at).total_seconds()
+
+
+class Preferences(models.Model):
+    """One row: what was set in the portal. What is empty is as [reports] says."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    zone = models.CharField(max_length=64, blank=True)
+    recipients = models.JSONField(null=True)  # null: as in the file; []: nobody
+    numbers = models.CharField(max_length=5, blank=True)
+
+    class Meta:
+        verbose_name_plural = "preferences"
+
+    def __str__(self) -> str:
+        return "preferences of the reports"
+
+    def save(self, *arguments: Any, **named: Any) -> None:
+        self.pk = 1
+        super().save(*arguments, **named)

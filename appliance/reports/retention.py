@@ -1,0 +1,85 @@
+"""The end of what reports keep: each table of a day after its own time, weeks and months after ``keep_days``, what runs said.
+
+A version is never changed, so what is deleted is moved away in one step first: who reads sees a table whole, or that it is
+gone. A run that is killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.conf import settings
+from django.utils import timezone
+
+from appliance.reports.gold import Period, Report, available, report_of
+from appliance.reports.models import ENDED, Run
+from appliance.reports.running import Busy, held
+
+__all__ = ["Tidied", "days_kept", "tidy"]
+
+GONE = "_gone"  # below reports_directory; no report's name
+
+
+@dataclass
+class Tidied:
+    reports: int = 0
+    tables: int = 0
+    runs: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.reports} reports, {self.tables} tables of others, {self.runs} runs of reports"
+
+
+def days_kept(table: str) -> int:
+    """As [reports] keep says, else keep_days; no table is kept longer than its report."""
+    named = dict(each.split(":") for each in settings.REPORTS.keep)
+    return min(int(named.get(table, settings.REPORTS.keep_days)), int(settings.REPORTS.keep_days))
+
+
+def tidy() -> Tidied:
+    """Not while a report is being made: that is done the next night, then."""
+    done = Tidied()
+    with contextlib.suppress(Busy), held(settings.REPORTS_DIRECTORY):
+        today = datetime.now(UTC).date()
+        for period in Period:
+            for start in available(period):
+                report = report_of(period, start)
+                age = (today - period.last(start)).days
+                if report is None:
+                    continue
+                if age > settings.REPORTS.keep_days:
+                    _end(report)
+                    done.reports += 1
+                    continue
+                for table in report.tables:
+                    if age > days_kept(table):
+                        _move_away(report, table)
+                        done.tables += 1
+        shutil.rmtree(settings.REPORTS_DIRECTORY / GONE, ignore_errors=True)
+    old = Run.objects.filter(
+        state__in=ENDED, ended_at__lt=timezone.now() - timedelta(days=settings.REPORTS.keep_runs_days)
+    )
+    done.runs = old.delete()[0]
+    return done
+
+
+def _end(report: Report) -> None:
+    """Its name first, then what it named."""
+    pointer = settings.REPORTS_DIRECTORY / "gold" / report.period.directory(report.start)
+    if pointer.is_symlink():
+        pointer.unlink()
+    if report.directory.exists():
+        report.directory.rename(_aside(report, "all"))
+
+
+def _move_away(report: Report, table: str) -> None:
+    (report.directory / table).rename(_aside(report, table))
+
+
+def _aside(report: Report, what: str) -> str:
+    gone = settings.REPORTS_DIRECTORY / GONE
+    gone.mkdir(exist_ok=True)
+    return str(gone / f"{report.directory.name}.{what}")

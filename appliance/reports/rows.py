@@ -1,0 +1,101 @@
+"""The rows of a report's tables, out of its Parquet files: as many as are asked for, never all at once into memory unbounded.
+
+Every table that is damaged or gone raises Unreadable with words for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from appliance.reports.gold import Report
+
+__all__ = ["Unreadable", "batches", "count", "schema", "top"]
+
+BATCH_ROWS = 8_192
+
+
+class Unreadable(Exception):
+    """A table that is damaged or gone; the message is for a person."""
+
+
+def schema(report: Report, table: str) -> pa.Schema:
+    """Its columns. Raises Unreadable."""
+    files = _files(report, table)
+    if not files:
+        return pa.schema([])
+    with _reading(table):
+        return pq.read_schema(files[0])
+
+
+def count(report: Report, table: str) -> int:
+    """Rows of the whole table. Raises Unreadable."""
+    with _reading(table):
+        return sum(pq.read_metadata(file).num_rows for file in _files(report, table))
+
+
+def batches(report: Report, table: str, columns: list[str], rows_max: int) -> Iterator[pa.RecordBatch]:
+    """In the order in which they lie there, at most ``rows_max`` rows. Raises Unreadable."""
+    left = rows_max
+    with _reading(table):
+        for file in _files(report, table):
+            for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=columns):
+                piece = batch.slice(0, left)
+                left -= piece.num_rows
+                yield piece
+                if left <= 0:
+                    return
+
+
+def top(
+    report: Report,
+    table: str,
+    columns: list[str],
+    *,
+    rows_max: int,
+    read_max: int,
+    by: str = "",
+    descending: bool = False,
+    only: str = "",
+) -> tuple[list[dict[str, Any]], int]:
+    """The first rows by one column, empty values last, and how many there are in all.
+
+    Of a table with more than ``read_max`` rows, of its beginning. ``only``: rows in which this flag is set. Raises Unreadable.
+    """
+    flag = [only] if only and only not in columns and only in schema(report, table).names else []
+    read = list(batches(report, table, [*columns, *flag], read_max))
+    if not read:
+        return [], 0
+    whole = pa.Table.from_batches(read)
+    number = count(report, table)
+    if only in whole.column_names:
+        whole = whole.filter(whole[only])
+        number = whole.num_rows
+    if by in whole.column_names:
+        whole = whole.sort_by([(by, "descending" if descending else "ascending")])
+    return whole.slice(0, rows_max).to_pylist(), number
+
+
+def _files(report: Report, table: str) -> list[Path]:
+    if table not in report.tables:
+        return []
+    return sorted(report.directory.joinpath(table).glob("*.parquet"))
+
+
+class _reading:
+    """What Arrow and the system say of a table becomes Unreadable."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, pa.ArrowException | OSError):
+            first = (str(error).splitlines() or [repr(error)])[0]
+            raise Unreadable(f"the table {self._table} cannot be read: {first[:300]}") from error

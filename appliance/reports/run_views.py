@@ -1,0 +1,73 @@
+"""Runs of reports: asked for by hand, watched, stopped."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from appliance.accounts.roles import operator, viewer
+from appliance.audit.record import audited, record
+from appliance.reports import runs
+from appliance.reports.models import Run
+from appliance.reports.preferences import in_force, today
+
+__all__ = ["RunForm", "run", "run_now", "stop"]
+
+OLDEST = date(2000, 1, 1)
+
+
+class RunForm(forms.Form):
+    day = forms.DateField(label="Day", widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"))
+    mail = forms.BooleanField(label="Mail it, too", required=False)
+
+    def clean_day(self) -> date:
+        day: date = self.cleaned_data["day"]
+        if not OLDEST <= day <= today(in_force().zone):
+            raise ValidationError("That day is not there yet." if day > OLDEST else "That is too long ago.")
+        return day
+
+
+@operator
+@require_POST
+def run_now(request: HttpRequest) -> HttpResponse:
+    form = RunForm(request.POST)
+    if not form.is_valid():
+        return render(request, "reports/run_now.html", {"form": form}, status=422)
+    day, mail = form.cleaned_data["day"], form.cleaned_data["mail"]
+    with audited(request, "report.run", str(day), after={"mail": mail}, why="Run now") as entry:
+        asked = runs.ask(day, request.user.get_username(), mail=mail)
+        entry.words = f"run {asked.pk}"
+    return redirect("reports:run", pk=asked.pk)
+
+
+@viewer
+@require_safe
+@never_cache
+def run(request: HttpRequest, pk: int) -> HttpResponse:
+    """A page, or for htmx a piece that asks again until it is over."""
+    it = get_object_or_404(Run, pk=pk)
+    piece = bool(request.headers.get("HX-Request"))
+    return render(request, "reports/run_piece.html" if piece else "reports/run.html", _context(it))
+
+
+@operator
+@require_POST
+def stop(request: HttpRequest, pk: int) -> HttpResponse:
+    it = get_object_or_404(Run, pk=pk)
+    if it.under_way:
+        record(request, "report.stop", str(it.day), why="Stop", words=f"run {it.pk}")
+        runs.stop(pk)
+        messages.success(request, "It ends within some seconds.")
+    return redirect("reports:run", pk=pk)
+
+
+def _context(it: Run) -> dict[str, Any]:
+    return {"run": it, "percent": round(it.share * 100)}

@@ -1,0 +1,169 @@
+"""Runs of reports: asked for, begun, retried, taken up again after a kill. The database says what is to be done; Redis only
+rings.
+
+Laws: a run is begun under the lock of ``running``, and by whoever turns it from waiting to running in the database: ringing
+twice makes one report. A run that stands as running while nobody holds the lock was killed, and counts as failed. A failure
+is tried again ``retries`` times; that a report does not balance is a result, and is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import subprocess
+import sys
+from datetime import date, timedelta
+
+from django.conf import settings
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from appliance.celery import app
+from appliance.reports import gold
+from appliance.reports.models import ENDED, LOG_MAX, Run, State
+from appliance.reports.preferences import in_force, yesterday
+from appliance.reports.running import Busy, Ended, Heard, command_of, held, run
+
+__all__ = ["SCHEDULE", "ask", "ask_for_the_night", "letters_due", "make", "ring", "send_letters", "stop", "take_up"]
+
+SCHEDULE = "the schedule"
+MAKE = "appliance.reports.tasks.make"
+RING_EXPIRES_S = 55.0  # rung again each minute; so what waits never piles up
+TRIED_FOR = timedelta(days=1)
+LETTERS_S = 300.0  # drawing some pictures takes seconds
+BUSY, BUSY_WAIT_S = 75, 60.0  # the pipeline's word for it (EX_TEMPFAIL of sysexits.h)
+KILLED = "the process that made it was killed"
+log = logging.getLogger(__name__)
+
+
+def ask(day: date, who: str, *, mail: bool = False, attempt: int = 1, wait_s: float = 0.0) -> Run:
+    """Notes that a report is wanted, and rings. One that is waiting for that day already is enough."""
+    there = Run.objects.filter(day=day, state=State.ASKED).first()
+    if there is not None:
+        there.mail, there.who = there.mail or mail, who
+        there.due_at = min(there.due_at, timezone.now() + timedelta(seconds=wait_s))
+        there.save(update_fields=("mail", "who", "due_at"))
+    else:
+        due = timezone.now() + timedelta(seconds=wait_s)
+        there = Run.objects.create(day=day, who=who, mail=mail, attempt=attempt, due_at=due)
+    if there.due_at <= timezone.now():
+        ring(there)
+    return there
+
+
+def ring(asked: Run) -> bool:
+    """False when Redis does not answer: whoever looks each minute will find it, once somebody does."""
+    try:
+        app.send_task(MAKE, (asked.pk,), expires=RING_EXPIRES_S, retry=False, ignore_result=True)
+    except Exception as error:  # kombu's, redis' and the system's have no common ancestor
+        log.warning("Redis does not answer: %s", error)
+        return False
+    return True
+
+
+def ask_for_the_night() -> list[Run]:
+    """Yesterday's, mailed; and of the days before, those that have events and no report."""
+    last = yesterday(in_force().zone)
+    oldest_first = [last - timedelta(days=back) for back in range(settings.REPORTS.catch_up_days - 1, 0, -1)]
+    missing = [day for day in oldest_first if gold.has_events(day) and not gold.exists(gold.Period.DAY, day)]
+    return [*(ask(day, SCHEDULE) for day in missing), ask(last, SCHEDULE, mail=True)]
+
+
+def stop(pk: int) -> None:
+    """One that waits is stopped at once, one that runs within some seconds."""
+    stopped = Run.objects.filter(pk=pk, state=State.ASKED).update(state=State.STOPPED, ended_at=timezone.now())
+    if not stopped:
+        Run.objects.filter(pk=pk, state=State.RUNNING).update(stop_wanted=True)
+
+
+def make(pk: int) -> Run | None:
+    """Makes the report that is waiting; None when there is nothing to do, or another is being made."""
+    try:
+        with held(settings.REPORTS_DIRECTORY) as hold:
+            mine = Run.objects.filter(pk=pk, state=State.ASKED, due_at__lte=timezone.now())
+            if not mine.update(state=State.RUNNING, begun_at=timezone.now(), stage="starting"):
+                return None
+            it = Run.objects.get(pk=pk)
+            command = command_of(
+                it.day,
+                settings.EVENTS_DIRECTORY,
+                settings.REPORTS_DIRECTORY,
+                in_force().zone,
+                settings.REPORTS.spark_master,
+            )
+            ended = run(command, hold, timeout_s=settings.REPORTS.timeout_s, listen=lambda heard: _noted(pk, heard))
+            it = _ended(it, ended)
+    except Busy:
+        return None
+    _try_again(it)
+    return it
+
+
+def _noted(pk: int, heard: Heard) -> bool:
+    Run.objects.filter(pk=pk).update(stage=heard.stage, share=heard.share, log=heard.log[-LOG_MAX:])
+    return not Run.objects.filter(pk=pk, stop_wanted=True).exists()
+
+
+def _ended(it: Run, ended: Ended) -> Run:
+    """What the run's end says, and what the report beside the tables says of itself."""
+    report = gold.report_of(gold.Period.DAY, it.day)
+    if ended.why == "stopped":
+        state, words = State.STOPPED, "stopped"
+    elif report is not None and it.begun_at is not None and report.made_at >= it.begun_at.timestamp() - 1:
+        state, words = (State.RED if report.balances is False else State.DONE), report.words
+    else:
+        state, words = State.FAILED, ended.why or _last_words(ended)
+    it.refresh_from_db()
+    if ended.status == BUSY and not ended.why:  # by hand, somewhere else: it is this one's turn later
+        it.state, it.stage, it.due_at = State.ASKED, "", timezone.now() + timedelta(seconds=BUSY_WAIT_S)
+        it.save(update_fields=("state", "stage", "due_at"))
+        return it
+    it.state, it.words, it.log, it.ended_at = state, words[:2000], ended.log[-LOG_MAX:], timezone.now()
+    if state in (State.DONE, State.RED):
+        it.share = 1.0
+    it.save()
+    return it
+
+
+def _last_words(ended: Ended) -> str:
+    how = f"killed by signal {-ended.status}" if ended.status < 0 else f"ended with status {ended.status}"
+    last = next((line for line in reversed(ended.log.splitlines()) if line.strip()), "")
+    return f"{how}: {last}" if last else how
+
+
+def _try_again(it: Run) -> None:
+    """A failure, while there are tries left. The mail is then the next one's."""
+    retries, wait_s = settings.REPORTS.retries, settings.REPORTS.retry_wait_s
+    if it.state == State.FAILED and it.attempt <= retries:
+        ask(it.day, it.who, mail=it.mail, attempt=it.attempt + 1, wait_s=wait_s * 2 ** (it.attempt - 1))
+        Run.objects.filter(pk=it.pk).update(mail=False)
+
+
+def take_up() -> None:
+    """Each minute: what was killed fails and is tried again; what is due is rung for."""
+    killed: list[Run] = []
+    with contextlib.suppress(Busy), held(settings.REPORTS_DIRECTORY):
+        killed += Run.objects.filter(state=State.RUNNING)
+        for it in killed:
+            it.state, it.words, it.ended_at = State.FAILED, KILLED, timezone.now()
+            it.save(update_fields=("state", "words", "ended_at"))
+    for it in killed:
+        _try_again(it)
+    for due in Run.objects.filter(state=State.ASKED, due_at__lte=timezone.now()).order_by("pk")[:1]:
+        ring(due)
+
+
+def letters_due() -> QuerySet[Run]:
+    """Those that have ended for good and are to be mailed; after a day no more."""
+    since = timezone.now() - TRIED_FOR
+    return Run.objects.filter(mail=True, mailed_at=None, state__in=ENDED, ended_at__gt=since).order_by("pk")
+
+
+def send_letters() -> None:
+    """In a process of its own: who draws pictures once a night shall not keep the memory all day."""
+    if letters_due().exists():
+        command = [sys.executable, "manage.py", "mail_reports"]
+        try:
+            subprocess.run(command, cwd=settings.BASE_DIR, check=True, timeout=LETTERS_S)  # noqa: S603  # our own
+        except (subprocess.SubprocessError, OSError) as error:
+            log.warning("reports could not be mailed: %s", error)

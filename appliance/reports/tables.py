@@ -1,0 +1,262 @@
+"""How the pipeline's tables are shown: their titles and order, what a column is called, its unit, and where a cell leads to.
+
+A column's unit is the end of its name (delay_p50_s, delivered_share, size_bytes), so that a column nobody named here is shown
+rightly, too, and so is a table. The page, the mail and the CSV take it all from here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+import pyarrow as pa
+from django.urls import reverse
+
+from appliance.reports import rows
+from appliance.reports.gold import Report
+
+__all__ = [
+    "Column",
+    "Kind",
+    "Shown",
+    "Spec",
+    "columns_of",
+    "link_of",
+    "plain_value",
+    "shown_tables",
+    "spec_of",
+    "table",
+]
+
+
+class Kind(enum.Enum):
+    TEXT = "text"
+    NUMBER = "number"
+    SHARE = "share"  # of 1
+    SPAN = "span"  # seconds
+    SIZE = "size"  # bytes
+    TIME = "time"  # wall clock
+    FLAG = "flag"
+    MEASURE = "measure"  # its unit is in the row's ``measure``
+
+    def of(self, row: Mapping[str, Any]) -> Kind:
+        """What a cell of this kind is in its row."""
+        if self is not Kind.MEASURE:
+            return self
+        measure = str(row.get("measure", ""))
+        return next((kind for end, kind in _UNITS if measure.endswith(end)), Kind.NUMBER)
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    label: str
+    kind: Kind
+
+    @property
+    def right(self) -> bool:
+        """Whether it is written to the right, and sorts from the greatest."""
+        return self.kind not in (Kind.TEXT, Kind.TIME, Kind.FLAG)
+
+
+@dataclass(frozen=True)
+class Spec:
+    name: str
+    title: str
+    explanation: str = ""
+    by: str = ""  # is sorted by this at first; "": as it lies there
+    hidden: tuple[str, ...] = ()
+    only: str = ""  # rows in which this flag is set
+    in_mail: tuple[str, ...] = ()  # columns of the mail; none: it is not in the mail
+    mail_rows: int = 10
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table with the rows that are shown of it."""
+
+    spec: Spec
+    columns: list[Column]
+    rows: list[dict[str, Any]]
+    count: int  # of the whole table
+    by: str
+    descending: bool
+    fault: str = ""  # why it cannot be shown
+
+    @property
+    def more(self) -> int:
+        return max(self.count - len(self.rows), 0)
+
+    @property
+    def cells(self) -> Iterator[list[tuple[Column, Any, str]]]:
+        """Rows of (column, value, where it leads to)."""
+        for row in self.rows:
+            yield [
+                (replace(column, kind=column.kind.of(row)), _value(column.name, row), link_of(column.name, row))
+                for column in self.columns
+            ]
+
+    @property
+    def heads(self) -> Iterator[tuple[Column, str, str]]:
+        """Columns with what a click sorts by, and how they are sorted now (aria-sort)."""
+        for column in self.columns:
+            here = column.name == self.by
+            down = not self.descending if here else column.right
+            yield (
+                column,
+                f"-{column.name}" if down else column.name,
+                ("descending" if self.descending else "ascending") if here else "",
+            )
+
+
+_OF_DESTINATIONS = ("recipients", "delivered", "deferred", "bounced", "delivered_share", "delay_p50_s", "delay_p99_s")
+SPECS = (
+    Spec("comparison", "What stands out", "Against the day before, and the same weekday a week before.", only="stands_out",
+         hidden=("stands_out", "change"), in_mail=("*",), mail_rows=12),
+    Spec("destinations", "Destinations", by="attempts", in_mail=("destination", *_OF_DESTINATIONS)),
+    Spec("providers", "Providers", "Who owns the hosts the mail was given to.", by="attempts",
+         in_mail=("provider", *_OF_DESTINATIONS)),
+    Spec("reasons", "Why mail was deferred or bounced", "Addresses, ids and numbers in replies are folded.",
+         by="recipients", in_mail=("status", "dsn", "reason", "recipients", "destinations")),
+    Spec("refused", "Refused at the door", by="count",
+         in_mail=("stage", "reason", "count", "clients", "top_client"), mail_rows=5),
+    Spec("senders", "Top senders", by="messages",
+         in_mail=("sender", "messages", "recipients", "size_bytes"), mail_rows=5),
+    Spec("clients", "Top clients", by="messages",
+         in_mail=("client_address", "messages", "recipients", "refused"), mail_rows=5),
+    Spec("recipients", "Top recipients", by="messages", in_mail=("recipient", "messages"), mail_rows=5),
+    Spec("ages", "Age of what was still queued at the end", in_mail=("*",), mail_rows=12),
+    Spec("windows", "Windows and dead times", "From a sample a minute.", by="dead_minutes", mail_rows=5,
+         in_mail=("destination", "window_mean", "window_max", "busy_max", "queued_max", "dead_minutes")),
+    Spec("encryption", "TLS", "In: messages; out: recipients delivered. No version: in the clear.",
+         in_mail=("direction", "version", "cipher", "count"), mail_rows=8),
+    Spec("hours", "Hours", hidden=("hour", "begins_at")),
+)  # fmt: skip
+NOT_SHOWN = frozenset(("totals", "arrivals"))  # the figures at the top; what days are added up from
+LABELS = {
+    "dsn": "DSN",
+    "delay_p50_s": "delay p50",
+    "delay_p90_s": "p90",
+    "delay_p99_s": "p99",
+    "delay_max_s": "longest",
+    "delay_a_s": "a",
+    "delay_b_s": "b",
+    "delay_c_s": "c",
+    "delay_d_s": "d",
+    "client_address": "client",
+    "top_client": "most from",
+    "top_destination": "most at",
+    "clock": "from",
+    "from_s": "age from",
+    "to_s": "to",
+    "tls": "TLS",
+    "size_bytes": "size",
+}
+_UNITS = (("_share", Kind.SHARE), ("_s", Kind.SPAN), ("_bytes", Kind.SIZE), ("_at", Kind.TIME))
+_MEASURES = frozenset(("value", "day_before", "week_before"))  # of the comparison
+
+
+def spec_of(name: str) -> Spec:
+    """One the pipeline has and nobody named here gets its own name for a title."""
+    return next((spec for spec in SPECS if spec.name == name), Spec(name, name.replace("_", " ").capitalize()))
+
+
+def shown_tables(report: Report) -> list[str]:
+    """Names in the order of the page."""
+    order = {spec.name: place for place, spec in enumerate(SPECS)}
+    return sorted(
+        (name for name in report.tables if name not in NOT_SHOWN), key=lambda name: (order.get(name, 99), name)
+    )
+
+
+def columns_of(report: Report, name: str) -> list[Column]:
+    """What people see of it: no microseconds that sums are made of, no sketches. Raises Unreadable."""
+    hidden = spec_of(name).hidden
+    found = []
+    for field in rows.schema(report, name):
+        if field.name in hidden or field.name.endswith("_us") or pa.types.is_nested(field.type):
+            continue
+        found.append(Column(field.name, _label(field.name), _kind(field)))
+    return found
+
+
+def _kind(field: pa.Field) -> Kind:
+    if field.name in _MEASURES:
+        return Kind.MEASURE
+    if pa.types.is_boolean(field.type):
+        return Kind.FLAG
+    if pa.types.is_timestamp(field.type):
+        return Kind.TIME
+    if not (pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)):
+        return Kind.TEXT
+    return next((kind for end, kind in _UNITS if field.name.endswith(end)), Kind.NUMBER)
+
+
+def _label(name: str) -> str:
+    if name in LABELS:
+        return LABELS[name]
+    for end, kind in _UNITS:
+        if name.endswith(end) and kind is not Kind.SHARE:
+            name = name.removesuffix(end)
+    return name.replace("_share", " %").replace("_", " ")
+
+
+def table(report: Report, name: str, sort: str, rows_max: int, read_max: int) -> Shown:
+    """``sort``: a column's name, with a minus in front from the greatest; what is no column counts as not given.
+
+    Raises Unreadable.
+    """
+    spec, columns = spec_of(name), columns_of(report, name)
+    by, descending = sort.removeprefix("-"), sort.startswith("-")
+    if by not in {column.name for column in columns}:
+        by = spec.by if spec.by in {column.name for column in columns} else ""
+        descending = bool(by)
+    names = [column.name for column in columns]
+    shown, count = rows.top(
+        report, name, names, rows_max=rows_max, read_max=read_max, by=by, descending=descending, only=spec.only
+    )
+    return Shown(spec, columns, shown, count, by, descending)
+
+
+def _value(column: str, row: dict[str, Any]) -> Any:
+    if column == "name" and row.get("scope") == "total":
+        return "all mail"
+    return row.get(column)
+
+
+def _queue(**filters: str) -> str:
+    return f"{reverse('queue:list')}?{urlencode(filters)}"
+
+
+def _search(text: str) -> str:
+    return f"{reverse('queue:search')}?{urlencode({'q': text})}"
+
+
+# column -> where its value leads to: into the queue, or the search of messages
+_LINKS: dict[str, Callable[[str], str]] = {
+    "destination": lambda value: _queue(destination=value),
+    "destination of comparison": lambda value: _queue(destination=value),
+    "top_destination": lambda value: _queue(destination=value),
+    "sender": lambda value: _search(value) if value else _queue(sender="<>"),
+    "recipient": _search,
+    "queue_id": lambda value: reverse("queue:message", args=(value,)),
+    "dsn": lambda value: _queue(reason=value),
+}
+
+
+def link_of(column: str, row: dict[str, Any]) -> str:
+    value = row.get(column)
+    make = _LINKS.get(f"{row.get('scope')} of comparison" if column == "name" else column)
+    if make is None or not isinstance(value, str) or (not value and column != "sender"):
+        return ""
+    return make(value)
+
+
+def plain_value(value: Any) -> Any:
+    """For a file: as it is, times in ISO 8601, nothing for nothing."""
+    if value is None:
+        return ""
+    return value.isoformat() if hasattr(value, "isoformat") else value

@@ -1,0 +1,36 @@
+"""What Celery does: the nightly report, making one, the retention, and each minute a look whether something is left to do."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from appliance.audit.retention import tidy as tidy_portal
+from appliance.reports import runs
+from appliance.reports.retention import tidy as tidy_reports
+
+__all__ = ["make", "nightly_report", "sign_of_life", "tidy"]
+
+
+@shared_task  # type: ignore[untyped-decorator]
+def nightly_report() -> None:
+    runs.ask_for_the_night()
+
+
+@shared_task  # type: ignore[untyped-decorator]
+def make(run: int) -> None:
+    """Its process does the work; this one waits for it."""
+    made = runs.make(run)
+    if made is not None:
+        runs.send_letters()
+        runs.take_up()  # the next in line
+
+
+@shared_task  # type: ignore[untyped-decorator]
+def sign_of_life() -> None:
+    runs.take_up()
+    runs.send_letters()
+
+
+@shared_task  # type: ignore[untyped-decorator]
+def tidy() -> str:
+    return f"deleted {tidy_portal()}; {tidy_reports()}"

@@ -1,0 +1,74 @@
+"""The report as plain text: what the HTML says, for who reads no HTML. Lines of at most 78 characters, but for long names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from appliance.reports.content import Balance, Content
+from appliance.reports.tables import Shown
+from appliance.reports.writing import Writing
+
+__all__ = ["as_text"]
+
+TEXT_MAX = 60  # characters of a cell
+
+
+def as_text(content: Content, tables: list[Shown], writing: Writing, url: str) -> str:
+    return "\n".join(_lines(content, tables, writing, url)) + "\n"
+
+
+def _lines(content: Content, tables: list[Shown], writing: Writing, url: str) -> Iterator[str]:
+    title = f"Waypost: {content.title}"
+    yield from (title, "=" * len(title), "")
+    yield from _balance(content.balance, writing)
+    if content.empty:
+        yield from ("", "Nothing happened: there are no events of this time.")
+    else:
+        yield ""
+        longest = max(len(figure.label) for figure in content.figures)
+        for figure in content.figures:
+            yield f"{figure.label:<{longest}}  {writing.value(figure.kind, figure.value):>12}"
+    for table in tables:
+        yield from ("", table.spec.title, "-" * len(table.spec.title))
+        yield from _table(table, writing)
+    for note in content.notes:
+        yield from ("", writing.plain(note))
+    yield from ("", f"All of it: {url}")
+
+
+def _balance(balance: Balance, writing: Writing) -> Iterator[str]:
+    yield balance.words.upper() if balance.red else balance.words
+    if balance.left and balance.right:
+        for sign, parts in (("  ", balance.left), ("= ", balance.right)):
+            yield sign + " + ".join(f"{label} {writing.number(number)}" for label, number in parts)
+    for each in balance.suspects:
+        yield f"  {writing.plain(each.get('queue_id', ''))}: {writing.plain(each.get('why', ''))}"
+    if balance.suspects_left_out:
+        yield f"  and {writing.number(balance.suspects_left_out)} more"
+    for gap in balance.gaps:
+        yield f"  missing: {writing.plain(gap)}"
+
+
+def _table(table: Shown, writing: Writing) -> Iterator[str]:
+    if table.fault:
+        yield writing.plain(table.fault)
+        return
+    if not table.rows:
+        yield "none"
+        return
+    head = [column.label for column in table.columns]
+    rows = [
+        [_cut(writing.value(column.kind, value) or "(none)") for column, value, _ in cells] for cells in table.cells
+    ]
+    widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
+    for row in [head, *rows]:
+        cells = zip(table.columns, row, widths, strict=True)
+        yield "  ".join(
+            f"{text:>{width}}" if column.right else f"{text:<{width}}" for column, text, width in cells
+        ).rstrip()
+    if table.more:
+        yield f"and {writing.number(table.more)} more"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…"
