@@ -345,9 +345,10 @@ async def _run(settings: Settings) -> None:
 
     loop.set_exception_handler(broken)
     manager.take_over_lanes()
-    await loop.create_unix_server(lambda: Link(manager), sock=listen_on(settings.run_directory / "manager.sock"))
+    server = await loop.create_unix_server(lambda: Link(manager), sock=listen_on(settings.run_directory / "manager.sock"))
     manager.go_on()
-    await asyncio.gather(manager.checkpoints(), manager.flush(), manager.housekeeping.run())
+    async with server:  # uvloop keeps no reference: without one the next garbage collection closes it, and nobody gets in
+        await asyncio.gather(manager.checkpoints(), manager.flush(), manager.housekeeping.run())
 
 
 def main(settings: Settings, number: int) -> None:
