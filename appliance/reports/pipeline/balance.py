@@ -1,0 +1,202 @@
+"""Does it balance: accepted + queued at the start = delivered + bounced + expired + deleted + queued at the end, per
+recipient.
+
+What is queued is given by two cuts, near the day's beginning and its end; events are counted between exactly these. So
+an event that was lost, or is there twice, shows: events alone would always agree with themselves.
+
+When it does not balance, the messages whose events do not add up are named, with the positions of what is known of them
+and the files that hold these, and the stretches of lanes that no file holds.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from appliance.reports.pipeline.cuts import Cut, between
+from appliance.reports.pipeline.events import EventFile, Gap
+from appliance.reports.pipeline.silver import Silver, read
+
+__all__ = ["BALANCED", "UNBALANCED", "UNCHECKED", "Balance", "Suspect", "added", "balance", "suspects"]
+
+BALANCED, UNBALANCED, UNCHECKED = "balanced", "unbalanced", "unchecked"
+ENDS = ("delivered", "bounced", "expired", "deleted")
+SUSPECTS_MAX = 1_000  # named; how many there are is said
+_QUEUED = "lane string, queue_id string, recipients long"
+_UNSURE = "it is not finished; it may be queued"
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A message whose events do not add up."""
+
+    queue_id: str
+    why: str
+    accepted: int  # recipients
+    ended: int
+    events: tuple[str, ...]  # "journal 1234-5678 in dt=2026-11-20/journal.0.parquet"
+
+
+@dataclass
+class Balance:
+    state: str
+    words: str
+    begin: float | None = None  # of the cuts
+    end: float | None = None
+    accepted: int = 0  # recipients, all of them; those added by an operator included
+    delivered: int = 0
+    bounced: int = 0
+    expired: int = 0
+    deleted: int = 0
+    queued_at_start: int | None = None
+    queued_at_end: int | None = None
+    difference: int | None = None  # what came in less what went out; above 0: recipients without an end
+    suspects: list[Suspect] = field(default_factory=list)
+    suspects_left_out: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+
+    def told(self) -> dict[str, Any]:
+        """For the report's JSON."""
+        lists = {"suspects": [vars(each) for each in self.suspects], "gaps": [vars(each) for each in self.gaps]}
+        return vars(self) | lists
+
+
+def balance(session: SparkSession, silver: Sequence[Silver], first: Cut | None, last: Cut | None) -> Balance:
+    """Of the events between the cuts; ``silver``: the UTC days they lie in."""
+    if first is None or last is None or first is last:
+        which = "its beginning and its end" if first is last else "its beginning" if first is None else "its end"
+        return Balance(UNCHECKED, f"Nobody counted what was queued at {which}: whether it balances is not known.")
+    inside = between(first, last)
+    came = (
+        read(session, silver, "accepted")
+        .where(inside)
+        .agg(F.coalesce(F.sum(F.size("recipients")), F.lit(0)).alias("n"))
+    )
+    later = added(read(session, silver, "order").where(inside)).agg(F.coalesce(F.sum("n"), F.lit(0)).alias("n"))
+    ended = read(session, silver, "attempt").where(inside & F.col("status").isin(*ENDS)).groupBy("status").count()
+    ends = {row["status"]: row["count"] for row in ended.collect()}
+    accepted = came.unionByName(later).agg(F.sum("n")).collect()[0][0]
+    difference = accepted + first.recipients - sum(ends.values()) - last.recipients
+    state = BALANCED if difference == 0 else UNBALANCED
+    return Balance(
+        state=state,
+        words=_words(difference),
+        begin=first.at,
+        end=last.at,
+        accepted=accepted,
+        **{status: ends.get(status, 0) for status in ENDS},
+        queued_at_start=first.recipients,
+        queued_at_end=last.recipients,
+        difference=difference,
+    )
+
+
+def _words(difference: int) -> str:
+    if difference == 0:
+        return "It balances."
+    many = "recipient" if abs(difference) == 1 else "recipients"
+    if difference > 0:
+        return f"It does not balance: {difference} {many} came in, and neither ended nor are queued."
+    return f"It does not balance: {-difference} {many} ended or are queued that never came in."
+
+
+def added(orders: DataFrame) -> DataFrame:
+    """The orders that added recipients to messages, with ``n``: how many."""
+    listed = F.from_json("arguments", "recipients array<string>")["recipients"]
+    return orders.where(F.col("operation") == "add_recipients").withColumn("n", F.coalesce(F.size(listed), F.lit(0)))
+
+
+def suspects(
+    session: SparkSession, silver: Sequence[Silver], first: Cut, last: Cut, files: Sequence[EventFile]
+) -> tuple[list[Suspect], int]:
+    """The messages whose events do not add up, and how many more there are. ``silver``, ``files``: as far back as there
+    are any, so that messages are seen from their beginning; what arrived before them is not judged by what it lacks."""
+    queued = session.createDataFrame([], _QUEUED)
+    if last.ids is not None and last.ids.exists():
+        queued = session.read.schema(_QUEUED).json(str(last.ids))
+    judged = _judged(_by_message(session, silver, first, last), queued, told=last.ids is not None)
+    rows = judged.orderBy("sure", "queue_id").limit(SUSPECTS_MAX).collect()
+    more = judged.count() - len(rows) if len(rows) == SUSPECTS_MAX else 0
+    return [_suspect(row.asDict(recursive=True), files) for row in rows], more
+
+
+def _by_message(session: SparkSession, silver: Sequence[Silver], first: Cut, last: Cut) -> DataFrame:
+    """By queue id: accepted and ended recipients, told apart, whether it is finished, and from where to where its events
+    lie."""
+    nothing, one = F.lit(0).cast("long"), F.lit(1).cast("long")
+    sides = {
+        "accepted": (read(session, silver, "accepted"), F.size("recipients").cast("long")),
+        "added": (added(read(session, silver, "order")), F.col("n").cast("long")),
+        "ended": (read(session, silver, "attempt").where(F.col("status").isin(*ENDS)), one),
+        "finished": (read(session, silver, "finished"), one),
+        "replaced": (read(session, silver, "replaced"), one),
+    }
+    # Only what lies before the last cut is counted; what lies behind the first one is what the balance is of.
+    before = Cut(at=0.0, messages=0, recipients=0)
+    rows: DataFrame | None = None
+    for name, (events, number) in sides.items():
+        each = events.where(between(before, last)).select(
+            "queue_id",
+            "lane",
+            "offset",
+            (F.col("number") if name == "ended" else F.lit(None).cast("int")).alias("number"),
+            F.when(between(first, last), 1).otherwise(0).alias("here"),
+            *(number.alias(name) if count == name else nothing.alias(count) for count in sides),
+        )
+        rows = each if rows is None else rows.unionByName(each)
+    assert rows is not None
+    return rows.groupBy("queue_id").agg(
+        *(F.sum(count).alias(count) for count in sides),
+        F.countDistinct("number").alias("numbers"),
+        F.max("here").alias("here"),
+        F.array_distinct(F.collect_list(F.struct("lane", "offset"))).alias("events"),
+    )
+
+
+def _judged(messages: DataFrame, queued: DataFrame, told: bool) -> DataFrame:
+    """Those with an event between the cuts that do not add up, and why. ``told``: ``queued`` is all that is queued."""
+    oldest = messages.where("accepted > 0").agg(F.min("queue_id").alias("oldest"))
+    left = queued.groupBy("queue_id").agg(F.sum("recipients").alias("queued"))
+    known = F.col("accepted") > 0
+    came = F.col("accepted") + F.col("added")
+    without = (
+        came - F.col("ended") - F.coalesce("queued", F.lit(0))
+    )  # recipients with neither an end nor a place in a lane
+    why = (
+        F.when(F.col("ended") > F.col("numbers"), "a recipient ended twice")
+        .when(~known & (F.col("queue_id") >= F.col("oldest")), "its acceptance is missing")
+        .when(known & (F.col("ended") > came), "more recipients ended than were accepted")
+        .when(known & (F.col("finished") > 0) & (without > 0), "it is finished, and not all recipients have an end")
+    )
+    if told:
+        why = why.when(known & (without > 0), "it is neither finished nor queued")
+        why = why.when(known & (without < 0), "recipients that ended are queued")
+    else:  # it was never put back into a lane: it has just arrived, or its end is missing
+        unsure = known & (F.col("finished") == 0) & (F.col("replaced") == 0) & (without > 0)
+        why = why.when(unsure, _UNSURE)
+    judged = messages.join(left, on="queue_id", how="left").crossJoin(F.broadcast(oldest)).withColumn("why", why)
+    named = judged.where(F.col("why").isNotNull() & (F.col("here") == 1))
+    return named.withColumn("came", came).withColumn("sure", F.when(F.col("why") == _UNSURE, 1).otherwise(0))
+
+
+def _suspect(row: dict[str, Any], files: Sequence[EventFile]) -> Suspect:
+    lanes: dict[str, list[int]] = {}
+    for each in row["events"]:
+        lanes.setdefault(each["lane"], []).append(each["offset"])
+    places = []
+    for lane, offsets in sorted(lanes.items()):
+        where = f"{min(offsets)}" if min(offsets) == max(offsets) else f"{min(offsets)}-{max(offsets)}"
+        held = sorted({name for offset in offsets if (name := _holding(files, lane, offset))})
+        places.append(f"{lane} {where} in {', '.join(held) or 'no file'}")
+    return Suspect(row["queue_id"], row["why"], row["came"], row["ended"], tuple(places))
+
+
+def _holding(files: Sequence[EventFile], lane: str, offset: int) -> str:
+    own = sorted((each for each in files if each.lane == lane), key=lambda each: (each.begin, each.dt))
+    index = bisect.bisect_right([each.begin for each in own], offset)
+    return f"dt={own[index - 1].dt}/{own[index - 1].path.name}" if index else ""

@@ -1,0 +1,65 @@
+"""Cuts: what was queued at an instant, counted by reading the lanes. The one thing a report is told and does not compute."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+__all__ = ["Cut", "between", "cuts_in", "nearest"]
+
+FAR_S = 2 * 3_600  # a cut further from a day's end than this says nothing of the day
+
+
+@dataclass(frozen=True)
+class Cut:
+    at: float  # wall clock, seconds
+    messages: int  # queued
+    recipients: int  # queued, those that are done not counted
+    lanes: Mapping[str, int] = field(default_factory=dict)  # what lies before these positions is counted in
+    ids: Path | None = None  # a JSON line for each message that is queued, when somebody asked for it
+
+
+def cuts_in(events: Path) -> tuple[list[Cut], list[str]]:
+    """All below ``events/cuts``, by time, and the names of those that can't be read."""
+    cuts, unreadable = [], []
+    for path in sorted((events / "cuts").glob("*.json")):
+        if path.name.startswith((".", "_")):
+            continue
+        try:
+            cuts.append(_read(path))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            unreadable.append(f"cuts/{path.name}: {type(error).__name__} {error}"[:300])
+    return sorted(cuts, key=lambda cut: cut.at), unreadable
+
+
+def _read(path: Path) -> Cut:
+    said = json.loads(path.read_text(encoding="utf-8"))
+    return Cut(
+        at=float(said["at"]),
+        messages=int(said["messages"]),
+        recipients=int(said["recipients"]),
+        lanes={str(lane): int(offset) for lane, offset in (said.get("lanes") or {}).items()},
+        ids=path.parent / Path(said["ids"]).name if said.get("ids") else None,
+    )
+
+
+def nearest(cuts: Sequence[Cut], at: float) -> Cut | None:
+    near = min(cuts, key=lambda cut: abs(cut.at - at), default=None)
+    return near if near is not None and abs(near.at - at) <= FAR_S else None
+
+
+def between(first: Cut, last: Cut) -> Column:
+    """Whether an event lies behind the first cut and before the last: by position, or by time when they name none."""
+    if not last.lanes:
+        at = F.unix_micros("at")
+        return (at >= int(first.at * 1e6)) & (at < int(last.at * 1e6))
+    inside = F.lit(False)
+    for lane, end in sorted(last.lanes.items()):
+        offset = F.col("offset")
+        inside = inside | ((F.col("lane") == lane) & (offset >= first.lanes.get(lane, 0)) & (offset < end))
+    return inside

@@ -1,0 +1,80 @@
+"""Days, weeks and months of the portal's zone, and the UTC days in which their events lie.
+
+A day is what a clock on the wall says it is: 23, 24 or 25 hours long, or with a half when a zone moves by half an hour. It is
+taken apart into hours of 3 600 s from its beginning on, so that no hour is missing and none is there twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+__all__ = ["HOUR_S", "Day", "Period", "month_of", "utc_days", "week_of"]
+
+HOUR_S = 3_600
+
+
+@dataclass(frozen=True)
+class Day:
+    date: date
+    zone: str  # "Europe/Berlin"
+
+    @property
+    def begin(self) -> float:
+        """Seconds since 1970, included. Where midnight does not exist, the instant of the change."""
+        return datetime.combine(self.date, time(0), ZoneInfo(self.zone)).timestamp()
+
+    @property
+    def end(self) -> float:
+        """Seconds since 1970, not included: the beginning of the next day."""
+        return self.before(-1).begin
+
+    @property
+    def name(self) -> str:
+        return f"day={self.date.isoformat()}"
+
+    def before(self, days: int) -> Day:
+        return Day(self.date - timedelta(days=days), self.zone)
+
+    def hours(self) -> list[tuple[float, str]]:
+        """When each begins, and what the clock says then, with its distance from UTC: "02:00 +0200" is not "02:00 +0100"."""
+        zone, begin, end = ZoneInfo(self.zone), self.begin, self.end
+        starts = [begin + HOUR_S * index for index in range(int(-(-(end - begin) // HOUR_S)))]
+        return [(start, datetime.fromtimestamp(start, zone).strftime("%H:%M %z")) for start in starts]
+
+    def partitions(self) -> list[str]:
+        """The UTC days that hold its events: "2026-11-20"."""
+        return utc_days(self.begin, self.end)
+
+
+def utc_days(begin: float, end: float) -> list[str]:
+    """Those touched by [begin, end)."""
+    first = datetime.fromtimestamp(begin, UTC).date()
+    last = (datetime.fromtimestamp(end, UTC) - timedelta(microseconds=1)).date()
+    return [(first + timedelta(days=index)).isoformat() for index in range((last - first).days + 1)]
+
+
+@dataclass(frozen=True)
+class Period:
+    """Whole days added up."""
+
+    name: str  # "week=2026-W47", "month=2026-11"
+    first: date
+    last: date
+
+    def days(self, zone: str) -> list[Day]:
+        return [Day(self.first + timedelta(days=index), zone) for index in range((self.last - self.first).days + 1)]
+
+
+def week_of(day: date) -> Period:
+    """From Monday to Sunday, named as ISO 8601 does."""
+    year, week, weekday = day.isocalendar()
+    first = day - timedelta(days=weekday - 1)
+    return Period(f"week={year}-W{week:02d}", first, first + timedelta(days=6))
+
+
+def month_of(day: date) -> Period:
+    first = day.replace(day=1)
+    after = (first + timedelta(days=31)).replace(day=1)
+    return Period(f"month={first:%Y-%m}", first, after - timedelta(days=1))

@@ -1,0 +1,208 @@
+"""The files of events: which there are, which are damaged, which overlap, and what is missing between them.
+
+A file is named LANE.FROM for the stretch of a lane it holds (``mailcore/export/schema.py``). Its footer says what
+offsets are in it, so that most files are known to share no row with any other without a row being read.
+
+A damaged file is set aside: named in the report, not read again until it changes, and left where it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from mailcore.export.schema import COLUMNS, VERSION
+
+__all__ = ["RAW", "Damage", "EventFile", "Gap", "SetAside", "fingerprint", "gaps", "look", "overlapping", "raw"]
+
+_TYPES: dict[str, DataType] = {
+    "string": StringType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "double": DoubleType(),
+    "strings": ArrayType(StringType()),
+}
+RAW = StructType([StructField(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
+WINDOWS = "windows"  # samples, which are no lane: what lies between two files of it is not missing
+
+
+@dataclass(frozen=True)
+class EventFile:
+    path: Path
+    dt: str  # the UTC day of its rows
+    lane: str
+    begin: int  # the stretch it holds, in its lane: [begin, end)
+    end: int | None  # None: it does not say
+    size_bytes: int
+    changed_ns: int
+    rows: int
+    first: int  # offsets of its rows, both included
+    last: int
+    damaged: int = 0  # records of its stretch that the export set aside
+
+    @property
+    def identity(self) -> str:
+        """Another when the file changes."""
+        return f"{self.dt}/{self.path.name} {self.size_bytes} {self.changed_ns}"
+
+
+@dataclass(frozen=True)
+class Damage:
+    file: str  # "dt=2026-11-20/journal.0.parquet"
+    why: str
+    identity: str
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A stretch of a lane that no file holds."""
+
+    lane: str
+    begin: int
+    end: int
+
+
+class SetAside:
+    """The files found damaged, kept in a small file, so that each is found once."""
+
+    def __init__(self, kept: Path) -> None:
+        self.kept = kept
+        self.known: dict[str, Damage] = {}
+        if kept.exists():
+            self.known = {each["identity"]: Damage(**each) for each in json.loads(kept.read_text(encoding="utf-8"))}
+
+    def add(self, damage: Damage) -> None:
+        self.known[damage.identity] = damage
+        text = json.dumps(
+            [vars(each) for each in sorted(self.known.values(), key=lambda each: each.identity)], indent=1
+        )
+        fresh = self.kept.with_suffix(".new")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(self.kept)
+
+
+def look(events: Path, dt: str, aside: SetAside) -> tuple[list[EventFile], list[Damage]]:
+    """What is there of a UTC day: files that can be read, as far as their footers tell, and those that cannot."""
+    good, damaged = [], []
+    directory = events / f"dt={dt}"
+    for path in sorted(directory.glob("*.parquet")) if directory.is_dir() else ():
+        if path.name.startswith((".", "_")):
+            continue
+        stat = path.stat()
+        identity = f"{dt}/{path.name} {stat.st_size} {stat.st_mtime_ns}"
+        damage = aside.known.get(identity)
+        if damage is None:
+            try:
+                good.append(_read_footer(path, dt, stat))
+                continue
+            except (OSError, ValueError, pyarrow.ArrowException) as error:
+                damage = Damage(f"dt={dt}/{path.name}", " ".join(str(error).split())[:300], identity)
+                aside.add(damage)
+        damaged.append(damage)
+    return good, damaged
+
+
+def _read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
+    lane, begin = path.name.removesuffix(".parquet").rsplit(".", 1)
+    footer = pyarrow.parquet.read_metadata(path)
+    said = {
+        key.decode(): value.decode() for key, value in (footer.metadata or {}).items() if key.startswith(b"waypost.")
+    }
+    version = int(said.get("waypost.events", VERSION))
+    if version > VERSION:
+        raise ValueError(f"events of version {version}; this program knows {VERSION}")
+    first, last = _offsets(footer)
+    end = said.get("waypost.to")
+    return EventFile(
+        path=path,
+        dt=dt,
+        lane=lane,
+        begin=int(begin),
+        end=None if end is None else int(end),
+        size_bytes=stat.st_size,
+        changed_ns=stat.st_mtime_ns,
+        rows=footer.num_rows,
+        first=first,
+        last=last,
+        damaged=len(json.loads(said.get("waypost.damaged", "[]"))),
+    )
+
+
+def _offsets(footer: pyarrow.parquet.FileMetaData) -> tuple[int, int]:
+    """The least and the greatest; without statistics, anything."""
+    names = [footer.schema.column(index).path for index in range(footer.num_columns)]
+    column = names.index("offset")  # ValueError: these are no events
+    least, greatest = [], []
+    for group in range(footer.num_row_groups):
+        statistics = footer.row_group(group).column(column).statistics
+        if statistics is None or not statistics.has_min_max:
+            return 0, (1 << 63) - 1
+        least.append(statistics.min)
+        greatest.append(statistics.max)
+    return (min(least), max(greatest)) if least else (0, -1)
+
+
+def fingerprint(files: Iterable[EventFile], version: int) -> str:
+    """The same for the same files read by the same version of the code."""
+    told = "\n".join([str(version), *sorted(each.identity for each in files)])
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def overlapping(files: Sequence[EventFile]) -> list[EventFile]:
+    """Those that may share rows with another: the same lane, and offsets that lie across each other's."""
+    lanes: dict[str, list[EventFile]] = defaultdict(list)
+    for each in files:
+        if each.rows:
+            lanes[each.lane].append(each)
+    found: set[Path] = set()
+    for those in lanes.values():
+        those.sort(key=lambda each: (each.first, each.last))
+        furthest = those[0]
+        for each in those[1:]:
+            if each.first <= furthest.last:
+                found |= {each.path, furthest.path}
+            if each.last > furthest.last:
+                furthest = each
+    return [each for each in files if each.path in found]
+
+
+def gaps(files: Iterable[EventFile]) -> list[Gap]:
+    """What lies between stretches that say where they end; the same stretch may have files on two days."""
+    lanes: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    for each in files:
+        if each.end is not None and each.lane != WINDOWS:
+            lanes[each.lane].add((each.begin, each.end))
+    found = []
+    for lane, stretches in sorted(lanes.items()):
+        reached = min(stretches)[0]
+        for begin, end in sorted(stretches):
+            if begin > reached:
+                found.append(Gap(lane, reached, begin))
+            reached = max(reached, end)
+    return found
+
+
+def raw(session: SparkSession, files: Sequence[EventFile]) -> DataFrame:
+    """Their rows as they are; a column that a file has not is null."""
+    if not files:
+        return session.createDataFrame([], RAW)
+    return session.read.schema(RAW).parquet(*(str(each.path) for each in files))

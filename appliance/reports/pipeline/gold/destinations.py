@@ -1,0 +1,30 @@
+"""By destination, and by who owns the hosts that were given the mail: messages, attempts, what came of them, delays.
+
+Messages of a provider: one with recipients at two of its destinations is one.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from appliance.reports.pipeline.gold.cells import SUMS, distinct, of_statuses, sketches, table
+from appliance.reports.pipeline.gold.facts import Facts
+from appliance.reports.pipeline.gold.provider import provider_of
+
+__all__ = ["destinations", "providers"]
+
+
+def destinations(facts: Facts, cells: DataFrame) -> DataFrame:
+    return _by(cells, distinct(facts, F.col("destination"), "destination"), "destination")
+
+
+def providers(facts: Facts, cells: DataFrame) -> DataFrame:
+    return _by(cells, distinct(facts, provider_of(F.col("relay")), "provider"), "provider")
+
+
+def _by(cells: DataFrame, told_apart: DataFrame, key: str) -> DataFrame:
+    counted = cells.groupBy(key).agg(
+        *of_statuses(), *(F.sum(name).alias(name) for name in SUMS), F.max("delay_max_us").alias("delay_max_us")
+    )
+    return table(counted.join(told_apart, on=key, how="left"), sketches(cells, key), [key])

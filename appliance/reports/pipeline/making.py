@@ -1,0 +1,309 @@
+"""The steps of a report: events, silver, tables, comparison, balance; then all of it is published at once.
+
+Laws
+- The tables of a day, its balance and report.json are written aside, and seen together (``store``).
+- A file that Spark cannot read is set aside and named, and the step is done again without it.
+- The same events and cuts make the same tables, byte for byte but for the version of the library that writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from appliance.reports.pipeline import ages, comparison
+from appliance.reports.pipeline.balance import UNBALANCED, Balance, balance, suspects
+from appliance.reports.pipeline.cuts import Cut, cuts_in, nearest
+from appliance.reports.pipeline.days import HOUR_S, Day, Period, utc_days
+from appliance.reports.pipeline.events import Damage, EventFile, SetAside, fingerprint, gaps, look
+from appliance.reports.pipeline.gold.arrivals import arrivals
+from appliance.reports.pipeline.gold.cells import cells
+from appliance.reports.pipeline.gold.correspondents import clients, recipients, senders
+from appliance.reports.pipeline.gold.destinations import destinations, providers
+from appliance.reports.pipeline.gold.encryption import encryption
+from appliance.reports.pipeline.gold.facts import Facts
+from appliance.reports.pipeline.gold.hours import hours
+from appliance.reports.pipeline.gold.periods import MERGED
+from appliance.reports.pipeline.gold.reasons import reasons
+from appliance.reports.pipeline.gold.refused import refused
+from appliance.reports.pipeline.gold.totals import totals
+from appliance.reports.pipeline.gold.windows import windows
+from appliance.reports.pipeline.silver import VERSION as SILVER_VERSION
+from appliance.reports.pipeline.silver import Silver, make
+from appliance.reports.pipeline.store import Store
+
+__all__ = ["VERSION", "Maker", "Told", "read_table"]
+
+VERSION = 1  # of the tables: raise it, and days are made anew when next asked for
+DAMAGED_MAX = 100  # files set aside in one run; more, and something else is wrong
+HISTORY_DAYS = 10  # read back for those that do not add up: a queue lifetime of five days, twice
+TABLES_AT_ONCE = 4  # while one is planned or collected, another keeps the cores busy
+SMALL_ROWS = 200_000  # a second of work for one core
+ROWS_PER_PARTITION = 1_000_000  # of a shuffle: some tens of megabytes
+_FILE_IN_ERROR = re.compile(r"(dt=\d{4}-\d\d-\d\d)/([^/\s]+\.parquet)")
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a report says of itself: report.json beside its tables."""
+
+    directory: Path
+    words: str
+    balances: bool | None
+    content: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Maker:
+    session: SparkSession
+    store: Store
+    events: Path
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        self.aside = SetAside(self.store.root / "set_aside.json")
+        self._silver: dict[str, Silver] = {}
+        self._files: dict[str, list[EventFile]] = {}
+        self._damaged: dict[str, list[Damage]] = {}
+
+    # -- silver
+
+    def silver(self, dts: Sequence[str]) -> list[Silver]:
+        """Of these UTC days, made when it is not there, or from other files."""
+        for dt in dts:
+            self._make_silver(dt)
+        return [self._silver[dt] for dt in dts]
+
+    def _make_silver(self, dt: str) -> None:
+        for _ in range(DAMAGED_MAX):
+            if dt in self._silver:
+                return
+            files, damaged = look(self.events, dt, self.aside)
+            self._files[dt], self._damaged[dt] = files, damaged
+            self._partition(sum(each.rows for each in files))
+            try:
+                self._silver[dt] = make(self.session, self.store, dt, files)
+            except PySparkException as error:
+                self._set_aside(files, error)
+        raise RuntimeError(f"more than {DAMAGED_MAX} damaged files on {dt}")
+
+    def _set_aside(self, files: Sequence[EventFile], error: PySparkException) -> None:
+        """The file that Spark named; what names none is none of theirs."""
+        for dt, name in _FILE_IN_ERROR.findall(str(error)):
+            for each in files:
+                if (f"dt={each.dt}", each.path.name) == (dt, name):
+                    why = " ".join(str(error).split())[:300]
+                    self.aside.add(Damage(f"{dt}/{name}", why, each.identity))
+                    return
+        raise error
+
+    def _partition(self, rows: int) -> None:
+        """A task for each so many rows; a small day is one task each step, as a task costs more than its rows."""
+        least = 1 if rows < SMALL_ROWS else self.session.sparkContext.defaultParallelism
+        number = max(least, min(2_000, rows // ROWS_PER_PARTITION + 1))
+        self.session.conf.set("spark.sql.shuffle.partitions", str(number))
+
+    # -- a day
+
+    def day(self, day: Day) -> Told:
+        """Made anew and published, whatever is there."""
+        dts = day.partitions()
+        cuts, unreadable = cuts_in(self.events)
+        first, last = nearest(cuts, day.begin), nearest(cuts, day.end)
+        balanced_dts = utc_days(first.at - HOUR_S, last.at + HOUR_S) if first and last else []
+        self.progress("reading events", 0.02)
+        self.silver(sorted({*dts, *balanced_dts}))
+        silver = self.silver(dts)
+        self._partition(sum(each.rows for each in silver))
+        aside = self.store.begin(f"gold/{day.name}")
+        self._tables(Facts(self.session, day, silver), aside)
+        self._ages(day, aside)
+        self.progress("comparing with the days before", 0.85)
+        self._compare(day, aside)
+        self.progress("balancing", 0.88)
+        balanced = self._balance(first, last, balanced_dts)
+        told = self._told(day, aside, balanced, unreadable)
+        _write_json(aside / "report.json", told.content)
+        self.store.publish(aside, f"gold/{day.name}")
+        return told
+
+    def stale(self, day: Day) -> bool:
+        """Whether it was made from other files than are there now, or by other code. A day that was never made is not
+        stale."""
+        version = self.store.current(f"gold/{day.name}")
+        if version is None:
+            return False
+        try:
+            said = json.loads((version / "report.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return True
+        return bool(said.get("zone") != day.zone or said.get("inputs") != self._inputs(day))
+
+    def _inputs(self, day: Day) -> str:
+        files = [each for dt in day.partitions() for each in look(self.events, dt, self.aside)[0]]
+        return fingerprint(files, VERSION * 1000 + SILVER_VERSION)
+
+    def _tables(self, facts: Facts, aside: Path) -> None:
+        counted = cells(facts).cache()
+        tables: dict[str, Callable[[], DataFrame]] = {
+            "totals": lambda: totals(facts, counted),
+            "destinations": lambda: destinations(facts, counted),
+            "providers": lambda: providers(facts, counted),
+            "reasons": lambda: reasons(facts),
+            "senders": lambda: senders(facts),
+            "clients": lambda: clients(facts),
+            "recipients": lambda: recipients(facts),
+            "hours": lambda: hours(facts),
+            "encryption": lambda: encryption(facts),
+            "windows": lambda: windows(facts),
+            "refused": lambda: refused(facts),
+            "arrivals": lambda: arrivals(facts),
+        }
+        done = 0
+        with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
+            making = {pool.submit(_arrow, make_table): name for name, make_table in tables.items()}
+            for made in as_completed(making):
+                _write_table(aside / making[made], made.result())
+                done += 1
+                self.progress("counting", 0.35 + 0.5 * done / len(tables))
+        counted.unpersist()
+
+    def _ages(self, day: Day, aside: Path) -> None:
+        rows = [read_table(aside / "arrivals")]
+        for back in range(1, ages.DAYS):
+            version = self.store.current(f"gold/{day.before(back).name}")
+            rows.append(read_table(version / "arrivals") if version is not None else None)
+        _write_table(aside / "ages", ages.ages((each.to_pylist() for each in rows if each is not None), day.end))
+
+    def _compare(self, day: Day, aside: Path) -> None:
+        versions = [aside, *(self.store.current(f"gold/{day.before(days).name}") for days in (1, 7))]
+        tables = []
+        for scope, key, table in (
+            ("total", "scope", "totals"),
+            ("destination", "destination", "destinations"),
+            ("provider", "provider", "providers"),
+        ):
+            sides = [_rows(version, table, key) for version in versions]
+            tables.append(comparison.compared(scope, key, sides[0] or [], sides[1], sides[2]))
+        whole = pyarrow.concat_tables(tables)
+        _write_table(aside / "comparison", whole.sort_by([("stands_out", "descending")]))
+
+    def _balance(self, first: Cut | None, last: Cut | None, dts: Sequence[str]) -> Balance:
+        silver = self.silver(dts)
+        found = balance(self.session, silver, first, last)
+        if found.state == UNBALANCED:
+            assert first is not None
+            assert last is not None
+            history = utc_days(first.at - HISTORY_DAYS * 24 * HOUR_S, last.at + HOUR_S)
+            known = self.silver([dt for dt in history if (self.events / f"dt={dt}").is_dir()])
+            files = [each for day in known for each in self._files[day.dt]]
+            found.suspects, found.suspects_left_out = suspects(self.session, known, first, last, files)
+            found.gaps = gaps([each for dt in dts for each in self._files[dt]])
+        return found
+
+    def _told(self, day: Day, aside: Path, balanced: Balance, unreadable: Sequence[str]) -> Told:
+        total = read_table(aside / "totals")
+        assert total is not None
+        row = {name: value for name, value in total.to_pylist()[0].items() if name != "delays"}
+        empty = not any(row[name] for name in ("messages", "attempts", "delivered", "bounced", "refused", "finished"))
+        damaged = [f"{each.file}: {each.why}" for dt in day.partitions() for each in self._damaged[dt]]
+        damaged += unreadable
+        damaged += [
+            f"dt={dt}/{each.path.name}: of its stretch {each.damaged} damaged records were set aside by the export"
+            for dt in day.partitions()
+            for each in self._files[dt]
+            if each.damaged
+        ]
+        words = ["There are no events of this day."] if empty else []
+        words.append(balanced.words)
+        if damaged:
+            words.append(f"Damage was set aside: {len(damaged)} {'file' if len(damaged) == 1 else 'files'}.")
+        balances = {"balanced": True, "unbalanced": False}.get(balanced.state)
+        content: dict[str, Any] = {
+            "version": VERSION,
+            "day": day.date.isoformat(),
+            "zone": day.zone,
+            "begin": day.begin,
+            "end": day.end,
+            "hours": len(day.hours()),
+            "empty": empty,
+            "words": " ".join(words),
+            "balance": {"balances": balances, **balanced.told()},
+            "damaged": damaged,
+            "totals": row,
+            "inputs": self._inputs(day),
+        }
+        return Told(aside, content["words"], balances, content)
+
+    # -- weeks and months
+
+    def period(self, period: Period, zone: str) -> Path | None:
+        """What its days add up to, of those that are made; None when none is."""
+        versions = {day.date.isoformat(): self.store.current(f"gold/{day.name}") for day in period.days(zone)}
+        there = {name: version for name, version in versions.items() if version is not None}
+        if not there:
+            return None
+        aside = self.store.begin(f"gold/{period.name}")
+        self._partition(0)
+        for name, merge in MERGED.items():
+            paths = [str(version / name) for version in there.values() if (version / name).is_dir()]
+            if paths:
+                _write_table(aside / name, merge(self.session.read.parquet(*paths)).toArrow())
+        reports = [json.loads((version / "report.json").read_text(encoding="utf-8")) for version in there.values()]
+        unbalanced = [said["day"] for said in reports if said["balance"]["balances"] is False]
+        unchecked = [said["day"] for said in reports if said["balance"]["balances"] is None]
+        words = f"Of {len(there)} of {len(versions)} days."
+        if unbalanced:
+            words += f" Not balanced: {', '.join(unbalanced)}."
+        balances = False if unbalanced else None if unchecked else True
+        content = {
+            "version": VERSION,
+            "zone": zone,
+            "days": sorted(there),
+            "missing": sorted(set(versions) - set(there)),
+            "words": words,
+            "balance": {"balances": balances, "words": words, "unbalanced": unbalanced, "unchecked": unchecked},
+            "damaged": [each for said in reports for each in said["damaged"]],
+        }
+        _write_json(aside / "report.json", content)
+        self.store.publish(aside, f"gold/{period.name}")
+        return aside
+
+
+def read_table(directory: Path) -> pyarrow.Table | None:
+    """A table of a report, or None."""
+    files = sorted(directory.glob("*.parquet"))
+    return pyarrow.concat_tables([pyarrow.parquet.read_table(file) for file in files]) if files else None
+
+
+def _arrow(make_table: Callable[[], DataFrame]) -> pyarrow.Table:
+    return make_table().toArrow()
+
+
+def _rows(version: Path | None, table: str, key: str) -> list[dict[str, Any]] | None:
+    read = read_table(version / table) if version is not None else None
+    if read is None:
+        return None
+    rows: list[dict[str, Any]] = read.drop_columns([n for n in ("delays",) if n in read.column_names]).to_pylist()
+    return [{**row, key: row.get(key, "")} for row in rows]
+
+
+def _write_table(directory: Path, table: pyarrow.Table) -> None:
+    directory.mkdir()
+    pyarrow.parquet.write_table(table, directory / "part-0.parquet", compression="zstd", write_page_checksum=True)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, sort_keys=True), encoding="utf-8")

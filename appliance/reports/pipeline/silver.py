@@ -1,0 +1,142 @@
+"""Events, typed and each there once: one row an event, by UTC day and kind, from which all tables are made.
+
+A day is made anew, whole, when its files are others than those it was made from; so what comes late comes in, and making
+it again from the same files changes nothing.
+
+Rows are the same event when lane, offset and part are. Files whose offsets lie across each other's are looked through
+for such rows; files that stand apart have none, and are not shuffled for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from appliance.reports.pipeline.events import EventFile, fingerprint, overlapping, raw
+from appliance.reports.pipeline.store import Store
+from mailcore.export.schema import KINDS
+
+__all__ = ["TYPED", "VERSION", "Silver", "make", "manifest", "read", "typed"]
+
+VERSION = 1  # of what this file makes of the events: raise it, and all days are made anew when next asked for
+IDENTITY = ("lane", "offset", "part")
+
+
+@dataclass(frozen=True)
+class Silver:
+    """A UTC day as it is read: where it lies, what it was made from."""
+
+    dt: str
+    path: Path
+    inputs: str  # fingerprint of its files
+    rows: int
+
+
+# Its columns, in order; the durations of events.RAW, in seconds, become whole microseconds.
+_COLUMNS = (
+    ("lane", StringType()),
+    ("offset", LongType()),
+    ("part", IntegerType()),
+    ("at", TimestampType()),
+    ("queue_id", StringType()),
+    ("sender", StringType()),
+    ("size_bytes", LongType()),
+    ("recipient_count", IntegerType()),
+    ("recipients", ArrayType(StringType())),
+    ("first_number", IntegerType()),
+    ("origin", StringType()),
+    ("client_address", StringType()),
+    ("helo", StringType()),
+    ("login", StringType()),
+    ("tls", StringType()),
+    ("number", IntegerType()),
+    ("status", StringType()),
+    ("dsn", StringType()),
+    ("reply", StringType()),
+    ("destination", StringType()),
+    ("relay", StringType()),
+    ("delay_a_us", LongType()),
+    ("delay_b_us", LongType()),
+    ("delay_c_us", LongType()),
+    ("delay_d_us", LongType()),
+    ("generation", IntegerType()),
+    ("why", StringType()),
+    ("to_lane", StringType()),
+    ("due_at", DoubleType()),
+    ("operation", StringType()),
+    ("who", StringType()),
+    ("arguments", StringType()),
+    ("stage", StringType()),
+    ("recipient", StringType()),
+    ("window", DoubleType()),
+    ("busy", IntegerType()),
+    ("queued", IntegerType()),
+    ("dead_until", DoubleType()),
+)
+TYPED = StructType([StructField(name, kind) for name, kind in _COLUMNS])
+
+
+def typed(events: DataFrame) -> DataFrame:
+    """One row an event, with the types that tables are counted with, and its kind. Durations are whole microseconds, so
+    that their sums are the same in whatever order they are added up."""
+    made = {"at": F.timestamp_micros(_micros("at"))}
+    made |= {f"delay_{letter}_us": _micros(f"delay_{letter}") for letter in "abcd"}
+    kind = F.when(F.col("kind").isin(*KINDS), F.col("kind")).otherwise("other").alias("kind")
+    return events.select(*(made.get(name, F.col(name)).alias(name) for name in TYPED.names), kind)
+
+
+def make(session: SparkSession, store: Store, dt: str, files: Sequence[EventFile]) -> Silver:
+    """The day as made from these files: as it lies there when it was, else written and published."""
+    inputs = fingerprint(files, VERSION)
+    there = manifest(store, dt)
+    if there is not None and there.inputs == inputs:
+        return there
+    aside = store.begin(f"silver/dt={dt}")
+    across = overlapping(files)
+    crossing = {each.path for each in across}
+    apart = [each for each in files if each.path not in crossing]
+    rows = raw(session, apart)
+    if across:
+        rows = rows.unionByName(raw(session, across).dropDuplicates([*IDENTITY]))
+    if files:
+        typed(rows).write.partitionBy("kind").parquet(str(aside / "rows"))
+    count = sum(each.rows for each in files)
+    (aside / "made.json").write_text(json.dumps({"dt": dt, "inputs": inputs, "rows": count}), encoding="utf-8")
+    store.publish(aside, f"silver/dt={dt}")
+    made = manifest(store, dt)
+    assert made is not None
+    return made
+
+
+def manifest(store: Store, dt: str) -> Silver | None:
+    path = store.current(f"silver/dt={dt}")
+    if path is None:
+        return None
+    said = json.loads((path / "made.json").read_text(encoding="utf-8"))
+    return Silver(dt=dt, path=path, inputs=said["inputs"], rows=said["rows"])
+
+
+def read(session: SparkSession, days: Sequence[Silver], kind: str) -> DataFrame:
+    """The events of one kind of these UTC days, without the column that says so."""
+    paths = [day.path / "rows" / f"kind={kind}" for day in days]
+    there = [str(path) for path in paths if path.is_dir()]
+    return session.read.schema(TYPED).parquet(*there) if there else session.createDataFrame([], TYPED)
+
+
+def _micros(name: str) -> Column:
+    return F.round(F.col(name) * 1e6).cast("long")

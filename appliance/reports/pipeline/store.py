@@ -1,0 +1,99 @@
+"""Where tables lie, and how they come to be seen: whole, or not at all.
+
+```
+OUTPUT/versions/gold.day=2026-11-20.TOKEN/   written here, synced,
+OUTPUT/gold/day=2026-11-20 -> ../versions/…  then pointed at: one rename
+OUTPUT/lock                                  held by the run that writes
+```
+
+Laws
+- What a name points at is never written to again. A run killed at any point leaves the pointers as they were, and a
+  version nobody points at, which the next run sweeps.
+- What was replaced stays until the next run begins, so that who is reading it reads on. Who reads several tables of a day
+  resolves its pointer once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["Busy", "Store"]
+
+
+class Busy(Exception):
+    """Another run writes there."""
+
+
+class Store:
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.versions = self.root / "versions"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """One run at a time; the lock ends with its process, however that ends. Raises Busy."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Busy(f"another run writes to {self.root}") from None
+            self.versions.mkdir(exist_ok=True)
+            self._sweep()
+            yield
+
+    def begin(self, name: str) -> Path:
+        """An empty directory for the next version of ``name``, "gold/day=2026-11-20"."""
+        aside = self.versions / f"{name.replace('/', '.')}.{os.getpid()}-{time.time_ns()}"
+        aside.mkdir()
+        return aside
+
+    def publish(self, aside: Path, name: str) -> None:
+        """From now on ``name`` is what was written to ``aside``."""
+        _sync_tree(aside)
+        _sync(self.versions)
+        pointer = self.root / name
+        pointer.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.versions / f"{aside.name}.pointer"
+        fresh.symlink_to(os.path.relpath(aside, pointer.parent))
+        fresh.replace(pointer)
+        _sync(pointer.parent)
+
+    def current(self, name: str) -> Path | None:
+        """The version ``name`` points at, itself, or None."""
+        pointer = self.root / name
+        return pointer.resolve() if pointer.exists() else None
+
+    def _sweep(self) -> None:
+        used = {
+            pointer.resolve()
+            for family in self.root.iterdir()
+            if family.is_dir() and family != self.versions
+            for pointer in family.iterdir()
+            if pointer.is_symlink()
+        }
+        for version in self.versions.iterdir():
+            if version.is_symlink():
+                version.unlink()
+            elif version not in used:
+                shutil.rmtree(version)
+
+
+def _sync_tree(directory: Path) -> None:
+    for path in directory.rglob("*"):
+        _sync(path)
+    _sync(directory)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

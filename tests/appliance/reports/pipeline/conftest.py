@@ -1,0 +1,46 @@
+"""One Spark session for all tests of the pipeline: its start takes seconds. Each test has its own store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from appliance.reports.pipeline.making import Maker
+from appliance.reports.pipeline.session import end, start
+from appliance.reports.pipeline.store import Store
+
+# Compiling takes longer than these few rows: interpreted, with the quick compiler, the same plans are run in a third of
+# the time.
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = start("local[2]", tmp_path_factory.mktemp("spark"), QUICK)
+    yield session
+    end(session)
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    return tmp_path / "events"
+
+
+@pytest.fixture
+def maker(spark: SparkSession, tmp_path: Path, events: Path) -> Iterator[Maker]:
+    store = Store(tmp_path / "reports")
+    with store.locked():
+        yield Maker(spark, store, events, lambda stage, share: None)
+
+
+@pytest.fixture
+def another(spark: SparkSession, events: Path) -> Callable[[Path], Maker]:
+    """A maker that knows nothing of what one before it did."""
+    return lambda root: Maker(spark, Store(root), events, lambda stage, share: None)

@@ -1,0 +1,91 @@
+"""The files of events: what their footers tell, which are damaged, which may share rows, what is missing between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from appliance.reports.pipeline.events import EventFile, Gap, SetAside, fingerprint, gaps, look, overlapping
+from tests.appliance.reports.pipeline.world import World, utc, write_file
+
+DT = "2026-11-20"
+
+
+@pytest.fixture
+def aside(tmp_path: Path) -> SetAside:
+    return SetAside(tmp_path / "set_aside.json")
+
+
+def some_day(events: Path) -> list[Path]:
+    world = World()
+    world.traffic(utc("2026-11-20 10:00"), utc("2026-11-20 11:00"), 40)
+    return world.write(events, rows_max=20)
+
+
+def test_a_file_tells_its_stretch_and_its_offsets(events: Path, aside: SetAside) -> None:
+    written = some_day(events)
+    files, damaged = look(events, DT, aside)
+    assert not damaged
+    assert {each.path for each in files} == set(written)
+    for each in files:
+        assert each.end is not None
+        assert each.begin <= each.first <= each.last < each.end
+    assert overlapping(files) == []
+    assert gaps(files) == []
+
+
+def test_what_is_not_published_yet_is_not_there(events: Path, aside: SetAside) -> None:
+    (path, *_) = some_day(events)
+    path.rename(path.with_name(f".{path.name}"))
+    files, _ = look(events, DT, aside)
+    assert path.name not in {each.path.name.lstrip(".") for each in files}
+
+
+@pytest.mark.parametrize("damage", ["cut short", "empty", "no Parquet", "no events", "of tomorrow"])
+def test_a_damaged_file_is_set_aside_named_and_left_where_it_is(events: Path, aside: SetAside, damage: str) -> None:
+    (path, *others) = some_day(events)
+    whole = path.read_bytes()
+    if damage == "of tomorrow":
+        path.write_bytes(whole.replace(b"waypost.events\x18\x011", b"waypost.events\x18\x019"))
+        assert path.read_bytes() != whole
+    elif damage == "no events":
+        pq.write_table(pa.table({"a": [1]}), path)
+    else:
+        path.write_bytes({"cut short": whole[: len(whole) // 2], "empty": b"", "no Parquet": b"PAR1" * 100}[damage])
+    files, damaged = look(events, DT, aside)
+    assert {each.path for each in files} == set(others)
+    assert [each.file for each in damaged] == [f"dt={DT}/{path.name}"]
+    assert damaged[0].why
+    assert path.exists()
+    again = SetAside(aside.kept)
+    assert [each.file for each in look(events, DT, again)[1]] == [f"dt={DT}/{path.name}"]
+    path.write_bytes(whole)
+    assert look(events, DT, again)[1] == []
+
+
+def made(name: str, first: int, last: int, begin: int = 0, end: int | None = None) -> EventFile:
+    return EventFile(Path(f"{name}.{begin}.parquet"), DT, name, begin, end, 1, 1, 10, first, last)
+
+
+def test_files_of_a_lane_that_lie_across_each_other_may_share_rows() -> None:
+    apart = [made("journal", 0, 90, 0), made("journal", 100, 190, 100), made("incoming.0", 50, 120, 50)]
+    assert overlapping(apart) == []
+    across = made("journal", 150, 160, 150)
+    assert overlapping([*apart, across]) == [apart[1], across]
+
+
+def test_a_stretch_that_no_file_holds_is_named() -> None:
+    files = [made("journal", 0, 1, 0, 100), made("journal", 0, 1, 300, 400), made("journal", 0, 1, 100, 200)]
+    assert gaps(files) == [Gap("journal", 200, 300)]
+
+
+def test_a_file_that_changed_is_another(events: Path, aside: SetAside) -> None:
+    (path, *_) = some_day(events)
+    before = fingerprint(look(events, DT, aside)[0], 1)
+    assert fingerprint(look(events, DT, aside)[0], 1) == before
+    assert fingerprint(look(events, DT, aside)[0], 2) != before
+    write_file(path, [], "journal", 0, 10)
+    assert fingerprint(look(events, DT, aside)[0], 1) != before
