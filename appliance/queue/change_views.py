@@ -153,7 +153,7 @@ def take_back(request: HttpRequest, tag: str) -> HttpResponse:
 
 def recent_deletions() -> list[dict[str, Any]]:
     """Those that can still be undone, newest first."""
-    found = Change.objects.filter(operation="delete", ended_at__isnull=False).exclude(phase=Phase.COUNTED)
+    found = Change.objects.filter(operation="delete").exclude(phase__in=(Phase.COUNTING, Phase.COUNTED))
     return [_context(each) for each in found[:CHANGES_SHOWN] if each.can_be_undone][:NAMES_SHOWN]
 
 

@@ -98,11 +98,13 @@ class Change(models.Model):
     @property
     def undo_until(self) -> float | None:
         """Wall clock; None for what cannot be undone."""
-        if self.operation != "delete" or self.ended_at is None or not (self.changed or self.phase == Phase.UNKNOWN):
+        if self.operation != "delete" or self.phase == Phase.COUNTING:
+            return None
+        if not self.abandoned and (self.ended_at is None or not (self.changed or self.phase == Phase.UNKNOWN)):
             return None
         # What was deleted first is also the first that is gone for good.
-        until = (self.begun_at if self.messages is None else self.ended_at).timestamp()
-        return until + float(settings.WAYPOST.queue.undo_time_s)
+        ended_at = self.begun_at if self.messages is None or self.ended_at is None else self.ended_at
+        return ended_at.timestamp() + float(settings.WAYPOST.queue.undo_time_s)
 
     @property
     def can_be_undone(self) -> bool:

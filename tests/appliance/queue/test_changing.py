@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db import OperationalError
 from django.http import HttpRequest
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
+from django.utils import timezone
 
 from appliance.audit.models import Entry, Outcome
+from appliance.queue.change_views import recent_deletions
 from appliance.queue.changing import AT_ONCE_MAX, count, go, in_background
 from appliance.queue.models import Change, Phase
 from mailcore.control.client import TimedOut
@@ -36,6 +39,21 @@ def test_a_change_that_cannot_be_written_down_takes_nobodys_place(
     for _ in range(AT_ONCE_MAX + 1):
         with pytest.raises(OperationalError):
             in_background(count, request_, Change(who="olga", operation="delete"))
+
+
+def test_a_deletion_in_whose_middle_the_portal_ended_can_be_undone(client: Client) -> None:
+    olga = User.objects.create_user("olga")
+    olga.groups.add(Group.objects.get(name="operator"))
+    client.force_login(olga)
+    made = {"who": "olga", "operation": "delete", "words": "sender a@b", "why": "spam", "matched": 5}
+    running = Change.objects.create(phase=Phase.RUNNING, **made)
+    counting = Change.objects.create(phase=Phase.COUNTING, **made)
+    assert not running.can_be_undone, "somebody is at work on it"
+    Change.objects.update(heard_at=timezone.now() - timedelta(minutes=5))
+    undo = f'hx-post="/queue/changes/{running.tag}/undo/"'
+    assert undo in client.get(f"/queue/changes/{running.tag}/").content.decode()
+    assert [each["change"].tag for each in recent_deletions()] == [running.tag]
+    assert "/undo/" not in client.get(f"/queue/changes/{counting.tag}/").content.decode()
 
 
 def test_a_manager_that_ends_in_the_middle_has_not_refused(request_: HttpRequest) -> None:
