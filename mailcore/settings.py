@@ -25,6 +25,7 @@ __all__ = [
     "Control",
     "Deliverer",
     "Destination",
+    "Export",
     "Portal",
     "Queue",
     "Receiver",
@@ -56,6 +57,10 @@ def texts(
 ) -> Any:
     """``check`` sees each element, ``whole`` all of them."""
     return field(default=default, metadata={"doc": doc, "check": check, "whole": whole})
+
+
+def flag(default: bool, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc})
 
 
 def parameter(scope: Mapping[str, Bounds], name: str) -> Any:
@@ -180,6 +185,22 @@ class Control:
     simulation_entries_max: int = number(
         30_000, 1_000, 10_000_000, "deliveries of one simulation; of more queued mail a part is simulated"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """[export]: events for the reports, made of what the log says before it is deleted; they lie in events, below home."""
+
+    enabled: bool = flag(True, "false: no events, no reports, and no segment waits for either")
+    interval_s: float = number(10.0, 0.1, 3600, "how often sealed segments are looked for")
+    cut_interval_s: float = number(
+        3600.0, 60, DAY_S, "how often, and at midnight UTC, all up to then is exported and what is queued is counted"
+    )
+    window_interval_s: float = number(60.0, 1, DAY_S, "how often the destinations' windows are sampled")
+    lag_bytes_max: int = number(
+        8 << 30, 1 << 20, 1 << 50, "kept for the export; beyond it segments go, their events are lost, and it is logged"
+    )
+    keep_days: int = number(400, 3, 36_500, "how long events are kept")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,11 +336,17 @@ class Settings:
     relay: Relay = field(default_factory=Relay)
     deliverer: Deliverer = field(default_factory=Deliverer)
     control: Control = field(default_factory=Control)
+    export: Export = field(default_factory=Export)
     portal: Portal = field(default_factory=Portal)
     reports: Reports = field(default_factory=Reports)
     scheduler: Scheduler = field(default_factory=Scheduler)
     transports: dict[str, Transport] = field(default_factory=dict)  # always has smtp, relay and bulk
     routes: dict[str, str] = field(default_factory=dict)  # pattern -> "transport:next hop:port"; "*" is the default
+
+    @property
+    def events_directory(self) -> Path:
+        """What the reports are made of."""
+        return self.home / "events"
 
     @property
     def reports_directory(self) -> Path:
@@ -333,6 +360,7 @@ SECTIONS: dict[str, type] = {
     "relay": Relay,
     "deliverer": Deliverer,
     "control": Control,
+    "export": Export,
     "portal": Portal,
     "reports": Reports,
     "scheduler": Scheduler,

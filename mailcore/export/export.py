@@ -25,12 +25,11 @@ from mailcore.log.disk import Disk, Locked
 from mailcore.log.positions import RestartPositions, read_all_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.segment import FIRST_RECORD, Damage
-from mailcore.queue.exported import ExportedLane, ExportedPositions, read_exported, write_exported
+from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, read_exported, write_exported
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
 
 __all__ = ["Export", "Exported", "ends_of"]
 
-STATE = "_exported"  # below the events; a reader of these passes over what begins so
 LOCK_WAIT_S = 0.1
 
 
@@ -67,7 +66,7 @@ class Export:
         self.events_disk = events_disk or disk
         self.queue_directory = queue_directory
         self.events_directory = events_directory
-        self.state_directory = os.path.join(events_directory, STATE)
+        self.state_directory = os.path.join(events_directory, EXPORTED)
         self._on_damage = on_damage
         self._on_lost = on_lost
 

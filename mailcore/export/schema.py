@@ -4,7 +4,7 @@ A record of the log becomes one row, or several: an ``attempt`` is one recipient
 names a row for ever, so whatever is read twice is counted once. Every recipient that comes in (by ``accepted``, or in the
 ``arguments`` of an ``order`` add_recipients) goes out by exactly one ``attempt`` that is not deferred. A deleted one goes when
 it can't be undone any more; until then it is queued. Known to the export and to the pipeline of the reports, which share
-nothing else; so this file imports nothing of ours, and goes along to the workers of a Spark cluster.
+nothing else; so this file imports nothing of ours, and goes along to a Spark cluster.
 
 Where they lie: ``events/dt=YYYY-MM-DD/LANE.FROM.parquet``; dt is the UTC day of the rows, LANE.FROM the lane and the offset in
 it at which the exported stretch begins. A file whose name begins with a dot or an underscore is not one yet. Each file's

@@ -41,6 +41,7 @@ from mailcore.process.wire import (
     Response,
 )
 from mailcore.queue.checkpoint import unlink
+from mailcore.queue.exported import EXPORTED, Candidate, Keeper
 from mailcore.queue.lanes import is_incoming
 from mailcore.queue.queue_id import MANAGER, QueueIds
 from mailcore.queue.recovery import Recovered, recover
@@ -139,11 +140,22 @@ class Manager:
                     clock=time.time,
                     salt=lambda: secrets.randbits(64),
                     on_damage=self._damaged,
+                    keeper=self._keeper(disk),
                 )
             except Locked:
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.05)
+
+    def _keeper(self, disk: Disk) -> Keeper | None:
+        settings = self.settings
+        if not settings.export.enabled:
+            return None
+        state = str(settings.events_directory / EXPORTED)
+        return Keeper(disk, state, settings.export.lag_bytes_max, time.time, self._events_lost)
+
+    def _events_lost(self, segment: Candidate, why: str) -> None:
+        self.log.failed("export", f"the events of {segment.lane}:{segment.base} are lost: {why}; reports lack them")
 
     def _damaged(self, damage: Damage) -> None:
         self.log.record_set_aside(damage.path, damage.offset, damage.what)
@@ -245,6 +257,8 @@ class Manager:
         elif self.core.stalled:
             self.core.stalled = ""
             self.go_on()
+        if self.core.checkpoints.keeper is not None:
+            self.core.checkpoints.keeper.disk_full = bool(self.core.stalled)
 
     def _let_some_out(self, free_bytes: int) -> None:
         """Only what is delivered makes room again: one by one, and no more than the room is sure to be enough for."""
@@ -345,9 +359,13 @@ async def _run(settings: Settings) -> None:
 
     loop.set_exception_handler(broken)
     manager.take_over_lanes()
-    server = await loop.create_unix_server(lambda: Link(manager), sock=listen_on(settings.run_directory / "manager.sock"))
+    server = await loop.create_unix_server(
+        lambda: Link(manager), sock=listen_on(settings.run_directory / "manager.sock")
+    )
     manager.go_on()
-    async with server:  # uvloop keeps no reference: without one the next garbage collection closes it, and nobody gets in
+    async with (
+        server
+    ):  # uvloop keeps no reference: without one the next garbage collection closes it, and nobody gets in
         await asyncio.gather(manager.checkpoints(), manager.flush(), manager.housekeeping.run())
 
 

@@ -99,6 +99,7 @@ class Supervisor:
             Child("manager", 0),
             Child("control", 0),
             *(Child("deliverer", n) for n in range(settings.deliverer.processes)),
+            *([Child("exporter", 0)] if settings.export.enabled else []),
         ]
 
     def run(self) -> None:

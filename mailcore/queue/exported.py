@@ -22,8 +22,9 @@ import msgspec
 from mailcore.log.disk import Disk
 from mailcore.queue.lanes import DELETED, HOLD
 
-__all__ = ["Candidate", "ExportedLane", "ExportedPositions", "Keeper", "read_exported", "write_exported"]
+__all__ = ["EXPORTED", "Candidate", "ExportedLane", "ExportedPositions", "Keeper", "read_exported", "write_exported"]
 
+EXPORTED = "_exported"  # below the events; a reader of these passes over what begins so
 NAME = "positions.json"
 UNEXPORTED = (HOLD, DELETED)  # lanes nobody arrives in, and nothing is said in
 
@@ -44,7 +45,7 @@ class ExportedLane(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class ExportedPositions(msgspec.Struct, frozen=True, omit_defaults=True):
     lanes: dict[str, ExportedLane] = {}
-    days: dict[str, str] = {}  # zone -> the last day of it whose beginning was cut
+    cut_at: float = 0.0  # wall clock, of the last cut that nobody had asked for
     pins: dict[str, int] = {}  # lane -> offset: somebody counts what lies from there on
     pinned_until: float = 0.0  # wall clock; who counts may have been killed
     version: int = 1

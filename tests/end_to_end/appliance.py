@@ -49,6 +49,7 @@ class Appliance:
             "receiver": {"listen": [f"127.0.0.1:{self.port}"], "connections_per_client_max": 1000},
             "queue": {"retry_ladder_s": [1, 5], "segment_bytes": 4 << 20, "checkpoint_interval_s": 0.3},
             "scheduler": {"minimal_backoff_time": 1.0, "maximal_backoff_time": 5.0},
+            "export": {"enabled": False},  # tests/export has those that want events
             "routes": dict(routes),
         }
         for section, values in (sections or {}).items():

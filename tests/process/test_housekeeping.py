@@ -24,7 +24,7 @@ from mailcore.queue.lanes import AT_ONCE
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope
 from mailcore.queue.sweep import AGE_S, CHECKPOINTS
-from mailcore.settings import Queue, Settings, Transport
+from mailcore.settings import Export, Queue, Settings, Transport
 from tests.queue.cast import envelope
 
 MESSAGES = 150
@@ -43,6 +43,7 @@ async def manager(tmp_path: Path) -> AsyncIterator[Manager]:
         run_directory=tmp_path / "run",
         log_directory=tmp_path / "log",
         queue=Queue(segment_bytes=64 << 10, reserve_bytes=0),
+        export=Export(enabled=False),  # nobody is there to export what is to go
         transports={"smtp": Transport()},
         routes={"*": "smtp"},
     )

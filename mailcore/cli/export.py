@@ -1,0 +1,158 @@
+"""``waypost export``: how far events are exported; ``--now`` exports what is there, ``--cut`` counts what is queued, too;
+``show FILE`` looks into an event file, with or without an appliance."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mailcore.cli.command import DONE, NOT_DONE, UsageError, add_common, settings_of
+from mailcore.cli.output import complain, plain, print_json, rows_to_lines, say, table, width
+from mailcore.control.client import ControlClient
+from mailcore.export.schema import KINDS
+from mailcore.log.disk import Disk
+from mailcore.log.positions import read_all_positions
+from mailcore.process.exporter import EXPORTER_SOCKET
+from mailcore.queue.exported import EXPORTED, ExportedLane, read_exported
+from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
+from mailcore.settings import Settings
+
+__all__ = ["configure"]
+
+TIMEOUT_S = 3_600.0  # of a cut through ten million messages
+ROWS_SHOWN = 50
+BATCH_ROWS = 5_000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument("command", nargs="?", choices=["show"], help="look into an event file")
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="of show")
+    parser.add_argument("--now", action="store_true", help="export all there is, the open segments, too")
+    parser.add_argument("--cut", action="store_true", help="the same, and count what is queued by reading the lanes")
+    parser.add_argument("--ids", action="store_true", help="with --cut: write down each queued message, too")
+    parser.add_argument("--kind", choices=KINDS, help="show: only events of this kind")
+    parser.add_argument("--id", metavar="QUEUE_ID", help="show: only events of this message")
+    parser.add_argument("--limit", type=int, default=ROWS_SHOWN, help=f"show: so many events; {ROWS_SHOWN} unless told")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.command == "show":
+        if arguments.file is None:
+            raise UsageError("export show: FILE is missing")
+        return _show(arguments)
+    if arguments.ids and not arguments.cut:
+        raise UsageError("export: --ids goes with --cut")
+    settings = settings_of(arguments)
+    if arguments.cut or arguments.now:
+        answer = _ask(settings, "cut" if arguments.cut else "export", arguments.ids)
+    else:
+        answer = _how_far(settings)
+    if arguments.json:
+        print_json(answer)
+    else:
+        for line in _lines(answer):
+            say(line)
+    return DONE
+
+
+def _ask(settings: Settings, operation: str, ids: bool) -> dict[str, Any]:
+    with ControlClient(settings.run_directory / EXPORTER_SOCKET, timeout_s=TIMEOUT_S) as exporter:
+        answer: dict[str, Any] = exporter.call(operation, {"ids": ids})
+    return answer
+
+
+def _lines(answer: dict[str, Any]) -> list[str]:
+    if "lanes" in answer and "behind_bytes" in answer:
+        rows = [(lane, each["exported"], each["end"], each["behind_bytes"]) for lane, each in answer["lanes"].items()]
+        heads = ("lane", "exported to", "of", "bytes behind")
+        return [
+            *table(heads, rows, width(sys.stdout), frozenset({1, 2, 3})),
+            "",
+            *rows_to_lines([("events", answer["directory"]), ("last cut", answer["last_cut"] or "none")]),
+        ]
+    pairs: list[tuple[str, object]] = [("events", answer["rows"]), ("files", len(answer["files"]))]
+    if "messages" in answer:
+        pairs.append(("queued", f"{answer['messages']} messages, {answer['recipients']} recipients"))
+        pairs.append(("cut", answer["file"]))
+        pairs += [("messages queued", f"cuts/{answer['ids']}")] if answer["ids"] else []
+    return rows_to_lines(pairs)
+
+
+def _how_far(settings: Settings) -> dict[str, Any]:
+    """From the files alone: also of an appliance that does not run."""
+    disk = Disk()
+    try:
+        state = read_exported(disk, str(settings.events_directory / EXPORTED))
+    except ValueError as error:
+        raise OSError(str(error)) from error
+    found = read_all_positions(disk, str(settings.queue_directory))
+    ends = {lane: each.end for lane, each in found[-1].lanes.items()} if found else {}
+    ends |= {JOURNAL: found[-1].journal_end} if found else {}
+    lanes = {}
+    for lane in sorted(ends.keys() - {HOLD, DELETED}):
+        at = state.lanes.get(lane, ExportedLane(0)).at if state is not None else 0
+        lanes[lane] = {"exported": at, "end": ends[lane], "behind_bytes": max(ends[lane] - at, 0)}
+    cuts = sorted(path.name for path in (settings.events_directory / "cuts").glob("[0-9]*Z.json"))
+    return {
+        "enabled": settings.export.enabled,
+        "directory": str(settings.events_directory),
+        "lanes": lanes,
+        "behind_bytes": sum(each["behind_bytes"] for each in lanes.values()),
+        "last_cut": cuts[-1] if cuts else None,
+    }
+
+
+# -- show
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    try:
+        with pq.ParquetFile(arguments.file) as file:
+            metadata = {
+                name.decode(): value.decode("utf-8", "replace")
+                for name, value in (file.metadata.metadata or {}).items()
+                if name.startswith(b"waypost.")
+            }
+            rows = _rows(file, arguments.kind, arguments.id, arguments.limit)
+            total = file.metadata.num_rows
+    except pa.ArrowInvalid as error:
+        complain(f"{arguments.file} is no event file: {error}")
+        return NOT_DONE
+    if arguments.json:
+        print_json({"file": str(arguments.file), "events": total, "metadata": metadata, "rows": rows})
+        return DONE
+    for line in rows_to_lines([("events", total), *sorted(metadata.items())]):
+        say(line)
+    for row in rows:
+        say("")
+        at = datetime.fromtimestamp(row.pop("at"), UTC).isoformat(" ", "milliseconds")
+        place = f"{row.pop('lane')}:{row.pop('offset')}.{row.pop('part')}"
+        say(f"{at} {row.pop('kind')} {plain(row.pop('queue_id'))} ({plain(place)})".replace("  ", " "))
+        for line in rows_to_lines([(f"  {name}", _shown(value)) for name, value in row.items()]):
+            say(line)
+    return DONE
+
+
+def _rows(file: pq.ParquetFile, kind: str | None, queue_id: str | None, limit: int) -> list[dict[str, Any]]:
+    """What an event has not is left out."""
+    rows: list[dict[str, Any]] = []
+    for batch in file.iter_batches(BATCH_ROWS):
+        for row in batch.to_pylist():
+            if len(rows) >= limit:
+                return rows
+            if (kind is None or row["kind"] == kind) and (queue_id is None or row["queue_id"] == queue_id):
+                rows.append({name: value for name, value in row.items() if value is not None})
+    return rows
+
+
+def _shown(value: object) -> object:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
