@@ -250,4 +250,10 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "stream": sys.stderr, "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
+    "loggers": {
+        # Who may not, or asks for what is not there, is told so on the page; thirty lines for each would bury a fault.
+        "django.request": {"level": "ERROR"},
+        # It writes down the names that were typed, which may be passwords; the audit has what happened.
+        "axes": {"level": "ERROR"},
+    },
 }

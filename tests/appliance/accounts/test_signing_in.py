@@ -142,10 +142,11 @@ def test_wrong_passwords_lock_this_user_for_this_address_only() -> None:
     assert names[-1] == "sign_in"
 
 
-def test_a_name_nobody_has_is_not_written_down() -> None:
+def test_a_name_nobody_has_is_not_written_down(caplog: pytest.LogCaptureFixture) -> None:
     assert sign_in(Client(), "correct horse battery staple", "x") == 200
     assert actions() == [("sign_in.failed", "(no such user)")]
     assert "horse" not in str(list(Entry.objects.values()))
+    assert "horse" not in caplog.text
 
 
 def test_who_tries_many_names_is_slowed_down() -> None:
