@@ -29,7 +29,7 @@ def csv(report: Report, table: str) -> HttpResponse:
 
 
 def _lines(report: Report, table: str, names: list[str]) -> Iterator[str]:
-    most = int(settings.REPORTS.download_rows_max)
+    most = _most()
     yield line(names)
     try:
         for batch in rows.batches(report, table, names, most):
@@ -43,7 +43,7 @@ def _lines(report: Report, table: str, names: list[str]) -> Iterator[str]:
 
 def parquet(report: Report, table: str) -> HttpResponse:
     """All columns, in one file. Raises Unreadable."""
-    most = int(settings.REPORTS.download_rows_max)
+    most = _most()
     schema = rows.schema(report, table)
     kept = tempfile.TemporaryFile()  # noqa: SIM115  # the response closes it
     with pq.ParquetWriter(kept, schema) as writer:
@@ -57,6 +57,10 @@ def parquet(report: Report, table: str) -> HttpResponse:
         HttpResponse,
         FileResponse(kept, as_attachment=True, filename=name, content_type="application/vnd.apache.parquet"),
     )
+
+
+def _most() -> int:
+    return int(settings.REPORTS.download_rows_max)
 
 
 def _name(report: Report, table: str) -> str:

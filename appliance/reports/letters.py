@@ -39,7 +39,7 @@ from mailcore.control.client import ControlError
 __all__ = ["failure_letter", "letter", "send_due", "sender"]
 
 WHO = "the nightly report"
-POLICY = email.policy.SMTP
+POLICY = email.policy.SMTP.clone(cte_type="7bit")  # so that any next hop takes it
 
 
 def send_due() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db import models
 from django.utils import timezone
@@ -82,7 +81,3 @@ class Preferences(models.Model):
 
     def __str__(self) -> str:
         return "preferences of the reports"
-
-    def save(self, *arguments: Any, **named: Any) -> None:
-        self.pk = 1
-        super().save(*arguments, **named)

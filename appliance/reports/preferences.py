@@ -81,11 +81,8 @@ class PreferencesForm(forms.Form):
         return found
 
     def save(self) -> None:
-        Preferences(
-            zone=self.cleaned_data["zone"],
-            recipients=self.cleaned_data["recipients"],
-            numbers=self.cleaned_data["numbers"],
-        ).save()
+        given = {name: self.cleaned_data[name] for name in ("zone", "recipients", "numbers")}
+        Preferences.objects.update_or_create(pk=1, defaults=given)
 
     @classmethod
     def of(cls, given: Any = None) -> PreferencesForm:

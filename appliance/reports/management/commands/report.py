@@ -1,0 +1,83 @@
+"""``manage.py report DAY``: makes the report of a day by hand, as ``waypost report`` asks for it, and shows how far it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from argparse import ArgumentParser
+from datetime import date
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
+
+from appliance.core.templatetags.waypost import visible
+from appliance.reports import gold
+from appliance.reports.gold import Period
+from appliance.reports.preferences import in_force, yesterday
+from appliance.reports.running import Busy, Heard, command_of, held, run
+
+LOG_LINES = 20  # told when it failed
+
+
+class Command(BaseCommand):
+    help = "Make the report of a day."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("day", nargs="?", type=date.fromisoformat, help="2026-11-20; nothing: yesterday")
+        parser.add_argument("--json", action="store_true", help="what came of it as one JSON document")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        zone = _zone()
+        day: date = options["day"] or yesterday(zone)
+        output = settings.REPORTS_DIRECTORY
+        try:
+            with held(output) as hold:
+                command = command_of(day, settings.EVENTS_DIRECTORY, output, zone, settings.REPORTS.spark_master)
+                ended = run(command, hold, timeout_s=settings.REPORTS.timeout_s, listen=_bar)
+        except Busy as busy:
+            raise CommandError(str(busy), returncode=1) from None
+        _clear()
+        report = gold.report_of(Period.DAY, day)
+        if report is None or ended.status not in (0, 1):
+            tail = "\n".join(visible(line) for line in ended.log.splitlines()[-LOG_LINES:])
+            raise CommandError(
+                f"{tail}\nthe report of {day} was not made: status {ended.status} {ended.why}", returncode=1
+            )
+        if options["json"]:
+            told = {
+                "day": str(day),
+                "balances": report.balances,
+                "words": report.words,
+                "directory": str(report.directory),
+            }
+            self.stdout.write(json.dumps(told))
+        else:
+            self.stdout.write(f"{day}: {visible(report.words)}")
+            self.stdout.write(str(report.directory))
+        sys.exit(1 if report.balances is False else 0)
+
+
+def _zone() -> str:
+    """As the portal set it; before there ever was a portal, as the file says."""
+    try:
+        return in_force().zone
+    except DatabaseError:
+        return str(settings.REPORTS.zone)
+
+
+def _bar(heard: Heard) -> bool:
+    if sys.stderr.isatty():
+        width = max(10, min(40, shutil.get_terminal_size().columns - 45))
+        done = round(heard.share * width)
+        print(f"\r\x1b[K{'█' * done}{'·' * (width - done)} {heard.share:4.0%} {visible(heard.stage)[:38]}", end="",
+              file=sys.stderr, flush=True)  # fmt: skip
+    return True
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,203 @@
+"""The report by mail: read by Python's own parser, whole without anything fetched, the page's own numbers, sent once."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+from datetime import date, timedelta
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from appliance.reports import gold
+from appliance.reports.gold import Period
+from appliance.reports.letters import letter, send_due
+from appliance.reports.models import Preferences, Run, State
+from appliance.reports.preferences import in_force
+from appliance.reports.writing import Writing
+from tests.appliance.accounts.cast import client_of
+from tests.appliance.fake_core import FakeCore, Refusal
+from tests.appliance.reports.made import make_report, tables
+
+pytestmark = pytest.mark.django_db
+DAY = date(2026, 11, 18)
+
+
+@pytest.fixture(autouse=True)
+def recipients() -> None:
+    Preferences.objects.create(zone="Europe/Vienna", recipients=["ops@example.org", "boss@example.org"], numbers="de")
+
+
+def parsed(message: EmailMessage) -> EmailMessage:
+    read = email.message_from_bytes(message.as_bytes(), policy=email.policy.default)
+    assert isinstance(read, EmailMessage)
+    assert not read.defects
+    assert not any(part.defects for part in read.walk())
+    return read
+
+
+def made(directory: Path, **named: Any) -> EmailMessage:
+    make_report(directory, Period.DAY, DAY, **named)
+    report = gold.report_of(Period.DAY, DAY)
+    assert report is not None
+    return parsed(letter(report, in_force()))
+
+
+def bodies(message: EmailMessage) -> tuple[str, str]:
+    """Plain and HTML."""
+    found = []
+    for kind in ("plain", "html"):
+        part = message.get_body((kind,))
+        assert isinstance(part, EmailMessage)
+        found.append(str(part.get_content()))
+    return found[0], found[1]
+
+
+def test_it_is_one_mail_with_all_it_needs_inside(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.DAY, DAY - timedelta(days=1))
+    message = made(reports_directory)
+    assert message["Subject"] == "Waypost: Wednesday 18 November 2026"
+    assert message["To"] == "ops@example.org, boss@example.org"
+    assert message["Auto-Submitted"] == "auto-generated"
+    assert message["Message-ID"]
+    _, html = bodies(message)
+    cids = re.findall(r'src="cid:([^"]+)"', html)
+    pictures = {
+        part["Content-ID"].strip("<>"): part for part in message.walk() if part.get_content_type() == "image/png"
+    }
+    assert set(cids) == set(pictures)
+    assert len(cids) == 2
+    for picture in pictures.values():
+        assert picture.get_content_disposition() == "inline"
+        assert picture.get_payload(decode=True)[:8] == b"\x89PNG\r\n\x1a\n"  # type: ignore[index]
+    assert not re.search(r'(src|href)="(?!cid:|http://127.0.0.1)|url\(', html), "nothing is fetched"
+    assert "<script" not in html
+    assert len(message.as_bytes()) < 400_000
+    assert max(len(line) for line in message.as_bytes().splitlines()) <= 998
+    assert message.as_bytes().isascii(), "a next hop without 8BITMIME takes it, too"
+
+
+def test_it_says_what_the_page_says(reports_directory: Path) -> None:
+    plain, html = bodies(made(reports_directory))
+    page = client_of("viewer").get("/reports/day/2026-11-18/").content.decode()
+    for text in (plain, html):
+        for number in ("1.200", "1.100", "60", "0"):
+            assert number in text
+        assert "It balances." in text
+        assert "smtp:domain10.example" in text
+        assert "90 %" in text
+        assert "5 min 12 s" in text
+        assert "all mail" in text
+        assert "http://127.0.0.1:8025/reports/day/2026-11-18/" in text
+    assert "smtp:domain10.example" in page
+
+
+def test_one_that_does_not_balance_says_so_first(reports_directory: Path) -> None:
+    message = made(reports_directory, balances=False)
+    assert message["Subject"].endswith(": DOES NOT BALANCE")
+    plain, html = bodies(message)
+    assert plain.splitlines()[3].startswith("IT DOES NOT BALANCE")
+    assert 'class="balance red"' in html
+    for text in (plain, html):
+        assert "0123456789ABCDEF" in text
+        assert "its acceptance is missing" in text
+
+
+def test_strangers_text_does_nothing_in_it(reports_directory: Path) -> None:
+    plain, html = bodies(made(reports_directory))
+    assert "alert(1)" in html
+    assert "<script>" not in html
+    for text in (plain, html):
+        assert "\u202e" not in text
+        assert "\x1b" not in text
+
+
+def test_a_day_without_events_is_a_short_mail(reports_directory: Path) -> None:
+    given: Any = {"totals": [dict.fromkeys(tables()["totals"][0], 0)]}
+    message = made(reports_directory, given=given)
+    assert message["Subject"].endswith(": nothing happened")
+    for text in bodies(message):
+        assert "there are no events of this time" in text
+
+
+def test_numbers_are_written_in_the_readers_way() -> None:
+    assert [Writing(language).number(1234567.0) for language in ("en", "de", "fr", "xx")] == [
+        "1,234,567", "1.234.567", "1\u202f234\u202f567", "1,234,567",
+    ]  # fmt: skip
+    assert [Writing(language).number(1234.56) for language in ("en", "de", "fr")] == [
+        "1,234.6",
+        "1.234,6",
+        "1\u202f234,6",
+    ]
+    assert Writing("de").number(0.125) == "0,125"
+
+
+# -- sending
+
+
+ANSWERS = {"inject_begin": {}, "inject_data": {}, "inject_end": {"queue_id": "0123456789ABC"}}
+
+
+def ended(state: State = State.DONE, **named: Any) -> Run:
+    return Run.objects.create(day=DAY, who="x", state=state, mail=True, ended_at=timezone.now(), **named)
+
+
+def test_it_is_handed_to_the_core_once(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.DAY, DAY)
+    it = ended()
+    with FakeCore(ANSWERS) as core:
+        assert send_due() == 1
+        assert send_due() == 0
+    (begin,) = core.asked("inject_begin")
+    assert begin["recipients"] == ["ops@example.org", "boss@example.org"]
+    data = b"".join(each["data"] for each in core.asked("inject_data"))
+    assert b"Subject: Waypost: Wednesday 18 November 2026\r\n" in data
+    it.refresh_from_db()
+    assert it.mailed_at is not None
+    assert it.mail_words == "0123456789ABC"
+
+
+def test_while_the_core_is_away_it_waits_and_says_so(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.DAY, DAY)
+    it = ended()
+    assert send_due() == 0
+    it.refresh_from_db()
+    assert it.mail_words.startswith("not sent yet: ")
+    with FakeCore(ANSWERS | {"inject_end": Refusal("the disk is full")}):
+        assert send_due() == 0
+    it.refresh_from_db()
+    assert "the disk is full" in it.mail_words
+    with FakeCore(ANSWERS):
+        assert send_due() == 1
+
+
+def test_that_it_could_not_be_made_is_mailed_too(reports_directory: Path) -> None:
+    ended(State.FAILED, words="no Java \u202e<b>", log="line 1\nCaused by: <script>\x1b")
+    with FakeCore(ANSWERS) as core:
+        assert send_due() == 1
+    data = b"".join(each["data"] for each in core.asked("inject_data"))
+    message = email.message_from_bytes(data, policy=email.policy.default)
+    assert isinstance(message, EmailMessage)
+    assert message["Subject"] == "Waypost: the report of 2026-11-18 could not be made"
+    plain, html = bodies(message)
+    assert "no Java \\u202e<b>" in plain
+    assert "no Java \\u202e&lt;b&gt;" in html
+    assert "&lt;script&gt;\\x1b" in html
+
+
+def test_nobody_gets_what_is_stopped_old_or_for_nobody(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.DAY, DAY)
+    ended(State.STOPPED)
+    Run.objects.create(day=DAY, who="x", state=State.DONE, mail=True, ended_at=timezone.now() - timedelta(days=2))
+    Run.objects.create(day=DAY, who="x", state=State.RUNNING, mail=True)
+    with FakeCore(ANSWERS) as core:
+        assert send_due() == 0
+        Preferences.objects.update(recipients=[])
+        ended()
+        assert send_due() == 0
+    assert core.asked("inject_begin") == []
+    assert Run.objects.get(mail_words="nobody is to get it").mail is False

@@ -1,0 +1,286 @@
+"""Runs: asked for once, made once, retried, taken up after a kill, stopped; and what the pages say of them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+from appliance.audit.models import Entry
+from appliance.reports import runs
+from appliance.reports.gold import Period
+from appliance.reports.models import Preferences, Run, State
+from appliance.reports.preferences import in_force, yesterday
+from appliance.reports.running import held
+from tests.appliance.accounts.cast import client_of
+from tests.appliance.reports.made import make_report
+from tests.test_tidy import ROOT
+
+pytestmark = pytest.mark.django_db
+DAY = date(2026, 11, 18)
+# What stands in for the pipeline: says how far it is and leaves a report, as the real one does.
+MAKES = """
+import sys; sys.path.insert(0, {root!r})
+from datetime import date
+from pathlib import Path
+print('{{"stage": "destinations", "share": 0.5}}', flush=True)
+print("some words", flush=True)
+from tests.appliance.reports.made import make_report
+from appliance.reports.gold import Period
+make_report(Path({directory!r}), Period.DAY, date.fromisoformat({day!r}), balances={balances})
+raise SystemExit({status})
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_redis(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Nobody is rung for here (test_nights does it with a real Redis); what would be is noted."""
+    rung: list[int] = []
+
+    def ring(asked: Run) -> bool:
+        rung.append(asked.pk)
+        return True
+
+    monkeypatch.setattr(runs, "ring", ring)
+    return rung
+
+
+def pipeline(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    monkeypatch.setattr(runs, "command_of", lambda *_: [sys.executable, "-c", code])
+
+
+def makes(monkeypatch: pytest.MonkeyPatch, balances: bool | None = True, status: int = 0) -> None:
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.appliance.settings")
+    code = MAKES.format(
+        root=str(ROOT), directory=str(settings.REPORTS_DIRECTORY), day=str(DAY), balances=balances, status=status
+    )
+    pipeline(monkeypatch, code)
+
+
+def test_a_run_makes_the_report_and_keeps_what_it_said(
+    reports_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makes(monkeypatch)
+    asked = runs.ask(DAY, "somebody", mail=True)
+    made = runs.make(asked.pk)
+    assert made is not None
+    made.refresh_from_db()
+    assert (made.state, made.words, made.log, made.share) == (State.DONE, "It balances.", "some words", 1.0)
+    assert made.duration_s is not None
+    assert list(runs.letters_due()) == [made]
+    assert runs.make(asked.pk) is None, "rung twice is made once"
+    text = client_of("viewer").get(f"/reports/runs/{made.pk}/").content.decode()
+    assert "some words" in text
+    assert "It balances." in text
+
+
+def test_one_that_does_not_balance_is_red_and_is_not_tried_again(
+    reports_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makes(monkeypatch, balances=False, status=1)
+    runs.make(runs.ask(DAY, "somebody").pk)
+    (it,) = Run.objects.all()
+    assert it.state == State.RED
+    assert "does not balance" in it.words
+
+
+def test_what_nobody_counted_is_made_all_the_same(reports_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    makes(monkeypatch, balances=None)
+    made = runs.make(runs.ask(DAY, "somebody").pk)
+    assert made is not None
+    assert made.state == State.DONE
+
+
+def test_a_report_that_was_there_before_is_not_taken_for_the_runs_own(
+    reports_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = make_report(reports_directory, Period.DAY, DAY)
+    old = timezone.now().timestamp() - 3600
+    import_ = f"import os; os.utime({str(version / 'report.json')!r}, ({old}, {old}))"
+    pipeline(monkeypatch, import_ + "; print('no Java'); raise SystemExit(2)")
+    made = runs.make(runs.ask(DAY, "somebody").pk)
+    assert made is not None
+    assert (made.state, made.words) == (State.FAILED, "ended with status 2: no Java")
+
+
+def test_a_failure_is_tried_again_later_and_later_and_then_no_more(
+    reports_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline(monkeypatch, "raise SystemExit(2)")
+    runs.ask(DAY, "somebody", mail=True)
+    waits = []
+    for _ in range(settings.REPORTS.retries + 1):
+        it = Run.objects.get(state=State.ASKED)
+        waits.append(round((it.due_at - it.asked_at).total_seconds()))
+        assert runs.make(it.pk) is None or it.attempt == 1, "not before it is due"
+        Run.objects.filter(pk=it.pk, state=State.ASKED).update(due_at=timezone.now())
+        runs.make(it.pk)
+    assert waits == [0, 900, 1800, 3600]
+    assert not Run.objects.filter(state=State.ASKED).exists()
+    assert [it.attempt for it in Run.objects.order_by("pk")] == [1, 2, 3, 4]
+    assert [it.mail for it in Run.objects.order_by("pk")] == [False, False, False, True], "one letter, about the last"
+
+
+def test_a_run_whose_process_was_killed_fails_and_is_tried_again(reports_directory: Path, no_redis: list[int]) -> None:
+    it = Run.objects.create(day=DAY, state=State.RUNNING, who="somebody", mail=True, begun_at=timezone.now())
+    with held(reports_directory):
+        runs.take_up()
+        it.refresh_from_db()
+        assert it.state == State.RUNNING, "somebody is at it"
+    runs.take_up()
+    it.refresh_from_db()
+    again = Run.objects.get(state=State.ASKED)
+    assert (it.state, it.words, it.mail) == (State.FAILED, runs.KILLED, False)
+    assert (again.attempt, again.mail) == (2, True)
+    assert no_redis == [], "not before it is due"
+    Run.objects.update(due_at=timezone.now())
+    runs.take_up()
+    assert no_redis == [again.pk]
+
+
+def test_while_one_is_made_another_waits(reports_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    makes(monkeypatch)
+    asked = runs.ask(DAY, "somebody")
+    with held(reports_directory):
+        assert runs.make(asked.pk) is None
+    asked.refresh_from_db()
+    assert asked.state == State.ASKED
+    assert runs.make(asked.pk) is not None
+
+
+def test_one_made_by_hand_elsewhere_makes_it_wait(reports_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline(monkeypatch, f"raise SystemExit({runs.BUSY})")
+    asked = runs.ask(DAY, "somebody")
+    runs.make(asked.pk)
+    (it,) = Run.objects.all()
+    assert (it.state, it.attempt) == (State.ASKED, 1)
+    assert it.due_at > timezone.now()
+
+
+def test_asking_twice_is_asking_once(reports_directory: Path) -> None:
+    first = runs.ask(DAY, "the schedule")
+    assert runs.ask(DAY, "somebody", mail=True).pk == first.pk
+    assert Run.objects.get().mail
+
+
+def test_the_night_asks_for_yesterday_and_for_what_is_missing(reports_directory: Path) -> None:
+    last = yesterday("UTC")
+    for back in (1, 2, 3, 30):
+        (settings.EVENTS_DIRECTORY / f"dt={last - timedelta(days=back)}").mkdir(parents=True, exist_ok=True)
+    make_report(reports_directory, Period.DAY, last - timedelta(days=2))
+    asked = runs.ask_for_the_night()
+    assert [it.day for it in asked] == [last - timedelta(days=3), last - timedelta(days=1), last]
+    assert [it.mail for it in asked] == [False, False, True]
+
+
+# -- by hand, on the page
+
+
+def test_an_operator_runs_one_now_and_it_is_in_the_audit(reports_directory: Path, no_redis: list[int]) -> None:
+    answer = client_of("operator").post("/reports/run/", {"day": "2026-11-18", "mail": "on"})
+    it = Run.objects.get()
+    assert answer.headers["Location"] == f"/reports/runs/{it.pk}/"
+    assert (it.day, it.who, it.mail, no_redis) == (DAY, "operator", True, [it.pk])
+    assert Entry.objects.get(action="report.run").subject == "2026-11-18"
+
+
+@pytest.mark.parametrize("day", ["", "yesterday", "1999-12-31", "9999-12-31", "2026-02-30", "\x00", "٢٠٢٦-11-18x"])
+def test_a_day_that_is_none_is_refused(reports_directory: Path, day: str) -> None:
+    assert client_of("operator").post("/reports/run/", {"day": day}).status_code == 422
+    assert not Run.objects.exists()
+
+
+def test_a_run_is_stopped_from_the_page(reports_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = runs.ask(DAY, "somebody")
+    assert client_of("operator").post(f"/reports/runs/{waiting.pk}/stop/").status_code == 302
+    waiting.refresh_from_db()
+    assert waiting.state == State.STOPPED
+    pipeline(monkeypatch, "import time; time.sleep(600)")
+    Run.objects.filter(pk=waiting.pk).update(state=State.ASKED, stop_wanted=True)
+    made = runs.make(waiting.pk)
+    assert made is not None
+    assert (made.state, made.words) == (State.STOPPED, "stopped")
+    assert Entry.objects.filter(action="report.stop").count() == 1
+
+
+def test_the_page_of_a_run_is_live_until_it_is_over(reports_directory: Path) -> None:
+    it = Run.objects.create(
+        day=DAY,
+        state=State.RUNNING,
+        who="<b>",
+        stage="<i>\x1b",
+        share=0.42,
+        begun_at=timezone.now(),
+        log="<script>\x07",
+    )
+    client = client_of("viewer")
+    piece = client.get(f"/reports/runs/{it.pk}/", headers={"HX-Request": "true"}).content.decode()
+    assert "every 2s" in piece
+    assert "42 %: <bdi>&lt;i&gt;\\x1b</bdi>" in piece
+    assert "&lt;script&gt;\\x07" in piece
+    assert "Stop" not in piece
+    assert "Stop" in client_of("operator").get(f"/reports/runs/{it.pk}/").content.decode()
+    Run.objects.update(state=State.FAILED, words="no Java")
+    piece = client.get(f"/reports/runs/{it.pk}/", headers={"HX-Request": "true"}).content.decode()
+    assert "every 2s" not in piece
+    assert "no Java" in piece
+
+
+def test_a_run_that_nobody_begins_says_so(reports_directory: Path) -> None:
+    it = Run.objects.create(day=DAY, who="somebody")
+    url = f"/reports/runs/{it.pk}/"
+    assert "Nobody begins" not in client_of("viewer").get(url).content.decode()
+    Run.objects.update(asked_at=timezone.now() - timedelta(minutes=5), due_at=timezone.now() - timedelta(minutes=5))
+    assert "Nobody begins" in client_of("viewer").get(url).content.decode()
+
+
+# -- what is set in the portal
+
+
+def test_an_administrator_sets_zone_recipients_and_numbers() -> None:
+    client, url = client_of("administrator"), "/reports/schedules/reports/"
+    right = {
+        "zone": "Europe/Vienna",
+        "recipients": "a@x.example, b@y.example\na@x.example",
+        "numbers": "de",
+        "why": "asked for",
+    }
+    assert client_of("operator").post(url, right).status_code == 403
+    wrong = ({"zone": "Moon"}, {"recipients": "nobody"}, {"recipients": "a@b\x00"}, {"numbers": "xx"}, {"why": ""})
+    for each in wrong:
+        assert client.post(url, {**right, **each}).status_code == 422, each
+    assert client.post(url, {**right, "recipients": " ".join(f"a{n}@x.example" for n in range(51))}).status_code == 422
+    assert not Preferences.objects.exists()
+    assert client.post(url, right).status_code == 302
+    now = in_force()
+    assert (now.zone, now.recipients, now.numbers) == ("Europe/Vienna", ("a@x.example", "b@y.example"), "de")
+    entry = Entry.objects.get(action="report.preferences")
+    assert entry.before == {"zone": "UTC", "recipients": [], "numbers": "en"}
+    assert entry.after == {"zone": "Europe/Vienna", "recipients": ["a@x.example", "b@y.example"], "numbers": "de"}
+    assert "1.234,5" in client.get("/reports/schedules/").content.decode()
+    assert client.post(url, {**right, "recipients": ""}).status_code == 302
+    assert in_force().recipients == ()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_who_are_rung_at_once_make_one_report(reports_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    makes(monkeypatch)
+    asked = runs.ask(DAY, "somebody")
+    made: list[Run | None] = []
+
+    def ring() -> None:
+        made.append(runs.make(asked.pk))
+        connection.close()
+
+    threads = [threading.Thread(target=ring) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(each is None for each in made) == [False, True, True]
