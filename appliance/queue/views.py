@@ -59,8 +59,8 @@ def rows(request: HttpRequest) -> HttpResponse:
     have, examined = _number(request, "have"), _number(request, "examined")
     reading = read_on(door(request), asked.core, request.GET.get("from", ""), max(PAGE - have, 1))
     have += len(reading.items)
-    context = _pager(asked, Place.of(request.GET), reading, have, examined + reading.examined)
-    return render(request, "queue/rows_piece.html", context)
+    pager = _pager(asked, Place.of(request.GET), reading, have, examined + reading.examined)
+    return render(request, "queue/rows_piece.html", {"asked": asked, **pager})
 
 
 @viewer
