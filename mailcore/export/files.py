@@ -79,11 +79,14 @@ class _DayFile:
     def publish(self) -> None:
         self.disk.replace(self._new, self.path)
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         with contextlib.suppress(Exception):
             self._writer.close()
         with contextlib.suppress(OSError):
             self._file.close()
+
+    def remove(self) -> None:
+        """Unless it has its name by now."""
         with contextlib.suppress(OSError):
             self.disk.unlink(self._new)
 
@@ -135,9 +138,11 @@ class StretchFiles:
 
     def abandon(self) -> None:
         """What is not published yet goes; a kill leaves it, under its name with a dot, until the stretch is written again."""
-        for file in self._files.values():
-            file.abandon()
-        self._files = {}
+        files, self._files = self._files, {}
+        for file in files.values():
+            file.close()
+        for file in files.values():
+            file.remove()
 
     def _file(self, day: str) -> _DayFile:
         file = self._files.get(day)
