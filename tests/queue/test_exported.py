@@ -29,7 +29,7 @@ class Kept:
         self.lost: list[tuple[Candidate, str]] = []
         self.keeper = Keeper(Disk(), str(directory), bytes_max, lambda: NOW, lambda *each: self.lost.append(each))
 
-    def exported(self, *, pins: dict[str, int] | None = None, until: float = NOW + 1, **lanes: int) -> None:
+    def exported(self, lanes: dict[str, int], pins: dict[str, int] | None = None, until: float = NOW + 1) -> None:
         at = {lane: ExportedLane(end) for lane, end in lanes.items()}
         write_exported(Disk(), str(self.directory), ExportedPositions(at, pins=pins or {}, pinned_until=until))
 
@@ -50,9 +50,9 @@ def test_nothing_goes_before_anything_is_exported(kept: Kept) -> None:
 
 
 def test_a_segment_goes_when_all_of_it_is_exported(kept: Kept) -> None:
-    kept.exported(journal=999, local=500)
+    kept.exported({JOURNAL: 999, "local": 500})
     assert kept.allowed() == [("local", 0)]
-    kept.exported(journal=1000, local=500)
+    kept.exported({JOURNAL: 1000, "local": 500})
     assert kept.allowed() == [(JOURNAL, 0), ("local", 0)]
 
 
@@ -68,9 +68,9 @@ def test_lanes_in_which_nothing_is_said_wait_for_nobody(kept: Kept) -> None:
 def test_what_somebody_counts_stays_until_he_is_done_or_dead(kept: Kept) -> None:
     segments = [*SEGMENTS, Candidate(HOLD, 0, 100)]
     pins = {JOURNAL: 1000, HOLD: 50}
-    kept.exported(journal=2000, local=500, pins=pins)
+    kept.exported({JOURNAL: 2000, "local": 500}, pins=pins)
     assert kept.allowed(segments) == [(JOURNAL, 0), ("local", 0)]
-    kept.exported(journal=2000, local=500, pins=pins, until=NOW)
+    kept.exported({JOURNAL: 2000, "local": 500}, pins=pins, until=NOW)
     assert kept.allowed(segments) == [(each.lane, each.base) for each in segments]
     assert not kept.lost
 
@@ -83,14 +83,14 @@ def test_beyond_the_bound_the_oldest_go_and_that_is_told(tmp_path: Path) -> None
 
 
 def test_on_a_full_disk_mail_goes_first(kept: Kept) -> None:
-    kept.exported(local=500)
+    kept.exported({"local": 500})
     kept.keeper.disk_full = True
     assert sorted(kept.allowed()) == sorted((each.lane, each.base) for each in SEGMENTS)
     assert [segment for segment, _ in kept.lost] == SEGMENTS[:2]
 
 
 def test_positions_that_cannot_be_written_leave_those_that_are_there(kept: Kept) -> None:
-    kept.exported(journal=1000)
+    kept.exported({JOURNAL: 1000})
 
     class Full(Disk):
         def sync(self, fd: int) -> None:
@@ -115,7 +115,7 @@ def test_a_queue_deletes_no_segment_that_is_not_exported(kept: Kept) -> None:
     lanes = ("incoming.0", JOURNAL)
     bases = {lane: machine.queue.reader(lane).bases for lane in lanes}
     assert all(each[0] == 0 and len(each) > 2 for each in bases.values())
-    kept.exported(**{"incoming.0": bases["incoming.0"][2]})
+    kept.exported({"incoming.0": bases["incoming.0"][2]})
     machine.accept(1)
     for _ in range(2):
         machine.checkpoint()
