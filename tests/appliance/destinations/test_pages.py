@@ -128,6 +128,7 @@ def test_one_shows_its_replies_its_values_and_where_they_come_from(core: FakeCor
 def test_one_that_nobody_knows_is_shown_with_nothing_known(core: FakeCore) -> None:
     client = signed_in("viewer")
     assert "Nothing is known of it" in text_of(client, "/destinations/smtp:new.example/")
+    assert "None of its mail has been tried" in text_of(client, "/destinations/smtp:<i>x<%2Fi>.example/")
     assert client.get("/destinations/nothing/").status_code == 404
 
 
