@@ -128,7 +128,10 @@ class Hub:
         try:
             while True:
                 begun = asyncio.get_running_loop().time()
-                await self.tick()
+                try:
+                    await self.tick()
+                except Exception:  # an answer of another version, say: it must not end what all live pages hang on
+                    self._not_understood()
                 await self._rest(begun)
         finally:
             slowly.cancel()
@@ -189,13 +192,26 @@ class Hub:
         self._publish()
         await self._keep()
 
+    def _not_understood(self) -> None:
+        words, notice = "not understood", "The portal does not understand what the core says: are both of one version?"
+        core = self.picture["core"]
+        if core["words"] != words:  # once, not each second
+            _log.exception("what the core says is not understood")
+        down = {"core": _down(words, notice, core["as_of"], self._wall())}
+        try:
+            self.picture |= down
+            self._publish()
+        except ValueError:  # it holds what can't be told
+            self.picture = nothing_known(self._wall()) | down
+            self._publish()
+
     async def _ask_slowly(self) -> None:
         """Disks and the oldest message, on a connection of its own: what reads the queue must not hold up the rest."""
         while True:
             if self.readers and self.picture["core"]["running"]:
-                with contextlib.suppress(ControlError):
+                with contextlib.suppress(ControlError, LookupError, TypeError):
                     self.picture["disks"] = (await self._slow_client.call("disks"))["disks"]
-                with contextlib.suppress(ControlError):
+                with contextlib.suppress(ControlError, LookupError, TypeError):
                     ages = await self._slow_client.call("ages")
                     self.picture |= {"oldest": oldest_of(ages["oldest"]), "oldest_as_of": ages["as_of"]}
                 await asyncio.sleep(SLOW_TICK_S * self._tick_s)

@@ -194,6 +194,20 @@ async def test_a_manager_that_is_away_is_told_and_what_was_known_stays_with_its_
     assert known["core"]["as_of"] <= picture["core"]["as_of"] == later["core"]["as_of"]
 
 
+async def test_a_core_that_is_not_understood_ends_nothing() -> None:
+    given = answers()
+    with FakeCore(given) as core:
+        async with listening(quick()) as hub:
+            as_of = (await until(hub, lambda picture: picture["core"]["running"]))["core"]["as_of"]
+            core.answers |= {"state": {"counters": {}}, "disks": [], "ages": {}}
+            puzzled = await until(hub, lambda picture: picture["core"]["words"] == "not understood")
+            assert "one version" in puzzled["core"]["notice"]
+            assert puzzled["core"]["as_of"] >= as_of
+            assert puzzled["queue"] is not None, "what was known stays"
+            core.answers |= given
+            await until(hub, lambda picture: picture["core"]["running"])
+
+
 async def test_a_core_that_does_not_answer_is_given_up_after_its_time_and_not_asked_twice_at_once() -> None:
     with FakeCore(answers(size=Silence())) as core:
         async with listening(quick()) as hub:
