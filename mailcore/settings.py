@@ -259,7 +259,9 @@ class Reports:
     catch_up_days: int = number(7, 1, 400, "so many days back, what has events and no report gets one, too")
     keep_days: int = number(1100, 1, 36_500, "how long the tables of a day are kept")
     keep: tuple[str, ...] = texts(
-        ("senders:400", "recipients:400", "clients:400"), '"TABLE:DAYS", where it is another time', values.table_days
+        ("senders:400", "recipients:400", "clients:400", "silver:30"),
+        '"TABLE:DAYS", where it is another time; silver: the events, typed, that tables are made from',
+        values.table_days,
     )
     keep_runs_days: int = number(400, 1, 36_500, "how long the portal remembers when each was made, and its log")
     rows_shown_max: int = number(200, 10, 10_000, "rows of a table on the page; the download has more")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 from django.conf import settings
 from django.utils import timezone
@@ -27,10 +28,12 @@ GONE = "_gone"  # below reports_directory; no report's name
 class Tidied:
     reports: int = 0
     tables: int = 0
+    silver: int = 0
     runs: int = 0
 
     def __str__(self) -> str:
-        return f"{self.reports} reports, {self.tables} tables of others, {self.runs} runs of reports"
+        parts = (f"{self.reports} reports", f"{self.tables} tables of others", f"{self.silver} days of events")
+        return f"{', '.join(parts)}, {self.runs} runs of reports"
 
 
 def days_kept(table: str) -> int:
@@ -58,12 +61,27 @@ def tidy() -> Tidied:
                     if age > days_kept(table):
                         _move_away(report, table)
                         done.tables += 1
+        done.silver = _silver(today)
         shutil.rmtree(settings.REPORTS_DIRECTORY / GONE, ignore_errors=True)
     old = Run.objects.filter(
         state__in=ENDED, ended_at__lt=timezone.now() - timedelta(days=settings.REPORTS.keep_runs_days)
     )
     done.runs = old.delete()[0]
     return done
+
+
+def _silver(today: date) -> int:
+    """Days of typed events. A report that needs one again makes it anew, while there are events."""
+    ended = 0
+    for pointer in (settings.REPORTS_DIRECTORY / "silver").glob("dt=*"):
+        with contextlib.suppress(ValueError):
+            if (today - date.fromisoformat(pointer.name.removeprefix("dt="))).days > days_kept("silver"):
+                version = pointer.resolve()
+                pointer.unlink()
+                if version.is_dir():
+                    version.rename(_gone() / version.name)
+                ended += 1
+    return ended
 
 
 def _end(report: Report) -> None:
@@ -79,7 +97,11 @@ def _move_away(report: Report, table: str) -> None:
     (report.directory / table).rename(_aside(report, table))
 
 
-def _aside(report: Report, what: str) -> str:
-    gone = settings.REPORTS_DIRECTORY / GONE
+def _aside(report: Report, what: str) -> Path:
+    return _gone() / f"{report.directory.name}.{what}"
+
+
+def _gone() -> Path:
+    gone: Path = settings.REPORTS_DIRECTORY / GONE
     gone.mkdir(exist_ok=True)
-    return str(gone / f"{report.directory.name}.{what}")
+    return gone

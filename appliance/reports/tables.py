@@ -224,6 +224,8 @@ def table(report: Report, name: str, sort: str, rows_max: int, read_max: int) ->
 def _value(column: str, row: dict[str, Any]) -> Any:
     if column == "name" and row.get("scope") == "total":
         return "all mail"
+    if column == "measure" and isinstance(row.get(column), str):
+        return _label(str(row[column]))
     return row.get(column)
 
 

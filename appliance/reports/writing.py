@@ -26,7 +26,7 @@ class Writing:
         if kind is Kind.SHARE:
             return f"{self.number(round(float(value) * 100, 1))} %"
         if kind is Kind.SPAN:
-            return self._decimals(span(float(value)))
+            return self._decimals(span(float(value))) if value else "0 s"
         if kind is Kind.SIZE:
             return self._decimals(size(float(value)))
         if kind is Kind.TIME:

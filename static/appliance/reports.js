@@ -3,7 +3,7 @@
 (() => {
   const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const STACKED = ["bounced", "deferred", "delivered"]; // from the top: the whole is drawn first, what is below it over it
-  const LEGEND_HEIGHT = 34;
+  const LEGEND_HEIGHT = 58;
   const words = (value) => value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en-GB").replaceAll(",", "\u202f");
 
   const draw = (place) => {
@@ -21,11 +21,11 @@
         cursor: { y: false, drag: { x: false, y: false } },
         scales: { x: { time: false, range: [-0.6, labels.length - 0.4] }, y: { range: (_, least, most) => [0, Math.max(1, (most ?? 0) * 1.05)] } },
         axes: [
-          { ...axis, grid: { show: false }, incrs: [1, 2, 3, 4, 6, 7, 12, 14], space: 56, values: (_, places) => places.map((at) => labels[at] ?? "") },
+          { ...axis, grid: { show: false }, incrs: [1, 2, 3, 4, 6, 7, 12, 14], space: 84, values: (_, places) => places.map((at) => labels[at] ?? "") },
           { ...axis, size: 58, values: (_, numbers) => numbers.map(words) },
         ],
         series: [
-          { label: "", value: (_, at) => labels[at] ?? "–" },
+          { label: place.dataset.lines === "inside" && labels[0]?.includes(":") ? "from" : "day", value: (_, at) => labels[at] ?? "–" },
           ...STACKED.map((name) => ({ label: name, fill: token("--" + name), stroke: token("--" + name), width: 0, paths: uPlot.paths.bars({ size: [0.75, 40] }), points: { show: false }, value: own(name) })),
           { label: "accepted", stroke: token("--accepted"), width: 1.75, points: { show: true, size: 4 }, value: own("accepted") },
         ],

@@ -31,7 +31,7 @@ def amount(kind: Kind, value: Any) -> SafeString | str:
     if kind is Kind.SHARE:
         return share(value)
     if kind is Kind.SPAN:
-        return span(value)
+        return span(value) if value else "0 s"
     if kind is Kind.SIZE:
         return size(value)
     if kind is Kind.TIME:

@@ -55,3 +55,14 @@ def test_old_runs_are_forgotten(reports_directory: Path) -> None:
     for state, days in ((State.DONE, 401), (State.DONE, 399), (State.FAILED, 401), (State.RUNNING, 0)):
         Run.objects.create(day=TODAY, who="x", state=state, ended_at=timezone.now() - timedelta(days=days))
     assert tidy().runs == 2
+
+
+def test_typed_events_are_kept_for_a_month(reports_directory: Path) -> None:
+    for days in (1, 31):
+        version = reports_directory / "versions" / f"silver.{days}"
+        version.mkdir(parents=True)
+        (reports_directory / "silver").mkdir(exist_ok=True)
+        (reports_directory / "silver" / f"dt={TODAY - timedelta(days=days)}").symlink_to(version)
+    (reports_directory / "silver" / "dt=never").mkdir()
+    assert tidy().silver == 1
+    assert {each.name for each in (reports_directory / "versions").iterdir()} == {"silver.1"}
