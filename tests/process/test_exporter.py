@@ -1,0 +1,215 @@
+"""The exporter process: when it cuts, what it keeps, how it answers, and that it goes on whatever goes wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from mailcore.control.client import ControlClient, Refused
+from mailcore.envelope import Status
+from mailcore.export.cut import CutFailed
+from mailcore.export.files import day_of
+from mailcore.export.retention import remove_old
+from mailcore.export.windows import Windows
+from mailcore.log.disk import Disk
+from mailcore.process.exporter import EXPORTER_SOCKET, Exporter
+from mailcore.settings import Export, Settings
+from tests.export.lanes import DAY, Lanes
+from tests.export.reading import files, incoming, rows
+from tests.process.receiving import settings_in
+
+
+@pytest.fixture
+def lanes(tmp_path: Path) -> Iterator[Lanes]:
+    lanes = Lanes(tmp_path, segment_bytes=1 << 20)
+    yield lanes
+    lanes.close()
+
+
+class Clock:
+    now = DAY + 43_205
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("mailcore.process.exporter.time.time", clock.time)
+    return clock
+
+
+def settings_of(lanes: Lanes, **export: Any) -> Settings:
+    (lanes.path / "log").mkdir(exist_ok=True)
+    return dataclasses.replace(settings_in(lanes.path, {"checkpoint_interval_s": 0.05}), export=Export(**export))
+
+
+def look(exporter: Exporter) -> None:
+    exporter._look_at = 0.0
+    exporter.turn()
+
+
+def cuts(lanes: Lanes) -> list[Path]:
+    return sorted((lanes.events / "cuts").glob("[0-9]*Z.json"))
+
+
+def test_the_open_segment_is_exported_and_the_queue_counted_at_midnight(lanes: Lanes, clock: Clock) -> None:
+    exporter = Exporter(settings_of(lanes, cut_interval_s=86_400))
+    look(exporter)
+    assert not lanes.events.exists() or not cuts(lanes), "there is no queue yet"
+    lanes.accept("Q1")
+    lanes.covered()
+    look(exporter)  # the first cut is where balances begin
+    assert [json.loads(path.read_text())["recipients"] for path in cuts(lanes)] == [1]
+    lanes.accept("Q2", 2)
+    lanes.covered()
+    clock.now = DAY + 86_399
+    look(exporter)
+    assert set(incoming(rows(lanes.events))) == {"Q1"}, "its segment is not sealed, and the day is not over"
+    clock.now = DAY + 86_400 + 0.5
+    look(exporter)
+    assert set(incoming(rows(lanes.events))) == {"Q1"}, "the last second may not be on disk yet"
+    clock.now = DAY + 86_400 + 5
+    lanes.sequence += 10
+    again = Exporter(settings_of(lanes, cut_interval_s=86_400))  # whoever is there by then
+    look(again)
+    assert set(incoming(rows(lanes.events))) == {"Q1", "Q2"}
+    before = len(files(lanes.events))
+    look(again)
+    assert len(files(lanes.events)) == before
+
+
+def test_it_cuts_every_so_often_and_more_rarely_when_it_takes_long(
+    lanes: Lanes, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporter = Exporter(settings_of(lanes, cut_interval_s=600))
+    taken: list[float] = []
+
+    def take(export: object, now: float, ids: bool = False) -> None:
+        taken.append(now)
+
+    monkeypatch.setattr("mailcore.process.exporter.take_cut", take)
+    lanes.accept("Q1")
+    lanes.covered()
+    look(exporter)
+    clock.now += 590
+    look(exporter)
+    assert len(taken) == 1
+    clock.now += 20
+    look(exporter)
+    assert len(taken) == 2
+    exporter._cut_rest_until = clock.now + 10_000
+    clock.now += 700
+    look(exporter)
+    assert len(taken) == 2
+    clock.now = DAY + 86_400 + 5
+    look(exporter)
+    assert len(taken) == 3, "midnight is midnight"
+
+
+def test_what_cannot_be_done_is_told_once_and_tried_again(
+    lanes: Lanes, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporter = Exporter(settings_of(lanes))
+    lanes.accept("Q1")
+    lanes.covered()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(exporter.export, "run", full)
+        for _ in range(3):
+            look(exporter)
+    exporter.log.flush()
+    log = (lanes.path / "log" / "mail.jsonl").read_text().splitlines()
+    assert sum("No space left" in line for line in log) == 1
+    look(exporter)
+    assert set(incoming(rows(lanes.events))) == {"Q1"}
+
+
+def test_who_asks_gets_everything_up_to_now(lanes: Lanes) -> None:
+    settings = settings_of(lanes, interval_s=3600, window_interval_s=3600)
+    lanes.accept("Q1", 3)
+    lanes.deliver("Q1", Status.DELIVERED)
+    lanes.covered()
+    threading.Thread(target=Exporter(settings).run, daemon=True).start()
+    path = settings.run_directory / EXPORTER_SOCKET
+    until = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    with ControlClient(path, timeout_s=30) as exporter:
+        lanes.accept("Q2")
+        lanes.covered()
+        exporter.call("export")
+    assert set(incoming(rows(lanes.events))) == {"Q1", "Q2"}
+    with ControlClient(path, timeout_s=30) as exporter:
+        cut = exporter.call("cut", {"ids": True})
+    assert (cut["messages"], cut["recipients"]) == (2, 4)
+    listed = [json.loads(line) for line in (lanes.events / "cuts" / cut["ids"]).read_text().splitlines()]
+    assert listed == [
+        {"lane": "incoming.0", "queue_id": "Q1", "recipients": 3},
+        {"lane": "incoming.0", "queue_id": "Q2", "recipients": 1},
+    ]
+    with ControlClient(path, timeout_s=30) as exporter, pytest.raises(Refused, match="no operation"):
+        exporter.call("delete")
+
+
+def test_old_days_go(tmp_path: Path) -> None:
+    for day in range(5):
+        (tmp_path / f"dt={day_of(DAY + day * 86_400)}").mkdir()
+        (tmp_path / f"dt={day_of(DAY + day * 86_400)}" / "journal.0.parquet").touch()
+    (tmp_path / "cuts").mkdir()
+    for name in ("2026-11-21T000003.0Z.json", "2026-11-25T000003.0Z.json"):
+        (tmp_path / "cuts" / name).touch()
+    (tmp_path / "_exported").mkdir()
+    remove_old(Disk(), str(tmp_path), DAY + 4 * 86_400 + 10, 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "_exported",
+        "cuts",
+        *(f"dt={day_of(DAY + day * 86_400)}" for day in range(1, 5)),
+    ]
+    assert [path.name for path in (tmp_path / "cuts").iterdir()] == ["2026-11-25T000003.0Z.json"]
+
+
+def test_windows_are_sampled_where_there_is_mail_and_written_together(tmp_path: Path) -> None:
+    windows = Windows(Disk(), str(tmp_path), 900)
+    mail = {"window": 5, "busy": 1, "queued": 7, "dead_until": None}
+    windows.sample({"smtp:a.example": mail, "smtp:b.example": mail | {"busy": 0, "queued": 0}}, DAY)
+    windows.sample({"smtp:a.example": mail | {"dead_until": DAY + 300, "window": 0}}, DAY + 60)
+    windows.sample({"smtp:a.example": mail}, DAY + 30)  # the clock was set back
+    assert not windows.due(DAY + 60)
+    assert windows.due(DAY + 900)
+    windows.write()
+    (file,) = files(tmp_path)
+    assert file.name == f"windows.{int(DAY * 1000)}.parquet"
+    found = pq.ParquetFile(file).read(["at", "destination", "window", "queued", "dead_until"]).to_pylist()
+    assert found == [
+        {"at": DAY, "destination": "smtp:a.example", "window": 5.0, "queued": 7, "dead_until": 0.0},
+        {"at": DAY + 60, "destination": "smtp:a.example", "window": 0.0, "queued": 7, "dead_until": DAY + 300},
+    ]
+    assert windows.write() == {}
+
+
+def test_a_cut_that_fails_is_told(lanes: Lanes, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = Exporter(settings_of(lanes))
+    lanes.accept("Q1")
+    lanes.covered()
+
+    def fail(*_: object, **__: object) -> None:
+        raise CutFailed("segments were deleted")
+
+    monkeypatch.setattr("mailcore.process.exporter.take_cut", fail)
+    look(exporter)
+    exporter.log.flush()
+    assert "segments were deleted" in (lanes.path / "log" / "mail.log").read_text()
