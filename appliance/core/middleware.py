@@ -1,4 +1,4 @@
-"""The reader's time zone for each page, and words for the reader when the core, or the portal's own database, does not answer."""
+"""The reader's time zone for each page, and words for the reader when the core or the portal's own database does not answer."""
 
 from __future__ import annotations
 
