@@ -71,6 +71,8 @@ class Command(BaseCommand):
             http="httptools",
             ws="none",
             server_header=False,
+            # Without a proxy a program on this host could name any client it likes, and would never be locked out.
+            proxy_headers=bool(settings.PORTAL.public_url),
             forwarded_allow_ips="127.0.0.1",
         )
 
