@@ -20,8 +20,8 @@ def test_a_proxy_is_believed_only_where_there_is_one(
     monkeypatch.setattr(serve, "call_command", lambda *_, **__: None)
     monkeypatch.setattr(serve, "first_administrator", lambda: "")
     monkeypatch.setattr(serve, "taken", lambda *_: "")
-    monkeypatch.setattr(serve.os, "nice", lambda _: 0)
-    monkeypatch.setattr(serve.uvicorn, "run", lambda _, **named: told.update(named))
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    monkeypatch.setattr("uvicorn.run", lambda _, **named: told.update(named))
     call_command("serve")
     assert told["proxy_headers"] is believed
     assert told["forwarded_allow_ips"] == "127.0.0.1"
