@@ -7,7 +7,7 @@ Names and sizes of files are read, no record but the first ones of the newest jo
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from mailcore.control.arguments import Arguments
@@ -19,6 +19,7 @@ from mailcore.log.positions import RestartPositions, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.segment import Damage
 from mailcore.queue.browse import lane_order
+from mailcore.queue.exported import UNEXPORTED, ExportedLane, read_exported
 from mailcore.queue.lanes import JOURNAL, interval_of
 from mailcore.queue.segments import LanePlaces, lane_segments
 
@@ -34,8 +35,10 @@ START_S = 0.1
 
 
 class Positions:
-    def __init__(self, view: View, undo_time_s: int) -> None:
+    def __init__(self, view: View, undo_time_s: int, exported_directory: str = "") -> None:
+        """``exported_directory``: of the exported positions; "" when nothing is exported."""
         self._view = view
+        self._exported_directory = exported_directory
         self._undo_time_s = undo_time_s
         self.answers: dict[str, Answers] = {"positions": self._positions}
 
@@ -55,12 +58,17 @@ class Positions:
         positions = read_positions(disk, directory) or RestartPositions(0, 0.0, {}, 0, 0)
         if places is None:
             places = self._from_disk(positions)
+        exported = self._exported()
         lanes = []
         for lane, (browse, runner, end) in sorted(places["lanes"].items(), key=lambda pair: lane_order(pair[0])):
             recorded = positions.lanes.get(lane)
             held = places.get("held")
             at = LanePlaces(
-                browse, runner, recorded.browse if recorded else 0, None if held is None else dict(held.get(lane, ()))
+                browse,
+                runner,
+                recorded.browse if recorded else 0,
+                None if held is None else dict(held.get(lane, ())),
+                exported(lane),
             )
             lanes.append(
                 {
@@ -75,7 +83,11 @@ class Positions:
             )
         journal = places["journal"]
         suffix, end = journal["suffix"], journal["end"]
-        found = lane_segments(disk, os.path.join(directory, JOURNAL), LanePlaces(suffix, suffix, positions.suffix))
+        found = lane_segments(
+            disk,
+            os.path.join(directory, JOURNAL),
+            LanePlaces(suffix, suffix, positions.suffix, exported=exported(JOURNAL)),
+        )
         return {
             "sequence": positions.sequence,
             "written_at": positions.written_at,
@@ -86,6 +98,17 @@ class Positions:
             # A start reads from where the positions on disk say, however far the suffix has come since.
             "recovery": self._recovery(max(end - positions.suffix, 0), journal["durable"], places["working"]),
         }
+
+    def _exported(self) -> Callable[[str], int | None]:
+        """Of a lane, how far its events are exported; None where nobody waits for them."""
+        if not self._exported_directory:
+            return lambda lane: None
+        try:
+            found = read_exported(self._view.browser.disk, self._exported_directory)
+        except (OSError, ValueError):
+            found = None
+        lanes = found.lanes if found is not None else {}
+        return lambda lane: None if lane in UNEXPORTED else lanes.get(lane, ExportedLane(0)).needed
 
     def _from_disk(self, positions: RestartPositions) -> dict[str, Any]:
         browser = self._view.browser

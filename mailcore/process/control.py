@@ -39,6 +39,7 @@ from mailcore.process.child import run_child
 from mailcore.process.parameters import parameters_of
 from mailcore.process.wire import FrameDecoder, Request, Response, WireError, encode
 from mailcore.queue.browse import Browser, CursorError
+from mailcore.queue.exported import EXPORTED
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import Spool
 from mailcore.routing.resolve import Refused, Routing
@@ -108,7 +109,8 @@ class ControlServer:
         self.view = View(browser, self.link, readers)
         tables = Tables(self.view, settings, routing)
         self.ages = Ages(self.view)
-        positions = Positions(self.view, settings.queue.undo_time_s)
+        exported = str(settings.events_directory / EXPORTED) if settings.export.enabled else ""
+        positions = Positions(self.view, settings.queue.undo_time_s, exported)
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
         whatif = WhatIf(self.view, settings, parameters_of(settings), past.times_since)
         families = (tables, positions, self.ages, past, whatif)

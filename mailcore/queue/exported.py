@@ -22,7 +22,16 @@ import msgspec
 from mailcore.log.disk import Disk
 from mailcore.queue.lanes import DELETED, HOLD
 
-__all__ = ["EXPORTED", "Candidate", "ExportedLane", "ExportedPositions", "Keeper", "read_exported", "write_exported"]
+__all__ = [
+    "EXPORTED",
+    "UNEXPORTED",
+    "Candidate",
+    "ExportedLane",
+    "ExportedPositions",
+    "Keeper",
+    "read_exported",
+    "write_exported",
+]
 
 EXPORTED = "_exported"  # below the events; a reader of these passes over what begins so
 NAME = "positions.json"

@@ -30,6 +30,7 @@ class LanePlaces:
     runner: int
     needed: int  # what restart positions on disk allow to be deleted lies below
     held: Mapping[int, int] | None = field(default=None)  # base -> messages being worked on; None: not known
+    exported: int | None = None  # events are, up to there; None: nobody waits for them
 
 
 def lane_segments(disk: Disk, directory: str, places: LanePlaces) -> dict[str, Any]:
@@ -85,6 +86,8 @@ def _kept_by(
     if following is None:
         return "it is the newest, where writing goes on"
     if following <= places.needed:
+        if places.exported is not None and following > places.exported:
+            return "its events, which are not exported yet"
         return "nothing; it is about to be deleted"
     if lane == JOURNAL:
         if following <= places.browse:

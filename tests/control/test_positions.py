@@ -10,6 +10,7 @@ from mailcore.log.positions import LanePosition, RestartPositions, write_positio
 from mailcore.log.segment import name_of
 from mailcore.queue import segments
 from mailcore.queue.damage import damaged_path
+from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
 from tests.control.house import House
 from tests.queue.cast import NOW, Lane, envelope
 
@@ -34,6 +35,12 @@ def recorded(house: House, lanes: dict[str, LanePosition], suffix: int = 0, jour
     write_positions(Disk(), str(house.settings.queue_directory), RestartPositions(7, NOW, lanes, suffix, journal_end))
 
 
+def exported(house: House, lanes: dict[str, int]) -> None:
+    directory = house.settings.events_directory / EXPORTED
+    directory.mkdir(parents=True)
+    write_exported(Disk(), str(directory), ExportedPositions({lane: ExportedLane(at) for lane, at in lanes.items()}))
+
+
 def lane_of(answer: dict[str, Any], name: str) -> dict[str, Any]:
     return next(each for each in answer["lanes"] if each["lane"] == name)
 
@@ -44,6 +51,7 @@ async def test_each_segment_says_what_keeps_it(house: House, control: AsyncContr
     end = house.lane("retry.300").end
     # The first may go, restart positions still name the second, in the third somebody is being worked on.
     recorded(house, {"retry.300": LanePosition(bases[4], end, bases[1])})
+    exported(house, {"retry.300": bases[1]})
     places(
         house,
         {"retry.300": [bases[2], bases[4], end]},
@@ -69,6 +77,16 @@ async def test_each_segment_says_what_keeps_it(house: House, control: AsyncContr
     assert [each["sealed"] for each in lane["segments"]] == [True] * 5 + [False]
     assert (answer["sequence"], answer["written_at"], answer["note"]) == (7, NOW, "")
     assert answer["age_s"] > 0
+
+
+async def test_a_segment_whose_events_are_not_exported_says_so(house: House, control: AsyncControlClient) -> None:
+    bases = fill(house, "retry.300", 12)
+    end = house.lane("retry.300").end
+    recorded(house, {"retry.300": LanePosition(end, end, end)})
+    exported(house, {"retry.300": bases[1]})
+    places(house, {"retry.300": [end, end, end]})
+    kept = [each["kept_by"] for each in lane_of(await control.call("positions"), "retry.300")["segments"]]
+    assert kept[:2] == ["nothing; it is about to be deleted", "its events, which are not exported yet"]
 
 
 async def test_the_messages_of_sealed_segments_are_those_of_their_index(
