@@ -3,7 +3,7 @@
 (() => {
   const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const STACKED = ["bounced", "deferred", "delivered"]; // from the top: the whole is drawn first, what is below it over it
-  const LEGEND_HEIGHT = 58;
+  const legendHeight = (place) => place.clientWidth < 420 ? 90 : 58;
   const words = (value) => value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en-GB").replaceAll(",", "\u202f");
 
   const draw = (place) => {
@@ -11,7 +11,7 @@
     const sum = (names) => labels.map((_, at) => names.reduce((total, name) => total + (values[name]?.[at] ?? 0), 0));
     const columns = [labels.map((_, at) => at), ...STACKED.map((_, from) => sum(STACKED.slice(from))), values.accepted ?? []];
     const own = (name) => (_, __, ___, at) => words(at === null || at === undefined ? null : values[name]?.[at]);
-    const size = () => ({ width: Math.max(200, place.clientWidth), height: Math.max(150, place.clientHeight - LEGEND_HEIGHT) });
+    const size = () => ({ width: Math.max(200, place.clientWidth), height: Math.max(150, place.clientHeight - legendHeight(place)) });
     let plot = null;
     const build = () => {
       plot?.destroy();

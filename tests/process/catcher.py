@@ -7,6 +7,8 @@ from types import TracebackType
 
 __all__ = ["Catcher"]
 
+MESSAGE_BYTES_MAX = 16 << 20
+
 
 class Catcher:
     """``caught``: (sender, recipients, data without dot-stuffing) of each message."""
@@ -20,7 +22,7 @@ class Catcher:
         return f"smtp:[{host}]:{port}"
 
     async def __aenter__(self) -> Catcher:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=MESSAGE_BYTES_MAX)
         return self
 
     async def __aexit__(

@@ -1,0 +1,89 @@
+"""The mailed report, delivered by Waypost itself to a next hop, read by Python's parser, and looked at narrow and wide."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import email
+import email.policy
+import subprocess
+import sys
+from datetime import date
+from email.message import EmailMessage
+from pathlib import Path
+
+from playwright.async_api import async_playwright
+
+from appliance.reports.gold import Period
+from tests.appliance.reports.made import make_report
+from tests.browser.site import CHROMIUM, _environment
+from tests.process.catcher import Catcher
+from tests.process.house import House
+from tests.test_tidy import ROOT
+
+MADE = """
+from datetime import date
+from django.utils import timezone
+from appliance.reports.models import Run, State
+Run.objects.create(day=date(2026, 11, 18), who="x", state=State.DONE, mail=True, ended_at=timezone.now())
+"""
+
+
+def manage(config: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "manage.py", *arguments], cwd=ROOT, env=_environment(config), capture_output=True, text=True,
+        timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def send(house: House) -> None:
+    for number in (16, 17, 18):
+        make_report(house.home / "reports", Period.DAY, date(2026, 11, number), balances=number != 18)
+    manage(house.config, "migrate", "--verbosity", "0")
+    manage(house.config, "shell", "--no-imports", "--command", MADE)
+    assert manage(house.config, "mail_reports") == "sent 1\n"
+
+
+async def test_the_report_is_delivered_and_read(tmp_path: Path) -> None:
+    async with Catcher() as sink:
+        sections = {"reports": {"recipients": ["ops@ops.example", "boss@ops.example"], "sender": "waypost@mx.example"}}
+        house = House(tmp_path, {"*": sink.route}, sections)
+        await house.start()
+        try:
+            await asyncio.to_thread(send, house)
+
+            async def caught() -> bool:
+                return bool(sink.caught)
+
+            await house.eventually(caught, "the report at the next hop")
+        finally:
+            await house.control.close()
+            house.stop()
+    sender, recipients, data = sink.caught[0]
+    assert (sender, sorted(recipients)) == ("waypost@mx.example", ["boss@ops.example", "ops@ops.example"])
+    message = email.message_from_bytes(data, policy=email.policy.default)
+    assert isinstance(message, EmailMessage)
+    assert not any(part.defects for part in message.walk())
+    assert message["Subject"] == "Waypost: Wednesday 18 November 2026: DOES NOT BALANCE"
+    part = message.get_body(("html",))
+    assert isinstance(part, EmailMessage)
+    html = str(part.get_content())
+    for picture in message.walk():
+        if picture.get_content_type() == "image/png":
+            whole = picture.get_payload(decode=True)
+            assert isinstance(whole, bytes)
+            inside = f"data:image/png;base64,{base64.b64encode(whole).decode()}"
+            html = html.replace(f"cid:{picture['Content-ID'].strip('<>')}", inside)
+    assert "cid:" not in html
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(**CHROMIUM)
+        for width in (360, 1000):
+            page = await browser.new_page(viewport={"width": width, "height": 900})
+            await page.set_content(html)
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width
+            shown = await page.evaluate("[...document.images].map((image) => [image.naturalWidth, image.width])")
+            assert len(shown) == 2
+            assert all(natural == 1200 and width / 2 < here <= 760 for natural, here in shown)
+        await browser.close()
