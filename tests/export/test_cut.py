@@ -1,0 +1,177 @@
+"""What is queued is counted at the cut, whatever happens while somebody counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mailcore.envelope import Status
+from mailcore.export import cut as cuts
+from mailcore.export.cut import CutFailed, Queued, queued_at, take_cut
+from mailcore.export.export import Export
+from mailcore.log.disk import Disk
+from mailcore.log.positions import read_all_positions
+from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL
+from mailcore.queue.records import Administrative
+from tests.export.reading import ends, left, rows
+from tests.queue.machine import HOME, UNDO_S, Machine
+from tests.queue.steps import begun, deliver_all, new_machine
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return new_machine(segment_bytes=5000)[0]
+
+
+@pytest.fixture
+def export(machine: Machine, tmp_path: Path) -> Iterator[Export]:
+    export = Export(machine.disk, HOME, str(tmp_path), _never, _never, events_disk=Disk())
+    with export.locked(0):
+        yield export
+
+
+def _never(*what: object) -> None:
+    raise AssertionError(what)
+
+
+def settle(machine: Machine) -> None:
+    for _ in range(2):
+        machine.checkpoint()
+
+
+def queued(machine: Machine) -> dict[str, int]:
+    positions = read_all_positions(machine.disk, HOME)[0]
+    return {each.queue_id: each.recipients for each in queued_at(machine.disk, HOME, positions)}
+
+
+def test_who_is_done_is_not_queued_and_who_waits_anywhere_is(machine: Machine) -> None:
+    waiting = machine.accept(3)
+    working = machine.accept(3)
+    machine.durable()
+    first = begun(machine)
+    assert first.queue_id == waiting
+    machine.order(first, "hold", HOLD)
+    second = begun(machine)
+    machine.attempt(second, {0: Status.DELIVERED, 1: Status.DEFERRED})
+    new = machine.accept(2)
+    machine.durable()
+    settle(machine)
+    assert queued(machine) == {waiting: 3, working: 2, new: 2}
+
+
+def test_a_message_finished_since_the_cut_is_queued_at_it(machine: Machine) -> None:
+    """Its mark says garbage by now; the journal says that it was taken later."""
+    before = machine.accept(1)
+    machine.durable()
+    deliver_all(machine, begun(machine))
+    there = [machine.accept(2) for _ in range(3)]
+    machine.durable()
+    settle(machine)
+    positions = read_all_positions(machine.disk, HOME)[0]
+    for _ in there:
+        deliver_all(machine, begun(machine))
+    machine.checkpoint()
+    found = list(queued_at(machine.disk, HOME, positions))
+    assert sorted(found) == sorted(Queued("incoming.0", queue_id, 2) for queue_id in there)
+    assert before not in there
+
+
+def test_recipients_about_to_be_added_are_queued(machine: Machine) -> None:
+    queue_id = machine.accept(1)
+    machine.durable()
+    active = begun(machine)
+    order = Administrative(
+        "add_recipients", queue_id, "ann", "", 1.0, {"recipients": ["a@example.org", "b@example.org"]}
+    )
+    machine.queue.administer(order)
+    settle(machine)
+    assert queued(machine) == {queue_id: 3}
+    assert active.queue_id == queue_id
+
+
+def test_what_a_recovery_would_undo_is_not_done(machine: Machine) -> None:
+    """Its replacement lies beyond what the positions cover, so it is still being worked on."""
+    queue_id = machine.accept(2)
+    machine.durable()
+    active = begun(machine)
+    machine.attempt(active, {0: Status.DELIVERED, 1: Status.DEFERRED})
+    settle(machine)
+    machine.end(active)
+    assert queued(machine) == {queue_id: 1}
+
+
+def test_deleted_mail_is_queued_until_it_cannot_be_undone_and_then_each_recipient_has_an_end(
+    machine: Machine, export: Export, tmp_path: Path
+) -> None:
+    queue_id = machine.accept(3)
+    machine.durable()
+    active = begun(machine)
+    machine.attempt(active, {0: Status.DELIVERED})
+    machine.order(active, "delete", DELETED, UNDO_S)
+    settle(machine)
+    assert queued(machine) == {queue_id: 2}
+    machine.wait(UNDO_S + 1)
+    machine.drain_deleted()
+    settle(machine)
+    take_cut(export, 0.0)
+    found = rows(tmp_path)
+    assert ends(found) == {queue_id: {0: "delivered", 1: "deleted", 2: "deleted"}}
+    assert left(found) == queued(machine) == {}
+
+
+def test_segments_are_pinned_while_they_are_counted_and_not_after(
+    machine: Machine, export: Export, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue_id = machine.accept(1)
+    machine.durable()
+    settle(machine)
+    seen: list[dict[str, int]] = []
+
+    def looking(*given: object) -> Iterator[Queued]:
+        seen.append(export.state().pins)
+        return queued_at(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cuts, "queued_at", looking)
+    cut, _ = take_cut(export, 0.0)
+    (pins,) = seen
+    assert {"incoming.0", LOCAL, JOURNAL} <= pins.keys()
+    assert export.state().pins == {}
+    assert (cut.messages, cut.recipients, cut.by_lane) == (1, 1, {"incoming.0": (1, 1)})
+    assert queue_id in queued(machine)
+
+
+def test_positions_that_moved_before_the_pin_are_taken_anew(
+    machine: Machine, export: Export, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.accept(1)
+    machine.durable()
+    settle(machine)
+    pin, moves = cuts._pin, [1, 1]
+
+    def late(*given: object) -> None:
+        if moves:
+            moves.pop()
+            machine.accept(1)
+            machine.durable()
+            machine.checkpoint()
+        pin(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cuts, "_pin", late)
+    cut, _ = take_cut(export, 0.0)
+    assert cut.messages == 2
+    assert not moves
+
+
+def test_segments_that_go_all_the_time_let_nobody_count(
+    machine: Machine, export: Export, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.accept(1)
+    machine.durable()
+    settle(machine)
+    many = iter(range(1000))
+    monkeypatch.setattr(cuts, "_bases", lambda *_: {"journal": (next(many),)})
+    with pytest.raises(CutFailed, match="try again"):
+        take_cut(export, 0.0)
+    assert export.state().pins == {}
