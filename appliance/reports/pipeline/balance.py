@@ -17,9 +17,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from appliance.reports.pipeline.cuts import Cut, between
-from appliance.reports.pipeline.events import EventFile, Gap
+from appliance.reports.pipeline.events import EventFile, Gap, nothing
 from appliance.reports.pipeline.silver import Silver, read
 
 __all__ = ["BALANCED", "UNBALANCED", "UNCHECKED", "Balance", "Suspect", "added", "balance", "suspects"]
@@ -27,7 +28,9 @@ __all__ = ["BALANCED", "UNBALANCED", "UNCHECKED", "Balance", "Suspect", "added",
 BALANCED, UNBALANCED, UNCHECKED = "balanced", "unbalanced", "unchecked"
 ENDS = ("delivered", "bounced", "expired", "deleted")
 SUSPECTS_MAX = 1_000  # named; how many there are is said
-_QUEUED = "lane string, queue_id string, recipients long"
+_QUEUED = StructType(
+    [StructField("lane", StringType()), StructField("queue_id", StringType()), StructField("recipients", LongType())]
+)
 _UNSURE = "it is not finished; it may be queued"
 
 
@@ -116,7 +119,7 @@ def suspects(
 ) -> tuple[list[Suspect], int]:
     """The messages whose events do not add up, and how many more there are. ``silver``, ``files``: as far back as there
     are any, so that messages are seen from their beginning; what arrived before them is not judged by what it lacks."""
-    queued = session.createDataFrame([], _QUEUED)
+    queued = nothing(session, _QUEUED)
     if last.ids is not None and last.ids.exists():
         queued = session.read.schema(_QUEUED).json(str(last.ids))
     judged = _judged(_by_message(session, silver, first, last), queued, told=last.ids is not None)

@@ -19,6 +19,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -32,7 +33,19 @@ from pyspark.sql.types import (
 
 from mailcore.export.schema import COLUMNS, VERSION
 
-__all__ = ["RAW", "Damage", "EventFile", "Gap", "SetAside", "fingerprint", "gaps", "look", "overlapping", "raw"]
+__all__ = [
+    "RAW",
+    "Damage",
+    "EventFile",
+    "Gap",
+    "SetAside",
+    "fingerprint",
+    "gaps",
+    "look",
+    "nothing",
+    "overlapping",
+    "raw",
+]
 
 _TYPES: dict[str, DataType] = {
     "string": StringType(),
@@ -201,8 +214,13 @@ def gaps(files: Iterable[EventFile]) -> list[Gap]:
     return found
 
 
+def nothing(session: SparkSession, schema: StructType) -> DataFrame:
+    """No rows of these columns, without a Python process to say so."""
+    return session.range(0).select(*(F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields))
+
+
 def raw(session: SparkSession, files: Sequence[EventFile]) -> DataFrame:
     """Their rows as they are; a column that a file has not is null."""
     if not files:
-        return session.createDataFrame([], RAW)
+        return nothing(session, RAW)
     return session.read.schema(RAW).parquet(*(str(each.path) for each in files))

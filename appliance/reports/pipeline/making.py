@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow
 import pyarrow.parquet
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -95,16 +96,16 @@ class Maker:
             self._partition(sum(each.rows for each in files))
             try:
                 self._silver[dt] = make(self.session, self.store, dt, files)
-            except PySparkException as error:
+            except (PySparkException, Py4JJavaError) as error:
                 self._set_aside(files, error)
         raise RuntimeError(f"more than {DAMAGED_MAX} damaged files on {dt}")
 
-    def _set_aside(self, files: Sequence[EventFile], error: PySparkException) -> None:
+    def _set_aside(self, files: Sequence[EventFile], error: PySparkException | Py4JJavaError) -> None:
         """The file that Spark named; what names none is none of theirs."""
         for dt, name in _FILE_IN_ERROR.findall(str(error)):
             for each in files:
                 if (f"dt={each.dt}", each.path.name) == (dt, name):
-                    why = " ".join(str(error).split())[:300]
+                    why = next((line for line in str(error).splitlines() if name in line), "it cannot be read")[:300]
                     self.aside.add(Damage(f"{dt}/{name}", why, each.identity))
                     return
         raise error

@@ -21,12 +21,13 @@ from zoneinfo import ZoneInfo
 from appliance.reports.pipeline.days import Day, month_of, week_of
 from appliance.reports.pipeline.java import NoJava
 from appliance.reports.pipeline.making import Maker, Progress, Told
-from appliance.reports.pipeline.session import end, start
+from appliance.reports.pipeline.session import QUICK, end, start
 from appliance.reports.pipeline.store import Busy, Store
 
 __all__ = ["main", "report"]
 
 LATE_DAYS = 2  # before the day asked for: made again when events of theirs came late
+SMALL_BYTES = 8 << 20  # of files: 150 000 events
 UNBALANCED, FAILED, BUSY = 1, 2, 75  # 75: EX_TEMPFAIL of sysexits.h
 
 
@@ -47,11 +48,20 @@ def report(
     store = Store(output)
     with store.locked():
         progress("starting Spark", 0.0)
-        session = start(master, store.root / "scratch", options)
+        session = start(
+            master, store.root / "scratch", (QUICK if _small(events, Day(day, zone)) else {}) | (options or {})
+        )
         try:
             return make(Maker(session, store, events.resolve(), progress), Day(day, zone))
         finally:
             end(session)
+
+
+def _small(events: Path, day: Day) -> bool:
+    days = (
+        events / f"dt={dt}" for each in (day.before(back) for back in range(LATE_DAYS + 1)) for dt in each.partitions()
+    )
+    return sum(path.stat().st_size for directory in set(days) for path in directory.glob("*.parquet")) < SMALL_BYTES
 
 
 def make(maker: Maker, day: Day) -> Told:

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from appliance.reports.pipeline.events import EventFile, fingerprint, overlapping, raw
+from appliance.reports.pipeline.events import EventFile, fingerprint, nothing, overlapping, raw
 from appliance.reports.pipeline.store import Store
 from mailcore.export.schema import KINDS
 
@@ -135,8 +135,9 @@ def read(session: SparkSession, days: Sequence[Silver], kind: str) -> DataFrame:
     """The events of one kind of these UTC days, without the column that says so."""
     paths = [day.path / "rows" / f"kind={kind}" for day in days]
     there = [str(path) for path in paths if path.is_dir()]
-    return session.read.schema(TYPED).parquet(*there) if there else session.createDataFrame([], TYPED)
+    return session.read.schema(TYPED).parquet(*there) if there else nothing(session, TYPED)
 
 
 def _micros(name: str) -> Column:
-    return F.round(F.col(name) * 1e6).cast("long")
+    """Rounded by hand: Spark's own round makes a BigDecimal of each."""
+    return F.floor(F.col(name) * 1e6 + 0.5).cast("long")

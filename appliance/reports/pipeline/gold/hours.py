@@ -16,9 +16,12 @@ def hours(facts: Facts) -> DataFrame:
 
     All hours of the day are there, those without mail with zeros.
     """
-    all_hours = facts.session.createDataFrame(
-        [(index, begins_at, clock) for index, (begins_at, clock) in enumerate(facts.day.hours())],
-        "hour int, begins_at double, clock string",
+    names = facts.day.hours()
+    hour = F.col("id").cast("int")
+    all_hours = facts.session.range(len(names)).select(
+        hour.alias("hour"),
+        F.element_at(F.lit([begins_at for begins_at, _ in names]), hour + 1).alias("begins_at"),
+        F.element_at(F.lit([clock for _, clock in names]), hour + 1).alias("clock"),
     )
     came = (
         facts.accepted.where(F.col("part") == 0)

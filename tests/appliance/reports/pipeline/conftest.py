@@ -9,16 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from appliance.reports.pipeline.making import Maker
-from appliance.reports.pipeline.session import end, start
+from appliance.reports.pipeline.session import QUICK, end, start
 from appliance.reports.pipeline.store import Store
-
-# Compiling takes longer than these few rows: interpreted, with the quick compiler, the same plans are run in a third of
-# the time.
-QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from mailcore.export.schema import COLUMNS, VERSION
 from mailcore.queue.queue_id import QueueIds
 
-__all__ = ["ARROW", "DELIVERED", "World", "utc"]
+__all__ = ["ARROW", "BOUNCED", "DEFERRED", "DELIVERED", "World", "utc", "write_file"]
 
 _TYPES = {
     "string": pa.string(),
@@ -98,7 +98,7 @@ class World:
             row["recipient_count"] = len(verdicts) if part == 0 else None
             self._row("journal", offset, part, at, "attempt", row)
             if status != "deferred":
-                self.left[queue_id].discard(number)
+                self.left.get(queue_id, set()).discard(number)
 
     def finish(self, queue_id: str, at: float, why: str = "") -> None:
         self._row(
