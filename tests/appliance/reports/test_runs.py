@@ -6,6 +6,7 @@ import sys
 import threading
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -19,6 +20,7 @@ from appliance.reports.models import Preferences, Run, State
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.running import held
 from tests.appliance.accounts.cast import client_of
+from tests.appliance.fake_core import FakeCore, Refusal
 from tests.appliance.reports.made import make_report
 from tests.test_tidy import ROOT
 
@@ -29,6 +31,7 @@ MAKES = """
 import sys; sys.path.insert(0, {root!r})
 from datetime import date
 from pathlib import Path
+from typing import Any
 print('{{"stage": "destinations", "share": 0.5}}', flush=True)
 print("some words", flush=True)
 from tests.appliance.reports.made import make_report
@@ -177,6 +180,20 @@ def test_the_night_asks_for_yesterday_and_for_what_is_missing(reports_directory:
     asked = runs.ask_for_the_night()
     assert [it.day for it in asked] == [last - timedelta(days=3), last - timedelta(days=1), last]
     assert [it.mail for it in asked] == [False, False, True]
+
+
+def test_the_core_exports_what_there_is_first_and_may_be_away(
+    reports_directory: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    makes(monkeypatch)
+    with FakeCore({"cut": {"rows": 1}}) as core:
+        settings.EXPORTER_SOCKET = settings.CONTROL_SOCKET
+        runs.make(runs.ask(DAY, "somebody").pk)
+        assert core.asked("cut") == [{"ids": False}]
+        core.answers["cut"] = Refusal("the disk is full")
+        made = runs.make(runs.ask(DAY, "somebody").pk)
+    assert made is not None
+    assert made.state == State.DONE
 
 
 # -- by hand, on the page
