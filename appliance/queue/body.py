@@ -20,6 +20,9 @@ CHUNK_BYTES = 256 << 10  # as much as the core gives at once
 SHOWN_BYTES = 2 << 20  # of a message that is parsed; attachments beyond are found in the download
 TEXT_CHARACTERS = 200_000  # of one part
 PARTS_MAX = 200
+FIELD_CHARACTERS = (
+    2_000  # of a header field that are read: the parser takes the square of its length, minutes for a hostile one
+)
 TAB = 8
 
 
@@ -48,6 +51,17 @@ class Body:
         return [part for part in self.parts if part.text is None]
 
 
+class _Bounded(email.policy.EmailPolicy):
+    """Reads the beginning of each header field."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        source = "".join(sourcelines)
+        return super().header_source_parse([source[:FIELD_CHARACTERS]])
+
+
+_POLICY = _Bounded()
+
+
 def read_data(core: Door, queue_id: str, most: int = SHOWN_BYTES) -> tuple[bytes, bool]:
     """The data from its beginning, and whether there is more. Raises ControlError."""
     pieces: list[bytes] = []
@@ -66,7 +80,7 @@ def parsed(data: bytes, cut: bool) -> Body:
     """Its parts. Whatever a stranger sends gives some answer."""
     body = Body(size=len(data), cut=cut)
     try:
-        message = email.message_from_bytes(data, policy=email.policy.default)
+        message = email.message_from_bytes(data, policy=_POLICY)
         for number, part in enumerate(message.walk()):
             if number >= PARTS_MAX:
                 body.words = f"It has more than {PARTS_MAX} parts; the rest is not shown."
