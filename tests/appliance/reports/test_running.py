@@ -134,8 +134,13 @@ def test_a_watcher_that_is_killed_leaves_neither_the_child_nor_the_lock(tmp_path
     until(lambda: is_free(tmp_path))
 
 
+def test_the_child_holds_the_lock_too(tmp_path: Path) -> None:
+    """Its watcher may be gone for a moment longer than it, or shorter: the lock is free when both are."""
+    ended = made(tmp_path, "import glob, os; print([os.path.realpath(each) for each in glob.glob('/proc/self/fd/*')])")
+    assert str((tmp_path / "run.lock").resolve()) in ended.log
+
+
 def test_the_lock_is_held_as_long_as_the_child_lives(tmp_path: Path) -> None:
-    """Whoever watched it may be gone for a moment longer than it: the lock is free when both are."""
     with held(tmp_path) as hold:
         child = subprocess.Popen(["sleep", "600"], pass_fds=(hold,))
     try:
