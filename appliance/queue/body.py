@@ -23,6 +23,7 @@ PARTS_MAX = 200
 FIELD_CHARACTERS = (
     2_000  # of a header field that are read: the parser takes the square of its length, minutes for a hostile one
 )
+DASHES_MAX = 5_000  # lines that may begin a part: a quarter of a million take the parser half a minute
 TAB = 8
 
 
@@ -78,6 +79,9 @@ def read_data(core: Door, queue_id: str, most: int = SHOWN_BYTES) -> tuple[bytes
 
 def parsed(data: bytes, cut: bool) -> Body:
     """Its parts. Whatever a stranger sends gives some answer."""
+    pieces = data.split(b"\n--", DASHES_MAX)
+    if len(pieces) > DASHES_MAX:
+        data, cut = b"\n--".join(pieces[:-1]), True
     body = Body(size=len(data), cut=cut)
     try:
         message = email.message_from_bytes(data, policy=_POLICY)

@@ -22,6 +22,13 @@ def test_an_endless_header_field_is_read_in_part(name: str) -> None:
     assert [part.text for part in body.texts] == ["Hello.\n"]
 
 
+@pytest.mark.timeout(20)
+def test_endlessly_many_parts_are_read_in_part() -> None:
+    body = parsed(b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * 200_000, cut=False)
+    assert body.cut
+    assert "more than" in body.words
+
+
 def test_a_common_message_is_taken_apart() -> None:
     data = (
         b'Content-Type: multipart/mixed; boundary="b"\n\n--b\nContent-Type: text/plain\n\nHello.\n'
