@@ -112,6 +112,9 @@ def supervise(children: list[Child], lock: Path, say: Callable[[str], None]) -> 
 
 def main(lock: str, logs: str, socket: str) -> int:
     """``socket``: of our own Redis; "" when there is another."""
+    os.environ["CELERY_SKIP_CHECKS"] = (
+        "1"  # Django's checks of all pages, and with them the pages, in a worker's memory
+    )
     children = [Child("Celery", worker_command(), Path(logs, "reports.log"))]
     if socket:
         server = redis_server()
