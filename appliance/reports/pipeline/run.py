@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _zone(name: str) -> str:
     try:
         ZoneInfo(name)
-    except (ValueError, OSError) as error:
+    except (ValueError, KeyError, OSError) as error:
         raise argparse.ArgumentTypeError(f"{name!r} is no zone") from error
     return name
 
