@@ -13,11 +13,14 @@ from mailcore.export.cut import CutFailed, Queued, queued_at, take_cut
 from mailcore.export.export import Export
 from mailcore.log.disk import Disk
 from mailcore.log.positions import read_all_positions
+from mailcore.log.record import RecordType
+from mailcore.queue.exported import Keeper
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL
-from mailcore.queue.records import Administrative
+from mailcore.queue.records import Administrative, Place, Replaced, Start, encode
+from tests.export.lanes import Lanes
 from tests.export.reading import ends, left, rows
 from tests.queue.machine import HOME, UNDO_S, Machine
-from tests.queue.steps import begun, deliver_all, new_machine
+from tests.queue.steps import Nothing, begun, deliver_all, new_machine
 
 
 @pytest.fixture
@@ -91,15 +94,35 @@ def test_recipients_about_to_be_added_are_queued(machine: Machine) -> None:
     assert active.queue_id == queue_id
 
 
-def test_what_a_recovery_would_undo_is_not_done(machine: Machine) -> None:
-    """Its replacement lies beyond what the positions cover, so it is still being worked on."""
-    queue_id = machine.accept(2)
+@pytest.mark.parametrize("covered", [False, True])
+def test_what_a_recovery_would_undo_is_not_done(tmp_path: Path, covered: bool) -> None:
+    """A replacement beyond what the positions cover does not count: its message is still being worked on."""
+    lanes = Lanes(tmp_path)
+    offset = lanes.accept("Q1", 2)
+    lanes.writer(JOURNAL).append(RecordType.START, encode(Start("Q1", 0, Place("incoming.0", offset), 2)))
+    lanes.deliver("Q1", Status.DELIVERED, Status.DEFERRED)
+    at = lanes.accept("Q1", 1, lane="retry.300", generation=1)
+    lanes.writer(JOURNAL).append(RecordType.REPLACED, encode(Replaced("Q1", 0, Place("retry.300", at))))
+    lanes.covered(None if covered else {"retry.300": 0})
+    positions = read_all_positions(Disk(), str(tmp_path / "queue"))[0]
+    found = list(queued_at(Disk(), str(tmp_path / "queue"), positions))
+    assert found == [Queued("retry.300" if covered else "incoming.0", "Q1", 1)]
+    lanes.close()
+
+
+def test_an_order_stated_anew_is_one_order(machine: Machine, export: Export, tmp_path: Path) -> None:
+    machine.accept(1)
     machine.durable()
     active = begun(machine)
-    machine.attempt(active, {0: Status.DELIVERED, 1: Status.DEFERRED})
-    settle(machine)
-    machine.end(active)
-    assert queued(machine) == {queue_id: 1}
+    active.order = Administrative("hold", active.queue_id, "ann", "", 1.0)
+    machine.queue.administer(active.order)
+    machine.sync()
+    again = Machine(machine.disk.crash(Nothing()), machine.world, machine.segment_bytes)  # states it anew
+    again.checkpoints.keeper = Keeper(Disk(), export.state_directory, 1 << 40, again.clock, _never)
+    settle(again)
+    export.disk = again.disk
+    take_cut(export, 0.0)
+    assert [event["operation"] for event in rows(tmp_path) if event["kind"] == "order"] == ["hold"]
 
 
 def test_deleted_mail_is_queued_until_it_cannot_be_undone_and_then_each_recipient_has_an_end(
