@@ -33,8 +33,8 @@ __all__ = [
 NIGHTLY_REPORT, RETENTION, SIGN_OF_LIFE = "nightly report", "retention", "sign of life"
 EXPLANATIONS = {
     NIGHTLY_REPORT: "Makes the report of the day before, checks that it balances, and mails it.",
-    RETENTION: "Deletes audit entries and samples that are older than [portal] says, and what is over. "
-    "By hand: manage.py tidy.",
+    RETENTION: "Deletes audit entries and samples that are older than [portal] says, tables of reports that are older than "
+    "[reports] says, and what is over.",
 }
 SILENT = timedelta(minutes=10)  # the scheduler writes down what it did every three minutes
 
