@@ -83,7 +83,7 @@ def letter(report: Report, now: InForce) -> EmailMessage:
     }  # fmt: skip
     message = _envelope(_subject(content), now)
     message.set_content(as_text(content, tables, writing, url))
-    message.add_alternative(render_to_string("reports/letter.html", context), subtype="html")
+    message.add_alternative(render_to_string("mail/report.html", context), subtype="html")
     html = message.get_payload()[1]  # type: ignore[index]  # the second of the two that were just put in
     assert isinstance(html, EmailMessage)
     for cid, what, picture in pictures:
@@ -98,8 +98,8 @@ def failure_letter(it: Run, now: InForce) -> EmailMessage:
     context = {"run": it, "url": _site() + reverse("reports:run", args=(it.pk,)), "tail": it.log.splitlines()[-20:]}
     message = _envelope(f"Waypost: the report of {it.day} could not be made", now)
     message["X-Priority"] = "1"
-    message.set_content(render_to_string("reports/failure.txt", context))
-    message.add_alternative(render_to_string("reports/failure.html", context), subtype="html")
+    message.set_content(render_to_string("mail/failure.txt", context))
+    message.add_alternative(render_to_string("mail/failure.html", context), subtype="html")
     return message
 
 
