@@ -12,13 +12,14 @@ from mailcore.control.client import AsyncControlClient
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
 from tests.export.reading import ends, left, rows
-from tests.process.house import House, Sections, recipients_of, route_to, running
+from tests.process.house import House, Sections, recipients_of, running
 
 TEMPER = "reject(bad*@example.org, 550)+reject(never*@example.org, 451)+greylist(1)"
+MESSAGES = 8
 QUICK: Sections = {
     "queue": {"segment_bytes": 1 << 16},
     "receiver": {"recipient_limit": 2000},
-    "scheduler": {"maximal_queue_lifetime": 10.0, "bounce_queue_lifetime": 10.0},
+    "scheduler": {"maximal_queue_lifetime": 8.0, "bounce_queue_lifetime": 8.0},
     "export": {"enabled": True, "interval_s": 0.2, "window_interval_s": 1},
 }
 
@@ -49,11 +50,11 @@ async def balanced(house: House) -> Counter[str]:
 
 async def test_every_recipient_is_in_the_events_or_in_a_lane(tmp_path: Path) -> None:
     async with Lab([f"{TEMPER}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, QUICK) as house:
-        for number in range(20):
+        for number in range(MESSAGES):
             await house.send(
                 f"good{number}@example.org", f"bad{number}@example.org", data=b"Subject: one\r\n\r\n" + b"x" * 9000
             )
-        many = await house.send(*(f"r{n}@example.org" for n in range(1500)))
+        many = await house.send(*(f"r{n}@example.org" for n in range(1100)))
         never = await house.send("never1@example.org", "never2@example.org")
         await house.until_in(never, "retry")
         added = await house.ask("add_recipients", queue_id=never, recipients=["good@example.org", "never3@example.org"])
@@ -83,11 +84,11 @@ async def test_every_recipient_is_in_the_events_or_in_a_lane(tmp_path: Path) -> 
         found = rows(house.home / "events")
         accepted = {event["queue_id"]: event for event in found if event["kind"] == "accepted" and not event["part"]}
         assert accepted[later]["origin"] == "local"
-        assert accepted[many]["recipient_count"] == 1500
+        assert accepted[many]["recipient_count"] == 1100
         bounces = [event for event in accepted.values() if event["origin"] == "bounce"]
-        assert how["bounced"] == 20
+        assert how["bounced"] == MESSAGES
         assert how["expired"] == 4 - 1  # never1, 2 and 3
-        assert how["delivered"] == 1500 + 20 + 1 + 1 + len(bounces)
+        assert how["delivered"] == 1100 + MESSAGES + 1 + 1 + len(bounces)
         orders = [(event["operation"], event["queue_id"]) for event in found if event["kind"] == "order"]
         assert sorted(orders) == sorted([("add_recipients", never), ("delete", gone), ("hold", held)])
         delivered = {(event["queue_id"], event["number"]) for event in found if event.get("status") == "delivered"}
@@ -100,7 +101,6 @@ async def test_every_recipient_is_in_the_events_or_in_a_lane(tmp_path: Path) -> 
         told = Counter(addresses.get(each, "good@example.org") for each in delivered)  # who was added is no arrival's
         assert told <= Counter(recipients_of(lab.messages)), "somebody is said to be delivered who was not"
         assert told.keys() == set(recipients_of(lab.messages)), "somebody was delivered who is not said to be"
-        assert {event["destination"] for event in found if event["kind"] == "window"} >= {route_to(lab, 0)}
 
 
 async def test_the_command_exports_counts_and_looks_into_a_file(tmp_path: Path) -> None:
