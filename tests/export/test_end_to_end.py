@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from mailcore.control.client import AsyncControlClient
+from mailcore.control.client import AsyncControlClient, NotRunning
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
 from tests.export.reading import ends, left, rows
@@ -19,19 +19,26 @@ MESSAGES = 8
 QUICK: Sections = {
     "queue": {"segment_bytes": 1 << 16},
     "receiver": {"recipient_limit": 2000},
-    "scheduler": {"maximal_queue_lifetime": 8.0, "bounce_queue_lifetime": 8.0},
+    "scheduler": {"maximal_queue_lifetime": 12.0, "bounce_queue_lifetime": 12.0},
     "export": {"enabled": True, "interval_s": 0.2, "window_interval_s": 1},
 }
 
 
 async def ask(house: House, operation: str, **arguments: object) -> dict[str, object]:
-    """The exporter."""
-    exporter = AsyncControlClient(house.home / "run" / "exporter.sock", timeout_s=60.0)
-    try:
-        answer: dict[str, object] = await exporter.call(operation, arguments)
-    finally:
-        await exporter.close()
-    return answer
+    """The exporter, as soon as it is there: it may have been killed just now."""
+
+    async def answered() -> dict[str, object] | None:
+        exporter = AsyncControlClient(house.home / "run" / "exporter.sock", timeout_s=60.0)
+        try:
+            answer: dict[str, object] = await exporter.call(operation, arguments)
+        except NotRunning:
+            return None
+        finally:
+            await exporter.close()
+        return answer
+
+    found: dict[str, object] = await house.eventually(answered, "the exporter")
+    return found
 
 
 async def balanced(house: House) -> Counter[str]:
@@ -72,7 +79,6 @@ async def test_every_recipient_is_in_the_events_or_in_a_lane(tmp_path: Path) -> 
         await house.kill_now("exporter")
         await house.kill("manager")
         await balanced(house)
-        await house.until_removed(many)
         await house.again()
 
         async def rest() -> bool:
