@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_GET, require_safe
 
 from appliance.accounts.roles import operator
 from appliance.audit.difference import difference
@@ -53,7 +53,7 @@ def entry(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @operator
-@require_safe
+@require_GET
 def csv(request: HttpRequest) -> HttpResponse:
     form = FilterForm.of(request.GET)
     if not form.is_valid():

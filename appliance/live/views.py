@@ -16,7 +16,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import connections
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import Role, role_of, viewer
 from appliance.live.balance import balance_of
@@ -103,7 +103,7 @@ def _may_listen(session_key: str) -> bool:
 
 
 @viewer
-@require_GET
+@require_safe
 def history(request: HttpRequest) -> HttpResponse:
     """What lines begin with: {"t": [...], name: [...]}."""
     listened = hub()

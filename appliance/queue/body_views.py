@@ -9,7 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import may_read_bodies, viewer
 from appliance.audit.models import Outcome
@@ -24,7 +24,7 @@ ACTION = "message.read_body"
 
 
 @viewer
-@require_GET
+@require_safe
 @never_cache
 def body(request: HttpRequest, queue_id: str) -> HttpResponse:
     """The text of its parts."""
@@ -33,7 +33,7 @@ def body(request: HttpRequest, queue_id: str) -> HttpResponse:
 
 
 @viewer
-@require_GET
+@require_safe
 @never_cache
 def raw(request: HttpRequest, queue_id: str) -> HttpResponse:
     """As it was received, byte for byte where it is text."""
@@ -48,7 +48,7 @@ def raw(request: HttpRequest, queue_id: str) -> HttpResponse:
 
 
 @viewer
-@require_GET
+@require_safe
 @never_cache
 def eml(request: HttpRequest, queue_id: str) -> HttpResponse:
     """The whole of it as a file; a first piece is asked for here, so that what goes wrong is a page."""

@@ -7,7 +7,7 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from appliance.accounts.roles import operator, viewer
 from appliance.core.door import door
@@ -94,7 +94,7 @@ def begin(request: HttpRequest) -> HttpResponse:
 
 
 @viewer
-@require_GET
+@require_safe
 @never_cache
 def change(request: HttpRequest, tag: str) -> HttpResponse:
     """How far it is: a page, or for htmx a piece that asks again until it is over."""
@@ -105,7 +105,7 @@ def change(request: HttpRequest, tag: str) -> HttpResponse:
 
 
 @viewer
-@require_GET
+@require_safe
 def changes(request: HttpRequest) -> HttpResponse:
     counted = Change.objects.exclude(phase__in=(Phase.COUNTING, Phase.COUNTED))
     return render(request, "queue/changes.html", {"changes": [_context(each) for each in counted[:CHANGES_SHOWN]]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import may_read_bodies, viewer
 from appliance.core.door import door
@@ -18,7 +18,7 @@ STOP_POLLING = 286  # htmx asks no more
 
 
 @viewer
-@require_GET
+@require_safe
 @never_cache
 def message(request: HttpRequest, queue_id: str) -> HttpResponse:
     told = message_of(door(request), queue_id)
@@ -27,7 +27,7 @@ def message(request: HttpRequest, queue_id: str) -> HttpResponse:
 
 
 @viewer
-@require_GET
+@require_safe
 def recipients(request: HttpRequest, queue_id: str) -> HttpResponse:
     given = request.GET.get("start", "0")
     start = int(given) if given.isascii() and given.isdigit() and len(given) < 9 else 0
@@ -37,7 +37,7 @@ def recipients(request: HttpRequest, queue_id: str) -> HttpResponse:
 
 
 @viewer
-@require_GET
+@require_safe
 @never_cache
 def waiting(request: HttpRequest, queue_id: str) -> HttpResponse:
     """Asked for again and again, so what goes wrong is told in its place, and the rest of the page stays."""

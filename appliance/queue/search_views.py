@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import viewer
 from appliance.core.door import door
@@ -24,7 +24,7 @@ TOGETHER_S = 1.0  # of searching before the browser hears how far it is
 
 
 @viewer
-@require_GET
+@require_safe
 def search(request: HttpRequest) -> HttpResponse:
     """A queue id goes straight to its message; anything else is searched for piece by piece (``found``)."""
     typed = request.GET.get("q", "").strip()[:TEXT_MAX]
@@ -36,7 +36,7 @@ def search(request: HttpRequest) -> HttpResponse:
 
 
 @viewer
-@require_GET
+@require_safe
 @never_cache
 def found(request: HttpRequest) -> HttpResponse:
     """Rows of what was found next, and how far it is."""

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import viewer
 from appliance.core.door import door
@@ -27,7 +27,7 @@ UNDELETE = (("undelete", "Undelete", ""),)
 
 
 @viewer
-@require_GET
+@require_safe
 @never_cache
 def page(request: HttpRequest) -> HttpResponse:
     """One question to the core; what a filter must read on for is asked for by the page (``rows``)."""
@@ -49,7 +49,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 
 @viewer
-@require_GET
+@require_safe
 @never_cache
 def rows(request: HttpRequest) -> HttpResponse:
     """What comes next on a page that is not full yet: further rows, how far it is, and the links to other pages."""
@@ -64,7 +64,7 @@ def rows(request: HttpRequest) -> HttpResponse:
 
 
 @viewer
-@require_GET
+@require_safe
 def names(request: HttpRequest) -> HttpResponse:
     """What the filter's fields offer: lanes and destinations that have mail, those with the most first."""
     size = door(request).read("size")

@@ -57,7 +57,7 @@ class Scheduled:
 
 
 def shown_tasks() -> QuerySet[Any]:
-    tasks: QuerySet[Any] = PeriodicTask.objects.exclude(name=SIGN_OF_LIFE).select_related("crontab").order_by("name")
+    tasks: QuerySet[Any] = PeriodicTask.objects.filter(name__in=EXPLANATIONS).select_related("crontab").order_by("name")
     return tasks
 
 

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict, StreamingHttpRespo
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from appliance.accounts.roles import operator, viewer
 from appliance.core.door import Door, door
@@ -34,7 +34,7 @@ SINCE = ((900, "15 minutes"), (3_600, "the last hour"), (21_600, "6 hours"))
 UNANSWERED_SHOWN = 10
 
 
-@require_GET
+@require_safe
 @viewer
 def parameters(request: HttpRequest) -> HttpResponse:
     core = door(request)
@@ -141,7 +141,7 @@ def what_if(request: HttpRequest) -> HttpResponse:
     return cast(HttpResponse, answer)  # what the decorators pass on is any answer
 
 
-@require_GET
+@require_safe
 @viewer
 def prediction(request: HttpRequest, number: int) -> HttpResponse:
     found = get_object_or_404(Prediction, pk=number)

@@ -11,7 +11,7 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import operator, viewer
 from appliance.core.door import Door, door
@@ -34,7 +34,7 @@ DESTINATIONS_SHOWN = 8
 RETURNABLE = ("in_force", "outside", "unseen")
 
 
-@require_GET
+@require_safe
 @viewer
 def history(request: HttpRequest) -> HttpResponse:
     changes = Change.objects.select_related("returns")
@@ -61,7 +61,7 @@ def history(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 @viewer
 def batch(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
     changes = _of_batch(batch)
@@ -88,7 +88,7 @@ def batch(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 @viewer
 def windows(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
     """The table of touched destinations, asked for again as long as there are none."""
@@ -96,14 +96,14 @@ def windows(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
     return render(request, "tuning/windows.html", {"batch": batch, **_windows(door(request), change, "")})
 
 
-@require_GET
+@require_safe
 @operator
 def return_change(request: HttpRequest, number: int) -> HttpResponse:
     change = get_object_or_404(Change, pk=number)
     return _return(request, [change], f"Return of change {change.pk}: {change.why}")
 
 
-@require_GET
+@require_safe
 @operator
 def return_batch(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
     changes = [change for change in _of_batch(batch) if change.outcome == Outcome.APPLIED]

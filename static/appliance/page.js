@@ -73,9 +73,10 @@
       event.detail.swapOverride = "innerHTML";
     }
   });
-  const unreachable = () => {
+  const unreachable = (event) => {
+    const read = event.detail.requestConfig?.verb === "get";
     const place = document.querySelector("dialog[open] .dialog-notice") || document.getElementById("notice");
-    place.innerHTML = '<p class="notice error" role="alert">The portal does not answer. Whether anything was changed is not known: look again.</p>';
+    place.innerHTML = '<p class="notice error" role="alert">The portal does not answer.' + (read ? "" : " Whether anything was changed is not known: look again.") + "</p>";
   };
   document.body.addEventListener("htmx:sendError", unreachable);
   document.body.addEventListener("htmx:timeout", unreachable);
