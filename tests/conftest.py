@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.register_assert_rewrite("tests.queue.machine")  # the audit's asserts say what they compared
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", default=False, help="run the tests that take minutes, too")
