@@ -141,8 +141,8 @@ MUTATIONS = [
     Mutation(
         "a damaged segment is deleted like any other",
         "mailcore/queue/checkpoint.py",
-        "            if self.queue.disk.exists(damaged_path(path)):\n",
-        "            if False:\n",
+        "            if not self.queue.disk.exists(damaged_path(reader.path(base))):\n",
+        "            if True:\n",
         f"{LAWS} -k law_11",
     ),
     Mutation(
