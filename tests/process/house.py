@@ -48,8 +48,9 @@ class House(Appliance):
     # -- life
 
     async def _answers(self) -> bool:
+        """The manager does, and has heard of every receiver: what they take from now on counts as accepted, not as found."""
         try:
-            return bool(await self.control.call("size") is not None)
+            return not (await self.control.call("size"))["unheard"]
         except ControlError:
             return False
 
@@ -144,9 +145,18 @@ class House(Appliance):
         """The first answer that is not false."""
         end = asyncio.get_running_loop().time() + PATIENCE_S
         while not (answer := await true()):
-            assert asyncio.get_running_loop().time() < end, f"waited in vain for {what}\n{self._tail()}"
+            if asyncio.get_running_loop().time() > end:
+                raise AssertionError(f"waited in vain for {what}\n{self._tail()}\n{await self._seen()}")
             await asyncio.sleep(0.05)
         return answer
+
+    async def _seen(self) -> str:
+        """What an operator would look at, when a test has waited in vain."""
+        try:
+            asked = {question: await self.ask(question) for question in ("state", "size", "destinations")}
+        except ControlError as error:
+            asked = {"error": str(error)}
+        return "\n".join([json.dumps(asked, indent=1), *(json.dumps(line) for line in self.log()[-30:])])
 
     async def until_in(self, queue_id: str, lane: str, deleted: bool = False) -> dict[str, Any]:
         """Until it rests in that lane (its beginning is enough)."""
