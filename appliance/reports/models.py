@@ -31,6 +31,7 @@ class Run(models.Model):
     day = models.DateField(db_index=True)
     state = models.CharField(max_length=10, choices=State.choices, default=State.ASKED, db_index=True)
     who = models.CharField(max_length=150)  # "the schedule", or somebody
+    by_hand = models.BooleanField(default=False)  # at a terminal: who began it is told there, and nobody tries again
     attempt = models.PositiveSmallIntegerField(default=1)
     asked_at = models.DateTimeField(auto_now_add=True)
     due_at = models.DateTimeField(default=timezone.now)  # not before

@@ -3,7 +3,7 @@ rings.
 
 Laws: a run is begun under the lock of ``running``, and by whoever turns it from waiting to running in the database: ringing
 twice makes one report. A run that stands as running while nobody holds the lock was killed, and counts as failed. A failure
-is tried again ``retries`` times; that a report does not balance is a result, and is not.
+is tried again ``retries`` times; that a report does not balance is a result, and is not, nor is what was made at a terminal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,19 @@ from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.running import Busy, Ended, Heard, command_of, held, run
 from mailcore.control.client import ControlClient, ControlError
 
-__all__ = ["SCHEDULE", "ask", "ask_for_the_night", "letters_due", "make", "ring", "send_letters", "stop", "take_up"]
+__all__ = [
+    "SCHEDULE",
+    "ask",
+    "ask_for_the_night",
+    "ended",
+    "heard",
+    "letters_due",
+    "make",
+    "ring",
+    "send_letters",
+    "stop",
+    "take_up",
+]
 
 SCHEDULE = "the schedule"
 MAKE = "appliance.reports.tasks.make"
@@ -94,8 +106,8 @@ def make(pk: int) -> Run | None:
                 in_force().zone,
                 settings.REPORTS.spark_master,
             )
-            ended = run(command, hold, timeout_s=settings.REPORTS.timeout_s, listen=lambda heard: _noted(pk, heard))
-            it = _ended(it, ended)
+            came = run(command, hold, timeout_s=settings.REPORTS.timeout_s, listen=lambda each: heard(pk, each))
+            it = ended(it, came)
     except Busy:
         return None
     _try_again(it)
@@ -114,42 +126,43 @@ def export_what_there_is() -> None:
         log.warning("the core did not export: %s", error)
 
 
-def _noted(pk: int, heard: Heard) -> bool:
-    Run.objects.filter(pk=pk).update(stage=heard.stage, share=heard.share, log=heard.log[-LOG_MAX:])
+def heard(pk: int, told: Heard) -> bool:
+    """Notes how far it is; False when somebody wants it stopped."""
+    Run.objects.filter(pk=pk).update(stage=told.stage, share=told.share, log=told.log[-LOG_MAX:])
     return not Run.objects.filter(pk=pk, stop_wanted=True).exists()
 
 
-def _ended(it: Run, ended: Ended) -> Run:
-    """What the run's end says, and what the report beside the tables says of itself."""
+def ended(it: Run, came: Ended) -> Run:
+    """Notes what the run's end says, and what the report beside the tables says of itself."""
     report = gold.report_of(gold.Period.DAY, it.day)
-    if ended.why == "stopped":
+    if came.why == "stopped":
         state, words = State.STOPPED, "stopped"
     elif report is not None and it.begun_at is not None and report.made_at >= it.begun_at.timestamp() - 1:
         state, words = (State.RED if report.balances is False else State.DONE), report.words
     else:
-        state, words = State.FAILED, ended.why or _last_words(ended)
+        state, words = State.FAILED, came.why or _last_words(came)
     it.refresh_from_db()
-    if ended.status == BUSY and not ended.why:  # by hand, somewhere else: it is this one's turn later
+    if came.status == BUSY and not came.why and not it.by_hand:  # by hand, somewhere else: it is this one's turn later
         it.state, it.stage, it.due_at = State.ASKED, "", timezone.now() + timedelta(seconds=BUSY_WAIT_S)
         it.save(update_fields=("state", "stage", "due_at"))
         return it
-    it.state, it.words, it.log, it.ended_at = state, words[:2000], ended.log[-LOG_MAX:], timezone.now()
+    it.state, it.words, it.log, it.ended_at = state, words[:2000], came.log[-LOG_MAX:], timezone.now()
     if state in (State.DONE, State.RED):
         it.share = 1.0
     it.save()
     return it
 
 
-def _last_words(ended: Ended) -> str:
-    how = f"killed by signal {-ended.status}" if ended.status < 0 else f"ended with status {ended.status}"
-    last = next((line for line in reversed(ended.log.splitlines()) if line.strip()), "")
+def _last_words(came: Ended) -> str:
+    how = f"killed by signal {-came.status}" if came.status < 0 else f"ended with status {came.status}"
+    last = next((line for line in reversed(came.log.splitlines()) if line.strip()), "")
     return f"{how}: {last}" if last else how
 
 
 def _try_again(it: Run) -> None:
     """A failure, while there are tries left. The mail is then the next one's."""
     retries, wait_s = settings.REPORTS.retries, settings.REPORTS.retry_wait_s
-    if it.state == State.FAILED and it.attempt <= retries:
+    if it.state == State.FAILED and it.attempt <= retries and not it.by_hand:
         ask(it.day, it.who, mail=it.mail, attempt=it.attempt + 1, wait_s=wait_s * 2 ** (it.attempt - 1))
         Run.objects.filter(pk=it.pk).update(mail=False)
 

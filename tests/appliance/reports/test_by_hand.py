@@ -1,24 +1,42 @@
-"""``waypost report DAY`` at a terminal, without portal, Redis or database."""
+"""``waypost report DAY`` at a terminal: without portal, Redis or database; and with one, which remembers it."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
-from appliance.reports.running import held
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from appliance.reports import by_hand, runs
+from appliance.reports.by_hand import Noted
+from appliance.reports.gold import Period
+from appliance.reports.models import Run, State
+from appliance.reports.running import Ended, Heard, held
+from tests.appliance.accounts.cast import client_of
+from tests.appliance.reports.made import make_report
 from tests.test_tidy import ROOT
+
+DAY = date(2026, 11, 18)
+SHOW = "from appliance.reports.models import Run; print([(it.who, it.by_hand, it.state, it.words) for it in Run.objects.all()])"
+
+
+def environment(home: Path) -> dict[str, str]:
+    foreign = ("DATABASE_URL", "DJANGO_SETTINGS_MODULE", "WAYPOST_CONFIG")
+    own = {name: value for name, value in os.environ.items() if name not in foreign}
+    return own | {"WAYPOST_CONFIG": str(home / "waypost.toml")}
 
 
 def report(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     config = home / "waypost.toml"
     config.write_text('home = "."\n')
-    foreign = ("DATABASE_URL", "DJANGO_SETTINGS_MODULE", "WAYPOST_CONFIG")
-    environment = {name: value for name, value in os.environ.items() if name not in foreign}
     return subprocess.run(
         [sys.executable, "-m", "mailcore.cli.main", "report", *arguments, "--config", str(config)],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False,
+        cwd=ROOT, env=environment(home), capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
 
 
@@ -34,6 +52,7 @@ def test_what_cannot_be_made_says_so(tmp_path: Path) -> None:
     done = report(tmp_path, "2026-11-18")
     assert done.returncode == 1
     assert "the report of 2026-11-18 was not made: status" in done.stderr
+    assert not (tmp_path / "portal" / "portal.sqlite3").exists(), "nobody asked for a database"
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
@@ -41,3 +60,83 @@ def test_one_at_a_time(tmp_path: Path) -> None:
         done = report(tmp_path)
     assert done.returncode == 1
     assert "a report is being made already" in done.stderr
+
+
+# -- with the portal's database
+
+
+def manage(home: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "manage.py", *arguments], cwd=ROOT, env=environment(home), capture_output=True, text=True, timeout=100,
+        check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_the_portal_remembers_it(tmp_path: Path) -> None:
+    (tmp_path / "waypost.toml").write_text('home = "."\n')
+    manage(tmp_path, "migrate", "--verbosity", "0")
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "versions").write_text("no directory")
+    assert report(tmp_path, "2026-11-18").returncode == 1
+    said = manage(tmp_path, "shell", "--no-imports", "--command", SHOW)
+    assert " at the terminal', True, 'failed'" in said
+    assert "ended with status 1: FileExistsError" in said
+
+
+@pytest.fixture
+def database(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' own lies in memory."""
+    monkeypatch.setattr(by_hand, "database_is_there", lambda: True)
+
+
+@pytest.mark.usefixtures("database")
+def test_it_is_in_the_list_with_how_far_it_is_and_how_it_ended(reports_directory: Path) -> None:
+    viewer = client_of("viewer")
+    noted = Noted(DAY)
+    assert noted.heard(Heard("reasons", 0.5, "some words"))
+    (it,) = Run.objects.all()
+    assert "at the terminal" in viewer.get("/reports/").content.decode()
+    assert "50 %: <bdi>reasons</bdi>" in viewer.get("/reports/day/2026-11-18/").content.decode()
+    make_report(reports_directory, Period.DAY, DAY)
+    noted.ended(Ended(0, "the last words", ""))
+    it.refresh_from_db()
+    assert (it.state, it.words, it.log, it.mail) == (State.DONE, "It balances.", "the last words", False)
+    assert it.duration_s is not None
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("came", [Ended(2, "no Java", ""), Ended(runs.BUSY, "another run writes", "")])
+def test_what_fails_there_is_tried_again_by_nobody(reports_directory: Path, came: Ended) -> None:
+    Noted(DAY).ended(came)
+    Noted(DAY)  # killed: it stands as running, and nobody holds the lock
+    runs.take_up()
+    assert [it.state for it in Run.objects.all()] == [State.FAILED, State.FAILED]
+
+
+@pytest.mark.usefixtures("database")
+def test_it_is_stopped_from_the_page_or_at_the_terminal(reports_directory: Path) -> None:
+    noted = Noted(DAY)
+    it = Run.objects.get()
+    client_of("operator").post(f"/reports/runs/{it.pk}/stop/")
+    assert not noted.heard(Heard("", 0, ""))
+    noted.interrupted()
+    it.refresh_from_db()
+    assert (it.state, it.words) == (State.STOPPED, "interrupted at the terminal")
+    assert it.ended_at is not None
+    assert it.ended_at <= timezone.now()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("database")
+def test_a_database_that_fails_is_not_its_affair(reports_directory: Path) -> None:
+    noted = Noted(DAY)
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE reports_run RENAME TO away")
+        try:
+            assert noted.heard(Heard("", 0, ""))
+            noted.ended(Ended(0, "", ""))
+            noted.interrupted()
+            assert Noted(DAY).heard(Heard("", 0, ""))
+        finally:
+            cursor.execute("ALTER TABLE away RENAME TO reports_run")

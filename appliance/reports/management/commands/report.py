@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
@@ -15,6 +16,7 @@ from django.db import DatabaseError
 
 from appliance.core.templatetags.waypost import visible
 from appliance.reports import gold
+from appliance.reports.by_hand import Noted, database_is_there
 from appliance.reports.gold import Period
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.running import Busy, Heard, command_of, held, run
@@ -37,7 +39,18 @@ class Command(BaseCommand):
         try:
             with held(output) as hold:
                 command = command_of(day, settings.EVENTS_DIRECTORY, output, zone, settings.REPORTS.spark_master)
-                ended = run(command, hold, timeout_s=settings.REPORTS.timeout_s, listen=_bar)
+                noted = Noted(day)
+                try:
+                    ended = run(
+                        command,
+                        hold,
+                        timeout_s=settings.REPORTS.timeout_s,
+                        listen=lambda heard: _bar(heard) and noted.heard(heard),
+                    )
+                except KeyboardInterrupt:
+                    noted.interrupted()
+                    raise
+                noted.ended(ended)
         except Busy as busy:
             raise CommandError(str(busy), returncode=1) from None
         _clear()
@@ -63,10 +76,10 @@ class Command(BaseCommand):
 
 def _zone() -> str:
     """As the portal set it; before there ever was a portal, as the file says."""
-    try:
-        return in_force().zone
-    except DatabaseError:
-        return str(settings.REPORTS.zone)
+    with contextlib.suppress(DatabaseError):
+        if database_is_there():
+            return in_force().zone
+    return str(settings.REPORTS.zone)
 
 
 def _bar(heard: Heard) -> bool:

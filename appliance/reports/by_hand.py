@@ -1,0 +1,67 @@
+"""A report that is made at a terminal, as the portal remembers it: who, how far it is, what it said, how it ended.
+
+Law: neither the portal nor its database is needed for it. Where there is none, or it does not answer, the report is made all
+the same, and nobody remembers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+from datetime import date
+from pathlib import Path
+
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from appliance.reports import runs
+from appliance.reports.models import Run, State
+from appliance.reports.running import Ended, Heard
+
+__all__ = ["Noted", "database_is_there"]
+
+
+def database_is_there() -> bool:
+    """Whether it may be asked: an empty file, made by asking, would lie in the portal's way, with our own owner."""
+    return connection.vendor != "sqlite" or Path(connection.settings_dict["NAME"]).is_file()
+
+
+class Noted:
+    """One run, begun now. Under the lock of ``running``, as all that stand as running."""
+
+    def __init__(self, day: date) -> None:
+        self._it: Run | None = None
+        if database_is_there():
+            with contextlib.suppress(DatabaseError):
+                self._it = Run.objects.create(
+                    day=day, who=_who(), by_hand=True, state=State.RUNNING, begun_at=timezone.now(), stage="starting"
+                )
+
+    def heard(self, told: Heard) -> bool:
+        """False when somebody stopped it on the page."""
+        if self._it is not None:
+            with contextlib.suppress(DatabaseError):
+                return runs.heard(self._it.pk, told)
+        return True
+
+    def ended(self, came: Ended) -> None:
+        if self._it is not None:
+            with contextlib.suppress(DatabaseError, Run.DoesNotExist):
+                runs.ended(self._it, came)
+
+    def interrupted(self) -> None:
+        """By who began it."""
+        if self._it is not None:
+            with contextlib.suppress(DatabaseError):
+                Run.objects.filter(pk=self._it.pk).update(
+                    state=State.STOPPED, words="interrupted at the terminal", ended_at=timezone.now()
+                )
+
+
+def _who() -> str:
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = f"user {os.getuid()}"
+    return f"{name} at the terminal"
