@@ -194,7 +194,7 @@ class Export:
     enabled: bool = flag(True, "false: no events, no reports, and no segment waits for either")
     interval_s: float = number(10.0, 0.1, 3600, "how often sealed segments are looked for")
     cut_interval_s: float = number(
-        3600.0, 60, DAY_S, "how often, and at midnight UTC, all up to then is exported and what is queued is counted"
+        3600.0, 60, DAY_S, "how often, and at midnight, all up to then is exported and what is queued is counted"
     )
     window_interval_s: float = number(60.0, 1, DAY_S, "how often the destinations' windows are sampled")
     lag_bytes_max: int = number(
@@ -232,7 +232,7 @@ class Portal:
 
 @dataclass(frozen=True, kw_only=True)
 class Reports:
-    """[reports]: the nightly reports, made beside the core by what ./run starts. The core itself reads nothing of it."""
+    """[reports]: the nightly reports, made beside the core by what ./run starts. The core itself reads the zone of it."""
 
     broker_url: str = text(
         "",

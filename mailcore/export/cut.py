@@ -51,7 +51,7 @@ class Queued(NamedTuple):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    at: float  # wall clock: when the restart positions were taken
+    at: float  # wall clock: when the restart positions were taken, or how long nothing has happened since
     lanes: dict[str, int]
     messages: int
     recipients: int
@@ -64,9 +64,10 @@ class Cut(msgspec.Struct, frozen=True):
         return datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%dT%H%M%S.%fZ")
 
 
-def take_cut(export: Export, now: float, ids: bool = False) -> tuple[Cut, Exported]:
+def take_cut(export: Export, now: float, ids: bool = False, settled: float = 0.0) -> tuple[Cut, Exported]:
     """Exports everything up to the newest restart positions that no crash can take back, counts, and writes the cut. With the
-    lock held. Raises CutFailed, and as ``Export.run``."""
+    lock held. ``settled``: wall clock; what happened before is covered by restart positions, so that those of an idle queue,
+    which nobody writes anew, hold until then. Raises CutFailed, and as ``Export.run``."""
     try:
         for _ in range(TRIES):
             found = export.positions()
@@ -85,7 +86,9 @@ def take_cut(export: Export, now: float, ids: bool = False) -> tuple[Cut, Export
         exported = export.run(ends_of(positions))
     finally:
         _pin(export, None, 0.0)
-    return _write(export, positions, queued, ids), exported
+    idle = ends_of(positions) == ends_of(found[-1])
+    at = max(positions.written_at, settled) if idle else positions.written_at
+    return _write(export, positions, at, queued, ids), exported
 
 
 def _needed(positions: RestartPositions) -> dict[str, int]:
@@ -182,18 +185,12 @@ def _resting(
         reader.close()
 
 
-def _write(export: Export, positions: RestartPositions, queued: list[Queued], ids: bool) -> Cut:
+def _write(export: Export, positions: RestartPositions, at: float, queued: list[Queued], ids: bool) -> Cut:
     by_lane: dict[str, tuple[int, int]] = {}
     for each in queued:
         messages, recipients = by_lane.get(each.lane, (0, 0))
         by_lane[each.lane] = messages + 1, recipients + each.recipients
-    cut = Cut(
-        positions.written_at,
-        ends_of(positions),
-        len(queued),
-        sum(each.recipients for each in queued),
-        by_lane,
-    )
+    cut = Cut(at, ends_of(positions), len(queued), sum(each.recipients for each in queued), by_lane)
     directory = os.path.join(export.events_directory, CUTS)
     export.events_disk.make_directory(directory)
     if ids:

@@ -1,8 +1,11 @@
 """The exporter process: makes events of what the log says, beside the mail and behind it (nice), so that the manager need not.
 
-It sleeps, looks, and answers those who ask on its socket, ``exporter.sock``: ``export`` (everything up to now) and ``cut`` (the
-same, and what is queued is counted). Crash-only: what it did is in the exported positions, and a kill costs one stretch's work.
-A full disk or a manager that is away is waited for.
+It sleeps, looks, and answers those who ask on its socket, ``exporter.sock``: ``export`` (everything up to now), ``cut`` (the
+same, and what is queued is counted) and ``zone`` (in which a day of the reports begins). Crash-only: what it did is in the
+exported positions, and a kill costs one stretch's work. A full disk or a manager that is away is waited for.
+
+Law: at midnight, in UTC, in the zone of [reports] and in the one that the portal named last, there is a cut. So a day of the
+reports balances from midnight to midnight, whether the portal runs then or not.
 """
 
 from __future__ import annotations
@@ -13,6 +16,9 @@ import select
 import socket
 import sys
 import time
+import zoneinfo
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -31,9 +37,9 @@ from mailcore.maillog.maillog import MailLog
 from mailcore.process.child import run_child
 from mailcore.process.links import listen_on
 from mailcore.process.wire import FrameDecoder, Request, Response, WireError, encode
-from mailcore.settings import DAY_S, Settings
+from mailcore.settings import Settings
 
-__all__ = ["EXPORTER_SOCKET", "Exporter", "main"]
+__all__ = ["EXPORTER_SOCKET", "Exporter", "main", "midnight_between"]
 
 EXPORTER_SOCKET = "exporter.sock"  # in Settings.run_directory
 NICE = 10  # mail goes first
@@ -43,7 +49,7 @@ REQUEST_BYTES_MAX = 65_536
 LOCK_WAIT_S = 60.0
 SETTLE_S = 1.0  # beyond two checkpoints: what was taken is on disk, twice
 COVERED_S_MAX = 20.0  # a manager that is away writes no positions; what there is must do
-CUT_SHARE = 50  # a cut that takes long is made so much more rarely, but for midnight's
+CUT_SHARE = 50  # a cut that takes long is made so much more rarely, but for midnights'
 CONTROL_S = 5.0
 
 
@@ -99,7 +105,7 @@ class Exporter:
         with contextlib.suppress(Locked), self.export.locked(0):
             if self._cut_is_due(now - self._settled_s):
                 began = time.monotonic()
-                take_cut(self.export, now)
+                take_cut(self.export, now, settled=now - self._settled_s)
                 self._cut_rest_until = now + CUT_SHARE * (time.monotonic() - began)
                 self.export.save(msgspec.structs.replace(self.export.state(), cut_at=now - self._settled_s))
                 remove_old(self.disk, self.events, now, self.settings.export.keep_days)
@@ -112,8 +118,9 @@ class Exporter:
         """At its time of the day; the first as soon as there is a queue. ``now``: what happened before is on disk."""
         if not self.export.positions():
             return False
-        before = self.export.state().cut_at
-        if now // DAY_S != before // DAY_S:
+        state = self.export.state()
+        before = state.cut_at
+        if midnight_between(before, now, ("UTC", self.settings.reports.zone, state.zone)):
             return True
         interval = self.settings.export.cut_interval_s
         return now // interval != before // interval and now >= self._cut_rest_until
@@ -143,12 +150,16 @@ class Exporter:
         try:
             if not peer_of(client.getsockopt).may(Access.CHANGE, self.group):
                 raise PermissionError("root and the user Waypost runs as may, and control.group")
+            if request.operation == "zone":
+                return Response(request.number, {"zone": self._days_begin_in(request.arguments.get("zone"))})
             if request.operation not in ("export", "cut"):
                 raise CutFailed(f"the exporter knows no operation {request.operation!r}")
-            self._until_covered(time.time())
+            asked = time.time()
+            self._until_covered(asked)
             with self.export.locked(LOCK_WAIT_S):
                 if request.operation == "cut":
-                    cut, exported = take_cut(self.export, time.time(), ids=bool(request.arguments.get("ids")))
+                    ids = bool(request.arguments.get("ids"))
+                    cut, exported = take_cut(self.export, time.time(), ids, settled=asked)
                     told: dict[str, Any] = {"at": cut.at, "file": f"cuts/{cut.name}.json", "ids": cut.ids}
                     told |= {"messages": cut.messages, "recipients": cut.recipients, "lanes": cut.lanes}
                 else:
@@ -157,6 +168,18 @@ class Exporter:
             return Response(request.number, {**told, "rows": sum(written.values()), "files": sorted(written)})
         except (Locked, CutFailed, OSError, PositionsTooNew, SegmentTooNew) as error:
             return Response(request.number, None, str(error) or type(error).__name__)
+
+    def _days_begin_in(self, zone: object) -> str:
+        """From now on also its midnights have a cut."""
+        try:
+            zone = zoneinfo.ZoneInfo(str(zone)).key
+        except (ValueError, OSError, LookupError):
+            raise CutFailed(f"{str(zone)[:64]!r} is no time zone") from None
+        with self.export.locked(LOCK_WAIT_S):
+            state = self.export.state()
+            if state.zone != zone:
+                self.export.save(msgspec.structs.replace(state, zone=zone))
+        return zone
 
     def _everything(self) -> Exported:
         found = self.export.positions()
@@ -181,6 +204,17 @@ class Exporter:
 
     def _lost(self, lane: str, start: int, end: int) -> None:
         self.log.failed("exporter", f"{lane}: {start} to {end} was deleted before it was exported; reports lack it")
+
+
+def midnight_between(before: float, now: float, zones: Iterable[str]) -> bool:
+    """Whether a day of one of these zones began between the two instants, whichever is the later (the clock may be set back).
+    A zone that this host does not know any more has none."""
+    for zone in zones:
+        with contextlib.suppress(ValueError, OSError, LookupError):
+            there = zoneinfo.ZoneInfo(zone)
+            if datetime.fromtimestamp(before, there).date() != datetime.fromtimestamp(now, there).date():
+                return True
+    return False
 
 
 def _request_of(client: socket.socket) -> Request | None:

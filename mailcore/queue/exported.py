@@ -55,6 +55,7 @@ class ExportedLane(msgspec.Struct, frozen=True, omit_defaults=True):
 class ExportedPositions(msgspec.Struct, frozen=True, omit_defaults=True):
     lanes: dict[str, ExportedLane] = {}
     cut_at: float = 0.0  # wall clock, of the last cut that nobody had asked for
+    zone: str = ""  # whose midnights have a cut, too: the portal said so
     pins: dict[str, int] = {}  # lane -> offset: somebody counts what lies from there on
     pinned_until: float = 0.0  # wall clock; who counts may have been killed
     version: int = 1

@@ -7,8 +7,10 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,8 +22,9 @@ from mailcore.export.files import day_of
 from mailcore.export.retention import remove_old
 from mailcore.export.windows import Windows
 from mailcore.log.disk import Disk
-from mailcore.process.exporter import EXPORTER_SOCKET, Exporter
-from mailcore.settings import Export, Settings
+from mailcore.process.exporter import EXPORTER_SOCKET, Exporter, midnight_between
+from mailcore.queue.exported import read_exported
+from mailcore.settings import Export, Reports, Settings
 from tests.export.lanes import DAY, Lanes
 from tests.export.reading import files, incoming, rows
 from tests.process.receiving import settings_in
@@ -94,7 +97,7 @@ def test_it_cuts_every_so_often_and_more_rarely_when_it_takes_long(
     exporter = Exporter(settings_of(lanes, cut_interval_s=600))
     taken: list[float] = []
 
-    def take(export: object, now: float, ids: bool = False) -> None:
+    def take(export: object, now: float, ids: bool = False, settled: float = 0.0) -> None:
         taken.append(now)
 
     monkeypatch.setattr("mailcore.process.exporter.take_cut", take)
@@ -114,6 +117,72 @@ def test_it_cuts_every_so_often_and_more_rarely_when_it_takes_long(
     clock.now = DAY + 86_400 + 5
     look(exporter)
     assert len(taken) == 3, "midnight is midnight"
+
+
+def stepped(lanes: Lanes, clock: Clock, exporter: Exporter, begin: datetime, end: datetime) -> list[float]:
+    """When cuts are taken while the clock goes from one to the other, half an hour at a time; the first is the beginning."""
+    taken = []
+    clock.now = begin.timestamp()
+    lanes.accept(f"Q{clock.now:.0f}")
+    while clock.now <= end.timestamp() + 1800:
+        lanes.covered()
+        before = cuts(lanes)
+        look(exporter)
+        taken += [clock.now] if len(cuts(lanes)) > len(before) else []
+        clock.now += 1800
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "hours"),
+    [
+        ("Asia/Kolkata", date(2027, 2, 20), 24),
+        ("America/St_Johns", date(2027, 3, 14), 23),
+        ("America/St_Johns", date(2027, 11, 7), 25),
+        ("Europe/Vienna", date(2027, 3, 28), 23),
+        ("Europe/Vienna", date(2027, 10, 31), 25),
+        ("Australia/Lord_Howe", date(2027, 4, 4), 24.5),
+    ],
+)
+@pytest.mark.parametrize("told", [True, False])
+def test_there_is_a_cut_at_both_ends_of_a_day_of_the_reports_zone(
+    lanes: Lanes, clock: Clock, zone: str, day: date, hours: float, told: bool
+) -> None:
+    settings = settings_of(lanes, cut_interval_s=86_400)
+    if not told:
+        settings = dataclasses.replace(settings, reports=Reports(zone=zone))
+    exporter = Exporter(settings)
+    if told:  # once; whoever is there afterwards knows
+        exporter._days_begin_in(zone)
+        exporter = Exporter(settings)
+    first = datetime.combine(day, datetime.min.time(), ZoneInfo(zone))
+    last = datetime.combine(day + timedelta(days=1), datetime.min.time(), ZoneInfo(zone))
+    assert last.timestamp() - first.timestamp() == hours * 3600
+    taken = stepped(lanes, clock, exporter, first - timedelta(minutes=30), last)[1:]
+    utc = {at for at in taken if at % 86_400 == 1800}
+    assert sorted(set(taken) - utc) == [first.timestamp() + 1800, last.timestamp() + 1800], "once it is surely on disk"
+
+
+def test_what_is_no_zone_is_refused(lanes: Lanes) -> None:
+    exporter = Exporter(settings_of(lanes))
+    for zone in ("Europe/Nowhere", "../../etc/passwd", "", None, 7):
+        with pytest.raises(CutFailed, match="is no time zone"):
+            exporter._days_begin_in(zone)
+    assert not midnight_between(DAY, DAY + 1e6, ("", "Europe/Nowhere")), "one that was known once"
+    assert midnight_between(DAY + 10, DAY - 10, ("UTC",)), "the clock may be set back"
+
+
+def test_in_an_idle_queue_midnight_has_its_cut_all_the_same(lanes: Lanes, clock: Clock) -> None:
+    """Whose restart positions are of the evening: nothing has happened since."""
+    lanes.accept("Q1", 2)
+    lanes.covered()
+    exporter = Exporter(settings_of(lanes))
+    look(exporter)
+    clock.now = DAY + 86_400 + 7
+    look(exporter)
+    newest = json.loads(cuts(lanes)[-1].read_text())
+    assert DAY + 86_400 <= newest["at"] <= DAY + 86_407
+    assert newest["recipients"] == 2
 
 
 def test_what_cannot_be_done_is_told_once_and_tried_again(
@@ -163,6 +232,11 @@ def test_who_asks_gets_everything_up_to_now(lanes: Lanes) -> None:
     ]
     with ControlClient(path, timeout_s=30) as exporter, pytest.raises(Refused, match="no operation"):
         exporter.call("delete")
+    with ControlClient(path, timeout_s=30) as exporter:
+        assert exporter.call("zone", {"zone": "Asia/Kolkata"}) == {"zone": "Asia/Kolkata"}
+    state = read_exported(Disk(), str(lanes.events / "_exported"))
+    assert state is not None
+    assert state.zone == "Asia/Kolkata"
 
 
 def test_old_days_go(tmp_path: Path) -> None:
