@@ -103,7 +103,7 @@ def check_pflogsumm(said: str, expected: Expected) -> list[str]:
         found = re.search(rf"^\s*(\d+[km]?)\s+{name}$", said, re.MULTILINE)
         if found is None or not _as_written(found[1], number):
             wrong.append(f"pflogsumm: {name} {found and found[1]}, made {number}")
-    deferrals = re.search(r"deferred\s+\((\d+[km]?) deferrals\)", said)
+    deferrals = re.search(r"deferred\s+\((\d+[km]?)\s+deferrals\)", said)
     if deferrals is None or not _as_written(deferrals[1], expected.statuses["deferred"]):
         wrong.append(f"pflogsumm: deferrals {deferrals and deferrals[1]}, made {expected.statuses['deferred']}")
     section = said.split("Host/Domain Summary: Message Delivery", 1)[-1].split(
