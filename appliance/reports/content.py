@@ -17,7 +17,7 @@ from appliance.reports.gold import Period, Report
 from appliance.reports.rows import Unreadable
 from appliance.reports.tables import Kind, Shown, shown_tables, spec_of, table
 
-__all__ = ["Balance", "Content", "Figure", "Lines", "content_of"]
+__all__ = ["Balance", "Content", "Figure", "Lines", "balance_of", "content_of"]
 
 TREND_DAYS = 30
 HOURS_MAX = 26  # of the longest day there is anywhere
@@ -111,7 +111,7 @@ def content_of(report: Report, sorts: Mapping[str, str] | None = None, rows_max:
     day = report.period is Period.DAY
     inside = _hours(report) if day else _days(report.start, report.last)
     trend = _days(report.last - timedelta(days=TREND_DAYS - 1), report.last) if day else Lines([], {})
-    return Content(report, figures, _balance(report), inside, trend, tables, _notes(report.told))
+    return Content(report, figures, balance_of(report), inside, trend, tables, _notes(report.told))
 
 
 def _table(report: Report, name: str, sort: str, most: int) -> Shown:
@@ -155,7 +155,7 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _balance(report: Report) -> Balance:
+def balance_of(report: Report) -> Balance:
     told = report.balance
     suspects = [each for each in _list(told.get("suspects")) if isinstance(each, dict)]
     left_out = told.get("suspects_left_out") or 0

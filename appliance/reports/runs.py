@@ -19,11 +19,10 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from appliance.celery import app
-from appliance.reports import gold
+from appliance.reports import exporter, gold
 from appliance.reports.models import ENDED, LOG_MAX, Run, State
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.running import Busy, Ended, Heard, command_of, held, run
-from mailcore.control.client import ControlClient, ControlError
 
 __all__ = [
     "SCHEDULE",
@@ -43,7 +42,6 @@ SCHEDULE = "the schedule"
 MAKE = "appliance.reports.tasks.make"
 RING_EXPIRES_S = 55.0  # rung again each minute; so what waits never piles up
 TRIED_FOR = timedelta(days=1)
-EXPORT_S = 120.0  # reading what a busy hour left takes seconds
 LETTERS_S = 300.0  # drawing some pictures takes seconds
 BUSY, BUSY_WAIT_S = 75, 60.0  # the pipeline's word for it (EX_TEMPFAIL of sysexits.h)
 KILLED = "the process that made it was killed"
@@ -98,13 +96,10 @@ def make(pk: int) -> Run | None:
             if not mine.update(state=State.RUNNING, begun_at=timezone.now(), stage="starting"):
                 return None
             it = Run.objects.get(pk=pk)
-            export_what_there_is()
+            zone = in_force().zone
+            exporter.cut(SCHEDULE, zone)
             command = command_of(
-                it.day,
-                settings.EVENTS_DIRECTORY,
-                settings.REPORTS_DIRECTORY,
-                in_force().zone,
-                settings.REPORTS.spark_master,
+                it.day, settings.EVENTS_DIRECTORY, settings.REPORTS_DIRECTORY, zone, settings.REPORTS.spark_master
             )
             came = run(command, hold, timeout_s=settings.REPORTS.timeout_s, listen=lambda each: heard(pk, each))
             it = ended(it, came)
@@ -112,18 +107,6 @@ def make(pk: int) -> Run | None:
         return None
     _try_again(it)
     return it
-
-
-def export_what_there_is() -> None:
-    """So that the report has all up to now, and what is queued now is counted. Without the core, or what it exports with, it is
-    made from what there is."""
-    if not settings.EXPORTER_SOCKET.exists():
-        return
-    try:
-        with ControlClient(settings.EXPORTER_SOCKET, who=SCHEDULE, timeout_s=EXPORT_S) as exporter:
-            exporter.call("cut", {"ids": False})
-    except ControlError as error:
-        log.warning("the core did not export: %s", error)
 
 
 def heard(pk: int, told: Heard) -> bool:

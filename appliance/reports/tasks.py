@@ -5,7 +5,8 @@ from __future__ import annotations
 from celery import shared_task
 
 from appliance.audit.retention import tidy as tidy_portal
-from appliance.reports import runs
+from appliance.reports import exporter, runs
+from appliance.reports.preferences import in_force
 from appliance.reports.retention import tidy as tidy_reports
 
 __all__ = ["make", "nightly_report", "sign_of_life", "tidy"]
@@ -27,6 +28,7 @@ def make(run: int) -> None:
 
 @shared_task  # type: ignore[untyped-decorator]
 def sign_of_life() -> None:
+    exporter.tell_zone(in_force().zone)
     runs.take_up()
     runs.send_letters()
 

@@ -27,6 +27,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
+from mailcore.log.segment import FIRST_RECORD
 from mailcore.queue.fold import Folded, Known, Stage, fold
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.records import Place, decode_envelope, decode_start
@@ -86,8 +87,9 @@ def take_cut(export: Export, now: float, ids: bool = False, settled: float = 0.0
         exported = export.run(ends_of(positions))
     finally:
         _pin(export, None, 0.0)
-    idle = ends_of(positions) == ends_of(found[-1])
-    at = max(positions.written_at, settled) if idle else positions.written_at
+    at = positions.written_at
+    if settled > at and _nothing_since(export, positions):
+        at = settled
     return _write(export, positions, at, queued, ids), exported
 
 
@@ -114,6 +116,19 @@ def _bases(export: Export, positions: RestartPositions) -> dict[str, tuple[int, 
         found[lane] = tuple(base for base in reader.bases if (first is None or base >= first) and base < end)
         reader.close()
     return found
+
+
+def _nothing_since(export: Export, positions: RestartPositions) -> bool:
+    """Whether no lane goes on beyond them; also not with what was taken while the manager was away."""
+    for lane, end in ends_of(positions).items():
+        reader = LaneReader(export.disk, os.path.join(export.queue_directory, lane), lambda damage: None)
+        try:
+            base = max(reader.bases, default=0)
+            if reader.bases and base + export.disk.size_of(reader.path(base)) > max(end, base + FIRST_RECORD):
+                return False
+        finally:
+            reader.close()
+    return True
 
 
 def queued_at(disk: Disk, queue_directory: str, positions: RestartPositions) -> Iterator[Queued]:

@@ -183,6 +183,11 @@ def test_in_an_idle_queue_midnight_has_its_cut_all_the_same(lanes: Lanes, clock:
     newest = json.loads(cuts(lanes)[-1].read_text())
     assert DAY + 86_400 <= newest["at"] <= DAY + 86_407
     assert newest["recipients"] == 2
+    lanes.accept("Q2")  # the manager is away, and has not heard of it
+    lanes.sync()
+    clock.now += 3_600
+    look(exporter)
+    assert json.loads(cuts(lanes)[-1].read_text()) == newest, "nothing is said of this hour"
 
 
 def test_what_cannot_be_done_is_told_once_and_tried_again(

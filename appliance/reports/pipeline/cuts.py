@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-__all__ = ["Cut", "between", "cuts_in", "nearest"]
+from appliance.reports.pipeline.days import Day
+
+__all__ = ["Cut", "between", "cuts_in", "ends", "nearest", "stretch"]
 
 FAR_S = 2 * 3_600  # a cut further from a day's end than this says nothing of the day
+NEAR_S = 60  # midnight's own cut is some seconds late
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,33 @@ def _read(path: Path) -> Cut:
 def nearest(cuts: Sequence[Cut], at: float) -> Cut | None:
     near = min(cuts, key=lambda cut: abs(cut.at - at), default=None)
     return near if near is not None and abs(near.at - at) <= FAR_S else None
+
+
+def ends(cuts: Sequence[Cut], day: Day) -> tuple[Cut | None, Cut | None]:
+    """Between which the day balances: those nearest to its beginning and its end. Where counting began within it, from then
+    on; where nobody has counted since it ended, or it is not over, until the last count."""
+    first, last = nearest(cuts, day.begin), nearest(cuts, day.end)
+    inside = [cut for cut in cuts if day.begin < cut.at < day.end]
+    if first is None and inside and cuts[0] is inside[0]:
+        first = inside[0]
+    if last is None and inside and cuts[-1] is inside[-1]:
+        last = inside[-1]
+    return first, last
+
+
+def stretch(cuts: Sequence[Cut], day: Day, first: Cut, last: Cut) -> str:
+    """From when to when, where these are not the day's ends, and that it is not over: "So far, from 00:00 to 14:35: "."""
+    so_far = last is cuts[-1] and last.at < day.end
+    if not so_far and abs(first.at - day.begin) <= NEAR_S and abs(last.at - day.end) <= NEAR_S:
+        return ""
+    return f"{'So far, from' if so_far else 'From'} {_clock(day, first.at)} to {_clock(day, last.at)}: "
+
+
+def _clock(day: Day, at: float) -> str:
+    """On the wall; with the date when it is another, with what lies between it and UTC when the day's hours are not 24."""
+    there = datetime.fromtimestamp(at, ZoneInfo(day.zone))
+    shift = " %z" if len(day.hours()) != 24 else ""
+    return there.strftime(f"%H:%M{shift}" if there.date() == day.date else f"%Y-%m-%d %H:%M{shift}")
 
 
 def between(first: Cut, last: Cut) -> Column:

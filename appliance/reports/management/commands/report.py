@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
@@ -15,9 +16,10 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
 from appliance.core.templatetags.waypost import visible
-from appliance.reports import gold
+from appliance.reports import exporter, gold
 from appliance.reports.by_hand import Noted, database_is_there
-from appliance.reports.gold import Period
+from appliance.reports.content import balance_of
+from appliance.reports.gold import Period, Report
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.running import Busy, Heard, command_of, held, run
 
@@ -41,6 +43,8 @@ class Command(BaseCommand):
                 command = command_of(day, settings.EVENTS_DIRECTORY, output, zone, settings.REPORTS.spark_master)
                 noted = Noted(day)
                 try:
+                    _bar(Heard("asking the core for its events", 0.0, ""))
+                    exporter.cut("waypost report", zone)
                     ended = run(
                         command,
                         hold,
@@ -71,6 +75,8 @@ class Command(BaseCommand):
         else:
             self.stdout.write(f"{day}: {visible(report.words)}")
             self.stdout.write(str(report.directory))
+            for line in _what_does_not_add_up(report):
+                self.stderr.write(line)
         sys.exit(1 if report.balances is False else 0)
 
 
@@ -80,6 +86,18 @@ def _zone() -> str:
         if database_is_there():
             return in_force().zone
     return str(settings.REPORTS.zone)
+
+
+def _what_does_not_add_up(report: Report) -> Iterator[str]:
+    """The messages and the stretches of the log, when it does not balance."""
+    balance = balance_of(report)
+    for each in balance.suspects:
+        places = "; ".join(visible(place) for place in each.get("events") or ())
+        yield f"  {visible(each.get('queue_id', ''))}: {visible(each.get('why', ''))} ({places})"
+    if balance.suspects_left_out:
+        yield f"  and {balance.suspects_left_out} more messages"
+    for gap in balance.gaps:
+        yield f"  no file holds {visible(gap)}"
 
 
 def _bar(heard: Heard) -> bool:

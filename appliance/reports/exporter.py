@@ -1,0 +1,41 @@
+"""What is asked of the core's exporter: a cut before a report is made, and midnights of the zone in which its days begin.
+
+Without the core, or what it exports with, reports are made from what there is.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from django.conf import settings
+
+from mailcore.control.client import ControlClient, ControlError
+
+__all__ = ["cut", "tell_zone"]
+
+CUT_S = 120.0  # reading what a busy hour left takes seconds
+ZONE_S = 5.0  # it is told again each minute
+log = logging.getLogger(__name__)
+
+
+def cut(who: str, zone: str) -> None:
+    """So that the report has all up to now, and what is queued now is counted."""
+    if not settings.EXPORTER_SOCKET.exists():
+        return
+    tell_zone(zone)
+    try:
+        with ControlClient(settings.EXPORTER_SOCKET, who=who, timeout_s=CUT_S) as exporter:
+            exporter.call("cut", {"ids": False})
+    except ControlError as error:
+        log.warning("the core did not export: %s", error)
+
+
+def tell_zone(zone: str) -> None:
+    """The core keeps it, and counts the queue at its midnights also while the portal is away."""
+    if not settings.EXPORTER_SOCKET.exists():
+        return
+    try:
+        with ControlClient(settings.EXPORTER_SOCKET, who="reports", timeout_s=ZONE_S) as exporter:
+            exporter.call("zone", {"zone": zone})
+    except ControlError as error:
+        log.info("the exporter was not told of %s: %s", zone, error)
