@@ -24,7 +24,8 @@ from pyspark.sql import functions as F
 from mailcore.envelope import Status, Verdict
 from mailcore.export import files
 from mailcore.export.files import StretchFiles
-from mailcore.export.rows import FIELDS, Row
+from mailcore.export.rows import Row
+from mailcore.export.schema import FIELDS
 from mailcore.export.stretch import write_stretch
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter

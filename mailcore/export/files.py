@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mailcore.export.rows import FIELDS, Row
-from mailcore.export.schema import COLUMNS, VERSION
+from mailcore.export.rows import Row
+from mailcore.export.schema import COLUMNS, FIELDS, VERSION
 from mailcore.log.disk import Disk
 from mailcore.log.segment import Damage
 

@@ -1,6 +1,6 @@
 """Records of the log become rows: pure, a record in, rows out. What a row has is in ``schema``.
 
-A row is a tuple: part, at, queue id, then the columns of its kind as in ``FIELDS``. Lane and offset are the caller's.
+A row is a tuple: part, at, queue id, then the columns of its kind as in ``schema.FIELDS``. Lane and offset are the caller's.
 """
 
 from __future__ import annotations
@@ -27,25 +27,9 @@ from mailcore.queue.records import (
     decode_replaced,
 )
 
-__all__ = ["FIELDS", "OF_THE_JOURNAL", "Row", "accepted", "decode_refused", "more_recipients", "refused"]
+__all__ = ["OF_THE_JOURNAL", "Row", "accepted", "decode_refused", "more_recipients", "refused"]
 
 Row = tuple[Any, ...]
-# kind -> its columns beside lane, offset, part, at, kind and queue_id, in the order in which a row has them
-FIELDS: dict[str, tuple[str, ...]] = {
-    "accepted": (
-        "sender", "size_bytes", "recipient_count", "recipients", "first_number", "origin", "client_address", "helo", "login",
-        "message_id", "tls",
-    ),
-    "attempt": (
-        "recipient_count", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b", "delay_c",
-        "delay_d", "generation",
-    ),
-    "finished": ("generation", "why"),
-    "replaced": ("generation", "to_lane", "due_at"),
-    "order": ("operation", "who", "why", "arguments"),
-    "refused": ("sender", "client_address", "helo", "tls", "reply", "stage", "recipient"),
-    "window": ("destination", "window", "busy", "queued", "dead_until"),
-}  # fmt: skip
 
 _NOTHING = (None,) * 6  # origin and what follows it: part 0 has that
 _ORIGINS = {origin: origin.name.lower() for origin in Origin}

@@ -15,7 +15,7 @@ list of [offset, end, what]. Beside them ``events/cuts/TIME.json``: how far each
 
 from __future__ import annotations
 
-__all__ = ["COLUMNS", "KINDS", "STATUSES", "VERSION"]
+__all__ = ["COLUMNS", "FIELDS", "KINDS", "STATUSES", "VERSION"]
 
 VERSION = 1  # in each file's metadata as "waypost.events"; a change of COLUMNS that is more than an addition raises it
 
@@ -68,6 +68,22 @@ COLUMNS: dict[str, str] = {
     "dead_until": "double",  # 0: not dead
 }
 
-KINDS = ("accepted", "attempt", "finished", "replaced", "order", "refused", "window")
+# Kind by kind: its columns beside lane, offset, part, at, kind and queue_id, in the order in which the export has them.
+FIELDS: dict[str, tuple[str, ...]] = {
+    "accepted": (
+        "sender", "size_bytes", "recipient_count", "recipients", "first_number", "origin", "client_address", "helo", "login",
+        "message_id", "tls",
+    ),
+    "attempt": (
+        "recipient_count", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b", "delay_c",
+        "delay_d", "generation",
+    ),
+    "finished": ("generation", "why"),
+    "replaced": ("generation", "to_lane", "due_at"),
+    "order": ("operation", "who", "why", "arguments"),
+    "refused": ("sender", "client_address", "helo", "tls", "reply", "stage", "recipient"),
+    "window": ("destination", "window", "busy", "queued", "dead_until"),
+}  # fmt: skip
+KINDS = tuple(FIELDS)
 # What became of a recipient in an attempt; all but deferred are its end.
 STATUSES = ("delivered", "deferred", "bounced", "expired", "deleted")

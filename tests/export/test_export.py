@@ -12,8 +12,7 @@ import pytest
 
 from mailcore.envelope import Recipient, Status
 from mailcore.export.files import SCHEMA
-from mailcore.export.rows import FIELDS
-from mailcore.export.schema import COLUMNS, KINDS, STATUSES
+from mailcore.export.schema import COLUMNS, FIELDS, KINDS, STATUSES
 from mailcore.log.disk import Locked
 from mailcore.log.record import RecordType
 from mailcore.queue.lanes import JOURNAL

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -71,6 +72,7 @@ class EventFile:
     first: int  # offsets of its rows, both included
     last: int
     damaged: int = 0  # records of its stretch that the export set aside
+    kinds: frozenset[str] | None = None  # of its rows; None: its footer does not say
 
     @property
     def identity(self) -> str:
@@ -157,21 +159,34 @@ def _read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
         first=first,
         last=last,
         damaged=len(json.loads(said.get("waypost.damaged", "[]"))),
+        kinds=_kinds(footer),
     )
 
 
 def _offsets(footer: pyarrow.parquet.FileMetaData) -> tuple[int, int]:
     """The least and the greatest; without statistics, anything."""
-    names = [footer.schema.column(index).path for index in range(footer.num_columns)]
-    column = names.index("offset")  # ValueError: these are no events
-    least, greatest = [], []
-    for group in range(footer.num_row_groups):
-        statistics = footer.row_group(group).column(column).statistics
-        if statistics is None or not statistics.has_min_max:
-            return 0, (1 << 63) - 1
-        least.append(statistics.min)
-        greatest.append(statistics.max)
-    return (min(least), max(greatest)) if least else (0, -1)
+    bounds = _bounds(footer, "offset")
+    if bounds is None:
+        return 0, (1 << 63) - 1
+    return (min(least for least, _ in bounds), max(most for _, most in bounds)) if bounds else (0, -1)
+
+
+def _kinds(footer: pyarrow.parquet.FileMetaData) -> frozenset[str] | None:
+    """The export writes each kind into row groups of its own."""
+    bounds = _bounds(footer, "kind")
+    if bounds is None or any(least != most for least, most in bounds):
+        return None
+    return frozenset(least for least, _ in bounds)
+
+
+def _bounds(footer: pyarrow.parquet.FileMetaData, name: str) -> list[tuple[Any, Any]] | None:
+    """Of a column, the least and the greatest of each row group; None when one does not say. Raises ValueError: these are
+    no events."""
+    column = [footer.schema.column(index).path for index in range(footer.num_columns)].index(name)
+    told = [footer.row_group(group).column(column).statistics for group in range(footer.num_row_groups)]
+    if any(each is None or not each.has_min_max for each in told):
+        return None
+    return [(each.min, each.max) for each in told]
 
 
 def fingerprint(files: Iterable[EventFile], version: int) -> str:
@@ -219,8 +234,7 @@ def nothing(session: SparkSession, schema: StructType) -> DataFrame:
     return session.range(0).select(*(F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields))
 
 
-def raw(session: SparkSession, files: Sequence[EventFile]) -> DataFrame:
-    """Their rows as they are; a column that a file has not is null."""
-    if not files:
-        return nothing(session, RAW)
-    return session.read.schema(RAW).parquet(*(str(each.path) for each in files))
+def raw(session: SparkSession, files: Sequence[EventFile], kind: str) -> DataFrame:
+    """Their rows of one kind as they are; a column that a file has not is null. Row groups of other kinds are not read."""
+    of_it = [str(each.path) for each in files if each.kinds is None or kind in each.kinds]
+    return session.read.schema(RAW).parquet(*of_it).where(F.col("kind") == kind) if of_it else nothing(session, RAW)

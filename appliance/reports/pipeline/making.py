@@ -8,9 +8,11 @@ Laws
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,15 +23,17 @@ import pyarrow.parquet
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from appliance.reports.pipeline import ages, comparison
 from appliance.reports.pipeline.balance import UNBALANCED, Balance, balance, suspects
-from appliance.reports.pipeline.cuts import Cut, cuts_in, nearest
+from appliance.reports.pipeline.cuts import Cut, cuts_in, ends, stretch
 from appliance.reports.pipeline.days import HOUR_S, Day, Period, utc_days
 from appliance.reports.pipeline.events import Damage, EventFile, SetAside, fingerprint, gaps, look
 from appliance.reports.pipeline.gold.arrivals import arrivals
 from appliance.reports.pipeline.gold.cells import cells
 from appliance.reports.pipeline.gold.correspondents import clients, recipients, senders
+from appliance.reports.pipeline.gold.delays import with_quantiles
 from appliance.reports.pipeline.gold.destinations import destinations, providers
 from appliance.reports.pipeline.gold.encryption import encryption
 from appliance.reports.pipeline.gold.facts import Facts
@@ -39,6 +43,7 @@ from appliance.reports.pipeline.gold.reasons import reasons
 from appliance.reports.pipeline.gold.refused import refused
 from appliance.reports.pipeline.gold.totals import totals
 from appliance.reports.pipeline.gold.windows import windows
+from appliance.reports.pipeline.session import INTERPRETED
 from appliance.reports.pipeline.silver import VERSION as SILVER_VERSION
 from appliance.reports.pipeline.silver import Silver, make
 from appliance.reports.pipeline.store import Store
@@ -50,6 +55,7 @@ DAMAGED_MAX = 100  # files set aside in one run; more, and something else is wro
 HISTORY_DAYS = 10  # read back for those that do not add up: a queue lifetime of five days, twice
 TABLES_AT_ONCE = 4  # while one is planned or collected, another keeps the cores busy
 SMALL_ROWS = 200_000  # a second of work for one core
+SMALL_BYTES = 8 << 20  # of tables: some hundred thousand steps of sketches
 ROWS_PER_PARTITION = 1_000_000  # of a shuffle: some tens of megabytes
 _FILE_IN_ERROR = re.compile(r"(dt=\d{4}-\d\d-\d\d)/([^/\s]+\.parquet)")
 
@@ -122,7 +128,7 @@ class Maker:
         """Made anew and published, whatever is there."""
         dts = day.partitions()
         cuts, unreadable = cuts_in(self.events)
-        first, last = nearest(cuts, day.begin), nearest(cuts, day.end)
+        first, last = ends(cuts, day)
         balanced_dts = utc_days(first.at - HOUR_S, last.at + HOUR_S) if first and last else []
         self.progress("reading events", 0.02)
         self.silver(sorted({*dts, *balanced_dts}))
@@ -135,6 +141,8 @@ class Maker:
         self._compare(day, aside)
         self.progress("balancing", 0.88)
         balanced = self._balance(first, last, balanced_dts)
+        if first is not None and last is not None and first is not last:
+            balanced.words = stretch(cuts, day, first, last) + balanced.words
         told = self._told(day, aside, balanced, unreadable)
         _write_json(aside / "report.json", told.content)
         self.store.publish(aside, f"gold/{day.name}")
@@ -172,14 +180,21 @@ class Maker:
             "refused": lambda: refused(facts),
             "arrivals": lambda: arrivals(facts),
         }
-        done = 0
+        self._together(tables, aside, lambda done: self.progress("counting", 0.35 + 0.5 * done / len(tables)))
+        counted.unpersist()
+
+    def _together(
+        self,
+        tables: dict[str, Callable[[], DataFrame]],
+        aside: Path,
+        made_so_many: Callable[[int], None] = lambda done: None,
+    ) -> None:
+        """Writes these tables; several are under way at a time."""
         with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
             making = {pool.submit(_arrow, make_table): name for name, make_table in tables.items()}
-            for made in as_completed(making):
+            for done, made in enumerate(as_completed(making), 1):
                 _write_table(aside / making[made], made.result())
-                done += 1
-                self.progress("counting", 0.35 + 0.5 * done / len(tables))
-        counted.unpersist()
+                made_so_many(done)
 
     def _ages(self, day: Day, aside: Path) -> None:
         rows = [read_table(aside / "arrivals")]
@@ -258,10 +273,9 @@ class Maker:
             return None
         aside = self.store.begin(f"gold/{period.name}")
         self._partition(0)
-        for name, merge in MERGED.items():
-            paths = [str(version / name) for version in there.values() if (version / name).is_dir()]
-            if paths:
-                _write_table(aside / name, merge(self.session.read.parquet(*paths)).toArrow())
+        size = sum(path.stat().st_size for version in there.values() for path in version.rglob("*.parquet"))
+        with self._interpreted() if size < SMALL_BYTES else contextlib.nullcontext():
+            self._together(self._merging([*there.values()]), aside)
         reports = [json.loads((version / "report.json").read_text(encoding="utf-8")) for version in there.values()]
         unbalanced = [said["day"] for said in reports if said["balance"]["balances"] is False]
         unchecked = [said["day"] for said in reports if said["balance"]["balances"] is None]
@@ -282,6 +296,30 @@ class Maker:
         self.store.publish(aside, f"gold/{period.name}")
         return aside
 
+    def _merging(self, versions: Sequence[Path]) -> dict[str, Callable[[], DataFrame]]:
+        """Each table of these days that is there, made into one."""
+
+        def merged(name: str, files: Sequence[Path]) -> DataFrame:
+            schema = from_arrow_schema(pyarrow.parquet.read_schema(files[0]))  # else Spark starts a job to find out
+            return MERGED[name](self.session.read.schema(schema).parquet(*(str(path) for path in files)))
+
+        found = {
+            name: [path for each in versions for path in sorted((each / name).glob("*.parquet"))] for name in MERGED
+        }
+        return {name: functools.partial(merged, name, files) for name, files in found.items() if files}
+
+    @contextlib.contextmanager
+    def _interpreted(self) -> Iterator[None]:
+        """For what is small: compiling takes longer than counting."""
+        before = {name: str(self.session.conf.get(name)) for name in INTERPRETED}
+        for name, value in INTERPRETED.items():
+            self.session.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                self.session.conf.set(name, value)
+
 
 def read_table(directory: Path) -> pyarrow.Table | None:
     """A table of a report, or None."""
@@ -290,7 +328,7 @@ def read_table(directory: Path) -> pyarrow.Table | None:
 
 
 def _arrow(make_table: Callable[[], DataFrame]) -> pyarrow.Table:
-    return make_table().toArrow()
+    return with_quantiles(make_table().toArrow())
 
 
 def _rows(version: Path | None, table: str, key: str) -> list[dict[str, Any]] | None:

@@ -14,18 +14,20 @@ from pyspark.sql import SparkSession
 
 from appliance.reports.pipeline.java import java_home
 
-__all__ = ["QUICK", "end", "shipped", "start"]
+__all__ = ["INTERPRETED", "QUICK", "end", "shipped", "start"]
 
 LOCAL_MEMORY = "2600m"  # heap; with metaspace, code, stacks and Python about 3.3 GB
 DRIVER_MEMORY = "1g"
 EXECUTOR_MEMORY = "1g"
 # For some ten thousand events compiling takes longer than counting: interpreted, with the quick compiler, in a third of
 # the time.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 QUICK = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MaxMetaspaceSize=400m",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **INTERPRETED,
 }
+# A table's columns make methods that Java does not compile for their size unless told to.
+JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-DontCompileHugeMethods"
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ("appliance/__init__.py", "appliance/reports/__init__.py", "mailcore/__init__.py")
 SCHEMA = ("mailcore/export/__init__.py", "mailcore/export/schema.py")
@@ -42,8 +44,8 @@ def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> 
     settings = {
         "spark.driver.memory": LOCAL_MEMORY if local else DRIVER_MEMORY,
         "spark.executor.memory": EXECUTOR_MEMORY,
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:MaxMetaspaceSize=400m",
-        "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:MaxMetaspaceSize=400m",
+        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",

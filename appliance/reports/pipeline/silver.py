@@ -5,12 +5,16 @@ it again from the same files changes nothing.
 
 Rows are the same event when lane, offset and part are. Files whose offsets lie across each other's are looked through
 for such rows; files that stand apart have none, and are not shuffled for it.
+
+Each kind is read and written for itself, with its own columns; attempts in two halves, so that who counts deferrals does
+not pass over what was delivered.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,13 +32,17 @@ from pyspark.sql.types import (
 )
 
 from appliance.reports.pipeline.events import EventFile, fingerprint, nothing, overlapping, raw
+from appliance.reports.pipeline.provider import provider_of
 from appliance.reports.pipeline.store import Store
-from mailcore.export.schema import KINDS
+from mailcore.export.schema import FIELDS, KINDS
 
 __all__ = ["TYPED", "VERSION", "Silver", "make", "manifest", "read", "typed"]
 
 VERSION = 1  # of what this file makes of the events: raise it, and all days are made anew when next asked for
 IDENTITY = ("lane", "offset", "part")
+HALF = "delivered"  # of attempts: whether they are
+OF_ALL = (*IDENTITY, "at", "queue_id")
+KINDS_AT_ONCE = 2  # while one is planned or ends, another keeps the cores busy
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ _COLUMNS = (
     ("dsn", StringType()),
     ("reply", StringType()),
     ("destination", StringType()),
-    ("relay", StringType()),
+    ("provider", StringType()),  # who owns the relay
     ("delay_a_us", LongType()),
     ("delay_b_us", LongType()),
     ("delay_c_us", LongType()),
@@ -91,13 +99,15 @@ _COLUMNS = (
 TYPED = StructType([StructField(name, kind) for name, kind in _COLUMNS])
 
 
-def typed(events: DataFrame) -> DataFrame:
-    """One row an event, with the types that tables are counted with, and its kind. Durations are whole microseconds, so
-    that their sums are the same in whatever order they are added up."""
-    made = {"at": F.timestamp_micros(_micros("at"))}
+def typed(events: DataFrame, kind: str) -> DataFrame:
+    """One row an event of that kind, with the columns of TYPED that it has. Durations are whole microseconds, so that
+    their sums are the same in whatever order they are added up."""
+    made = {"at": F.timestamp_micros(_micros("at")), "provider": provider_of(F.col("relay"))}
     made |= {f"delay_{letter}_us": _micros(f"delay_{letter}") for letter in "abcd"}
-    kind = F.when(F.col("kind").isin(*KINDS), F.col("kind")).otherwise("other").alias("kind")
-    return events.select(*(made.get(name, F.col(name)).alias(name) for name in TYPED.names), kind)
+    fields = FIELDS[kind]
+    from_field = {f"delay_{letter}_us": f"delay_{letter}" for letter in "abcd"} | {"provider": "relay"}
+    names = [name for name in TYPED.names if name in OF_ALL or from_field.get(name, name) in fields]
+    return events.select(*(made.get(name, F.col(name)).alias(name) for name in names))
 
 
 def make(session: SparkSession, store: Store, dt: str, files: Sequence[EventFile]) -> Silver:
@@ -110,11 +120,22 @@ def make(session: SparkSession, store: Store, dt: str, files: Sequence[EventFile
     across = overlapping(files)
     crossing = {each.path for each in across}
     apart = [each for each in files if each.path not in crossing]
-    rows = raw(session, apart)
-    if across:
-        rows = rows.unionByName(raw(session, across).dropDuplicates([*IDENTITY]))
-    if files:
-        typed(rows).write.partitionBy("kind").parquet(str(aside / "rows"))
+
+    def write(kind: str) -> None:
+        rows = raw(session, apart, kind)
+        if across:
+            rows = rows.unionByName(raw(session, across, kind).dropDuplicates([*IDENTITY]))
+        events = typed(rows, kind)
+        if kind == "attempt":
+            halves = events.withColumn(HALF, F.col("status").eqNullSafe("delivered"))
+            halves.write.partitionBy(HALF).parquet(str(aside / "rows" / kind))
+        else:
+            events.write.parquet(str(aside / "rows" / kind))
+
+    there_are = [kind for kind in KINDS if any(each.kinds is None or kind in each.kinds for each in files)]
+    with ThreadPoolExecutor(KINDS_AT_ONCE) as pool:
+        for _ in pool.map(write, there_are):
+            pass
     count = sum(each.rows for each in files)
     (aside / "made.json").write_text(json.dumps({"dt": dt, "inputs": inputs, "rows": count}), encoding="utf-8")
     store.publish(aside, f"silver/dt={dt}")
@@ -131,9 +152,11 @@ def manifest(store: Store, dt: str) -> Silver | None:
     return Silver(dt=dt, path=path, inputs=said["inputs"], rows=said["rows"])
 
 
-def read(session: SparkSession, days: Sequence[Silver], kind: str) -> DataFrame:
-    """The events of one kind of these UTC days, without the column that says so."""
-    paths = [day.path / "rows" / f"kind={kind}" for day in days]
+def read(session: SparkSession, days: Sequence[Silver], kind: str, delivered: bool | None = None) -> DataFrame:
+    """The events of one kind of these UTC days; of attempts those that are delivered or not, or (None) all."""
+    halves = [f"{HALF}={str(half).lower()}" for half in (True, False) if delivered is None or half == delivered]
+    below = [f"{kind}/{half}" for half in halves] if kind == "attempt" else [kind]
+    paths = [day.path / "rows" / each for day in days for each in below]
     there = [str(path) for path in paths if path.is_dir()]
     return session.read.schema(TYPED).parquet(*there) if there else nothing(session, TYPED)
 

@@ -10,21 +10,20 @@ from pyspark.sql import functions as F
 
 from appliance.reports.pipeline.gold.cells import SUMS, distinct, of_statuses, sketches, table
 from appliance.reports.pipeline.gold.facts import Facts
-from appliance.reports.pipeline.gold.provider import provider_of
 
 __all__ = ["destinations", "providers"]
 
 
 def destinations(facts: Facts, cells: DataFrame) -> DataFrame:
-    return _by(cells, distinct(facts, F.col("destination"), "destination"), "destination")
+    return _by(facts, cells, "destination")
 
 
 def providers(facts: Facts, cells: DataFrame) -> DataFrame:
-    return _by(cells, distinct(facts, provider_of(F.col("relay")), "provider"), "provider")
+    return _by(facts, cells, "provider")
 
 
-def _by(cells: DataFrame, told_apart: DataFrame, key: str) -> DataFrame:
+def _by(facts: Facts, cells: DataFrame, key: str) -> DataFrame:
     counted = cells.groupBy(key).agg(
         *of_statuses(), *(F.sum(name).alias(name) for name in SUMS), F.max("delay_max_us").alias("delay_max_us")
     )
-    return table(counted.join(told_apart, on=key, how="left"), sketches(cells, key), [key])
+    return table(counted.join(distinct(facts, cells, key), on=key, how="left"), sketches(cells, key), [key])

@@ -15,7 +15,7 @@ def encryption(facts: Facts) -> DataFrame:
     came = facts.accepted.where((F.col("part") == 0) & (F.col("origin") == "smtp")).select(
         F.lit("in").alias("direction"), "tls"
     )
-    went = facts.attempts.where(F.col("status") == "delivered").select(F.lit("out").alias("direction"), "tls")
+    went = facts.of("attempt", delivered=True).select(F.lit("out").alias("direction"), "tls")
     counted = (
         came.unionByName(went)
         .groupBy("direction", F.coalesce("tls", F.lit("")).alias("tls"))

@@ -21,8 +21,9 @@ class Facts:
     day: Day
     silver: Sequence[Silver]  # the UTC days that hold its events
 
-    def of(self, kind: str) -> DataFrame:
-        events = read(self.session, self.silver, kind)
+    def of(self, kind: str, delivered: bool | None = None) -> DataFrame:
+        """``delivered``: of attempts those that are, or are not; None: all."""
+        events = read(self.session, self.silver, kind, delivered)
         return events.where((F.col("at") >= _instant(self.day.begin)) & (F.col("at") < _instant(self.day.end)))
 
     @cached_property

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from appliance.reports.pipeline.gold.cells import COUNTS, STATUSES, SUMS, table
 from appliance.reports.pipeline.gold.correspondents import TOP
-from appliance.reports.pipeline.gold.delays import merged, quantiles
+from appliance.reports.pipeline.gold.delays import merged
 from appliance.reports.pipeline.gold.reasons import ROWS_MAX
 from appliance.reports.pipeline.gold.windows import ROWS_MAX as WINDOWS_MAX
 
@@ -33,7 +33,7 @@ def _totals(days: DataFrame) -> DataFrame:
     sums = days.agg(
         *_sums(*added, *STATUSES, *SUMS, "finished", "refused"), F.max("delay_max_us").alias("delay_max_us")
     )
-    delays = merged(days.withColumn("all", F.lit(1)), "all").select("delays", *quantiles())
+    delays = merged(days.withColumn("all", F.lit(1)), "all").select("delays")
     return sums.join(delays, on=F.lit(True), how="left")
 
 

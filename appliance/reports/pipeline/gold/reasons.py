@@ -41,7 +41,7 @@ def folded(reply: Column) -> Column:
 
 def reasons(facts: Facts) -> DataFrame:
     """status, dsn, reason, recipients (verdicts), destinations, top_destination and example: a reply as it was."""
-    verdicts = facts.attempts.where(F.col("status").isin("deferred", "bounced", "expired"))
+    verdicts = facts.of("attempt", delivered=False).where(F.col("status") != "deleted")
     replies = verdicts.groupBy("status", "dsn", "destination", "reply").agg(F.count(F.lit(1)).alias("n"))
     by_destination = (
         replies.select("status", "dsn", folded(F.col("reply")).alias("reason"), "destination", "reply", "n")

@@ -6,7 +6,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from appliance.reports.pipeline.gold.cells import SUMS, of_statuses, sketches
-from appliance.reports.pipeline.gold.delays import quantiles
 from appliance.reports.pipeline.gold.facts import Facts
 
 __all__ = ["totals"]
@@ -26,7 +25,7 @@ def totals(facts: Facts, cells: DataFrame) -> DataFrame:
     )
     finished = facts.of("finished").agg(F.count(F.lit(1)).alias("finished"))
     refused = facts.of("refused").agg(F.count(F.lit(1)).alias("refused"))
-    delays = sketches(cells.withColumn("all", F.lit(1)), "all").select("delays", *quantiles())
+    delays = sketches(cells.withColumn("all", F.lit(1)), "all").select("delays")
     only = came.crossJoin(tried).crossJoin(finished).crossJoin(refused)
     numbers = [name for name in only.columns if name != "delay_max_us"]
     return only.fillna(0, numbers).join(delays, on=F.lit(True), how="left")
