@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import argparse
 
-from mailcore.cli.command import add_common, config_path
+from mailcore.cli.command import UsageError, add_common, config_path
 from mailcore.config import load
 from mailcore.process import supervisor
+from mailcore.process.users import UsersError, find_users
 
 __all__ = ["configure"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
+    parser.add_argument("--receiver-user", metavar="USER", default="", help="whose the receivers are (docs/install.md)")
+    parser.add_argument("--deliverer-user", metavar="USER", default="", help="whose the deliverers are")
+    parser.add_argument(
+        "--group", default="", help="group of both, and of whoever starts this, that may enter the queue"
+    )
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    return supervisor.main(load(config_path(arguments)))
+    settings = load(config_path(arguments))
+    try:
+        users = find_users(arguments.receiver_user, arguments.deliverer_user, arguments.group)
+    except UsersError as error:
+        raise UsageError(str(error)) from None
+    return supervisor.main(settings, users)

@@ -31,6 +31,9 @@ class Locked(Exception):
 class Disk:
     """The real disk."""
 
+    file_mode = _FILE_MODE  # less the umask, as always
+    directory_mode = _DIRECTORY_MODE
+
     def __init__(self) -> None:
         self._kept: set[str] = (
             set()
@@ -38,7 +41,7 @@ class Disk:
 
     def create(self, path: str) -> int:
         """A new file, open for reading and writing. FileExistsError when there is one."""
-        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
+        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, self.file_mode)
 
     def open_read(self, path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -129,7 +132,7 @@ class Disk:
 
     def create_directory(self, path: str) -> None:
         """One directory, unsynced. FileExistsError when there is one."""
-        os.mkdir(path, _DIRECTORY_MODE)
+        os.mkdir(path, self.directory_mode)
 
     def make_directory(self, path: str) -> None:
         """The directory and those above it, each synced into its parent.
@@ -169,7 +172,7 @@ class Disk:
 
     def lock(self, path: str) -> int:
         """An exclusive lock that ends with the process; returns the descriptor that holds it. Raises Locked."""
-        fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
+        fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, self.file_mode)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -19,7 +19,7 @@ __all__ = ["Logfile"]
 
 LINES_MAX = 1_000  # in the buffer; at 2 700 messages a second and a flush each 100 ms there are fewer
 LOOK_INTERVAL_S = 1.0  # how often to look whether the file was rotated
-MODE = 0o640  # addresses are nobody's business
+MODE = 0o660  # less the umask; addresses are nobody's business
 
 
 class Logfile:

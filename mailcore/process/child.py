@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from mailcore.process.users import share
 from mailcore.settings import Settings
 
 __all__ = ["SETTINGS_NAME", "run_child", "store_settings"]
@@ -32,7 +33,10 @@ COLLECT_AFTER = (50_000, 20, 50)
 def store_settings(settings: Settings, path: Path) -> None:
     """Atomic. Raises OSError."""
     new = path.with_suffix(".new")
-    new.write_bytes(msgspec.json.encode(settings, enc_hook=str))
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)  # a password may be in it
+    with open(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(settings, enc_hook=str))
     new.replace(path)
 
 
@@ -50,6 +54,7 @@ def run_child(main: Callable[[Settings, int], None]) -> int:
     if os.getppid() != int(parent):  # it ended before we could say so
         return 1
     settings = _read_settings(Path(path))
+    share()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)

@@ -120,6 +120,7 @@ class ControlServer:
     async def run(self) -> None:
         """Serves until it is killed. Raises Locked when another control process is alive."""
         lock = await self._lock()
+        os.fchmod(lock, 0o640)  # not for the directory's group to write, which may be the deliverer's, too
         try:
             self.start(asyncio.create_task(self.link.run()))
             async with asyncio.timeout(1):

@@ -29,6 +29,7 @@ from mailcore.maillog import MailLog
 from mailcore.process.child import run_child
 from mailcore.process.manager_link import MANAGER_SOCKET, ManagerLink
 from mailcore.process.reception import Reception
+from mailcore.process.service import handed_listeners
 from mailcore.queue.lanes import incoming
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import DATA_AT
@@ -151,10 +152,11 @@ def main(settings: Settings, number: int) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole group; the supervisor is who answers
     connections_max = _raise_file_limit()
+    handed = handed_listeners()
 
     async def serve() -> None:
         receiving = Receiving(settings, number, asyncio.get_running_loop(), connections_max=connections_max)
-        receiving.start([_listen(endpoint) for endpoint in settings.receiver.listen])
+        receiving.start(handed or [_listen(endpoint) for endpoint in settings.receiver.listen])
         await asyncio.get_running_loop().create_future()
 
     try:

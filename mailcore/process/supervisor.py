@@ -10,15 +10,20 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mailcore.config_values import listen_address
 from mailcore.log.disk import Disk, Locked
 from mailcore.maillog.maillog import MailLog
 from mailcore.process.child import SETTINGS_NAME, store_settings
+from mailcore.process.service import HANDED, Service, given_listeners, unlike
+from mailcore.process.users import ALONE, Users
 from mailcore.settings import Settings
 
 __all__ = ["main"]
@@ -26,6 +31,7 @@ __all__ = ["main"]
 BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 5.0
 HEALTHY_S = 10.0  # a child that lived so long is started again at once
+LOOK_S = 1.0  # and the watchdog hears of us as often
 LOCK_WAIT_S = 3.0  # the children of the one before us may still be dying
 
 
@@ -55,7 +61,7 @@ class HomeError(Exception):
     """The home can't be used; the message says why and what to do."""
 
 
-def prepare_home(settings: Settings) -> int:
+def prepare_home(settings: Settings, users: Users = ALONE) -> int:
     """Makes the directories and takes the lock; returns the descriptor that holds it. Raises HomeError."""
     disk = Disk()
     try:
@@ -82,15 +88,28 @@ def prepare_home(settings: Settings) -> int:
                 time.sleep(0.1)
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        users.prepare(settings)
     except OSError as error:
         raise HomeError(f"{error.filename or settings.home}: {error.strerror}") from error
     return lock
 
 
 class Supervisor:
-    def __init__(self, settings: Settings, stored: Path) -> None:
+    """``listeners`` are the receivers' sockets, when systemd keeps them; without, each receiver opens its own."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        stored: Path,
+        users: Users = ALONE,
+        listeners: Sequence[socket.socket] = (),
+        service: Service | None = None,
+    ) -> None:
         self.settings = settings
         self.stored = stored
+        self.users = users
+        self.listeners = listeners
+        self.service = service or Service()
         self.log = MailLog(settings.log_directory)
         self.started_at = time.time()
         self._unpublished = False
@@ -109,10 +128,12 @@ class Supervisor:
         for child in self.children:
             self._start(child)
         self._publish()
+        self.service.ready()  # mail is accepted; what a recovery takes is no matter of the start
         while True:
+            self.service.alive()
             now = time.monotonic()
             waits = [child.due - now for child in self.children if child.process is None]
-            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, min(waits, default=1.0)))
+            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, min(waits, default=LOOK_S)))
             changed = False
             for child in self.children:
                 if child.process is not None and child.process.poll() is not None:
@@ -128,9 +149,16 @@ class Supervisor:
     def _start(self, child: Child) -> None:
         module = f"mailcore.process.{child.role}"
         command = [sys.executable, "-m", module, str(child.number), str(os.getpid()), str(self.stored)]
+        handed = [each.fileno() for each in self.listeners] if child.role == "receiver" else []
         child.started = time.monotonic()
         try:
-            child.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 - our own module
+            child.process = subprocess.Popen(  # noqa: S603 - our own module
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=handed,
+                env={**os.environ, **self.users.environment(child.role), HANDED: ",".join(map(str, handed))},
+                **self.users.of(child.role),
+            )
         except OSError as error:  # no memory, no process left: it passes, and the others go on meanwhile
             _say(f"{child.name} can't be started: {error.strerror}; tried again every {BACKOFF_S_MAX:.0f} s")
             child.due = child.started + BACKOFF_S_MAX
@@ -169,12 +197,15 @@ class Supervisor:
             }
             for child in self.children
         }
+        missing = [child.name for child in self.children if child.process is None]
+        self.service.status(f"not running: {', '.join(missing)}" if missing else f"{len(self.children)} processes run")
         path = self.settings.run_directory / "processes.json"
         try:
             for name, content in (("processes.json", pids), ("children.json", told)):
                 path = self.settings.run_directory / name
                 new = path.with_suffix(".new")
                 new.write_text(json.dumps(content))
+                new.chmod(0o644)
                 new.replace(path)
             self._unpublished = False
         except OSError as error:
@@ -183,17 +214,23 @@ class Supervisor:
             self._unpublished = True
 
 
-def main(settings: Settings) -> int:
+def main(settings: Settings, users: Users = ALONE) -> int:
     """Runs until it is killed; returns only when it can't start, with an exit status."""
     stored = settings.run_directory / SETTINGS_NAME
+    service, listeners = Service(), given_listeners()
+    wanted = [listen_address(endpoint) for endpoint in settings.receiver.listen]
+    if listeners and (difference := unlike(listeners, wanted)):
+        _say(f"[receiver] listen and the sockets of systemd are not the same: there is {difference}")
+        return 1
+    users.begin()
     try:
-        lock = prepare_home(settings)
+        lock = prepare_home(settings, users)
         store_settings(settings, stored)
     except (HomeError, OSError) as error:
         print(f"waypost: {error}", file=sys.stderr)
         return 1
     try:
-        Supervisor(settings, stored).run()
+        Supervisor(settings, stored, users, listeners, service).run()
     finally:
         os.close(lock)
     return 0
