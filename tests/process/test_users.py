@@ -100,7 +100,7 @@ def reached(place: Path, user: str, groups: list[str], how: int, paths: Iterable
 @as_root
 async def test_each_writes_where_it_must_and_nowhere_else(place: Path) -> None:
     async with Lab(["greylist(1):127.0.0.1:0"]) as lab:
-        sections = {"export": {"enabled": True}, "control": {"group": PORTAL}}
+        sections: Sections = {"export": {"enabled": True}, "control": {"group": PORTAL}}
         house = OwnUsers(place, {"*": route_to(lab, 0), "away.example": "smtp:[127.0.0.1]:1"}, sections)
         await house.start()
         try:
