@@ -52,6 +52,7 @@ PAGE_MAX = 1_000  # items of one page; about 600 kB
 CHUNK_BYTES_MAX = 256 << 10  # of one inject_data; as much as a disk likes to get at once
 NAMES_MAX = 10_000
 SEARCH_MAX = 200  # messages of one search's page; what became of each is looked up in the journal
+SEARCH_CURSOR_MAX = 4_000  # it says what of each lane was searched: with 64 receivers' lanes half of that
 CHANGED_MAX = 100  # of one simulation
 CUT_CHARACTERS_MAX = 4_000  # of a cut: 64 receivers' lanes and a long ladder have half of that
 WALL_CLOCK_MAX = 32_503_680_000.0  # the year 3000
@@ -98,7 +99,7 @@ class SearchArguments(Arguments, frozen=True, kw_only=True):
     message_id: SearchText = ""
     sender: SearchText = ""
     recipient: SearchText = ""
-    cursor: Annotated[str, Meta(max_length=200)] = ""
+    cursor: Annotated[str, Meta(max_length=SEARCH_CURSOR_MAX)] = ""
     limit: Annotated[int, Meta(ge=1, le=SEARCH_MAX)] = 50
 
 
@@ -147,6 +148,8 @@ class InjectBeginArguments(Arguments, frozen=True, kw_only=True):
     sender: Address
     recipients: Annotated[list[Address], Meta(min_length=1, max_length=RECIPIENTS_PER_RECORD)]
     not_before: WallClock | None = None
+    age_s: Annotated[float, Meta(ge=0, le=3_155_760_000)] = 0.0  # it has waited so long elsewhere: counts for its lifetime
+    held_because: Annotated[str, Meta(max_length=1_000)] = ""  # it comes to rest in hold, and waits to be released
 
 
 class InjectDataArguments(Arguments, frozen=True, kw_only=True):

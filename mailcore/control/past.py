@@ -1,7 +1,8 @@
 """What became of messages: their history, a search among those that are gone, their headers and data, times of deliveries.
 
-All of it is read from the journal and the lanes, in threads, in steps of a fifth of a second, so that no client waits long for
-another; the manager is asked where to read and no more. What takes longer says so in parts, and ends with its client.
+All of it is read from the journal and the lanes, and where these have it no more from the exported events; in threads, in
+steps of a fifth of a second, so that no client waits long for another; the manager is asked where to read and no more. What
+takes longer says so in parts, and ends with its client.
 
 Laws: every answer is bounded: bytes read, seconds, items, bytes sent. A message's data is private: it takes the right to
 change things, and is given of messages in the queue only, not of finished ones whose records happen to be there still.
@@ -22,11 +23,11 @@ from mailcore.control.past_data import Mark, Wire, fields_of, header_section, op
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, View
 from mailcore.queue.browse import Found
-from mailcore.queue.past import JournalPast, Past
-from mailcore.queue.search import Wanted
+from mailcore.queue.past import KnownPast, Past
 from mailcore.queue.service_times import measure
 from mailcore.queue.spool import Spool
 from mailcore.queue.tracing import Steps, Walk
+from mailcore.queue.wanted import Wanted
 
 __all__ = ["PastAnswers"]
 
@@ -41,10 +42,10 @@ MARKS_MAX = 256  # messages whose data somebody reads on in
 class PastAnswers:
     """``answers``: by operation, for ``Operations``."""
 
-    def __init__(self, view: View, spool: Spool, past: Past | None = None) -> None:
+    def __init__(self, view: View, spool: Spool) -> None:
         self._view = view
         self._spool = spool
-        self._past: Past = past if past is not None else JournalPast(view.browser)
+        self._past: Past = KnownPast(view.browser, view.older)
         self._marks: OrderedDict[str, Mark] = OrderedDict()
         self.answers: dict[str, Answers] = {
             "history": self._history,
@@ -87,7 +88,7 @@ class PastAnswers:
             "items": search.take(),
             "cursor": search.cursor,
             "examined": search.examined,
-            "note": note,
+            "note": "; ".join(each for each in (note, search.note) if each),
             "done": True,
         }
 
@@ -129,7 +130,7 @@ class PastAnswers:
     async def times_since(self, since_s: float, records_max: int) -> AsyncGenerator[dict[str, Any], None]:
         """The parts of what is answered about the deliveries of the last ``since_s`` seconds."""
         browser = self._view.browser
-        walk = Walk(measure(browser, browser.clock() - since_s, records_max))
+        walk = Walk(measure(browser, browser.clock() - since_s, records_max, self._view.older))
         async with contextlib.aclosing(self._going(walk)) as going:
             async for _ in going:
                 yield {"done": False}

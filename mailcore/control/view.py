@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from mailcore.control.manager_link import ManagerAway, ManagerLink, OutcomeUnknown
 from mailcore.queue.browse import Browser, Found, Stretch, stretches_of
+from mailcore.queue.older import Older
 
 __all__ = ["NotFound", "Place", "View"]
 
@@ -26,8 +27,12 @@ class NotFound(Exception):
 
 
 class View:
-    def __init__(self, browser: Browser, link: ManagerLink, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, browser: Browser, link: ManagerLink, pool: ThreadPoolExecutor, older: Older | None = None
+    ) -> None:
+        """``older``: who keeps what the log has no more; None where nobody does."""
         self.browser = browser
+        self.older = older
         self.link = link
         self.pool = pool
 

@@ -59,7 +59,7 @@ async def gather(
             yield 0.5
     if arguments.arrivals:
         await _arriving(view, rows, into)
-    walk = Walk(recent(view.browser, {*into.destinations, *into.arriving}, into.now - arguments.since_s))
+    walk = Walk(recent(view.browser, {*into.destinations, *into.arriving}, into.now - arguments.since_s, view.older))
     with contextlib.closing(walk):
         while not await view.in_thread(walk.go, STEP_S, view.browser.monotonic):
             yield 0.8

@@ -1,4 +1,4 @@
-"""The newest deliveries to each destination, one by one: out of the end of the journal.
+"""The newest deliveries to each destination, one by one: out of the end of the journal, and of what is kept longer.
 
 ``service_times`` has sums and samples of hours; here is the order of things, which says how many deliveries were under way
 when one was refused, how long our own part of a delivery is, and what one recipient more takes.
@@ -8,15 +8,16 @@ Law: bounded: records read, deliveries kept of each destination. Must not know: 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from typing import NamedTuple
 
 from mailcore.envelope import Status
 from mailcore.queue.browse import Browser
-from mailcore.queue.lanes import JOURNAL
+from mailcore.queue.older import Older, Trouble
 from mailcore.queue.records import Delivery
-from mailcore.queue.service_times import backwards, delivery_in
-from mailcore.queue.tracing import Steps, open_lane
+from mailcore.queue.service_times import newest_first
+from mailcore.queue.tracing import Steps
 
 __all__ = ["Tried", "recent"]
 
@@ -40,25 +41,24 @@ class Tried(NamedTuple):
         return self.ended_at - self.connect_s - self.transmit_s
 
 
-def recent(browser: Browser, wanted: Collection[str], since: float) -> Steps[dict[str, list[Tried]]]:
+def recent(
+    browser: Browser, wanted: Collection[str], since: float, older: Older | None = None
+) -> Steps[dict[str, list[Tried]]]:
     """Of the destinations ``wanted``, what ended after ``since`` (wall clock), oldest first."""
     found: dict[str, list[Tried]] = {}
     lacking = set(wanted)
     examined = 0
-    with open_lane(browser.disk, browser.queue_directory, JOURNAL) as reader:
-        for piece in backwards(reader):
+    with contextlib.closing(newest_first(browser, since, older, Trouble())) as pieces:
+        for deliveries, records in pieces:
             newest = 0.0
-            for record in reversed(piece):
-                delivery = delivery_in(record)
-                if delivery is None:
-                    continue
+            for delivery in reversed(deliveries):
                 newest = max(newest, delivery.at)
                 if delivery.destination in lacking and delivery.at >= since and max(delivery.delays[2:]) > 0:
                     there = found.setdefault(delivery.destination, [])
                     there.append(_tried(delivery))
                     if len(there) >= RECENT_MAX:
                         lacking.discard(delivery.destination)
-            examined += len(piece)
+            examined += records
             if examined >= RECORDS_MAX or not lacking or 0 < newest < since:
                 break
             yield

@@ -32,6 +32,7 @@ from mailcore.control.tables import Tables
 from mailcore.control.view import NotFound, View
 from mailcore.control.whatif import WhatIf, WhatIfRefused
 from mailcore.envelope import Recipient
+from mailcore.export.past import PastEvents
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
@@ -106,7 +107,9 @@ class ControlServer:
         )
         readers = ThreadPoolExecutor(READERS, "browse")
         processes = str(settings.run_directory / "processes.json")
-        self.view = View(browser, self.link, readers)
+        # What was exported stays when no more is.
+        older = PastEvents(disk, str(settings.events_directory))
+        self.view = View(browser, self.link, readers, older)
         tables = Tables(self.view, settings, routing)
         self.ages = Ages(self.view)
         exported = str(settings.events_directory / EXPORTED) if settings.export.enabled else ""

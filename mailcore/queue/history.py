@@ -1,17 +1,10 @@
 """A message's history: everything that is still known of it, from its arrival to its end, when that is long ago, too.
 
 It is put together from what the journal's segments that still exist say of the message, and the envelopes of it that are
-still in lanes, garbage or not. It says how far back it goes, and whether the beginning was found.
+still in lanes, garbage or not; what these have no more comes from whoever keeps it longer (``older``). It says how far back it
+goes, and whether all was found.
 
-An event is a map of plain values, as clients get it: ``at`` (wall clock, seconds) and ``event``
-
-- accepted: sender, size_bytes, recipients (how many), client_address, helo, tls, login, message_id, origin
-- attempt: destination, relay, tls, delays (before the manager, in the queue, connecting, transmitting), verdicts: number,
-  address ("" when its envelope is gone), status, dsn, reply; verdicts_left_out
-- deferred_until (into a retry lane) and replaced (into any other): lane, due_at, generation
-- bounce: queue_id of the message that tells the sender, lane, offset
-- administrative: operation, who, why, arguments
-- finished: how ("" or "deleted"), bounce
+What an event is stands in ``story``.
 
 Law: no more is kept than is answered, whatever the journal holds. Must not know: sockets, the manager.
 """
@@ -25,22 +18,32 @@ from typing import Any
 import msgspec
 
 from mailcore.bounce.dsn import bounce_queue_id
-from mailcore.envelope import Envelope, Origin, Status
-from mailcore.queue.browse import Browser, Found
-from mailcore.queue.lanes import JOURNAL, interval_of
-from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, Start
-from mailcore.queue.tracing import Body, Steps, Trace, decode, earliest_of, envelopes_of, lanes_in, open_lane, trace
+from mailcore.envelope import Envelope
+from mailcore.queue.browse import WITHOUT_END, Browser, Found
+from mailcore.queue.lanes import JOURNAL, LOCAL
+from mailcore.queue.older import Older, Trouble, Window
+from mailcore.queue.story import Story, accepted
+from mailcore.queue.tracing import (
+    SLACK_S,
+    Steps,
+    Trace,
+    decode,
+    earliest_of,
+    envelopes_of,
+    lanes_in,
+    open_lane,
+    trace,
+)
 
 __all__ = ["History", "HistoryReader"]
 
-EVENTS_MAX = 2_000  # of one answer; with the verdicts below a frame of wire.FRAME_BYTES_MAX at the most a tenth full
-VERDICTS_MAX = 1_000
-REPLY_CHARACTERS = 1_000  # of one reply; a line has at most 512 octets (RFC 5321 4.5.3.1.5), some have more lines
-LISTED_MAX = 10  # of an order's recipients; there may be 1 000
-TEXT_CHARACTERS = 1_000  # of what a client said of itself
 BEHIND_END_BYTES = (
     64 << 20
 )  # read on behind a FINISH that rests on a bounce: a crash may have undone it, a checkpoint later
+BOUNCES_MAX = 20  # looked for, of one message
+QUEUE_ID_CHARACTERS = 13  # a bounce's is its message's, and more behind it
+ARRIVED_S = 86_400.0  # after its queue id was given out, at the most; some clocks jump
+UNARRIVED_S = 31 * 86_400.0  # so far is searched on for a bounce, or for what nobody knows the arrival of
 TRACE_BYTES_MAX = 16 << 30  # of the journal, for one history: about ten seconds of reading what is cached
 
 
@@ -59,37 +62,65 @@ class History(msgspec.Struct, kw_only=True):
 
 @dataclass
 class HistoryReader:
-    """Reads journal and lanes; keeps nothing between calls."""
+    """Reads journal and lanes, and what is kept longer when that is not all; keeps nothing between calls."""
 
     browser: Browser
     trace_bytes_max: int = TRACE_BYTES_MAX
+    older: Older | None = None
 
     def history(self, queue_id: str) -> Steps[History]:
         """As ``past.Past.history``."""
+        history = yield from self._history(queue_id, None)
+        if history.complete or self.older is None or not earliest_of(queue_id):
+            return history
+        elsewhere = _Elsewhere(self.older)
+        elsewhere.since = self.older.since(elsewhere.trouble)
+        yield
+        if elsewhere.since is None:
+            return history
+        with_older = yield from self._history(queue_id, elsewhere)
+        return with_older
+
+    def _history(self, queue_id: str, elsewhere: _Elsewhere | None) -> Steps[History]:
         so_far = Trace(self.trace_bytes_max)
-        story = _Story(queue_id)
-        yield from self._read_journal(story, so_far)
+        story = Story(queue_id)
+        if elsewhere is not None:
+            yield from elsewhere.find(queue_id)
+        yield from self._read_journal(story, so_far, elsewhere)
         envelopes = yield from self._envelopes(story)
         for found, _ in envelopes:
             yield from self._name(story, found)
-        complete = bool(envelopes) and story.complete(*_top(envelopes)) and not so_far.cut_short
+        if elsewhere is None:
+            complete = bool(envelopes) and story.complete(*_top(envelopes)) and not so_far.cut_short
+        else:
+            yield from elsewhere.name(story)
+            yield from self._find_bounces(story, elsewhere)
+            if elsewhere.arrival is not None and not (envelopes and envelopes[0][0].envelope.generation == 0):
+                envelopes.insert(0, (elsewhere.arrival, False))
+            complete = bool(envelopes) and story.complete_with_older(*_top(envelopes), _recipients(envelopes))
+            complete = complete and not (so_far.cut_short or elsewhere.trouble.count)
         events = self._told(story, envelopes)
+        kept_since = None if elsewhere is None else elsewhere.since
         return History(
             queue_id=queue_id,
             events=events,
             complete=complete,
-            since=so_far.oldest,
-            note=_note(queue_id, bool(events), bool(envelopes), complete, so_far),
+            since=min((at for at in (so_far.oldest, kept_since) if at is not None), default=None),
+            note=_note(queue_id, bool(events), bool(envelopes), complete, so_far, elsewhere),
             examined=so_far.examined_bytes,
             events_left_out=story.events_left_out,
             verdicts_left_out=story.verdicts_left_out,
         )
 
-    def _read_journal(self, story: _Story, so_far: Trace) -> Steps[None]:
+    def _read_journal(self, story: Story, so_far: Trace, elsewhere: _Elsewhere | None) -> Steps[None]:
         wanted = {story.queue_id}
         ended_at = 0
         with open_lane(self.browser.disk, self.browser.queue_directory, JOURNAL) as reader:
+            if elsewhere is not None:
+                yield from elsewhere.tell(story, 0, reader.bases[0] if reader.bases else WITHOUT_END)
             for found in trace(reader, wanted, earliest_of(story.queue_id), so_far):
+                while elsewhere is not None and so_far.missing:
+                    yield from elsewhere.tell(story, *so_far.missing.pop(0))
                 if found is None:
                     if story.ended and so_far.examined_bytes - ended_at > BEHIND_END_BYTES:
                         return
@@ -102,7 +133,7 @@ class HistoryReader:
                     if story.ended and story.bounce is None:
                         return
 
-    def _envelopes(self, story: _Story) -> Steps[list[tuple[Found, bool]]]:
+    def _envelopes(self, story: Story) -> Steps[list[tuple[Found, bool]]]:
         """Those that are still there, by generation, with whether they are live. The journal says where they are when it
         knows the message from its beginning; else they are looked for."""
         if 0 not in story.starts:
@@ -119,7 +150,20 @@ class HistoryReader:
             yield
         return envelopes
 
-    def _name(self, story: _Story, found: Found) -> Steps[None]:
+    def _find_bounces(self, story: Story, elsewhere: _Elsewhere) -> Steps[None]:
+        """Where a FINISH or REPLACED that was kept elsewhere rests on a bounce, that is not said with it."""
+        browser = self.browser
+        for event, generation in story.unbounced[:BOUNCES_MAX]:
+            queue_id, at = bounce_queue_id(story.queue_id, generation), float(event["at"])
+            there = yield from envelopes_of(browser.disk, browser.queue_directory, [LOCAL], {queue_id}, at - SLACK_S)
+            found = next((each for each, _ in there.get(queue_id, ()) if each.envelope.generation == 0), None)
+            if found is None:
+                window = Window(at - SLACK_S, at + SLACK_S)
+                found = yield from elsewhere.older.arrival(queue_id, window, elsewhere.trouble)
+            if found is not None:
+                story.rests_on(event, queue_id, {"lane": found.lane, "offset": found.offset})
+
+    def _name(self, story: Story, found: Found) -> Steps[None]:
         """Addresses for the recipients' numbers; one envelope's batches are read only as far as somebody lacks his."""
         batches = self.browser.recipients(found)
         while story.unnamed and (batch := next(batches, None)) is not None:
@@ -129,8 +173,8 @@ class HistoryReader:
                     story.names[recipient.number] = recipient.address
             yield
 
-    def _told(self, story: _Story, envelopes: list[tuple[Found, bool]]) -> list[dict[str, Any]]:
-        events = [_accepted(envelopes[0][0].envelope)] if envelopes else []
+    def _told(self, story: Story, envelopes: list[tuple[Found, bool]]) -> list[dict[str, Any]]:
+        events = [accepted(envelopes[0][0].envelope)] if envelopes else []
         resting = {found.envelope.generation: found.envelope for found, _ in envelopes}
         for event in story.events:
             for verdict in event.get("verdicts", ()):
@@ -143,116 +187,47 @@ class HistoryReader:
 
 
 @dataclass
-class _Story:
-    """What the journal says of one message, in the order it says it."""
+class _Elsewhere:
+    """What is kept longer than the log, asked about one message."""
 
-    queue_id: str
-    events: list[dict[str, Any]] = field(default_factory=list)
-    starts: set[int] = field(default_factory=set)  # generations whose pass was seen from its beginning
-    begun: set[int] = field(default_factory=set)  # generations of which anything was seen
-    places: dict[int, Place] = field(default_factory=dict)  # of each generation's envelope
-    unnamed: set[int] = field(default_factory=set)  # recipients whose verdicts are told, without an address yet
-    names: dict[int, str] = field(default_factory=dict)
-    ended: bool = False
-    bounce: Place | None = None  # of the FINISH
-    events_left_out: int = 0
-    verdicts_left_out: int = 0
-    verdicts_told: int = 0
-    _order: tuple[str, float] = ("", 0.0)
+    older: Older
+    since: float | None = None
+    trouble: Trouble = field(default_factory=Trouble)
+    arrival: Found | None = None
+    window: Window = field(default_factory=Window)
 
-    def hear(self, body: Body) -> None:
-        if not isinstance(body, Administrative):
-            self.begun.add(body.generation)
-        match body:
-            case Start():
-                self._start(body)
-            case Delivery():
-                self._delivery(body)
-            case Replaced():
-                self._replaced(body)
-            case Finish():
-                self.ended, self.bounce = True, body.bounce
-                self._bounce(body)
-                bounce = None if body.bounce is None else msgspec.structs.asdict(body.bounce)
-                self._add({"at": body.at, "event": "finished", "how": body.why, "bounce": bounce})
-            case Administrative():
-                self._administrative(body)
+    def find(self, queue_id: str) -> Steps[None]:
+        """Its arrival, and from when on there may be something of it."""
+        earliest = earliest_of(queue_id)
+        latest = earliest + (ARRIVED_S if len(queue_id) == QUEUE_ID_CHARACTERS else UNARRIVED_S)
+        self.arrival = yield from self.older.arrival(queue_id, Window(earliest, latest), self.trouble)
+        # What nobody knows, somebody may have mistyped: it is not looked for in the events of years.
+        self.window = Window(earliest) if self.arrival is not None else Window(earliest, earliest + UNARRIVED_S)
 
-    def complete(self, generation: int, live: bool) -> bool:
-        """Whether all its passes were seen; ``generation``: of its newest envelope that is there, which rests or not."""
-        last = max([generation, *self.begun, *self.places])
-        rests = last not in self.begun and (live or last in self.places)
-        return self.starts.issuperset(range(last if rests else last + 1))
+    def tell(self, story: Story, start: int, end: int) -> Steps[None]:
+        bodies = self.older.bodies({story.queue_id}, start, end, self.window, self.trouble, beyond=1)
+        for told in bodies:
+            if told is None:
+                yield
+            else:
+                story.hear(told[1], elsewhere=True)
 
-    def _add(self, event: dict[str, Any]) -> None:
-        if len(self.events) < EVENTS_MAX or event["event"] == "finished":
-            self.events.append(event)
-        else:
-            self.events_left_out += 1
+    def name(self, story: Story) -> Steps[None]:
+        """Who is not in an envelope that is still in a lane."""
+        if self.arrival is None or not story.unnamed:
+            return
+        envelope = self.arrival.envelope
+        story.know({recipient.number: recipient.address for recipient in envelope.recipients})
+        added = {envelope.recipient_count + number: address for number, address in enumerate(story.added)}
+        story.know(added)
+        if any(number < envelope.recipient_count for number in story.unnamed):
+            names = yield from self.older.names(self.arrival, story.unnamed, self.trouble)
+            story.know(names)
 
-    def _start(self, start: Start) -> None:
-        # One that was stated anew lacks what it was counted with (``suffix``), and perhaps verdicts before it.
-        if start.resting:
-            self.starts.add(start.generation)
-        self.places[start.generation] = start.place
-        self.ended, self.bounce = False, None
 
-    def _delivery(self, delivery: Delivery) -> None:
-        told = delivery.verdicts[: VERDICTS_MAX - self.verdicts_told]
-        self.verdicts_told += len(told)
-        self.verdicts_left_out += len(delivery.verdicts) - len(told)
-        self.unnamed.update(verdict.number for verdict in told)
-        self._add(
-            {
-                "at": delivery.at,
-                "event": "attempt",
-                "destination": delivery.destination,
-                "relay": delivery.relay,
-                "tls": delivery.tls,
-                "delays": list(delivery.delays),
-                "verdicts": [
-                    {
-                        "number": verdict.number,
-                        "address": "",
-                        "status": Status(verdict.status).name.lower(),
-                        "dsn": verdict.dsn,
-                        "reply": verdict.reply[:REPLY_CHARACTERS],
-                    }
-                    for verdict in told
-                ],
-                "verdicts_left_out": len(delivery.verdicts) - len(told),
-            }
-        )
-
-    def _replaced(self, replaced: Replaced) -> None:
-        lane = replaced.place.lane
-        generation = replaced.generation + 1
-        self.places[generation] = replaced.place
-        self._bounce(replaced)
-        interval = interval_of(lane, 0) if lane.startswith("retry.") else 0.0
-        event = "deferred_until" if interval else "replaced"
-        due_at = replaced.at + interval if interval else 0.0  # its envelope, when it is there, knows better
-        self._add({"at": replaced.at, "event": event, "lane": lane, "due_at": due_at, "generation": generation})
-
-    def _bounce(self, body: Finish | Replaced) -> None:
-        if body.bounce is not None:
-            queue_id, place = bounce_queue_id(body.queue_id, body.generation), msgspec.structs.asdict(body.bounce)
-            self._add({"at": body.at, "event": "bounce", "queue_id": queue_id, **place})
-
-    def _administrative(self, order: Administrative) -> None:
-        if self._order == (order.operation, order.at):
-            return  # stated anew, with the START
-        self._order = order.operation, order.at
-        self._add(
-            {
-                "at": order.at,
-                "event": "administrative",
-                "operation": order.operation,
-                "who": order.who,
-                "why": order.why,
-                "arguments": {name: _few(value) for name, value in order.arguments.items()},
-            }
-        )
+def _recipients(envelopes: list[tuple[Found, bool]]) -> int:
+    """How many it had as received, as the oldest envelope of it knows."""
+    return envelopes[0][0].envelope.recipient_count
 
 
 def _top(envelopes: list[tuple[Found, bool]]) -> tuple[int, bool]:
@@ -265,38 +240,23 @@ def _is(envelope: Envelope, queue_id: str, generation: int) -> bool:
     return envelope.queue_id == queue_id and envelope.generation == generation
 
 
-def _few(value: Any) -> Any:
-    """Of an argument that is a list, the first."""
-    return list(value[:LISTED_MAX]) if isinstance(value, list | tuple) else value
-
-
-def _accepted(envelope: Envelope) -> dict[str, Any]:
-    return {
-        "at": envelope.arrived_at,
-        "event": "accepted",
-        "sender": envelope.sender,
-        "size_bytes": envelope.size_bytes,
-        "recipients": max(envelope.recipient_count, envelope.numbers_used),
-        "client_address": envelope.client_address,
-        "helo": envelope.helo[:TEXT_CHARACTERS],
-        "tls": envelope.tls,
-        "login": envelope.login[:TEXT_CHARACTERS],
-        "message_id": envelope.message_id[:TEXT_CHARACTERS],
-        "origin": Origin(envelope.origin).name.lower(),
-    }
-
-
-def _note(queue_id: str, known: bool, envelopes: bool, complete: bool, so_far: Trace) -> str:
-    since = ""
-    if so_far.oldest is not None:
-        since = (
-            f"the journal goes back to {datetime.fromtimestamp(so_far.oldest).astimezone().isoformat(' ', 'seconds')}"
-        )
+def _note(
+    queue_id: str, known: bool, envelopes: bool, complete: bool, so_far: Trace, elsewhere: _Elsewhere | None
+) -> str:
+    since = "" if so_far.oldest is None else f"the journal goes back to {_when(so_far.oldest)}"
     if so_far.cut_short:
         return "the journal is so long that it was not read to its end"
     if complete:
         return ""
+    more = ""
+    if elsewhere is not None and elsewhere.since is not None:
+        more = f"; events go back to {_when(elsewhere.since)}"
+        more += f"; {elsewhere.trouble}" if elsewhere.trouble.count else ""
     if not known:
-        return f"nothing is known of {queue_id}" + (f"; {since}" if since else "")
+        return f"nothing is known of {queue_id}" + (f"; {since}" if since else "") + more
     what = "" if envelopes else "; its envelope is gone, and with it who sent it to whom"
-    return f"not all of it is known; {since or 'there is no journal'}{what}"
+    return f"not all of it is known; {since or 'there is no journal'}{more}{what}"
+
+
+def _when(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")

@@ -1,7 +1,7 @@
 """Who knows what became of messages: the seam between those who ask and those who keep it.
 
-The first source is the queue itself, as far as its records still exist. Whoever keeps events longer (exported ones) answers
-the same questions in the same words, and may stand in front of it.
+The first source is the queue itself, as far as its records still exist. What it has no more comes from whoever keeps it longer,
+the exported events (``older``), in the same words, so that whoever asks sees no seam.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from typing import Protocol
 
 from mailcore.queue.browse import Browser, Stretch
 from mailcore.queue.history import History, HistoryReader
-from mailcore.queue.search import Hit, LaneSearch, Wanted
+from mailcore.queue.older import Older
+from mailcore.queue.search import LaneSearch
 from mailcore.queue.tracing import Steps
+from mailcore.queue.wanted import Hit, Wanted
 
-__all__ = ["JournalPast", "Past", "Search"]
+__all__ = ["KnownPast", "Past", "Search"]
 
 
 class Search(Protocol):
@@ -23,6 +25,10 @@ class Search(Protocol):
     cursor: str | None
     examined: int  # records
     stopping: bool  # set by who drives it: it ends soon, and its cursor says where to go on
+
+    @property
+    def note(self) -> str:
+        """What could not be searched, for a person; "" when all could."""
 
     def steps(self) -> Steps[None]:
         """The work. Raises OSError."""
@@ -39,14 +45,15 @@ class Past(Protocol):
         """At most ``limit`` messages from the cursor on ("" is the beginning). Raises CursorError."""
 
 
-class JournalPast:
-    """The queue's own records: journal and lanes."""
+class KnownPast:
+    """The queue's own records, journal and lanes; and ``older``, when there is somebody who keeps them longer."""
 
-    def __init__(self, browser: Browser) -> None:
+    def __init__(self, browser: Browser, older: Older | None = None) -> None:
         self._browser = browser
+        self._older = older
 
     def history(self, queue_id: str) -> Steps[History]:
-        return HistoryReader(self._browser).history(queue_id)
+        return HistoryReader(self._browser, older=self._older).history(queue_id)
 
     def search(self, stretches: Mapping[str, Stretch], wanted: Wanted, cursor: str, limit: int) -> Search:
-        return LaneSearch(self._browser, stretches, wanted, cursor, limit)
+        return LaneSearch(self._browser, stretches, wanted, cursor, limit, self._older)

@@ -2,26 +2,27 @@
 
 A message is found once, although several of its generations may still be there: by the one that rests in a lane, when that
 matches, else by the lowest that does, which has the most recipients. What became of those that no longer rest is looked up
-in the journal, for a handful at a time. A search stops after each piece (``tracing.Steps``) and goes on at a cursor, so that
-looking for what is nowhere costs nobody else more than a search that finds something.
+in the journal, for a handful at a time. Behind the lanes comes what they have no more, from whoever keeps it longer
+(``older``), the newest first. A search stops after each piece (``tracing.Steps``) and goes on at a cursor, so that looking
+for what is nowhere costs nobody else more than a search that finds something.
 
-Nothing is locked: a message that moves between two pages may be found twice or not at all. Must not know: sockets, the
-manager.
+Nothing is locked: a message that moves between two pages may be found twice or not at all; one that only stops being in a
+lane is not (``seen``). Must not know: sockets, the manager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from mailcore.envelope import Status
-from mailcore.queue.browse import RECIPIENTS_SHOWN, WITHOUT_END, Browser, CursorError, Found, Stretch, lane_order
+from mailcore.queue.browse import RECIPIENTS_SHOWN, WITHOUT_END, Browser, Found, Stretch, lane_order
 from mailcore.queue.lanes import JOURNAL
-from mailcore.queue.matching import NULL_SENDER, text_matcher
+from mailcore.queue.older import Older, Trouble, Window
 from mailcore.queue.records import Delivery, Finish, Start
+from mailcore.queue.seen import Seen
 from mailcore.queue.tracing import (
+    SLACK_S,
     Body,
     Steps,
     Trace,
@@ -32,39 +33,20 @@ from mailcore.queue.tracing import (
     open_lane,
     trace,
 )
+from mailcore.queue.wanted import Hit, Matches, Wanted
 
 __all__ = ["Hit", "LaneSearch", "Wanted"]
 
 TOGETHER_MAX = 20  # messages that are looked up in one going through indexes and journal
+OLDER_TOGETHER_MAX = (
+    200  # the same of those that are kept elsewhere: they came in one hour, mostly, and ended in the next
+)
+FATE_S = 31 * 86_400.0  # so long after it came its end is looked for elsewhere: queue lifetimes are days
 UNTOLD_RECORDS = 50_000  # looked at before a few matches are told: a quarter of a second
 TRACE_BYTES_MAX = 4 << 30  # of the journal, for those few
 UNMARKED_BYTES = 8 << 20  # of the journal: what is finished has its mark a checkpoint later, and that is a second
 TEXT_CHARACTERS = 1_000  # of a Message-ID: a stranger wrote it
 UNKNOWN = "unknown"  # its envelope is garbage, and the record that says why is gone
-
-
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is searched for; all that is given must hold. Texts as in ``matching.Filter``; ``queue_id`` is one, whole."""
-
-    queue_id: str = ""
-    message_id: str = ""  # with or without its angle brackets
-    sender: str = ""
-    recipient: str = ""
-
-
-class Hit(msgspec.Struct, kw_only=True):
-    """A message as a search shows it. ``state``: those of ``browse.State``, or how it ended: delivered, bounced, expired,
-    deleted (then with ``finished_at``), unknown."""
-
-    queue_id: str
-    at: float  # arrival, wall clock
-    sender: str
-    recipients: list[str]  # the first RECIPIENTS_SHOWN
-    recipient_count: int
-    message_id: str
-    size_bytes: int
-    state: str
-    finished_at: float | None
 
 
 @dataclass(slots=True)
@@ -74,15 +56,29 @@ class _Fate:
     statuses: set[int]
     finished_at: float | None = None
     why: str = ""
+    begun: bool = False
+    whole: bool = False  # from its beginning
 
     def hear(self, body: Body) -> None:
         if isinstance(body, Delivery):
             self.statuses.update(verdict.status for verdict in body.verdicts)
         elif isinstance(body, Start):
+            self.begun = True
+            self.whole = self.whole or bool(body.generation == 0 and body.resting)
             self.statuses.update(verdict.status for verdict in body.refused)
             self.finished_at = None
         elif isinstance(body, Finish):
             self.finished_at, self.why = body.at, body.why
+
+    def hear_older(self, body: Body) -> None:
+        """What was said before all that was heard by now."""
+        if not (isinstance(body, Finish) and self.finished_at is not None):
+            self.hear(body)
+
+    @property
+    def lacking(self) -> bool:
+        """Whether others may know more: its end, or what was worse before. What was begun and has no end is under way."""
+        return not self.whole if self.finished_at is not None else not self.begun
 
     @property
     def state(self) -> str:
@@ -100,20 +96,33 @@ class LaneSearch:
     """See ``past.Search``."""
 
     def __init__(
-        self, browser: Browser, stretches: Mapping[str, Stretch], wanted: Wanted, cursor: str, limit: int
+        self,
+        browser: Browser,
+        stretches: Mapping[str, Stretch],
+        wanted: Wanted,
+        cursor: str,
+        limit: int,
+        older: Older | None = None,
     ) -> None:
         self._browser = browser
         self._stretches = stretches
-        self._matches = _Matches(wanted, browser)
+        self._matches = Matches(wanted, browser)
         self._queue_id = wanted.queue_id
         self._limit = limit
-        self._first, self._offset = _place_of(cursor)
+        self._older = older
+        self._trouble = Trouble()
+        self._seen = Seen.read(cursor)
         self._lanes = sorted(stretches, key=lane_order)
         self._told: set[str] = set()
         self._hits: list[Hit] = []
         self.cursor: str | None = cursor
         self.examined = 0
         self.stopping = False
+
+    @property
+    def note(self) -> str:
+        """What could not be searched."""
+        return str(self._trouble)
 
     def take(self) -> list[Hit]:
         hits, self._hits = self._hits, []
@@ -123,13 +132,48 @@ class LaneSearch:
         if self._queue_id:
             yield from self._one()
             return
-        for lane in self._lanes:
-            if self._first and lane_order(lane) < lane_order(self._first):
-                continue
-            over = yield from self._lane(lane)
+        if self._seen.older is None:
+            first = self._seen.lane
+            for lane in self._lanes:
+                if first and lane_order(lane) < lane_order(first):
+                    continue
+                over = yield from self._lane(lane)
+                if over:
+                    return
+        if self._older is not None:
+            over = yield from self._elsewhere(self._older, Window(), self._seen.older or "")
             if over:
                 return
         self.cursor = None
+
+    def _elsewhere(self, older: Older, window: Window, place: str) -> Steps[bool]:
+        """Those whose arrival no lane has any more; whether the page ends among them."""
+        self.cursor = self._seen.elsewhere(place)
+        for scanned in older.arrivals(self._matches, window, place, self._seen.has, self._trouble):
+            left = list(scanned.found) if scanned is not None else []
+            while left and len(self._told) < self._limit:
+                count = min(OLDER_TOGETHER_MAX, self._limit - len(self._told))
+                together, left = left[:count], left[count:]
+                yield from self._tell_elsewhere([found for found, _ in together])
+                self.cursor = self._seen.elsewhere(together[-1][1])
+            if scanned is not None:
+                self.examined += scanned.examined
+                if not left and not scanned.found:
+                    self.cursor = self._seen.elsewhere(scanned.place)
+                if len(self._told) >= self._limit or self.stopping:
+                    return True
+            yield
+        return False
+
+    def _tell_elsewhere(self, found: Sequence[Found]) -> Steps[None]:
+        """But for those that were found by a generation that lies in a lane."""
+        there = yield from self._envelopes({each.envelope.queue_id for each in found})
+        gone = [
+            each
+            for each in found
+            if not any(self._matches(other) for other, _ in there.get(each.envelope.queue_id, ()))
+        ]
+        yield from self._tell_gone(gone, there, elsewhere=True)
 
     def _one(self) -> Steps[None]:
         """By queue id, which the indexes have."""
@@ -140,6 +184,8 @@ class LaneSearch:
         if matching:
             lowest = min(matching, key=lambda found: found.envelope.generation)
             yield from self._tell_gone([lowest], there)
+        elif self._older is not None and (earliest := earliest_of(queue_id)):
+            yield from self._elsewhere(self._older, Window(earliest, earliest + FATE_S), "")
         self.cursor = None
 
     def _lane(self, lane: str) -> Steps[bool]:
@@ -149,7 +195,9 @@ class LaneSearch:
         matching: list[tuple[Found, bool]] = []
         untold = 0
         with open_lane(self._browser.disk, self._browser.queue_directory, lane) as reader:
-            start = self._offset if lane == self._first else (reader.bases or (0,))[0]
+            start = (reader.bases or (end,))[0]
+            if lane == self._seen.lane:
+                start = max(start, self._seen.offset)
             for record in reader.records(start, end) if start < end else ():
                 self.examined += 1
                 untold += 1
@@ -160,17 +208,26 @@ class LaneSearch:
                         matching.append((found, record.live))
                 enough = len(matching) >= min(TOGETHER_MAX, self._limit - len(self._told))
                 if enough or self.stopping or (matching and untold >= UNTOLD_RECORDS):
-                    yield from self._tell(matching, f"{lane}:{record.end}")
+                    yield from self._tell(matching, self._been(lane, start, record.end))
                     matching, untold = [], 0
                     if len(self._told) >= self._limit or self.stopping:
                         return True
                     yield
                 elif not untold & 63:
                     if not matching:
-                        self.cursor = f"{lane}:{record.end}"
+                        self.cursor = self._been(lane, start, record.end)
                     yield
-        yield from self._tell(matching, f"{lane}:{end}")
+            known = bool(reader.bases)
+        if known:
+            self._been(lane, start, WITHOUT_END)
+        yield from self._tell(matching, self._been(lane, end, end))
         return len(self._told) >= self._limit
+
+    def _been(self, lane: str, start: int, end: int) -> str:
+        """The cursor behind that."""
+        if self._older is not None:
+            self._seen.been(lane, start, end)
+        return self._seen.in_lane(lane, end)
 
     def _tell(self, matching: list[tuple[Found, bool]], cursor: str) -> Steps[None]:
         gone = []
@@ -193,8 +250,10 @@ class LaneSearch:
                 return False
         return True
 
-    def _tell_gone(self, gone: Sequence[Found], there: Mapping[str, Sequence[tuple[Found, bool]]]) -> Steps[None]:
-        """Those that no longer rest, or by a generation that no longer does."""
+    def _tell_gone(
+        self, gone: Sequence[Found], there: Mapping[str, Sequence[tuple[Found, bool]]], elsewhere: bool = False
+    ) -> Steps[None]:
+        """Those that no longer rest, or by a generation that no longer does. ``elsewhere``: their arrivals were kept there."""
         newest: dict[str, tuple[Found, bool]] = {}
         for queue_id, envelopes in there.items():
             newest[queue_id] = max(envelopes, key=lambda each: each[0].envelope.generation)
@@ -207,8 +266,16 @@ class LaneSearch:
                     working.add(found.envelope.queue_id)
             else:
                 ended.add(found.envelope.queue_id)
-        fates = yield from self._fates(ended, 1 << 62)
-        fates |= yield from self._fates(working, UNMARKED_BYTES)
+        fates = {queue_id: _Fate(set()) for queue_id in ended | working}
+        arrived_at = min((found.envelope.arrived_at for found in gone), default=0.0)
+        if elsewhere:
+            yield from self._hear_older(fates, ended, arrived_at)
+        left = {queue_id for queue_id in ended if fates[queue_id].finished_at is None}
+        yield from self._hear_journal(fates, left, 1 << 62)
+        if not elsewhere:
+            lacking = {queue_id for queue_id in ended if fates[queue_id].lacking}
+            yield from self._hear_older(fates, lacking, arrived_at)
+        yield from self._hear_journal(fates, working, UNMARKED_BYTES)
         for found in gone:
             queue_id = found.envelope.queue_id
             fate = fates.get(queue_id)
@@ -230,24 +297,33 @@ class LaneSearch:
         there = yield from envelopes_of(browser.disk, browser.queue_directory, self._lanes, queue_ids, earliest)
         return there
 
-    def _fates(self, queue_ids: set[str], newest_bytes: int) -> Steps[dict[str, _Fate]]:
-        fates = {queue_id: _Fate(set()) for queue_id in queue_ids}
-        if not queue_ids:
-            return fates
+    def _hear_older(self, fates: Mapping[str, _Fate], queue_ids: set[str], arrived_at: float) -> Steps[None]:
+        """What was kept of these elsewhere."""
+        if self._older is None or not queue_ids:
+            return
+        window = Window(arrived_at - SLACK_S, arrived_at + FATE_S)
+        for told in self._older.bodies(queue_ids, 0, WITHOUT_END, window, self._trouble):
+            if told is None:
+                yield
+            else:
+                fates[told[1].queue_id].hear_older(told[1])
+
+    def _hear_journal(self, fates: Mapping[str, _Fate], queue_ids: set[str], newest_bytes: int) -> Steps[None]:
         left = set(queue_ids)
+        if not left:
+            return
         browser = self._browser
         with open_lane(browser.disk, browser.queue_directory, JOURNAL) as reader:
-            earliest = min(map(earliest_of, queue_ids))
+            earliest = min(map(earliest_of, left))
             for told in trace(reader, left, earliest, Trace(TRACE_BYTES_MAX), newest_bytes):
                 if told is None:
                     yield
                     continue
                 body = decode(told[1])
-                if body is not None and body.queue_id in fates:
+                if body is not None and body.queue_id in queue_ids:
                     fates[body.queue_id].hear(body)
                     if isinstance(body, Finish):
                         left.discard(body.queue_id)
-        return fates
 
     def _hit(self, found: Found, state: str, finished_at: float | None) -> None:
         envelope = found.envelope
@@ -267,45 +343,3 @@ class LaneSearch:
                 finished_at=finished_at,
             )
         )
-
-
-class _Matches:
-    """The tests made of what is wanted, cheapest first."""
-
-    def __init__(self, wanted: Wanted, browser: Browser) -> None:
-        self._browser = browser
-        self._null_sender = wanted.sender == NULL_SENDER
-        self._sender = None if self._null_sender else text_matcher(wanted.sender)
-        self._message_id = text_matcher(_bare(wanted.message_id))
-        self._recipient = text_matcher(wanted.recipient)
-
-    def __call__(self, found: Found) -> bool:
-        envelope = found.envelope
-        if self._null_sender and envelope.sender:
-            return False
-        if self._sender is not None and not self._sender(envelope.sender):
-            return False
-        if self._message_id is not None and not self._message_id(_bare(envelope.message_id)):
-            return False
-        return self._recipient is None or self._has_recipient(self._recipient, found)
-
-    def _has_recipient(self, matches: Callable[[str], bool], found: Found) -> bool:
-        if any(matches(recipient.address) for recipient in found.envelope.recipients):
-            return True
-        if not found.envelope.batches:
-            return False
-        return any(matches(recipient.address) for batch in self._browser.recipients(found) for recipient in batch)
-
-
-def _bare(message_id: str) -> str:
-    """Without the angle brackets, which people leave out."""
-    return message_id.strip().removeprefix("<").removesuffix(">")
-
-
-def _place_of(cursor: str) -> tuple[str, int]:
-    if not cursor:
-        return "", 0
-    lane, colon, offset = cursor.rpartition(":")
-    if not colon or not lane or not (offset.isascii() and offset.isdigit()) or len(offset) > 19:
-        raise CursorError(f"{cursor!r} is no cursor; allowed: what a search gave as its cursor")
-    return lane, int(offset)

@@ -1,8 +1,9 @@
 """How long deliveries take, by destination: measured from the DELIVERY records at the end of the journal.
 
 Read is from the newest backwards, a piece at a time, until the records are too old or enough were read; so it costs the same
-whatever the journal's size. What was deferred without a try is no delivery. A delivery whose whole entry was deferred before
-anything was transmitted found no site that would talk: a site failure (or a trouble of our own; the journal does not say).
+whatever the journal's size. Where the journal begins later, it goes on with whoever keeps them longer (``older``). What was
+deferred without a try is no delivery. A delivery whose whole entry was deferred before anything was transmitted found no site
+that would talk: a site failure (or a trouble of our own; the journal does not say).
 
 Law: memory is bounded by DESTINATIONS_MAX and SAMPLES_MAX. Each sample is a fair one: every delivery was as likely to get into
 it. Must not know: sockets, the manager.
@@ -10,8 +11,9 @@ it. Must not know: sockets, the manager.
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,10 +25,11 @@ from mailcore.log.record import LENGTH_MAX, Record, RecordType
 from mailcore.log.segment import FIRST_RECORD
 from mailcore.queue.browse import WITHOUT_END, Browser
 from mailcore.queue.lanes import JOURNAL
+from mailcore.queue.older import Older, Trouble
 from mailcore.queue.records import Delivery, decode_delivery
 from mailcore.queue.tracing import Steps, open_lane
 
-__all__ = ["ServiceTimes", "backwards", "delivery_in", "measure"]
+__all__ = ["ServiceTimes", "measure", "newest_first"]
 
 DESTINATIONS_MAX = 1_000  # of one answer; with full samples 4 MB, a quarter of a frame
 SAMPLES_MAX = 200  # for the quantiles of a distribution
@@ -44,6 +47,7 @@ class ServiceTimes(msgspec.Struct, kw_only=True):
     since: float  # wall clock: what ended before was not looked at
     examined: int  # records
     destinations_left_out: int = 0
+    note: str = ""  # what could not be read
 
 
 @dataclass(slots=True)
@@ -119,19 +123,17 @@ class _Row:
         }
 
 
-def measure(browser: Browser, since: float, records_max: int) -> Steps[ServiceTimes]:
+def measure(browser: Browser, since: float, records_max: int, older: Older | None = None) -> Steps[ServiceTimes]:
     """``since``: wall clock; where the clock was set back meanwhile, what was written before that may be missing."""
     chance = random.Random(SEED)  # noqa: S311 - nothing secret
     rows: dict[str, _Row] = {}
     left_out: set[str] = set()
     examined = 0
-    with open_lane(browser.disk, browser.queue_directory, JOURNAL) as reader:
-        for piece in backwards(reader):
+    trouble = Trouble()
+    with contextlib.closing(newest_first(browser, since, older, trouble)) as pieces:
+        for deliveries, records in pieces:
             newest = 0.0
-            for record in piece:
-                delivery = delivery_in(record)
-                if delivery is None:
-                    continue
+            for delivery in deliveries:
                 newest = max(newest, delivery.at)
                 if delivery.at < since or max(delivery.delays[2:]) <= 0:
                     continue
@@ -143,7 +145,7 @@ def measure(browser: Browser, since: float, records_max: int) -> Steps[ServiceTi
                     row.count(delivery)
                 elif len(left_out) < DESTINATIONS_MAX:
                     left_out.add(delivery.destination)
-            examined += len(piece)
+            examined += records
             if examined >= records_max or 0 < newest < since:
                 break
             yield
@@ -152,16 +154,30 @@ def measure(browser: Browser, since: float, records_max: int) -> Steps[ServiceTi
         since=since,
         examined=examined,
         destinations_left_out=len(left_out),
+        note=str(trouble),
     )
 
 
-def backwards(reader: LaneReader) -> Iterator[list[Record]]:
+def newest_first(
+    browser: Browser, since: float, older: Older | None, trouble: Trouble
+) -> Generator[tuple[list[Delivery], int], None, None]:
+    """Deliveries, the newest piece first, in order within each; and how many records the piece has. Who has enough ends it."""
+    read: list[int] = []
+    with open_lane(browser.disk, browser.queue_directory, JOURNAL) as reader:
+        for piece in _backwards(reader, read):
+            yield [delivery for record in piece if (delivery := _delivery_in(record)) is not None], len(piece)
+    for deliveries in older.deliveries(min(read, default=WITHOUT_END), since, trouble) if older is not None else ():
+        yield deliveries, len(deliveries)
+
+
+def _backwards(reader: LaneReader, read: list[int]) -> Iterator[list[Record]]:
     """All records, the newest piece first, in order within each. A piece begins anywhere: what is no record in its front is
-    the rest of one, which the piece before it has."""
+    the rest of one, which the piece before it has. ``read``: gets the bases of the segments that were there."""
     for base in reversed(reader.bases):
         segment = reader.segment(base)
         if segment is None:
             continue
+        read.append(base)
         first = base + FIRST_RECORD
         end = reader.end_of(base, WITHOUT_END)
         length = PIECE_BYTES
@@ -179,7 +195,7 @@ def backwards(reader: LaneReader) -> Iterator[list[Record]]:
             yield piece
 
 
-def delivery_in(record: Record) -> Delivery | None:
+def _delivery_in(record: Record) -> Delivery | None:
     try:
         return decode_delivery(record.body) if record.type == RecordType.DELIVERY else None
     except msgspec.MsgspecError:

@@ -15,7 +15,7 @@ import contextlib
 import os
 import struct
 from collections.abc import Callable, Collection, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import msgspec
@@ -113,6 +113,9 @@ class Trace:
     examined_bytes: int = 0
     cut_short: bool = False
     oldest: float | None = None  # wall clock: when the oldest segment of the journal was begun
+    missing: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # offsets of segments that were there at first, and had gone
 
 
 @contextlib.contextmanager
@@ -165,6 +168,8 @@ def trace(
     for base in bases_since(reader, earliest):
         segment = reader.segment(base)
         if segment is None:
+            so_far.missing.append((base, next((each for each in reader.bases if each > base), WITHOUT_END)))
+            yield None
             continue
         end = reader.end_of(base, WITHOUT_END)
         for found in _records_with(segment, queue_ids, max(base + FIRST_RECORD, start), end, so_far):

@@ -13,11 +13,12 @@ from mailcore.log.lane import LaneWriter
 from mailcore.log.record import RecordType
 from mailcore.queue.browse import Browser, Stretch
 from mailcore.queue.history import History
-from mailcore.queue.past import JournalPast
+from mailcore.queue.older import Older
+from mailcore.queue.past import KnownPast, Search
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, Start, append_envelope, encode
-from mailcore.queue.search import Hit, Wanted
 from mailcore.queue.tracing import Walk
+from mailcore.queue.wanted import Hit, Wanted
 from tests.queue.cast import NOW, Lane, envelope
 
 DELAYS = (1.0, 2.0, 0.25, 0.5)
@@ -40,7 +41,9 @@ class World:
             salt=lambda: 77,
         )
         self.ticks = 0.0
+        self.note = ""  # of the last search
         self.browser = Browser(Disk(), str(directory), lambda: self.now, lambda: self.ticks)
+        self.older: Older | None = None
 
     def close(self) -> None:
         self.journal.close()
@@ -77,7 +80,7 @@ class World:
         return {name: Stretch(0, self.runners.get(name, 0), lane.end) for name, lane in self.lanes.items()}
 
     def history(self, queue_id: str) -> History:
-        history: History = self.walked(Walk(JournalPast(self.browser).history(queue_id)))
+        history: History = self.walked(Walk(KnownPast(self.browser, self.older).history(queue_id)))
         return history
 
     def search(self, limit: int = 50, **wanted: str) -> list[Hit]:
@@ -85,13 +88,19 @@ class World:
         hits: list[Hit] = []
         cursor: str | None = ""
         while cursor is not None:
-            search = JournalPast(self.browser).search(self.stretches, Wanted(**wanted), cursor, limit)
-            walk = Walk(search.steps())
-            while not walk.go(0.0, lambda: self.ticks):  # one step at a time
-                pass
-            hits += search.take()
-            cursor = search.cursor
+            page, cursor = self.page(cursor, limit, **wanted)
+            hits += page
         return hits
+
+    def page(self, cursor: str, limit: int = 50, **wanted: str) -> tuple[list[Hit], str | None]:
+        """And the cursor of the next."""
+        search = self.begun(cursor, limit, **wanted)
+        self.walked(Walk(search.steps()))
+        self.note = search.note
+        return search.take(), search.cursor
+
+    def begun(self, cursor: str, limit: int, **wanted: str) -> Search:
+        return KnownPast(self.browser, self.older).search(self.stretches, Wanted(**wanted), cursor, limit)
 
     def walked(self, walk: Walk[Any]) -> Any:
         while not walk.go(0.0, lambda: self.ticks):

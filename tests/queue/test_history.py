@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.envelope import Recipient, Status, Verdict
-from mailcore.queue import history as history_module
+from mailcore.queue import story as story_module
 from mailcore.queue.history import HistoryReader
 from mailcore.queue.records import Place
 from mailcore.queue.tracing import SLACK_S, Walk
@@ -289,8 +289,8 @@ def test_damage_in_the_journal_costs_what_it_covers(world: World) -> None:
 
 
 def test_an_answer_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_module, "EVENTS_MAX", 6)
-    monkeypatch.setattr(history_module, "VERDICTS_MAX", 25)
+    monkeypatch.setattr(story_module, "EVENTS_MAX", 6)
+    monkeypatch.setattr(story_module, "VERDICTS_MAX", 25)
     life = world.arrive(recipients=tuple(many(100)))
     life.start()
     for first in range(0, 100, 10):

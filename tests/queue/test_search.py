@@ -9,10 +9,10 @@ import pytest
 
 from mailcore.envelope import Recipient, Status
 from mailcore.queue import search as search_module
-from mailcore.queue.past import JournalPast
+from mailcore.queue.past import KnownPast
 from mailcore.queue.records import Place
-from mailcore.queue.search import Wanted
 from mailcore.queue.tracing import Walk
+from mailcore.queue.wanted import Wanted
 from tests.queue.past_world import World, bounce_of
 
 
@@ -149,7 +149,7 @@ def test_a_search_that_is_to_stop_goes_on_where_it_was(world: World) -> None:
     found: list[str] = []
     rounds = 0
     while cursor is not None:
-        search = JournalPast(world.browser).search(world.stretches, Wanted(sender="sender@*"), cursor, 10_000)
+        search = KnownPast(world.browser).search(world.stretches, Wanted(sender="sender@*"), cursor, 10_000)
         walk = Walk(search.steps())
         search.stopping = not walk.go(0.0, lambda: 0.0)
         world.walked(walk)
