@@ -5,7 +5,8 @@ Law: page and mail are made from this and nothing else, so that they cannot say 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
@@ -14,14 +15,17 @@ from django.conf import settings
 
 from appliance.reports import gold, rows
 from appliance.reports.gold import Period, Report
+from appliance.reports.retention import days_kept
 from appliance.reports.rows import Unreadable
-from appliance.reports.tables import Kind, Shown, shown_tables, spec_of, table
+from appliance.reports.tables import Column, Kind, Shown, shown_tables, spec_of, table
+from appliance.reports.writing import Writing
 
-__all__ = ["Balance", "Content", "Figure", "Lines", "balance_of", "content_of"]
+__all__ = ["Balance", "Content", "Figure", "Lines", "balance_of", "content_of", "gone"]
 
 TREND_DAYS = 30
 HOURS_MAX = 26  # of the longest day there is anywhere
 SUSPECTS_SHOWN = 100
+OUTSTANDING_SHOWN = 4
 LINES = ("messages", "delivered", "deferred", "bounced")  # columns of hours and totals
 NAMES = {"messages": "accepted"}
 FIGURES = (
@@ -60,6 +64,8 @@ class Balance:
     suspects: list[dict[str, Any]]  # queue_id, why, accepted, ended, events
     suspects_left_out: int
     gaps: list[str]
+    red_days: list[date]  # of a week or month: those that do not balance
+    advice: list[str]  # what to do about it
 
     @property
     def red(self) -> bool:
@@ -85,6 +91,7 @@ class Lines:
 @dataclass(frozen=True)
 class Content:
     report: Report
+    writing: Writing
     figures: list[Figure]
     balance: Balance
     inside: Lines  # its hours, or its days
@@ -94,31 +101,61 @@ class Content:
 
     @property
     def title(self) -> str:
-        return self.report.period.words(self.report.start)
+        return self.writing.period(self.report.period, self.report.start)
 
     @property
     def empty(self) -> bool:
-        """Nothing happened at all."""
-        return not any(figure.value for figure in self.figures)
+        """Nothing happened at all. What was deleted, or cannot be read, does not say so."""
+        return bool(self.figures) and not any(figure.value for figure in self.figures)
+
+    @property
+    def outstanding(self) -> list[str]:
+        """What stands out, in short: the first few, and how many more."""
+        shown = next((each for each in self.tables if each.spec.name == "comparison"), None)
+        if shown is None or not shown.rows:
+            return []
+        words = [self._compared({column.name: (column, value) for column, value, _ in row}) for row in shown.cells]
+        more = max(shown.count, len(words)) - OUTSTANDING_SHOWN
+        return words[:OUTSTANDING_SHOWN] + ([f"{self.writing.number(more)} more"] if more > 0 else [])
+
+    def _compared(self, row: Mapping[str, tuple[Column, Any]]) -> str:
+        def said(name: str) -> str:
+            column, value = row.get(name, (None, None))
+            return self.writing.value(column.kind, value) if column is not None and value is not None else ""
+
+        before = said("day_before") and f"{said('day_before')} the day before"
+        before = before or (said("week_before") and f"{said('week_before')} a week before") or "not there before"
+        return f"{said('name')}: {said('measure')} {said('value')} ({before})"
 
 
-def content_of(report: Report, sorts: Mapping[str, str] | None = None, rows_max: int | None = None) -> Content:
+def content_of(
+    report: Report, writing: Writing, sorts: Mapping[str, str] | None = None, rows_max: int | None = None
+) -> Content:
     """``sorts``: by table, the column it is sorted by. A table that cannot be read says so; the others are there."""
     most = rows_max or settings.REPORTS.rows_shown_max
     tables = [_table(report, name, (sorts or {}).get(name, ""), most) for name in shown_tables(report)]
     totals = _totals(report)
     figures = [Figure(name, label, kind, totals[name]) for name, label, kind in FIGURES if totals.get(name) is not None]
+    if figures and not any(figure.value for figure in figures):  # many tables that say that there is nothing
+        tables = [each for each in tables if each.rows or each.fault or each.gone]
     day = report.period is Period.DAY
-    inside = _hours(report) if day else _days(report.start, report.last)
-    trend = _days(report.last - timedelta(days=TREND_DAYS - 1), report.last) if day else Lines([], {})
-    return Content(report, figures, balance_of(report), inside, trend, tables, _notes(report.told))
+    inside = _hours(report) if day else _days(report.start, report.last, writing)
+    trend = _days(report.last - timedelta(days=TREND_DAYS - 1), report.last, writing) if day else Lines([], {})
+    return Content(report, writing, figures, balance_of(report), inside, trend, tables, _notes(report, writing))
 
 
 def _table(report: Report, name: str, sort: str, most: int) -> Shown:
+    if name in report.deleted:
+        return Shown(spec_of(name), [], [], 0, "", False, gone=gone(name))
     try:
         return table(report, name, sort, most, settings.REPORTS.download_rows_max)
     except Unreadable as error:
         return Shown(spec_of(name), [], [], 0, "", False, str(error))
+
+
+def gone(table: str) -> str:
+    """For one that was deleted."""
+    return f"It was deleted: this table is kept for {days_kept(table)} days."
 
 
 def _totals(report: Report) -> dict[str, Any]:
@@ -140,7 +177,7 @@ def _hours(report: Report) -> Lines:
     return Lines([str(row.get("clock", row.get("hour", "")))[:5] for row in hours], values)
 
 
-def _days(first: date, last: date) -> Lines:
+def _days(first: date, last: date, writing: Writing) -> Lines:
     """From the first day that has a report."""
     days = [first + timedelta(days=each) for each in range((last - first).days + 1)]
     found = [(day, gold.report_of(Period.DAY, day)) for day in days]
@@ -148,7 +185,7 @@ def _days(first: date, last: date) -> Lines:
         found.pop(0)
     totals = [_totals(report) if report is not None else {} for _, report in found]
     values = {NAMES.get(name, name): [_number(each.get(name)) for each in totals] for name in LINES}
-    return Lines([f"{day:%a} {day.day} {day:%b}" for day, _ in found], values)
+    return Lines([writing.short_day(day) for day, _ in found], values)
 
 
 def _number(value: Any) -> float | None:
@@ -159,6 +196,7 @@ def balance_of(report: Report) -> Balance:
     told = report.balance
     suspects = [each for each in _list(told.get("suspects")) if isinstance(each, dict)]
     left_out = told.get("suspects_left_out") or 0
+    gaps = [_gap(each) for each in _list(told.get("gaps"))][:SUSPECTS_SHOWN]
     return Balance(
         balances=report.balances,
         words=str(told.get("words") or "Whether it balances is not known."),
@@ -166,8 +204,41 @@ def balance_of(report: Report) -> Balance:
         right=[(label, told[name]) for name, label in _RIGHT if isinstance(told.get(name), int)],
         suspects=suspects[:SUSPECTS_SHOWN],
         suspects_left_out=int(left_out) + max(len(suspects) - SUSPECTS_SHOWN, 0),
-        gaps=[_gap(each) for each in _list(told.get("gaps"))][:SUSPECTS_SHOWN],
+        gaps=gaps,
+        red_days=list(_dates(told.get("unbalanced"))),
+        advice=list(_advice(report, bool(suspects), bool(gaps))),
     )
+
+
+def _advice(report: Report, suspects: bool, gaps: bool) -> Iterator[str]:
+    """What whoever is on duty does next."""
+    if report.balances is None and report.period is Period.DAY:
+        yield (
+            "The core counts what is queued, each hour and at midnight, while it runs and exports. "
+            "For a time that is over that cannot be made up for."
+        )
+    if report.balances is not False:
+        return
+    if report.period is not Period.DAY:
+        yield "Look at the days that do not balance. Once they are made again, this is added up anew."
+        return
+    yield "First make the report again: events that came late are then in it."
+    if gaps:
+        yield (
+            "For what no file holds: waypost export says how far each lane is exported, waypost export --now exports what is "
+            "left; mail.log says so where events are lost for good. Then make the report again."
+        )
+    if suspects:
+        yield (
+            "For each message: its page says what the log knows of it, waypost export show FILE --id QUEUE_ID what its events "
+            "say. One that was accepted and neither ended nor is queued counts as lost until somebody has found it."
+        )
+
+
+def _dates(given: Any) -> Iterator[date]:
+    for each in _list(given):
+        with contextlib.suppress(ValueError):
+            yield date.fromisoformat(str(each))
 
 
 def _gap(given: Any) -> str:
@@ -176,10 +247,12 @@ def _gap(given: Any) -> str:
     return str(given)
 
 
-def _notes(told: dict[str, Any]) -> list[str]:
-    missing = [str(each) for each in _list(told.get("missing"))]
-    found = [f"Without {', '.join(missing)}: there is no report of it."] if missing else []
-    return found + [f"Set aside: {_gap(each)}" for each in _list(told.get("damaged"))[:SUSPECTS_SHOWN]]
+def _notes(report: Report, writing: Writing) -> list[str]:
+    missing = [writing.short_day(each) for each in _dates(report.told.get("missing"))]
+    words = "there is no report of it" if len(missing) == 1 else "there are no reports of them"
+    found = [f"Without {', '.join(missing)}: {words}."] if missing else []
+    found += [f"The figures of the whole: {gone('totals')}"] if "totals" in report.deleted else []
+    return found + [f"Set aside: {_gap(each)}" for each in _list(report.told.get("damaged"))[:SUSPECTS_SHOWN]]
 
 
 def _list(given: Any) -> list[Any]:

@@ -19,10 +19,11 @@ from typing import Any
 
 from django.conf import settings
 
-__all__ = ["Period", "Report", "available", "exists", "has_events", "report_of"]
+__all__ = ["DELETED", "Period", "Report", "available", "exists", "has_events", "last_published", "report_of"]
 
 REPORT = "report.json"
 REPORT_BYTES_MAX = 16 << 20
+DELETED = ".deleted"  # behind a table's name: an empty file where ``retention`` took it away
 _TABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
@@ -52,13 +53,6 @@ class Period(enum.Enum):
             year, week, _ = start.isocalendar()
             return f"week={year}-W{week:02d}"
         return f"month={start:%Y-%m}" if self is Period.MONTH else f"day={start.isoformat()}"
-
-    def words(self, start: date) -> str:
-        """As people say it: Friday 20 November 2026, week 47 of 2026, November 2026."""
-        if self is Period.WEEK:
-            year, week, _ = start.isocalendar()
-            return f"week {week} of {year}"
-        return f"{start:%B %Y}" if self is Period.MONTH else f"{start:%A} {start.day} {start:%B %Y}"
 
 
 @dataclass(frozen=True)
@@ -101,6 +95,15 @@ class Report:
             return ()
         return tuple(sorted(name for name in names if _TABLE.fullmatch(name)))
 
+    @cached_property
+    def deleted(self) -> tuple[str, ...]:
+        """Tables that were there, and whose time is over."""
+        try:
+            names = [name.removesuffix(DELETED) for name in os.listdir(self.directory) if name.endswith(DELETED)]
+        except OSError:
+            return ()
+        return tuple(sorted(name for name in names if _TABLE.fullmatch(name) and name not in self.tables))
+
 
 def report_of(period: Period, start: date) -> Report | None:
     """None when there is none, or nobody can read it."""
@@ -113,6 +116,14 @@ def report_of(period: Period, start: date) -> Report | None:
     except (OSError, ValueError, RecursionError):
         return None
     return Report(period, start, directory, told) if isinstance(told, dict) else None
+
+
+def last_published() -> float:
+    """When something was, wall clock; 0 when nothing ever was."""
+    try:
+        return (settings.REPORTS_DIRECTORY / "gold").stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def exists(period: Period, start: date) -> bool:

@@ -13,8 +13,8 @@ import email.policy
 import email.utils
 import fcntl
 import socket
-import zoneinfo
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from email.message import EmailMessage
 
@@ -72,8 +72,8 @@ def _send(it: Run) -> bool:
 
 
 def letter(report: Report, now: InForce) -> EmailMessage:
-    content = content_of(report)
-    writing = Writing(now.numbers, zoneinfo.ZoneInfo(now.zone))
+    writing = now.writing
+    content = content_of(report, writing)
     tables = [each for each in map(_shortened, content.tables) if each is not None]
     pictures = _pictures(content, writing)
     url = url_of(report.period, report.start)
@@ -95,7 +95,10 @@ def letter(report: Report, now: InForce) -> EmailMessage:
 
 def failure_letter(it: Run, now: InForce) -> EmailMessage:
     """There is no report, and why."""
-    context = {"run": it, "url": _site() + reverse("reports:run", args=(it.pk,)), "tail": it.log.splitlines()[-20:]}
+    context = {
+        "run": it, "day": now.writing.day(it.day), "url": _site() + reverse("reports:run", args=(it.pk,)),
+        "tail": it.log.splitlines()[-20:],
+    }  # fmt: skip
     message = _envelope(f"Waypost: the report of {it.day} could not be made", now)
     message["X-Priority"] = "1"
     message.set_content(render_to_string("mail/failure.txt", context))
@@ -131,10 +134,12 @@ def _pictures(content: Content, writing: Writing) -> list[tuple[str, str, bytes]
 def _shortened(table: Shown) -> Shown | None:
     """What of it goes into the mail."""
     spec = table.spec
-    if not spec.in_mail or table.fault:
-        return table if table.fault else None
+    if table.fault or table.gone:
+        return table
+    if not spec.in_mail:
+        return None
     columns = [each for each in table.columns if each.name in spec.in_mail or spec.in_mail == ("*",)]
-    return Shown(spec, columns, table.rows[: spec.mail_rows], table.count, table.by, table.descending)
+    return replace(table, columns=columns, rows=table.rows[: spec.mail_rows])
 
 
 def sender() -> str:

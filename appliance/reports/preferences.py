@@ -4,6 +4,7 @@ set.
 
 from __future__ import annotations
 
+import difflib
 import zoneinfo
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
@@ -15,12 +16,14 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
 from appliance.accounts.audited_admin import reason_field
+from appliance.core.templatetags.waypost import plain
 from appliance.reports.models import Preferences
+from appliance.reports.writing import LANGUAGES, Writing
 
-__all__ = ["NUMBERS", "InForce", "PreferencesForm", "in_force", "today", "yesterday"]
+__all__ = ["NUMBERS", "InForce", "PreferencesForm", "in_force", "known_zone", "today", "yesterday"]
 
 RECIPIENTS_MAX = 50
-NUMBERS = {"en": "1,234.5", "de": "1.234,5", "fr": "1 234,5"}
+NUMBERS = {code: f"{words.name}: {Writing(code).example}" for code, words in LANGUAGES.items()}
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,10 @@ class InForce:
     zone: str
     recipients: tuple[str, ...]
     numbers: str
+
+    @property
+    def writing(self) -> Writing:
+        return Writing(self.numbers, zoneinfo.ZoneInfo(self.zone))
 
     @property
     def described(self) -> dict[str, Any]:
@@ -39,7 +46,27 @@ def in_force() -> InForce:
     file = settings.REPORTS
     zone = given.zone if given.zone in zoneinfo.available_timezones() else file.zone
     recipients = file.recipients if given.recipients is None else tuple(given.recipients)
-    return InForce(zone, recipients, given.numbers or file.numbers)
+    return InForce(zone, recipients, given.numbers if given.numbers in LANGUAGES else file.numbers)
+
+
+def known_zone(given: str) -> str:
+    """As it is written. Raises ValidationError, which names the nearest."""
+    zones = zoneinfo.available_timezones()
+    folded = {each.casefold(): each for each in zones}
+    found = given if given in zones else folded.get(given.strip().replace(" ", "_").casefold())
+    if found is not None:
+        return found
+    last = {each.rpartition("/")[2].casefold(): each for each in sorted(zones, reverse=True)}
+    near = difflib.get_close_matches(given[:64].rpartition("/")[2].casefold(), last, n=1)
+    raise ValidationError(f"There is no such time zone; {last[near[0]] if near else 'Europe/Vienna'} is one.")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        validate_email(text)
+    except ValidationError:
+        return False
+    return True
 
 
 def today(zone: str) -> date:
@@ -60,24 +87,27 @@ class PreferencesForm(forms.Form):
         label="Mail it to", required=False, max_length=8_000, help_text="One address a line; none: no mail.",
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
     )  # fmt: skip
-    numbers = forms.ChoiceField(label="Numbers in the mail", choices=list(NUMBERS.items()))
+    numbers = forms.ChoiceField(
+        label="Numbers and dates", choices=list(NUMBERS.items()), help_text="On the pages of the reports, and in the mail.",
+        error_messages={"invalid_choice": f"There is no such language; {', '.join(LANGUAGES)} are there."},
+    )  # fmt: skip
     why = reason_field()
 
     def clean_zone(self) -> str:
-        given = str(self.cleaned_data["zone"])
-        if given not in zoneinfo.available_timezones():
-            raise ValidationError("There is no such time zone; Europe/Vienna is one.")
-        return given
+        return known_zone(str(self.cleaned_data["zone"]))
 
     def clean_recipients(self) -> list[str]:
         found = list(dict.fromkeys(str(self.cleaned_data["recipients"]).replace(",", "\n").split()))
         if len(found) > RECIPIENTS_MAX:
             raise ValidationError(f"These are {len(found)}; {RECIPIENTS_MAX} are allowed.")
-        for each in found:
-            try:
-                validate_email(each)
-            except ValidationError:
-                raise ValidationError(f"{each[:100]!r} is no address.") from None
+        wrong = [each for each in found if not _is_address(each)]
+        if wrong:
+            raise ValidationError([f"{plain(each[:100])} is no address; ops@example.org is one." for each in wrong[:5]])
+        foreign = [each for each in found if not each.isascii()]
+        if foreign:
+            raise ValidationError(
+                [f"{plain(each[:100])}: only ASCII; write the domain as xn--…" for each in foreign[:5]]
+            )
         return found
 
     def save(self) -> None:

@@ -7,7 +7,9 @@ gone. A run that is killed goes on where it was.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -15,7 +17,7 @@ from pathlib import Path
 from django.conf import settings
 from django.utils import timezone
 
-from appliance.reports.gold import Period, Report, available, report_of
+from appliance.reports.gold import DELETED, Period, Report, available, report_of
 from appliance.reports.models import ENDED, Run
 from appliance.reports.running import Busy, held
 
@@ -45,17 +47,17 @@ def days_kept(table: str) -> int:
 def tidy() -> Tidied:
     """Not while a report is being made: that is done the next night, then."""
     done = Tidied()
-    with contextlib.suppress(Busy), held(settings.REPORTS_DIRECTORY):
+    with contextlib.suppress(Busy), held(settings.REPORTS_DIRECTORY), _nobody_writes():
         today = datetime.now(UTC).date()
         for period in Period:
             for start in available(period):
                 report = report_of(period, start)
                 age = (today - period.last(start)).days
-                if report is None:
-                    continue
                 if age > settings.REPORTS.keep_days:
-                    _end(report)
+                    _end(period, start)
                     done.reports += 1
+                    continue
+                if report is None:  # nobody can read it; it goes when it is old
                     continue
                 for table in report.tables:
                     if age > days_kept(table):
@@ -68,6 +70,17 @@ def tidy() -> Tidied:
     )
     done.runs = old.delete()[0]
     return done
+
+
+@contextlib.contextmanager
+def _nobody_writes() -> Iterator[None]:
+    """The pipeline's own lock, for one that somebody started without us. Raises Busy."""
+    with (settings.REPORTS_DIRECTORY / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy("a report is being made already") from None
+        yield
 
 
 def _silver(today: date) -> int:
@@ -84,21 +97,20 @@ def _silver(today: date) -> int:
     return ended
 
 
-def _end(report: Report) -> None:
-    """Its name first, then what it named."""
-    pointer = settings.REPORTS_DIRECTORY / "gold" / report.period.directory(report.start)
+def _end(period: Period, start: date) -> None:
+    """Its name first, then what it named, whether anybody can read it or not."""
+    pointer = settings.REPORTS_DIRECTORY / "gold" / period.directory(start)
+    version = pointer.resolve()
     if pointer.is_symlink():
         pointer.unlink()
-    if report.directory.exists():
-        report.directory.rename(_aside(report, "all"))
+    if version.is_dir() and version.is_relative_to(settings.REPORTS_DIRECTORY.resolve()):
+        version.rename(_gone() / f"{version.name}.all")
 
 
 def _move_away(report: Report, table: str) -> None:
-    (report.directory / table).rename(_aside(report, table))
-
-
-def _aside(report: Report, what: str) -> Path:
-    return _gone() / f"{report.directory.name}.{what}"
+    """The mark first: so the page says at any moment that it was deleted, or shows it."""
+    (report.directory / f"{table}{DELETED}").touch()
+    (report.directory / table).rename(_gone() / f"{report.directory.name}.{table}")
 
 
 def _gone() -> Path:

@@ -52,10 +52,13 @@ def run_now(request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def run(request: HttpRequest, pk: int) -> HttpResponse:
-    """A page, or for htmx a piece that asks again until it is over."""
+    """A page, or for htmx a piece that asks again until it is over. Then the page of a report is loaded anew: there is one."""
     it = get_object_or_404(Run, pk=pk)
     piece = bool(request.headers.get("HX-Request"))
-    return render(request, "reports/run_piece.html" if piece else "reports/run.html", _context(it))
+    answer = render(request, "reports/run_piece.html" if piece else "reports/run.html", _context(it))
+    if piece and not it.under_way and "/reports/day/" in request.headers.get("HX-Current-URL", ""):
+        answer["HX-Refresh"] = "true"
+    return answer
 
 
 @operator
@@ -70,4 +73,4 @@ def stop(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _context(it: Run) -> dict[str, Any]:
-    return {"run": it, "percent": round(it.share * 100)}
+    return {"run": it, "percent": round(it.share * 100), "writing": in_force().writing}

@@ -12,12 +12,12 @@ from datetime import datetime, time, timedelta
 from typing import Any
 
 from django import forms
-from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from appliance.accounts.audited_admin import reason_field
+from appliance.reports.preferences import known_zone
 
 __all__ = [
     "EXPLANATIONS",
@@ -116,6 +116,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     at = forms.TimeField(
         label="Time of day",
         input_formats=["%H:%M", "%H:%M:%S"],
+        error_messages={"invalid": "That is no time of day; 01:30 is one."},
         widget=forms.TimeInput(attrs={"type": "time"}, format="%H:%M"),
     )
     zone = forms.CharField(label="Time zone", max_length=64, widget=forms.TextInput(attrs={"list": "zones"}))
@@ -134,10 +135,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             self.fields["zone"].initial = str(self.instance.crontab.timezone)
 
     def clean_zone(self) -> str:
-        given = str(self.cleaned_data["zone"])
-        if given not in zoneinfo.available_timezones():
-            raise ValidationError("There is no such time zone; Europe/Vienna is one.")
-        return given
+        return known_zone(str(self.cleaned_data["zone"]))
 
     def save(self, commit: bool = True) -> Any:
         at, was = self.cleaned_data["at"], self.instance.crontab

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -35,6 +35,7 @@ __all__ = [
 class Kind(enum.Enum):
     TEXT = "text"
     NUMBER = "number"
+    DECIMAL = "decimal"  # a number that need not be whole
     SHARE = "share"  # of 1
     SPAN = "span"  # seconds
     SIZE = "size"  # bytes
@@ -61,17 +62,25 @@ class Column:
         """Whether it is written to the right, and sorts from the greatest."""
         return self.kind not in (Kind.TEXT, Kind.TIME, Kind.FLAG)
 
+    @property
+    def long(self) -> bool:
+        """Whether it is a text of many words, and no name."""
+        return self.name in ("reason", "example")
+
 
 @dataclass(frozen=True)
 class Spec:
     name: str
     title: str
     explanation: str = ""
+    added_up: str = ""  # how a week's or a month's is to be read
     by: str = ""  # is sorted by this at first; "": as it lies there
     hidden: tuple[str, ...] = ()
     only: str = ""  # rows in which this flag is set
     in_mail: tuple[str, ...] = ()  # columns of the mail; none: it is not in the mail
     mail_rows: int = 10
+    none: str = "None."  # where it has no rows
+    labels: Mapping[str, str] = field(default_factory=dict)  # where a column is called otherwise than in other tables
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,7 @@ class Shown:
     by: str
     descending: bool
     fault: str = ""  # why it cannot be shown
+    gone: str = ""  # that it was deleted, and why
 
     @property
     def more(self) -> int:
@@ -113,23 +123,35 @@ class Shown:
 
 
 _OF_DESTINATIONS = ("recipients", "delivered", "deferred", "bounced", "delivered_share", "delay_p50_s", "delay_p99_s")
+_TRIED = (
+    "Messages and recipients count once for each day on which they were tried: tried on two days, they count twice."
+)
+_VERDICTS = (
+    "Each verdict counts: a recipient that was deferred three times is three. Addresses, ids and numbers in replies are "
+    "folded."
+)
+_TOP = "Added up from the first of each day: who was never among them is not seen."
 SPECS = (
     Spec("comparison", "What stands out", "Against the day before, and the same weekday a week before.", only="stands_out",
-         hidden=("stands_out", "change"), in_mail=("*",), mail_rows=12),
-    Spec("destinations", "Destinations", by="attempts", in_mail=("destination", *_OF_DESTINATIONS)),
+         hidden=("stands_out", "change"), in_mail=("*",), mail_rows=12, none="Nothing stands out."),
+    Spec("destinations", "Destinations", by="attempts", in_mail=("destination", *_OF_DESTINATIONS), added_up=_TRIED),
     Spec("providers", "Providers", "Who owns the hosts the mail was given to.", by="attempts",
-         in_mail=("provider", *_OF_DESTINATIONS)),
-    Spec("reasons", "Why mail was deferred or bounced", "Addresses, ids and numbers in replies are folded.",
-         by="recipients", in_mail=("status", "dsn", "reason", "recipients", "destinations")),
+         in_mail=("provider", *_OF_DESTINATIONS), added_up=_TRIED),
+    Spec("reasons", "Why mail was deferred or bounced", _VERDICTS,
+         by="recipients", in_mail=("status", "dsn", "reason", "recipients", "destinations"),
+         labels={"recipients": "verdicts"}, none="Nothing was deferred or bounced.",
+         added_up="Destinations are those of the day with most."),
     Spec("refused", "Refused at the door", by="count",
-         in_mail=("stage", "reason", "count", "clients", "top_client"), mail_rows=5),
+         in_mail=("stage", "reason", "count", "clients", "top_client"), mail_rows=5,
+         none="Nothing was refused.", added_up="Clients are those of the day with most."),
     Spec("senders", "Top senders", by="messages",
-         in_mail=("sender", "messages", "recipients", "size_bytes"), mail_rows=5),
+         in_mail=("sender", "messages", "recipients", "size_bytes"), mail_rows=5, added_up=_TOP),
     Spec("clients", "Top clients", by="messages",
-         in_mail=("client_address", "messages", "recipients", "refused"), mail_rows=5),
-    Spec("recipients", "Top recipients", by="messages", in_mail=("recipient", "messages"), mail_rows=5),
-    Spec("ages", "Age of what was still queued at the end", in_mail=("*",), mail_rows=12),
+         in_mail=("client_address", "messages", "recipients", "refused"), mail_rows=5, added_up=_TOP),
+    Spec("recipients", "Top recipients", by="messages", in_mail=("recipient", "messages"), mail_rows=5, added_up=_TOP),
+    Spec("ages", "Age of what was still queued at the end", in_mail=("*",), mail_rows=12, none="Nothing was queued."),
     Spec("windows", "Windows and dead times", "From a sample a minute.", by="dead_minutes", mail_rows=5,
+         none="There are no samples.",
          in_mail=("destination", "window_mean", "window_max", "busy_max", "queued_max", "dead_minutes")),
     Spec("encryption", "TLS", "In: messages; out: recipients delivered. No version: in the clear.",
          in_mail=("direction", "version", "cipher", "count"), mail_rows=8),
@@ -165,34 +187,34 @@ def spec_of(name: str) -> Spec:
 
 
 def shown_tables(report: Report) -> list[str]:
-    """Names in the order of the page."""
+    """Names in the order of the page, also of those that were deleted."""
     order = {spec.name: place for place, spec in enumerate(SPECS)}
-    return sorted(
-        (name for name in report.tables if name not in NOT_SHOWN), key=lambda name: (order.get(name, 99), name)
-    )
+    names = {*report.tables, *report.deleted} - NOT_SHOWN
+    return sorted(names, key=lambda name: (order.get(name, 99), name))
 
 
 def columns_of(report: Report, name: str) -> list[Column]:
     """What people see of it: no microseconds that sums are made of, no sketches. Raises Unreadable."""
-    hidden = spec_of(name).hidden
+    spec = spec_of(name)
     found = []
-    for field in rows.schema(report, name):
-        if field.name in hidden or field.name.endswith("_us") or pa.types.is_nested(field.type):
+    for each in rows.schema(report, name):
+        if each.name in spec.hidden or each.name.endswith("_us") or pa.types.is_nested(each.type):
             continue
-        found.append(Column(field.name, _label(field.name), _kind(field)))
+        found.append(Column(each.name, spec.labels.get(each.name) or _label(each.name), _kind(each)))
     return found
 
 
-def _kind(field: pa.Field) -> Kind:
-    if field.name in _MEASURES:
+def _kind(column: pa.Field) -> Kind:
+    if column.name in _MEASURES:
         return Kind.MEASURE
-    if pa.types.is_boolean(field.type):
+    if pa.types.is_boolean(column.type):
         return Kind.FLAG
-    if pa.types.is_timestamp(field.type):
+    if pa.types.is_timestamp(column.type):
         return Kind.TIME
-    if not (pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)):
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):
         return Kind.TEXT
-    return next((kind for end, kind in _UNITS if field.name.endswith(end)), Kind.NUMBER)
+    number = Kind.DECIMAL if pa.types.is_floating(column.type) else Kind.NUMBER
+    return next((kind for end, kind in _UNITS if column.name.endswith(end)), number)
 
 
 def _label(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from appliance.reports.content import Balance, Content
@@ -10,6 +11,7 @@ from appliance.reports.writing import Writing
 
 __all__ = ["as_text"]
 
+LINE_MAX = 78
 TEXT_MAX = 60  # characters of a cell
 
 
@@ -41,20 +43,27 @@ def _balance(balance: Balance, writing: Writing) -> Iterator[str]:
     if balance.left and balance.right:
         for sign, parts in (("  ", balance.left), ("= ", balance.right)):
             yield sign + " + ".join(f"{label} {writing.number(number)}" for label, number in parts)
+    if balance.red_days:
+        yield f"  not balanced: {', '.join(map(writing.short_day, balance.red_days))}"
     for each in balance.suspects:
         yield f"  {writing.plain(each.get('queue_id', ''))}: {writing.plain(each.get('why', ''))}"
     if balance.suspects_left_out:
         yield f"  and {writing.number(balance.suspects_left_out)} more"
     for gap in balance.gaps:
-        yield f"  missing: {writing.plain(gap)}"
+        yield f"  no file holds {writing.plain(gap)}"
+    for words in balance.advice:
+        yield from textwrap.wrap(words, LINE_MAX, initial_indent="- ", subsequent_indent="  ")
 
 
 def _table(table: Shown, writing: Writing) -> Iterator[str]:
     if table.fault:
         yield writing.plain(table.fault)
         return
+    if table.gone:
+        yield table.gone
+        return
     if not table.rows:
-        yield "none"
+        yield table.spec.none
         return
     head = [column.label for column in table.columns]
     rows = [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import zoneinfo
 from collections.abc import Callable
 from datetime import date
 
+from django.conf import settings
 from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
@@ -16,11 +18,11 @@ from django.views.decorators.http import require_http_methods, require_safe
 from appliance.accounts.roles import administrator, viewer
 from appliance.audit.record import record
 from appliance.reports import downloads, gold
-from appliance.reports.content import content_of
+from appliance.reports.content import content_of, gone
 from appliance.reports.gold import Period, Report
 from appliance.reports.listing import Standing, line_of, lines
 from appliance.reports.models import Run
-from appliance.reports.preferences import NUMBERS, PreferencesForm, in_force, today, yesterday
+from appliance.reports.preferences import PreferencesForm, in_force, today, yesterday
 from appliance.reports.rows import Unreadable
 from appliance.reports.run_views import RunForm
 from appliance.reports.schedules import EXPLANATIONS, ScheduleForm, described, scheduled, scheduler_seen, shown_tasks
@@ -34,19 +36,34 @@ DAYS, WEEKS, MONTHS, RUNS = 14, 6, 6, 15
 @require_safe
 @never_cache
 def reports(request: HttpRequest) -> HttpResponse:
-    now = today(in_force().zone)
+    """For htmx, which asks again and again, nothing when all is as it was: so what is open, and the keyboard's place, stay."""
+    now = in_force()
+    day = today(now.zone)
+    runs = list(Run.objects.defer("log")[:RUNS])
+    seen = _seen(runs, day)
+    if request.headers.get("HX-Request") and request.GET.get("seen") == seen:
+        return HttpResponse(status=204)
     lists = [
-        ("Days", lines(Period.DAY, now, DAYS)), ("Weeks", lines(Period.WEEK, now, WEEKS)),
-        ("Months", lines(Period.MONTH, now, MONTHS)),
+        ("Days", lines(Period.DAY, day, DAYS)), ("Weeks", lines(Period.WEEK, day, WEEKS)),
+        ("Months", lines(Period.MONTH, day, MONTHS)),
     ]  # fmt: skip
     context = {
         "lists": lists,
         "none": all(line.standing is Standing.NONE for _, listed in lists for line in listed),
-        "runs": Run.objects.defer("log")[:RUNS],
-        "form": RunForm(initial={"day": yesterday(in_force().zone)}),
-        "in_force": in_force(),
+        "runs": runs,
+        "seen": seen,
+        "form": RunForm(initial={"day": yesterday(now.zone)}),
+        "in_force": now,
+        "writing": now.writing,
     }
     return render(request, "reports/reports.html", context)
+
+
+def _seen(runs: list[Run], day: date) -> str:
+    """Another word when the list is another: a run more, or at another point, or a report that was published."""
+    states = [(run.pk, run.state, run.mailed_at, run.forgotten) for run in runs]
+    published = [gold.last_published(), str(day)]
+    return hashlib.sha256(repr((states, published)).encode()).hexdigest()[:16]
 
 
 @viewer
@@ -56,15 +73,18 @@ def report(request: HttpRequest, period: str, start: str) -> HttpResponse:
     """One report. ``?TABLE=COLUMN`` sorts a table, with a minus from the greatest."""
     kind, first = _asked(period, start)
     it, line = gold.report_of(kind, first), line_of(kind, first)
-    if it is None and line.run is None:
-        raise Http404("There is no such report.")
-    content = content_of(it, request.GET.dict()) if it is not None else None
+    now = in_force()
+    writing = now.writing
+    there_is_one = it is not None or line.run is not None
     context = {
-        "period": kind, "start": first, "line": line, "content": content, "title": kind.words(first),
-        "before": _neighbour(kind, first, -1), "after": _neighbour(kind, first, 1), "zone": in_force().zone,
+        "period": kind, "start": first, "line": line, "writing": writing, "title": writing.period(kind, first),
+        "content": content_of(it, writing, request.GET.dict()) if it is not None else None,
+        "before": _neighbour(kind, first, -1), "after": _neighbour(kind, first, 1), "zone": now.zone,
         "percent": round(line.run.share * 100) if line.run is not None else 0,
+        "over": not there_is_one and (today(now.zone) - kind.last(first)).days > settings.REPORTS.keep_days,
+        "to_come": kind.last(first) > today(now.zone), "keep_days": settings.REPORTS.keep_days,
     }  # fmt: skip
-    return render(request, "reports/report.html", context)
+    return render(request, "reports/report.html", context, status=200 if there_is_one else 404)
 
 
 @viewer
@@ -81,6 +101,8 @@ def parquet(request: HttpRequest, period: str, start: str, table: str) -> HttpRe
 
 def _file(make: Callable[[Report, str], HttpResponse], period: str, start: str, table: str) -> HttpResponse:
     it = gold.report_of(*_asked(period, start))
+    if it is not None and table in it.deleted:
+        return HttpResponse(gone(table), status=410, content_type="text/plain; charset=utf-8")
     if it is None or table not in it.tables:
         raise Http404("There is no such table.")
     try:
@@ -116,7 +138,7 @@ def schedules(request: HttpRequest) -> HttpResponse:
         "runs": runs,
         "seen": seen,
         "in_force": now,
-        "example": NUMBERS.get(now.numbers, ""),
+        "example": now.writing.example,
     }
     return render(request, "reports/schedules.html", context)
 

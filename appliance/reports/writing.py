@@ -1,17 +1,57 @@
-"""Numbers, shares, durations and sizes as the mail writes them, in the reader's way: 1,234.5 or 1.234,5 or 1 234,5."""
+"""Numbers, shares, durations, sizes and dates as page and mail write them, in the reader's way: 1,234.5 or 1.234,5 or 1 234,5;
+Friday 20 November 2026 or Freitag, 20. November 2026 or vendredi 20 novembre 2026.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
 from appliance.core.templatetags.waypost import size, span, visible
+from appliance.reports.gold import Period
 from appliance.reports.tables import Kind
 
-__all__ = ["Writing"]
+__all__ = ["LANGUAGES", "Writing"]
 
-_SIGNS = {"en": (",", "."), "de": (".", ","), "fr": ("\u202f", ",")}  # between thousands, before decimals
+
+@dataclass(frozen=True)
+class _Language:
+    name: str
+    thousands: str
+    point: str
+    percent: str
+    ordinal: str  # behind a day's number
+    months: tuple[str, ...]
+    short_months: tuple[str, ...]
+    days: tuple[str, ...]  # from Monday
+    short_days: tuple[str, ...]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+LANGUAGES = {
+    "en": _Language(
+        "English", ",", ".", "%", "",
+        _words("January February March April May June July August September October November December"),
+        _words("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec"),
+        _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday"), _words("Mon Tue Wed Thu Fri Sat Sun"),
+    ),
+    "de": _Language(
+        "German", ".", ",", "\u00a0%", ".",
+        _words("Januar Februar März April Mai Juni Juli August September Oktober November Dezember"),
+        _words("Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez."),
+        _words("Montag, Dienstag, Mittwoch, Donnerstag, Freitag, Samstag, Sonntag,"), _words("Mo Di Mi Do Fr Sa So"),
+    ),
+    "fr": _Language(
+        "French", "\u202f", ",", "\u00a0%", "",
+        _words("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
+        _words("janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc."),
+        _words("lundi mardi mercredi jeudi vendredi samedi dimanche"), _words("lun. mar. mer. jeu. ven. sam. dim."),
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -19,12 +59,24 @@ class Writing:
     language: str = "en"
     zone: tzinfo = UTC
 
+    @property
+    def _words(self) -> _Language:
+        return LANGUAGES.get(self.language, LANGUAGES["en"])
+
+    @property
+    def thousands(self) -> str:
+        return self._words.thousands
+
+    @property
+    def example(self) -> str:
+        return f"{self.number(1234.5)}, {self.day(date(2026, 11, 20))}"
+
     def value(self, kind: Kind, value: Any) -> str:
         """Of a cell; strangers' text made harmless, but not escaped."""
         if value is None:
             return "–"
         if kind is Kind.SHARE:
-            return f"{self.number(round(float(value) * 100, 1))} %"
+            return self.share(float(value))
         if kind is Kind.SPAN:
             return self._decimals(span(float(value))) if value else "0 s"
         if kind is Kind.SIZE:
@@ -34,19 +86,62 @@ class Writing:
             return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(self.zone).strftime("%Y-%m-%d %H:%M")
         if kind is Kind.FLAG:
             return "yes" if value else "no"
-        return self.number(value) if kind is Kind.NUMBER else visible(value)
+        if kind is Kind.DECIMAL:
+            return self._translated(f"{float(value):,.2f}")
+        return self.number(value) if kind in (Kind.NUMBER, Kind.MEASURE) else visible(value)
 
     def plain(self, text: object) -> str:
         """A stranger's text made harmless."""
         return visible(text)
 
     def number(self, value: float) -> str:
-        thousands, point = _SIGNS.get(self.language, _SIGNS["en"])
-        text = (
+        return self._translated(
             f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.3g}"
         )
-        return text.translate(str.maketrans(",.", thousands + point))
+
+    def share(self, value: float) -> str:
+        """With one decimal, so that they stand below each other; what is not quite all or nothing is not written as that."""
+        sign, value = (">", 0.999) if 0.9995 <= value < 1 else ("<", 0.001) if 0 < value < 0.0005 else ("", value)
+        return f"{sign}{self._translated(f'{value * 100:,.1f}')}{self._words.percent}"
+
+    # -- dates
+
+    def day(self, day: date) -> str:
+        """Friday 20 November 2026"""
+        return f"{self._words.days[day.weekday()]} {self._in_month(day)} {day.year}"
+
+    def short_day(self, day: date) -> str:
+        """Fri 20 Nov"""
+        words = self._words
+        return f"{words.short_days[day.weekday()]} {self._number_of(day)} {words.short_months[day.month - 1]}"
+
+    def listed_day(self, day: date) -> str:
+        """Fri 2026-11-20: one below the other."""
+        return f"{self._words.short_days[day.weekday()]} {day.isoformat()}"
+
+    def month(self, start: date) -> str:
+        return f"{self._words.months[start.month - 1]} {start.year}"
+
+    def period(self, period: Period, start: date) -> str:
+        """Friday 20 November 2026; week 47 of 2026, 16 November – 22 November; November 2026"""
+        if period is Period.DAY:
+            return self.day(start)
+        if period is Period.MONTH:
+            return self.month(start)
+        year, week, _ = start.isocalendar()
+        return f"week {week} of {year}, {self._in_month(start)} – {self._in_month(period.last(start))}"
+
+    def _in_month(self, day: date) -> str:
+        return f"{self._number_of(day)} {self._words.months[day.month - 1]}"
+
+    def _number_of(self, day: date) -> str:
+        return "1er" if self.language == "fr" and day.day == 1 else f"{day.day}{self._words.ordinal}"
+
+    # -- signs
+
+    def _translated(self, text: str) -> str:
+        return text.translate(str.maketrans(",.", self._words.thousands + self._words.point))
 
     def _decimals(self, text: str) -> str:
         """ "4.2 s", as ``span`` and ``size`` say it, with our own point."""
-        return text.replace(".", _SIGNS.get(self.language, _SIGNS["en"])[1])
+        return text.replace(".", self._words.point)

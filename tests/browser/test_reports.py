@@ -46,9 +46,12 @@ async def test_a_report_is_read_sorted_and_taken_along(tmp_path: Path, width: in
 
         first = page.locator("#destinations tbody tr:first-child td:first-child")
         await expect(first).to_have_text("smtp:domain298.example")
-        await page.click("#destinations thead a:text-is('attempts ▾')")
+        by_attempts = page.locator("#sort-destinations-attempts")
+        await by_attempts.focus()
+        await page.keyboard.press("Enter")
         await expect(first).to_contain_text("smtp:=cmd")
         await expect(page.locator("#destinations thead [aria-sort]")).to_have_attribute("aria-sort", "ascending")
+        await expect(by_attempts).to_be_focused()  # the keyboard's place stays
         await page.click("#reasons thead a >> nth=0")
         await expect(page.locator("#reasons thead [aria-sort]")).to_have_attribute("aria-sort", "ascending")
         await expect(first).to_contain_text("smtp:=cmd")  # the other table stayed as it was

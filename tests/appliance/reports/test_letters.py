@@ -18,6 +18,7 @@ from appliance.reports.gold import Period
 from appliance.reports.letters import letter, send_due
 from appliance.reports.models import Preferences, Run, State
 from appliance.reports.preferences import in_force
+from appliance.reports.tables import Kind
 from appliance.reports.writing import Writing
 from tests.appliance.accounts.cast import client_of
 from tests.appliance.fake_core import FakeCore, Refusal
@@ -60,7 +61,7 @@ def bodies(message: EmailMessage) -> tuple[str, str]:
 def test_it_is_one_mail_with_all_it_needs_inside(reports_directory: Path) -> None:
     make_report(reports_directory, Period.DAY, DAY - timedelta(days=1))
     message = made(reports_directory)
-    assert message["Subject"] == "Waypost: Wednesday 18 November 2026"
+    assert message["Subject"] == "Waypost: Mittwoch, 18. November 2026"
     assert message["To"] == "ops@example.org, boss@example.org"
     assert message["Auto-Submitted"] == "auto-generated"
     assert message["Message-ID"]
@@ -87,10 +88,12 @@ def test_it_says_what_the_page_says(reports_directory: Path) -> None:
     for text in (plain, html):
         for number in ("1.200", "1.100", "60", "0"):
             assert number in text
+            assert number in page
         assert "It balances." in text
         assert "smtp:domain10.example" in text
-        assert "90 %" in text
+        assert "90,0\u00a0%" in text
         assert "5 min 12 s" in text
+        assert "Mittwoch, 18. November 2026" in text
         assert "all mail" in text
         assert "http://127.0.0.1:8025/reports/day/2026-11-18/" in text
     assert "smtp:domain10.example" in page
@@ -105,6 +108,7 @@ def test_one_that_does_not_balance_says_so_first(reports_directory: Path) -> Non
     for text in (plain, html):
         assert "0123456789ABCDEF" in text
         assert "its acceptance is missing" in text
+        assert "make the report again" in text, "what to do next"
 
 
 def test_strangers_text_does_nothing_in_it(reports_directory: Path) -> None:
@@ -136,6 +140,24 @@ def test_numbers_are_written_in_the_readers_way() -> None:
     assert Writing("de").number(0.125) == "0,125"
 
 
+def test_shares_stand_below_each_other_and_what_is_not_all_is_not_said_to_be() -> None:
+    shares = (1, 0.99999, 0.9, 0.0501, 0.0001, 0)
+    assert [Writing().share(each) for each in shares] == ["100.0%", ">99.9%", "90.0%", "5.0%", "<0.1%", "0.0%"]
+    assert [Writing(language).share(0.905) for language in ("de", "fr")] == ["90,5\u00a0%", "90,5\u00a0%"]
+    assert [Writing("de").value(Kind.DECIMAL, each) for each in (7.25, 20.0, 1234.5)] == ["7,25", "20,00", "1.234,50"]
+
+
+def test_dates_are_written_in_the_readers_way() -> None:
+    days = [Writing(language).day(date(2026, 3, 1)) for language in ("en", "de", "fr", "xx")]
+    assert days == ["Sunday 1 March 2026", "Sonntag, 1. März 2026", "dimanche 1er mars 2026", "Sunday 1 March 2026"]
+    assert [Writing(language).short_day(DAY) for language in ("en", "de", "fr")] == [
+        "Wed 18 Nov", "Mi 18. Nov.", "mer. 18 nov.",
+    ]  # fmt: skip
+    assert Writing("de").listed_day(DAY) == "Mi 2026-11-18"
+    assert Writing("fr").period(Period.MONTH, date(2026, 8, 1)) == "août 2026"
+    assert Writing().period(Period.WEEK, date(2026, 12, 28)) == "week 53 of 2026, 28 December – 3 January"
+
+
 # -- sending
 
 
@@ -155,7 +177,7 @@ def test_it_is_handed_to_the_core_once(reports_directory: Path) -> None:
     (begin,) = core.asked("inject_begin")
     assert begin["recipients"] == ["ops@example.org", "boss@example.org"]
     data = b"".join(each["data"] for each in core.asked("inject_data"))
-    assert b"Subject: Waypost: Wednesday 18 November 2026\r\n" in data
+    assert b"Subject: Waypost: Mittwoch, 18. November 2026\r\n" in data
     it.refresh_from_db()
     assert it.mailed_at is not None
     assert it.mail_words == "0123456789ABC"

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from django.utils import timezone
 from appliance.reports import gold, rows
 from appliance.reports.content import content_of
 from appliance.reports.gold import Period
-from appliance.reports.models import Run, State
+from appliance.reports.models import Preferences, Run, State
 from appliance.reports.tables import Kind, columns_of, table
+from appliance.reports.writing import Writing
 from tests.appliance.accounts.cast import client_of
 from tests.appliance.reports.made import HOSTILE, make_report, tables
 
@@ -75,6 +76,8 @@ def test_one_that_does_not_balance_is_red_and_names_the_messages(reports_directo
     assert "journal.0.parquet" in text
     assert "journal from 1000 to 2000" in text
     assert "≠" in text
+    assert "First make the report again" in text
+    assert "waypost export --now" in text
 
 
 def test_one_that_nobody_counted_is_neither_green_nor_red(reports_directory: Path) -> None:
@@ -95,7 +98,7 @@ def test_strangers_text_does_nothing(reports_directory: Path) -> None:
 def test_figures_and_units(reports_directory: Path) -> None:
     make_report(reports_directory, Period.DAY, DAY)
     text = page()
-    assert '<span class="figure">1\u202f200</span><span class="label">messages accepted' in text
+    assert '<span class="figure">1,200</span><span class="label">messages accepted' in text
     assert "123 MB" in text
     row = section(text, "destinations")
     assert "90.0%" in row
@@ -147,7 +150,7 @@ def test_bars_are_of_the_hours_and_of_the_days_before(reports_directory: Path) -
         make_report(reports_directory, Period.DAY, date(2026, 11, day))
     report = gold.report_of(Period.DAY, DAY)
     assert report is not None
-    content = content_of(report)
+    content = content_of(report, Writing())
     assert (len(content.inside.labels), content.inside.labels[0], content.inside.values["deferred"][23]) == (
         24,
         "00:00",
@@ -167,7 +170,7 @@ def test_weeks_and_months_have_pages(reports_directory: Path) -> None:
     make_report(reports_directory, Period.MONTH, date(2026, 11, 1))
     text = page("/reports/week/2026-11-09/")
     assert "Week 46 of 2026" in text
-    assert "Without 2026-11-12: there is no report of it." in text
+    assert "Without Thu 12 Nov: there is no report of it." in text
     assert "By the day" in text
     assert "November 2026" in page("/reports/month/2026-11-01/")
     assert "← week before" not in text
@@ -204,6 +207,58 @@ def test_a_day_without_events_says_so(reports_directory: Path) -> None:
     given: dict[str, list[dict[str, Any]]] = {"totals": [dict.fromkeys(tables()["totals"][0], 0)]}
     make_report(reports_directory, Period.DAY, DAY, given=given)
     assert "Nothing happened: there are no events of this time." in page()
+
+
+def test_a_day_there_is_nothing_of_says_what_can_be_done(reports_directory: Path) -> None:
+    viewer, operator = client_of("viewer"), client_of("operator")
+    assert "An operator can have it made" in viewer.get(URL).content.decode()
+    text = operator.get(URL).content.decode()
+    assert "Run now</button>" in text
+    tomorrow = timezone.now().date() + timedelta(days=1)
+    text = operator.get(f"/reports/day/{tomorrow}/").content.decode()
+    assert "This day is not over" in text
+    assert "Run now</button>" not in text
+
+
+def test_what_stands_out_is_said_at_the_top(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.DAY, DAY)
+    found = re.search(r'id="outstanding">.*?</p>', page())
+    assert found is not None
+    assert "all mail: bounced 60 (3 the day before)" in found[0]
+    assert "smtp:domain1.example: deferred % 50.0% (1.0% the day before)" in found[0]
+    quiet = tables() | {"comparison": [row | {"stands_out": False} for row in tables()["comparison"]]}
+    make_report(reports_directory, Period.DAY, DAY, given=quiet)
+    text = page()
+    assert 'id="outstanding"' not in text
+    assert "Nothing stands out." in section(text, "comparison")
+
+
+def test_a_week_says_what_its_numbers_count(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.WEEK, date(2026, 11, 9))
+    make_report(reports_directory, Period.DAY, DAY)
+    words = "Messages and recipients count once for each day on which they were tried"
+    assert words in section(page("/reports/week/2026-11-09/"), "destinations")
+    assert words not in page()
+
+
+def test_a_week_that_does_not_balance_leads_to_its_days(reports_directory: Path) -> None:
+    version = make_report(reports_directory, Period.WEEK, date(2026, 11, 9), balances=False)
+    told = json.loads((version / "report.json").read_text())
+    told["balance"]["unbalanced"] = ["2026-11-10", "tomorrow"]
+    (version / "report.json").write_text(json.dumps(told))
+    assert '<a href="/reports/day/2026-11-10/">Tue 10 Nov</a>' in page("/reports/week/2026-11-09/")
+
+
+def test_the_page_is_written_in_the_readers_way(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.DAY, DAY)
+    Preferences.objects.create(numbers="de")
+    text = page()
+    assert "<h1>Mittwoch, 18. November 2026</h1>" in text
+    assert '<span class="figure">1.200</span><span class="label">messages accepted' in text
+    assert 'data-thousands="."' in text
+    assert "90,0\u00a0%" in section(text, "destinations")
+    assert "7,25" in section(text, "windows")
+    assert "Mi 2026-11-18" in page("/reports/")
 
 
 def test_a_damaged_table_says_so_and_the_others_are_there(reports_directory: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -46,6 +48,33 @@ def test_the_page_says_what_will_be_there(reports_directory: Path) -> None:
     assert text.count(">no report yet<") == 14 + 6 + 6
     assert "Run now" not in text
     assert "Run now" in client_of("operator").get("/reports/").content.decode()
+
+
+def test_the_list_asks_again_and_is_left_alone_while_nothing_changes(reports_directory: Path) -> None:
+    client = client_of("viewer")
+
+    def asked(seen: str) -> Any:
+        return client.get(f"/reports/?seen={seen}", headers={"HX-Request": "true"})
+
+    def seen() -> str:
+        found = re.search(r'hx-get="\?seen=(\w+)"', asked("").content.decode())
+        assert found is not None
+        return found[1]
+
+    first = seen()
+    assert asked(first).status_code == 204
+    assert client.get(f"/reports/?seen={first}").status_code == 200, "a page that is loaded is there"
+    run = Run.objects.create(
+        day=date(2026, 11, 18), state=State.RUNNING, who="somebody at the terminal", begun_at=timezone.now()
+    )
+    second = seen()
+    assert second != first
+    assert "somebody at the terminal" in asked(first).content.decode()
+    Run.objects.filter(pk=run.pk).update(state=State.DONE)
+    third = seen()
+    assert third != second
+    make_report(reports_directory, Period.DAY, date(2026, 11, 18))
+    assert seen() != third
 
 
 def test_each_line_says_how_its_report_stands(reports_directory: Path) -> None:
@@ -98,8 +127,14 @@ def test_an_administrator_sets_time_and_zone_with_a_reason() -> None:
     assert client_of("operator").post(url, right).status_code == 403
     client = client_of("administrator")
     assert client.get(url).status_code == 200
-    for wrong in ({"at": "25:00"}, {"zone": "Moon/Base"}, {"why": ""}, {"at": ""}):
-        assert client.post(url, {**right, **wrong}).status_code == 422, wrong
+    for wrong, words in (
+        ({"at": "25:00"}, "That is no time of day; 01:30 is one."), ({"zone": "Moon/Base"}, "There is no such time zone;"),
+        ({"zone": "Europe/Wien"}, "is one."), ({"why": ""}, "This field is required."), ({"at": ""}, "This field is required."),
+    ):  # fmt: skip
+        answer = client.post(url, {**right, **wrong})
+        assert answer.status_code == 422, wrong
+        assert words in answer.content.decode()
+        assert 'aria-invalid="true"' in answer.content.decode()
     assert client.post(url, right).status_code == 302
     task.refresh_from_db()
     cron = CrontabSchedule.objects.get(pk=task.crontab_id)

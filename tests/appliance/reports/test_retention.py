@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -11,8 +13,10 @@ from django.utils import timezone
 from appliance.reports import gold, retention
 from appliance.reports.gold import Period
 from appliance.reports.models import Run, State
+from appliance.reports.pipeline.store import Store
 from appliance.reports.retention import days_kept, tidy
 from appliance.reports.running import held
+from tests.appliance.accounts.cast import client_of
 from tests.appliance.reports.made import make_report
 
 pytestmark = pytest.mark.django_db
@@ -49,6 +53,61 @@ def test_nothing_goes_while_a_report_is_made(reports_directory: Path) -> None:
     with held(reports_directory):
         assert tidy().reports == 0
     assert tidy().reports == 1
+
+
+def test_nothing_goes_while_somebody_makes_one_without_the_portal(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.DAY, TODAY - timedelta(days=2000))
+    with Store(reports_directory).locked():
+        assert tidy().reports == 0
+    assert tidy().reports == 1
+
+
+def test_one_that_nobody_can_read_goes_when_it_is_old(reports_directory: Path) -> None:
+    versions = [make_report(reports_directory, Period.DAY, TODAY - timedelta(days=age)) for age in (1099, 1101)]
+    for version in versions:
+        (version / "report.json").write_text("{")
+    assert tidy().reports == 1
+    assert [version.exists() for version in versions] == [True, False]
+
+
+def test_the_page_of_a_table_that_was_deleted_says_so(reports_directory: Path) -> None:
+    day = TODAY - timedelta(days=401)
+    make_report(reports_directory, Period.DAY, day)
+    url = f"/reports/day/{day}/"
+    viewer = client_of("viewer")
+    assert "It was deleted" not in viewer.get(url).content.decode()
+    tidy()
+    text = viewer.get(url).content.decode()
+    assert text.count("It was deleted: this table is kept for 400 days.") == 3
+    assert "smtp:domain1.example" in text
+    assert "news@sender.example" not in text
+    assert f"{url}senders.csv" not in text
+    for end in ("csv", "parquet"):
+        answer = viewer.get(f"{url}senders.{end}")
+        assert (answer.status_code, answer.content) == (410, b"It was deleted: this table is kept for 400 days.")
+    make_report(reports_directory, Period.DAY, day)
+    assert "It was deleted" not in viewer.get(url).content.decode(), "made again, it is there again"
+
+
+def test_a_day_whose_figures_were_deleted_is_not_called_a_day_without_events(
+    reports_directory: Path, settings: Any
+) -> None:
+    day = TODAY - timedelta(days=31)
+    make_report(reports_directory, Period.DAY, day)
+    settings.REPORTS = replace(settings.REPORTS, keep=("totals:30",))
+    tidy()
+    text = client_of("viewer").get(f"/reports/day/{day}/").content.decode()
+    assert "Nothing happened" not in text
+    assert "The figures of the whole: It was deleted" in text
+
+
+def test_a_report_that_was_deleted_whole_says_so(reports_directory: Path) -> None:
+    answer = client_of("viewer").get(f"/reports/day/{TODAY - timedelta(days=1102)}/")
+    assert answer.status_code == 404
+    assert "Reports are kept for 1,100 days" in answer.content.decode()
+    assert (
+        "Reports are kept" not in client_of("viewer").get(f"/reports/day/{TODAY - timedelta(days=9)}/").content.decode()
+    )
 
 
 def test_old_runs_are_forgotten(reports_directory: Path) -> None:

@@ -249,6 +249,17 @@ def test_the_page_of_a_run_is_live_until_it_is_over(reports_directory: Path) -> 
     assert "no Java" in piece
 
 
+def test_the_page_of_a_day_is_loaded_anew_when_its_report_is_made(reports_directory: Path) -> None:
+    it = Run.objects.create(day=DAY, state=State.RUNNING, who="x", begun_at=timezone.now())
+    url = f"/reports/runs/{it.pk}/"
+    day = {"HX-Request": "true", "HX-Current-URL": "http://127.0.0.1/reports/day/2026-11-18/"}
+    client = client_of("viewer")
+    assert "HX-Refresh" not in client.get(url, headers=day).headers
+    Run.objects.update(state=State.DONE)
+    assert client.get(url, headers=day).headers["HX-Refresh"] == "true"
+    assert "HX-Refresh" not in client.get(url, headers={**day, "HX-Current-URL": f"http://127.0.0.1{url}"}).headers
+
+
 def test_a_run_that_nobody_begins_says_so(reports_directory: Path) -> None:
     it = Run.objects.create(day=DAY, who="somebody")
     url = f"/reports/runs/{it.pk}/"
@@ -269,9 +280,18 @@ def test_an_administrator_sets_zone_recipients_and_numbers() -> None:
         "why": "asked for",
     }
     assert client_of("operator").post(url, right).status_code == 403
-    wrong = ({"zone": "Moon"}, {"recipients": "nobody"}, {"recipients": "a@b\x00"}, {"numbers": "xx"}, {"why": ""})
-    for each in wrong:
-        assert client.post(url, {**right, **each}).status_code == 422, each
+    wrong = (
+        ({"zone": "Moon"}, "There is no such time zone; "), ({"zone": "Europe/Viena"}, "Europe/Vienna is one."),
+        ({"recipients": "nobody, a@x.example <b>"}, "nobody is no address; ops@example.org is one."),
+        ({"recipients": "nobody, a@x.example <b>"}, "&lt;b&gt; is no address"),
+        ({"recipients": "a@b\x00"}, "Null characters are not allowed."), ({"recipients": "a@ex\u202eample"}, "is no address"),
+        ({"recipients": "ops@m\u00fcller.example"}, "only ASCII; write the domain as xn--"),
+        ({"numbers": "xx"}, "There is no such language; en, de, fr are there."), ({"why": ""}, "This field is required."),
+    )  # fmt: skip
+    for each, words in wrong:
+        answer = client.post(url, {**right, **each})
+        assert answer.status_code == 422, each
+        assert words in answer.content.decode()
     assert client.post(url, {**right, "recipients": " ".join(f"a{n}@x.example" for n in range(51))}).status_code == 422
     assert not Preferences.objects.exists()
     assert client.post(url, right).status_code == 302
@@ -283,6 +303,8 @@ def test_an_administrator_sets_zone_recipients_and_numbers() -> None:
     assert "1.234,5" in client.get("/reports/schedules/").content.decode()
     assert client.post(url, {**right, "recipients": ""}).status_code == 302
     assert in_force().recipients == ()
+    assert client.post(url, {**right, "zone": " europe/vienna"}).status_code == 302
+    assert in_force().zone == "Europe/Vienna", "as it is written"
 
 
 @pytest.mark.django_db(transaction=True)
