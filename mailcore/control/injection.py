@@ -88,6 +88,8 @@ class Injection:
             raise InjectionRefused(f"{len(addresses)} recipients; allowed: {recipients_max} (receiver.recipient_limit)")
         self.queue_id = queue_id
         self.not_before = arguments.not_before
+        self._age_s = arguments.age_s
+        self._held_because = arguments.held_because
         self._sender = arguments.sender
         self._addresses = addresses
         self._now = now
@@ -130,6 +132,8 @@ class Injection:
             eight_bit=self._eight_bit,
             smtputf8=not all(each.isascii() for each in (self._sender, *self._addresses)),
             message_id=found[1].decode("ascii")[:MESSAGE_ID_CHARACTERS] if found else "",
+            held_because=self._held_because,
+            age_s=self._age_s,
         )
         self._file.complete(envelope)
         self._file.close()

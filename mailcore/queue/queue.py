@@ -162,7 +162,10 @@ class Queue:
         runner.take()
         if self.taken.get(envelope.queue_id, -1) >= envelope.generation:
             return None
-        return self._begin(runner.lane, record, envelope, now)
+        active = self._begin(runner.lane, record, envelope, now)
+        if runner.lane not in (HOLD, DELETED):
+            active.order = self._back(runner.lane, envelope)
+        return active
 
     def claim(self, lane: str, offset: int, queue_id: str, now: float) -> Active:
         """A message is taken out of the middle of its lane, for an operator. Raises Gone."""
@@ -213,8 +216,9 @@ class Queue:
         return active
 
     def _back(self, lane: str, envelope: Envelope) -> Administrative | None:
-        """Of a message taken out of where it never is due, the crash may have left the START and not the order behind it."""
-        operation = {HOLD: "hold", DELETED: "delete"}.get(lane)
+        """Of a message taken out of where it never is due, the crash may have left the START and not the order behind it.
+        What was handed in to be held arrives in a lane like any other, where it is exported, and goes on to hold."""
+        operation = {HOLD: "hold", DELETED: "delete"}.get(lane) or ("hold" if envelope.held_because else None)
         if operation is None:
             return None
         return Administrative(operation, envelope.queue_id, "", envelope.held_because, self.clock())
