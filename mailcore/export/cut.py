@@ -5,7 +5,7 @@ So between two cuts: accepted + queued at the first = delivered + bounced + expi
 
 A cut is ``cuts/TIME.json`` below the events: ``at`` (wall clock), ``lanes`` (exported up to there), ``messages`` and
 ``recipients`` queued, and both ``by_lane``; deleted mail that can still be undone is queued. ``ids`` names a file with a JSON
-line for each message, when that was asked for.
+line for each message, when they are few or that was asked for: a message whose end was lost is told by it from one that waits.
 
 Law: a message taken out of its lane after the cut still counts where it was: a mark found may be younger than the cut, and then
 the journal has its START beyond it.
@@ -17,6 +17,7 @@ import contextlib
 import os
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -36,6 +37,8 @@ __all__ = ["Cut", "CutFailed", "Queued", "queued_at", "take_cut"]
 
 CUTS = "cuts"
 PINNED_S = 3_600.0  # segments stay so long for who counts and is killed
+IDS = ".ids.jsonl"  # behind the name of its cut
+IDS_MAX = 20_000  # messages named unasked: about 1 MB
 TRIES = 5  # each from newer positions, when a segment went before it was pinned
 
 
@@ -79,7 +82,7 @@ def take_cut(export: Export, now: float, ids: bool = False, settled: float = 0.0
             if export.positions()[0].sequence != positions.sequence:
                 continue  # until then nothing they need was deleted; from the pin on nothing is
             before = _bases(export, positions)
-            queued = list(queued_at(export.disk, export.queue_directory, positions))
+            counted = _count(queued_at(export.disk, export.queue_directory, positions), None if ids else IDS_MAX)
             if _bases(export, positions) == before:  # a full disk lets go of what is pinned
                 break
         else:
@@ -90,7 +93,7 @@ def take_cut(export: Export, now: float, ids: bool = False, settled: float = 0.0
     at = positions.written_at
     if settled > at and _nothing_since(export, positions):
         at = settled
-    return _write(export, positions, at, queued, ids), exported
+    return _write(export, positions, at, counted), exported
 
 
 def _needed(positions: RestartPositions) -> dict[str, int]:
@@ -116,6 +119,26 @@ def _bases(export: Export, positions: RestartPositions) -> dict[str, tuple[int, 
         found[lane] = tuple(base for base in reader.bases if (first is None or base >= first) and base < end)
         reader.close()
     return found
+
+
+@dataclass
+class _Counted:
+    by_lane: dict[str, tuple[int, int]]  # messages, recipients
+    named: list[Queued] | None  # None: too many
+
+
+def _count(queued: Iterator[Queued], named_max: int | None) -> _Counted:
+    """Memory is bounded by ``named_max``, unless all are wanted."""
+    by_lane: dict[str, tuple[int, int]] = {}
+    named: list[Queued] | None = []
+    for each in queued:
+        messages, recipients = by_lane.get(each.lane, (0, 0))
+        by_lane[each.lane] = messages + 1, recipients + each.recipients
+        if named is not None:
+            named.append(each)
+            if named_max is not None and len(named) > named_max:
+                named = None
+    return _Counted(by_lane, named)
 
 
 def _nothing_since(export: Export, positions: RestartPositions) -> bool:
@@ -200,17 +223,14 @@ def _resting(
         reader.close()
 
 
-def _write(export: Export, positions: RestartPositions, at: float, queued: list[Queued], ids: bool) -> Cut:
-    by_lane: dict[str, tuple[int, int]] = {}
-    for each in queued:
-        messages, recipients = by_lane.get(each.lane, (0, 0))
-        by_lane[each.lane] = messages + 1, recipients + each.recipients
-    cut = Cut(at, ends_of(positions), len(queued), sum(each.recipients for each in queued), by_lane)
+def _write(export: Export, positions: RestartPositions, at: float, counted: _Counted) -> Cut:
+    messages, recipients = (sum(each[which] for each in counted.by_lane.values()) for which in (0, 1))
+    cut = Cut(at, ends_of(positions), messages, recipients, counted.by_lane)
     directory = os.path.join(export.events_directory, CUTS)
     export.events_disk.make_directory(directory)
-    if ids:
-        cut = msgspec.structs.replace(cut, ids=f"{cut.name}.ids.jsonl")
-        lines = b"".join(msgspec.json.encode(each._asdict()) + b"\n" for each in queued)
+    if counted.named is not None:
+        cut = msgspec.structs.replace(cut, ids=cut.name + IDS)
+        lines = b"".join(msgspec.json.encode(each._asdict()) + b"\n" for each in counted.named)
         _store(export.events_disk, directory, cut.ids, lines)
     _store(export.events_disk, directory, f"{cut.name}.json", msgspec.json.encode(cut) + b"\n")
     return cut

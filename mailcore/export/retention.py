@@ -1,4 +1,4 @@
-"""Old events go: whole days, and the cuts of that time."""
+"""Old events go: whole days, and the cuts of that time; what these named goes sooner."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import contextlib
 import os
 import re
 
-from mailcore.export.cut import CUTS
+from mailcore.export.cut import CUTS, IDS
 from mailcore.export.files import DAY_S, day_of
 from mailcore.log.disk import Disk
 
 __all__ = ["remove_old"]
+
+IDS_DAYS = 14  # who looks why a day does not balance does so by then
 
 _DAY = re.compile(r"dt=(\d{4}-\d{2}-\d{2})")
 
@@ -30,8 +32,9 @@ def remove_old(disk: Disk, events_directory: str, now: float, keep_days: int) ->
         disk.remove_directory(directory)
         removed.append(directory)
     cuts = os.path.join(events_directory, CUTS)
+    unnamed = max(oldest, day_of(max(now - IDS_DAYS * DAY_S, 0.0)))
     for name in disk.list(cuts):
-        if name[:10] < oldest:
+        if name[:10] < (unnamed if name.endswith(IDS) else oldest):
             disk.unlink(os.path.join(cuts, name))
             removed.append(os.path.join(cuts, name))
     return removed

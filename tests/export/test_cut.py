@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -198,3 +199,22 @@ def test_segments_that_go_all_the_time_let_nobody_count(
     with pytest.raises(CutFailed, match="try again"):
         take_cut(export, 0.0)
     assert export.state().pins == {}
+
+
+def test_few_messages_are_named_unasked_and_many_when_they_are_asked_for(
+    machine: Machine, export: Export, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    queue_ids = [machine.accept(1) for _ in range(3)]
+    machine.durable()
+    settle(machine)
+
+    def named(most: int, ids: bool = False) -> list[str] | None:
+        monkeypatch.setattr(cuts, "IDS_MAX", most)
+        cut, _ = take_cut(export, 0.0, ids)
+        assert (cut.messages, cut.recipients, cut.by_lane) == (3, 3, {"incoming.0": (3, 3)})
+        lines = (tmp_path / "cuts" / cut.ids).read_text().splitlines() if cut.ids else None
+        return None if lines is None else sorted(json.loads(line)["queue_id"] for line in lines)
+
+    assert named(3) == sorted(queue_ids)
+    assert named(2) is None
+    assert named(2, ids=True) == sorted(queue_ids)

@@ -249,7 +249,10 @@ def test_old_days_go(tmp_path: Path) -> None:
         (tmp_path / f"dt={day_of(DAY + day * 86_400)}").mkdir()
         (tmp_path / f"dt={day_of(DAY + day * 86_400)}" / "journal.0.parquet").touch()
     (tmp_path / "cuts").mkdir()
-    for name in ("2026-11-21T000003.0Z.json", "2026-11-25T000003.0Z.json"):
+    for name in (
+        "2026-11-21T000003.0Z.json", "2026-11-25T000003.0Z.json", "2026-11-25T000003.0Z.ids.jsonl",
+        "2026-11-21T000003.0Z.ids.jsonl",
+    ):  # fmt: skip
         (tmp_path / "cuts" / name).touch()
     (tmp_path / "_exported").mkdir()
     remove_old(Disk(), str(tmp_path), DAY + 4 * 86_400 + 10, 3)
@@ -258,7 +261,10 @@ def test_old_days_go(tmp_path: Path) -> None:
         "cuts",
         *(f"dt={day_of(DAY + day * 86_400)}" for day in range(1, 5)),
     ]
-    assert [path.name for path in (tmp_path / "cuts").iterdir()] == ["2026-11-25T000003.0Z.json"]
+    left = ["2026-11-25T000003.0Z.ids.jsonl", "2026-11-25T000003.0Z.json"]
+    assert sorted(path.name for path in (tmp_path / "cuts").iterdir()) == left
+    remove_old(Disk(), str(tmp_path), DAY + 20 * 86_400, 100)
+    assert [path.name for path in (tmp_path / "cuts").iterdir()] == left[1:], "who was queued is known two weeks"
 
 
 def test_windows_are_sampled_where_there_is_mail_and_written_together(tmp_path: Path) -> None:
