@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
-from mailcore.export.past_rows import Event, Group, of_kind, opened
+from mailcore.export.past_rows import Event, Group, of_kind, opened, rows_where
 from mailcore.queue.older import Window
 from mailcore.queue.tracing import Steps
 from mailcore.queue.wanted import Matches
@@ -31,11 +31,8 @@ class Row(NamedTuple):
 def arrivals_in(path: str, matches: Matches, window: Window, from_group: int) -> Iterator[tuple[int, int, list[Row]]]:
     """Row groups from ``from_group`` backwards (-1: from the last): its number, its rows, and of the rows that say all of a
     message those that match, in order."""
-    names = ["offset", "part"]
-    tests = {"sender": matches.sender, "message_id": matches.message_id}
-    names += [name for name, test in tests.items() if test is not None]
+    names = ["offset", "part", *_tests(matches)]
     names += ["recipients"] if matches.recipient is not None else []
-    names += ["queue_id"] if matches.queue_id else []
     carried: int | None = None  # a message of which a recipient matched behind this group
     with opened(path) as groups:
         for group, _ in reversed(list(of_kind(groups, "accepted"))):
@@ -56,33 +53,37 @@ def arrivals_in(path: str, matches: Matches, window: Window, from_group: int) ->
             yield group.number, group.rows, rows
 
 
+def _tests(matches: Matches) -> dict[str, Callable[[str], bool]]:
+    """Those of the message as a whole, the sharpest first."""
+    tests: dict[str, Callable[[str], bool] | None] = {
+        "queue_id": matches.queue_id.__eq__ if matches.queue_id else None,
+        "message_id": matches.message_id,
+        "sender": matches.sender,
+    }
+    return {name: test for name, test in tests.items() if test is not None}
+
+
 def _matching(group: Group, names: Sequence[str], matches: Matches) -> tuple[list[Row], set[int], int | None]:
     """The rows that say all of a message and match but for its recipients; the messages of which a recipient in here does; and
     the one whose first rows are in the group before."""
     rows: list[Row] = []
     reached: set[int] = set()
     head: int | None = None
+    tests = _tests(matches)
     for first, batch in group.batches(names):
-        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-        offsets, parts = columns["offset"], columns["part"]
+        offsets = batch.column("offset").to_pylist()
+        parts = batch.column("part").to_pylist()
         if not first and parts[0]:
             head = offsets[0]
-        at = [row for row, part in enumerate(parts) if not part]
-        if matches.queue_id:
-            queue_ids = columns["queue_id"]
-            at = [row for row in at if queue_ids[row] == matches.queue_id]
-        if matches.sender is not None:
-            test, texts = matches.sender, columns["sender"]
-            at = [row for row in at if test(texts[row] or "")]
-        if matches.message_id is not None:
-            test, texts = matches.message_id, columns["message_id"]
-            at = [row for row in at if test(texts[row] or "")]
-        rows += (Row(group.number, first + row, offsets[row]) for row in at)
+        at: set[int] | None = None
+        for name, test in tests.items():
+            if at is None or at:
+                found = rows_where(batch.column(name), test)
+                at = found if at is None else at & found
+        whole = range(len(parts)) if at is None else sorted(at)
+        rows += (Row(group.number, first + row, offsets[row]) for row in whole if not parts[row])
         if matches.recipient is not None:
-            test = matches.recipient
-            for row, addresses in enumerate(columns["recipients"]):
-                if addresses and any(map(test, addresses)):
-                    reached.add(offsets[row])
+            reached |= {offsets[row] for row in rows_where(batch.column("recipients"), matches.recipient)}
     return rows, reached, head
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mailcore.envelope import Status, Verdict
-from mailcore.export.past_rows import Event, Group, of_kind, opened
+from mailcore.export.past_rows import Event, Group, of_kind, opened, shared
 from mailcore.queue.older import Window
 from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced
 from mailcore.queue.tracing import Body, Steps
@@ -27,6 +27,10 @@ _ATTEMPT = (
     "queue_id", "offset", "part", "at", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b",
     "delay_c", "delay_d", "generation",
 )  # fmt: skip
+_TRIED = (
+    "offset", "part", "at", "delay_a", "delay_b", "delay_c", "delay_d", "destination", "status", "dsn", "reply",
+)  # fmt: skip
+_Tried = tuple[tuple[Any, ...], list[Verdict]]  # the first row of a record, and what all of its rows say
 _OF_THE_JOURNAL: dict[str, tuple[str, ...]] = {
     "attempt": _ATTEMPT,
     "finished": ("queue_id", "offset", "at", "generation", "why"),
@@ -136,28 +140,42 @@ _BODIES: dict[str, Callable[[Event], Body]] = {"finished": _finish, "replaced": 
 
 def deliveries_in(path: str, end: int, since: float) -> Iterator[list[Delivery]]:
     """A row group at a time, the newest first, in order within; those that are too old as a whole are left out."""
-    rest: list[Event] = []  # of a record whose first rows are in the group before
+    rest: list[_Tried] = []  # of a record whose first rows are in the group before
     with opened(path) as groups:
         for group, _ in reversed(list(of_kind(groups, "attempt"))):
             if not (group.may_have("at", since, float("inf")) and group.may_have("offset", 0, end - 1)):
                 continue
-            attempts: dict[int, _Attempt] = {}
-            head: list[Event] = []
-            for _, batch in group.batches(_ATTEMPT):
-                for event in batch.to_pylist():
-                    offset = event["offset"]
-                    if offset >= end:
-                        continue
-                    if offset in attempts:
-                        attempts[offset].add(event)
-                    elif event["part"]:
-                        head.append(event)
-                    else:
-                        attempts[offset] = _Attempt(event)
-            for event in rest:
-                if event["offset"] in attempts:
-                    attempts[event["offset"]].add(event)
-                else:  # a record longer than a row group
-                    head.append(event)
-            rest = head
-            yield [attempt.delivery() for attempt in attempts.values()]
+            tried = _tried(group, end)
+            if rest and tried and tried[-1][0][0] == rest[0][0][0]:
+                tried[-1][1].extend(rest.pop()[1])
+            tried += rest  # there is no group with its first rows
+            rest = [tried.pop(0)] if tried and tried[0][0][1] else []
+            yield [
+                Delivery("", 0, tuple(verdicts), at or 0.0, "", "", (a or 0.0, b or 0.0, c or 0.0, d or 0.0), to or "")
+                for (_, _, at, a, b, c, d, to, *_), verdicts in tried
+            ]
+
+
+def _tried(group: Group, end: int) -> list[_Tried]:
+    """Verdicts that say the same are one: there are few different ones."""
+    known: dict[tuple[Any, ...], Verdict] = {}
+    tried: list[_Tried] = []
+    before: int | None = None
+    verdicts: list[Verdict] = []
+    for _, batch in group.batches(_TRIED):
+        columns = [batch.column(name).to_pylist() for name in _TRIED[:7]]
+        texts = [shared(batch.column(name)) for name in _TRIED[7:]]
+        for row in zip(*columns, *texts, strict=True):
+            offset = row[0]
+            if offset >= end:
+                continue
+            said = row[8:]
+            verdict = known.get(said)
+            if verdict is None:
+                status, dsn, reply = said
+                verdict = known[said] = Verdict(0, _STATUSES[status], dsn or "", reply or "")
+            if offset != before:
+                before, verdicts = offset, []
+                tried.append((row, verdicts))
+            verdicts.append(verdict)
+    return tried

@@ -10,15 +10,16 @@ once written by strangers, and the file may be damaged: who reads one takes ``DA
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mailcore.export.schema import VERSION
 
-__all__ = ["DAMAGED", "Event", "Group", "first_at", "of_kind", "opened"]
+__all__ = ["DAMAGED", "Event", "Group", "first_at", "of_kind", "opened", "rows_where", "shared"]
 
 DAMAGED = (
     OSError,
@@ -28,7 +29,7 @@ DAMAGED = (
     KeyError,
     MemoryError,
 )  # what reading a damaged file ends in
-VALUES_MAX = 100_000  # of one column, in memory at a time: some megabytes
+VALUES_MAX = 100_000  # in memory at a time: some megabytes
 Event = dict[str, Any]
 
 
@@ -61,7 +62,7 @@ class Group:
     def batches(self, names: Sequence[str]) -> Iterator[tuple[int, Any]]:
         """The number of its first row, and a RecordBatch."""
         names = [name for name in names if name in self._columns]
-        values = max((int(self._columns[name].num_values) for name in names), default=1)
+        values = sum(int(self._columns[name].num_values) for name in names)
         together = max(1, min(self.rows, VALUES_MAX * self.rows // max(values, 1)))
         at = 0
         batches = self._file.iter_batches(
@@ -104,6 +105,24 @@ def of_kind(groups: Sequence[Group], *kinds: str) -> Iterator[tuple[Group, str]]
             raise ValueError("rows of one kind do not lie together")
         if bounds[0] in kinds:
             yield group, bounds[0]
+
+
+def rows_where(column: Any, test: Callable[[str], bool]) -> set[int]:
+    """Of a column of texts, or of lists of them: the rows in which one passes. Each text is tested once, and none is ""."""
+    lists = pa.types.is_list(column.type)
+    texts = pc.fill_null(column.flatten() if lists else column, "").dictionary_encode()
+    passed = [number for number, text in enumerate(texts.dictionary.to_pylist()) if test(text)]
+    if not passed:
+        return set()
+    rows = pc.indices_nonzero(pc.is_in(texts.indices, value_set=pa.array(passed, texts.indices.type)))
+    return set((pc.list_parent_indices(column).take(rows) if lists else rows).to_pylist())
+
+
+def shared(column: Any) -> list[Any]:
+    """The texts of a column, each in memory once."""
+    texts = column.dictionary_encode()
+    values = texts.dictionary.to_pylist()
+    return [None if number is None else values[number] for number in texts.indices.to_pylist()]
 
 
 def first_at(path: str) -> float | None:

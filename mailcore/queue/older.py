@@ -86,4 +86,5 @@ class Older(Protocol):
         offset): known already. Raises CursorError."""
 
     def deliveries(self, end: int, since: float, trouble: Trouble) -> Iterator[list[Delivery]]:
-        """Those at offsets of the journal below ``end``, the newest piece first, in order within each."""
+        """Those at offsets of the journal below ``end``, the newest piece first, in order within each; with what a measuring
+        needs: no queue id, generation or relay, and verdicts without numbers."""
