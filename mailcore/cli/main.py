@@ -26,6 +26,7 @@ COMMANDS = {
     "status": ("mailcore.cli.status", "what runs, what is queued, what goes on"),
     "check-config": ("mailcore.cli.check_config", "read the configuration and print the settings, or what is wrong"),
     "inject": ("mailcore.cli.inject", "hand in a message from a file or stdin"),
+    "import-postfix": ("mailcore.cli.import_postfix", "settings and queue of a Postfix, and what became of each"),
     "queue": ("mailcore.cli.queue", "list, show, size; delete, hold, retry and other changes"),
     "transport": ("mailcore.cli.transport", "list parameters, set them live"),
     "destination": ("mailcore.cli.destination", "list, suspend, resume, tune destinations"),

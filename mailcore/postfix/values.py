@@ -1,0 +1,66 @@
+"""Values as Postfix writes them: times with units, numbers, next hops with ports."""
+
+from __future__ import annotations
+
+import re
+import socket
+
+from mailcore.routing.route import Route, RouteError, parse_route
+
+__all__ = ["ValueFault", "next_hop", "number", "port", "seconds", "truth"]
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}  # postconf(5)
+_TIME = re.compile(r"([0-9]{1,12})([smhdw]?)")
+_SERVICES = {"smtp": 25, "smtps": 465, "submissions": 465, "submission": 587}  # also where /etc/services lacks them
+
+
+class ValueFault(ValueError):
+    """What is wrong with a value, for the operator as it is."""
+
+
+def seconds(text: str, unit: str = "s") -> int:
+    """``unit`` is the parameter's own, where none is written. Raises ValueFault."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise ValueFault(f"{text!a} is no time")
+    return int(match[1]) * _UNITS[match[2] or unit]
+
+
+def number(text: str) -> int:
+    """Raises ValueFault."""
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip()):
+        raise ValueFault(f"{text!a} is no number")
+    return int(text)
+
+
+def truth(text: str) -> bool:
+    return text.strip().lower() == "yes"
+
+
+def port(text: str) -> int:
+    """A number, or a service by name. Raises ValueFault."""
+    if text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= 65_535:
+        return int(text)
+    if text in _SERVICES:
+        return _SERVICES[text]
+    try:
+        return socket.getservbyname(text, "tcp")
+    except (OSError, ValueError):
+        raise ValueFault(f"{text!a} is no port") from None
+
+
+def next_hop(text: str) -> tuple[Route, list[str]]:
+    """``host``, ``[host]``, each with ``:port`` or ``:service``; the transport is "x". And those behind a comma, which
+    Postfix tries when the first fails. Raises ValueFault."""
+    hosts = [part for part in re.split(r"[,\s]+", text.strip()) if part]
+    if not hosts:
+        raise ValueFault("there is no next hop")
+    first = hosts[0]
+    host, colon, service = first.rpartition(":")
+    in_brackets = host.startswith("[") and host.endswith("]")
+    if colon and not service.endswith("]") and (in_brackets or not set(host) & set("[]:")):
+        first = f"{host}:{port(service)}"
+    try:
+        return parse_route(f"x:{first}"), hosts[1:]
+    except RouteError as error:
+        raise ValueFault(str(error).replace("'x:", "'")) from None
