@@ -24,6 +24,7 @@ __all__ = ["main"]
 COMMANDS = {
     "mailcore": ("mailcore.cli.mailcore", "run the appliance in the foreground"),
     "status": ("mailcore.cli.status", "what runs, what is queued, what goes on"),
+    "doctor": ("mailcore.cli.doctor", "look at this host and Waypost on it, and say what to do; changes nothing"),
     "check-config": ("mailcore.cli.check_config", "read the configuration and print the settings, or what is wrong"),
     "inject": ("mailcore.cli.inject", "hand in a message from a file or stdin"),
     "import-postfix": ("mailcore.cli.import_postfix", "settings and queue of a Postfix, and what became of each"),

@@ -1,0 +1,18 @@
+"""``manage.py doctor``: the portal's part of ``waypost doctor``, as one JSON document."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from appliance.reports.doctor import examine
+
+
+class Command(BaseCommand):
+    help = "Look at database, Redis, Celery, Java and the last report, for waypost doctor."
+    requires_system_checks = ()
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        self.stdout.write(json.dumps(examine()))

@@ -1,0 +1,122 @@
+"""Disk: what is free against the reserve, inodes, and whether mail lies where it survives a power cut."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from mailcore.doctor.finding import Finding, bad, good, warn
+from mailcore.doctor.patient import PROC, Patient, nearest
+from mailcore.settings import Settings
+
+__all__ = ["Mount", "look", "mount_of", "places"]
+
+IN_MEMORY = ("tmpfs", "ramfs")
+ELSEWHERE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs")
+SHARE_LOW = 0.05
+INODES_LOW, INODES_BAD = 0.05, 1_000  # a share; a number
+FULL = "Make room or a bigger disk: old logs, events (export.keep_days), reports (reports.keep_days), held mail."
+
+
+class Mount(NamedTuple):
+    point: str
+    kind: str
+    options: frozenset[str]
+
+
+def look(patient: Patient) -> Iterator[Finding]:
+    grouped: dict[int, list[str]] = {}
+    where: dict[int, Path] = {}
+    for name, path in places(patient.settings).items():
+        there = nearest(path)
+        device = os.stat(there).st_dev
+        grouped.setdefault(device, []).append(name)
+        where.setdefault(device, there)
+    for device, names in grouped.items():
+        keeps_mail = bool({"queue", "spool"} & set(names))
+        what = ", ".join(names) if len(grouped) > 1 else "home and all else"
+        yield from _room(what, where[device], patient.settings.queue.reserve_bytes if keeps_mail else 0)
+        yield from _kind(what, where[device], keeps_mail)
+
+
+def places(settings: Settings) -> dict[str, Path]:
+    """Where Waypost writes, by the name in the findings."""
+    return {
+        "home": settings.home,
+        "queue": settings.queue_directory,
+        "spool": settings.spool_directory,
+        "log": settings.log_directory,
+        "run": settings.run_directory,
+        "events": settings.events_directory,
+        "reports": settings.reports_directory,
+    }
+
+
+def mount_of(path: Path) -> Mount:
+    """The mounted file system a path is on (proc(5), mountinfo). Raises OSError."""
+    real = os.path.realpath(nearest(path))
+    best = Mount("", "", frozenset())
+    for line in (PROC / "self" / "mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split()
+        point = fields[4].encode().decode("unicode_escape")  # a space is \\040
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best.point):  # a later one lies above an earlier one
+            kind, _, rest = after.split(" ", 2)
+            best = Mount(point, kind, frozenset(fields[5].split(",")) | frozenset(rest.split(",")))
+    return best
+
+
+def _room(what: str, path: Path, reserve: int) -> Iterator[Finding]:
+    status = os.statvfs(path)
+    free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+    told = f"{_size(free)} of {_size(total)} free" + (f", reserve {_size(reserve)}" if reserve else "")
+    figures = {"free_bytes": free, "total_bytes": total, "reserve_bytes": reserve}
+    if (reserve and free < reserve) or free == 0:
+        yield bad(what, f"{told}: new mail gets 452" if reserve else told, FULL, **figures)
+    elif free < max(2 * reserve, SHARE_LOW * total):
+        yield warn(what, told, FULL, **figures)
+    else:
+        yield good(what, told, **figures)
+    if status.f_files == 0:  # it makes them as it needs them
+        return
+    inodes = f"{status.f_favail} of {status.f_files} inodes free"
+    figures = {"inodes_free": status.f_favail, "inodes_total": status.f_files}
+    remedy = "Remove small files elsewhere on this disk, or make the file system anew with more inodes."
+    if status.f_favail < min(INODES_BAD, SHARE_LOW * status.f_files):
+        yield bad(what, inodes, remedy, **figures)
+    elif status.f_favail < INODES_LOW * status.f_files:
+        yield warn(what, inodes, remedy, **figures)
+    else:
+        yield good(what, inodes, **figures)
+
+
+def _kind(what: str, path: Path, keeps_mail: bool) -> Iterator[Finding]:
+    mount = mount_of(path)
+    told = f"{mount.kind} at {mount.point}"
+    if "ro" in mount.options:
+        yield bad(
+            what, f"{told}, mounted read-only", "Look into the kernel's log for disk errors; then mount it for writing."
+        )
+    elif keeps_mail and mount.kind in IN_MEMORY:
+        yield bad(
+            what, f"{told}: it lies in memory, and accepted mail is lost when the power goes",
+            "Put queue_directory and spool_directory on a disk.",
+        )  # fmt: skip
+    elif keeps_mail and mount.kind in ELSEWHERE:
+        yield warn(
+            what, f"{told}: on another host, whose syncs and locks are as good as that host",
+            "Put queue_directory and spool_directory on a disk of this host.",
+        )  # fmt: skip
+    else:
+        yield good(what, told, kind=mount.kind)
+
+
+def _size(size_bytes: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size_bytes < 999.5:
+            return f"{size_bytes:.0f} {unit}" if size_bytes >= 10 or unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1000
+    return f"{size_bytes:.1f} TB"

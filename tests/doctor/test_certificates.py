@@ -1,0 +1,116 @@
+"""Certificates: expired, soon over, for another, not yet valid; and what is served is not what lies on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mailcore.doctor import certificates
+from mailcore.doctor.finding import Finding, State
+from mailcore.doctor.patient import Patient
+from tests.doctor.cast import certificate, found, patient
+from tests.end_to_end.appliance import free_port
+from tests.smtp.serving import serving
+
+NAME = "mail.example.org"
+
+
+def with_pem(directory: Path, pem: Path, port: int | None = None) -> Patient:
+    listen = f"127.0.0.1:{port or free_port()}"
+    return patient(
+        directory,
+        f'[receiver]\nlisten = ["{listen}"]\nhostname = "{NAME}"\ntls_certificate = "{pem}"\ntls_key = "{pem}"\n',
+    )
+
+
+@pytest.mark.parametrize(
+    ("days_left", "days_old", "name", "state", "words"),
+    [
+        (90, 60, NAME, State.GOOD, "90 days left"),
+        (90, 60, "*.example.org", State.GOOD, "for *.example.org"),
+        (20, 60, NAME, State.WARN, "20 days left"),
+        (-2, 60, NAME, State.BAD, "expired on"),
+        (90, -3, NAME, State.BAD, "valid from"),
+        (90, 60, "other.example.org", State.WARN, f"not for {NAME}"),
+        (90, 60, "*.sub.example.org", State.WARN, f"not for {NAME}"),
+    ],
+)
+def test_the_receivers_certificate(
+    tmp_path: Path, days_left: float, days_old: float, name: str, state: State, words: str
+) -> None:
+    pem = certificate(tmp_path, name, days_left + 0.5, days_old)
+    finding = next(iter(certificates.look(with_pem(tmp_path, pem))))
+    assert finding.state is state
+    assert words in finding.found
+    assert bool(finding.remedy) is (state is not State.GOOD)
+
+
+def test_without_one_that_is_said(tmp_path: Path) -> None:
+    findings = list(certificates.look(patient(tmp_path)))
+    assert [each.state for each in findings] == [State.GOOD, State.GOOD]
+
+
+def context(pem: Path) -> ssl.SSLContext:
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(pem)
+    return made
+
+
+async def test_what_is_served_is_what_is_in_the_file(tmp_path: Path) -> None:
+    pem = certificate(tmp_path, NAME, 90)
+    async with serving(tls=context(pem)) as server:
+        examined = with_pem(tmp_path, pem, server.address[1])
+        findings = await asyncio.to_thread(lambda: list(certificates.look(examined)))
+    assert {each.state for each in findings} == {State.GOOD}
+    assert "they serve what is in the file" in [each.found for each in findings]
+
+
+async def test_it_was_renewed_and_is_not_served_yet(tmp_path: Path) -> None:
+    async with serving(tls=context(certificate(tmp_path, NAME, 3))) as server:
+        examined = with_pem(tmp_path, certificate(tmp_path, NAME, 90), server.address[1])
+        finding: Finding = await asyncio.to_thread(lambda: found(certificates.look(examined), "receivers"))
+    assert finding.state is State.WARN
+    assert "they serve another certificate" in finding.found
+    assert "Restart" in finding.remedy
+
+
+def test_nobody_serves(tmp_path: Path) -> None:
+    examined = with_pem(tmp_path, certificate(tmp_path, NAME, 90))
+    assert found(certificates.look(examined), "receivers").state is State.NOT_KNOWN
+
+
+@contextlib.contextmanager
+def proxy(pem: Path) -> Iterator[int]:
+    """In front of a portal."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        context(pem).wrap_socket(server, server_side=True) as secured,
+    ):
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                secured.accept()[0].close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield int(secured.getsockname()[1])  # it has taken the other's descriptor
+
+
+@pytest.mark.parametrize(("days_left", "state"), [(90, State.GOOD), (5, State.WARN), (-5, State.BAD)])
+def test_the_portals_certificate(tmp_path: Path, days_left: float, state: State) -> None:
+    with proxy(certificate(tmp_path, "localhost", days_left)) as port:
+        examined = patient(tmp_path, f'[portal]\npublic_url = "https://localhost:{port}"\n')
+        assert found(certificates.look(examined), "portal").state is state
+
+
+def test_the_portal_is_not_there(tmp_path: Path) -> None:
+    examined = patient(tmp_path, f'[portal]\npublic_url = "https://localhost:{free_port()}"\n')
+    finding = found(certificates.look(examined), "portal")
+    assert finding.state is State.WARN
+    assert "gives none" in finding.found

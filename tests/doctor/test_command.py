@@ -1,0 +1,188 @@
+"""``waypost doctor`` as a whole: over an appliance that runs, one whose manager hangs or was killed, and one that is down."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mailcore.cli import doctor
+from mailcore.cli.main import main
+from mailcore.config import load
+from mailcore.doctor.examination import CHECKS, examine
+from mailcore.doctor.finding import Finding, State, bad, good, not_known, warn
+from mailcore.doctor.patient import Patient
+from tests.doctor.cast import found, patient
+from tests.end_to_end.appliance import COMMAND, Appliance
+
+CORE = [check for check in CHECKS if check.subject != "portal"]
+
+
+@pytest.fixture
+async def appliance(tmp_path: Path) -> AsyncIterator[Appliance]:
+    sections: dict[str, dict[str, object]] = {"export": {"enabled": True}, "queue": {"reserve_bytes": 0}}
+    running = Appliance(tmp_path, {"*": "smtp:[127.0.0.1]:9"}, sections)
+    await running.start()
+    yield running
+    running.stop()
+
+
+async def findings_of(appliance: Appliance) -> list[Finding]:
+    """All but the portal's."""
+    settings = load(appliance.config)
+    return await asyncio.to_thread(lambda: examine(Patient.of(settings, appliance.config), CORE))
+
+
+def by(findings: list[Finding], *subjects: str) -> dict[str, State]:
+    return {f"{each.subject} {each.what}": each.state for each in findings if each.subject in subjects}
+
+
+async def test_an_appliance_that_runs_is_well(appliance: Appliance) -> None:
+    findings = await findings_of(appliance)
+    told = by(findings, "processes", "permissions", "lag", "balance", "log", "limits", "certificates")
+    assert {name: state for name, state in told.items() if state is not State.GOOD} == {}
+    assert {
+        "processes supervisor", "processes manager", "processes receiver.0", "processes deliverer.0",
+        "processes exporter", "processes control socket", "lag incoming.0", "lag export", "lag oldest message",
+        "lag restart positions", "balance recipients", "permissions queue",
+    } <= told.keys()  # fmt: skip
+    assert found(findings, f"127.0.0.1:{appliance.port}").state is State.GOOD
+    assert "greets in" in found(findings, f"127.0.0.1:{appliance.port}").found
+    assert found(findings, "sync latency").figures["syncs"] > 0
+    assert found(findings, "jumps").state is State.GOOD
+    assert found(findings, "running").state is State.GOOD
+
+
+async def test_a_killed_manager_leaves_its_mark(appliance: Appliance) -> None:
+    await appliance.kill("manager")
+    findings = await findings_of(appliance)
+    assert found(findings, "manager").state is State.WARN
+    assert "started again 1 times" in found(findings, "manager").found
+    ended = found(findings, "processes ended and were started again")
+    assert "process manager" in ended.found
+    assert "SIGKILL" in ended.found
+
+
+async def test_a_manager_that_hangs_is_a_finding_and_no_hang(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mailcore.doctor.patient.ANSWER_S", 0.5)
+    pid = appliance.processes()["manager"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        findings = await findings_of(appliance)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert found(findings, "control socket").state is State.BAD
+    assert f"kill -CONT {pid}" in found(findings, "manager").remedy
+    assert found(findings, "now").state is State.NOT_KNOWN
+    assert found(findings, f"127.0.0.1:{appliance.port}").state is State.GOOD, "mail is accepted all the same"
+
+
+async def test_with_the_core_down_the_rest_is_looked_at(appliance: Appliance) -> None:
+    appliance.kill_all()
+    findings = await findings_of(appliance)
+    appliance.launch()  # for the end of the test
+    assert found(findings, "supervisor").state is State.BAD
+    assert found(findings, f"127.0.0.1:{appliance.port}").state is State.BAD
+    assert found(findings, "restart positions").state is State.GOOD
+    assert found(findings, "export").state is State.GOOD
+    assert found(findings, "sync latency").figures["syncs"] > 0
+    assert found(findings, "libraries").state is State.GOOD
+
+
+# -- the command
+
+
+def snapshot(directory: Path) -> dict[str, tuple[int, int, int]]:
+    """Everything below it: mode, size, when it was written."""
+    found = {}
+    for path in [directory, *directory.rglob("*")]:
+        status = path.lstat()
+        found[str(path)] = (status.st_mode, status.st_size, status.st_mtime_ns if path.is_file() else 0)
+    return found
+
+
+def test_it_changes_nothing(tmp_path: Path) -> None:
+    """All of it, the portal's part too, on a home where nobody ever started anything."""
+    home = patient(tmp_path, "[queue]\nreserve_bytes = 0\n").settings.home
+    config = tmp_path / "waypost.toml"
+    before = snapshot(home)
+    command = [str(COMMAND), "doctor", "--json", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, timeout=100, check=False)
+    assert snapshot(home) == before
+    told = json.loads(done.stdout)
+    assert done.returncode == 2, "it does not run"
+    assert told["state"] == "bad"
+    findings = msgspec.convert(told["findings"], list[Finding])
+    assert {each.subject for each in findings} == {check.subject for check in CHECKS}
+    assert all(each.remedy for each in findings if each.state in (State.BAD, State.WARN))
+    assert found(findings, "database").state is State.NOT_KNOWN
+    assert found(findings, "Redis").state is State.WARN
+
+
+def given(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> None:
+    monkeypatch.setattr(doctor, "examine", lambda patient: list(findings))
+
+
+@pytest.mark.parametrize(
+    ("findings", "status"),
+    [
+        ([good("a", "")], 0),
+        ([good("a", ""), not_known("b", "")], 0),
+        ([good("a", ""), warn("b", "", "do it")], 1),
+        ([bad("a", "", "do it"), warn("b", "", "do it")], 2),
+    ],
+)
+def test_the_exit_status(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    findings: list[Finding],
+    status: int,
+) -> None:
+    config = patient(tmp_path).config
+    given(monkeypatch, *findings)
+    assert main(["doctor", "--config", str(config)]) == status
+    assert main(["doctor", "--json", "--config", str(config)]) == status
+    capsys.readouterr()
+
+
+def test_the_worst_comes_first_and_fits_the_terminal() -> None:
+    subjects = ("disk", "clock")
+    listed: list[Any] = [
+        good("kept", "synchronized"),
+        bad("queue", "full " * 30, "Make room. " * 10),
+        warn("x", "y", "z"),
+    ]
+    findings = [msgspec.structs.replace(each, subject=subjects[n % 2]) for n, each in enumerate(listed)]
+    lines = list(doctor.lines(findings, 60))
+    assert [line.split()[0] for line in lines if line[:1].strip()] == ["bad", "warn", "good", "1"]
+    assert lines[-1] == "1 bad, 1 warn, 1 good"
+    assert max(map(len, lines)) <= 60
+    assert sum("Remedy: " in line for line in lines) == 2
+    assert max(map(len, doctor.lines(findings, 200))) > 100
+
+
+def test_what_strangers_wrote_does_not_reach_the_terminal() -> None:
+    hostile = "\x1b]0;title\x07\u202e\n" + "x" * 5_000
+    text = "\n".join(doctor.lines([warn(hostile[:20], hostile, hostile[:20])], 80))
+    assert text.isascii() or all(character.isprintable() or character == "\n" for character in text)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert len(text) < 2_000
+
+
+def test_a_wrong_configuration_is_told_as_ever(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "waypost.toml"
+    config.write_text("[queue]\nfoo = 2\n")
+    assert main(["doctor", "--config", str(config)]) == 2
+    assert "[queue] foo is unknown" in capsys.readouterr().err

@@ -1,0 +1,203 @@
+"""Limits, memory, versions, processes and balance: what the host and the core say of themselves."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailcore.doctor import balance, limits, memory, processes, versions
+from mailcore.doctor.finding import State
+from mailcore.doctor.patient import alive
+from tests.doctor.cast import children, found, patient, running, states
+
+# -- limits
+
+
+@pytest.mark.parametrize(("files", "state"), [(1000, State.WARN), (5000, State.GOOD)])
+def test_a_receiver_may_open_too_few_files(tmp_path: Path, files: int, state: State) -> None:
+    with running() as process:
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (files, files))
+        children(patient(tmp_path).settings, {"receiver.0": process.pid})
+        finding = found(limits.look(patient(tmp_path)), "receiver.0")
+    assert finding.state is state
+    assert finding.figures == {"limit": files, "wanted": 1128}
+
+
+def test_before_it_runs_our_own_limit_counts(tmp_path: Path) -> None:
+    (finding,) = limits.look(patient(tmp_path, "[deliverer]\nconcurrency = 10_000\n"))
+    assert finding.figures["wanted"] > 20_000
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert finding.state is (State.WARN if 0 <= hard < finding.figures["wanted"] else State.GOOD)
+
+
+# -- memory
+
+
+def test_memory_is_shown_with_what_the_processes_take(tmp_path: Path) -> None:
+    with running() as process:
+        children(patient(tmp_path).settings, {"manager": process.pid})
+        findings = list(memory.look(patient(tmp_path)))
+    assert found(findings, "host").figures["total_bytes"] == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 1_000_000 < found(findings, "processes").figures["rss_bytes"]["manager"] < 1_000_000_000
+
+
+@pytest.mark.parametrize(("low", "very_low", "state"), [(1.0, 0.0, State.WARN), (1.0, 1.0, State.BAD)])
+def test_memory_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, low: float, very_low: float, state: State
+) -> None:
+    monkeypatch.setattr(memory, "LOW", low)
+    monkeypatch.setattr(memory, "VERY_LOW", very_low)
+    assert found(memory.look(patient(tmp_path)), "host").state is state
+
+
+def test_a_control_group_at_its_end_and_a_process_killed_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc, groups = tmp_path / "proc", tmp_path / "groups"
+    for directory in (proc / "self", groups / "waypost.service"):
+        directory.mkdir(parents=True)
+    (proc / "meminfo").write_text("MemTotal: 1000 kB\nMemAvailable: 900 kB\nSwapTotal: 100 kB\nSwapFree: 10 kB\n")
+    (proc / "self" / "cgroup").write_text("0::/waypost.service\n")
+    for name, text in (("max", "1000000\n"), ("current", "990000\n"), ("events", "oom 2\noom_kill 2\n")):
+        (groups / "waypost.service" / f"memory.{name}").write_text(text)
+    monkeypatch.setattr(memory, "PROC", proc)
+    monkeypatch.setattr(memory, "GROUPS", groups)
+    findings = list(memory.look(patient(tmp_path)))
+    assert found(findings, "host").state is State.GOOD
+    assert found(findings, "swap").state is State.WARN
+    group = [each for each in findings if each.what == "control group"]
+    assert [each.state for each in group] == [State.BAD, State.BAD]
+    assert "2 processes were killed" in group[0].found
+
+
+# -- versions
+
+
+def test_libraries_differ_from_the_lock(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.lock"
+    lock.write_text("msgspec==0.0.1 \\\n    --hash=sha256:00\nno-such-thing==1.2\n")
+    finding = found(versions.look(patient(tmp_path), lock), "libraries")
+    assert finding.state is State.WARN
+    assert "no-such-thing is missing (==1.2)" in finding.figures["differ"]
+    assert len(finding.figures["differ"]) == 2
+
+
+def test_libraries_are_as_in_the_lock(tmp_path: Path) -> None:
+    assert found(versions.look(patient(tmp_path)), "libraries").state is State.GOOD
+
+
+def test_without_a_lock_what_waypost_asks_for_counts(tmp_path: Path) -> None:
+    finding = found(versions.look(patient(tmp_path), tmp_path / "none"), "libraries")
+    assert finding.state is State.GOOD
+    assert "as Waypost asks for" in finding.found
+    assert int(finding.found.split(",")[0]) > 10
+
+
+@pytest.mark.parametrize(
+    ("have", "wants", "fits"),
+    [
+        ("1.2.3", "==1.2.3", True),
+        ("1.2.4", "==1.2.3", False),
+        ("2.10", ">=2.9,<3", True),
+        ("3.0", ">=2.9,<3", False),
+        ("2.8.9", ">=2.9", False),
+        ("9", "", True),
+    ],
+)
+def test_versions_are_compared_as_numbers(have: str, wants: str, fits: bool) -> None:
+    assert versions._fits(have, wants) is fits
+
+
+def test_another_installation_runs_than_this_one(tmp_path: Path) -> None:
+    other = tmp_path / "0.0.9" / "bin"
+    other.mkdir(parents=True)
+    (other / "python").symlink_to(os.path.realpath(sys.executable))
+    code = "import time; time.sleep(100)"
+    with running(str(other / "python"), "-c", code, "waypost mailcore") as process:
+        children(patient(tmp_path).settings, {"supervisor": process.pid})
+        wait_for(process.pid)
+        finding = found(versions.look(patient(tmp_path)), "running")
+    assert finding.state is State.WARN
+    assert f"the supervisor runs from {tmp_path / '0.0.9'}" in finding.found
+
+
+def wait_for(pid: int) -> None:
+    """Until it has become what it was started as."""
+    until = time.monotonic() + 20
+    while not alive(pid) and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+# -- processes
+
+
+def test_it_never_ran(tmp_path: Path) -> None:
+    (finding,) = processes.look(patient(tmp_path))
+    assert finding.state is State.BAD
+    assert "it never ran on this home" in finding.found
+
+
+def test_it_is_gone(tmp_path: Path) -> None:
+    with running() as process:
+        children(patient(tmp_path).settings, {"supervisor": process.pid, "manager": process.pid})
+    (finding,) = processes.look(patient(tmp_path))
+    assert f"process {process.pid} is gone" in finding.found
+
+
+def test_a_number_that_belongs_to_another_program_now(tmp_path: Path) -> None:
+    with running("sleep", "100") as process:
+        children(patient(tmp_path).settings, {"supervisor": process.pid})
+        assert "is gone" in found(processes.look(patient(tmp_path)), "supervisor").found
+
+
+def test_one_was_started_again_one_is_missing_and_one_is_stopped(tmp_path: Path) -> None:
+    with running() as good, running() as stopped:
+        wait_for(stopped.pid)
+        settings = patient(tmp_path).settings
+        pids = {"supervisor": good.pid, "manager": good.pid, "receiver.0": None, "exporter": stopped.pid}
+        children(settings, pids, restarts=3)
+        stopped.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
+        findings = list(processes.look(patient(tmp_path)))
+        children(settings, pids, restarts=3, age_s=7200)
+        later = list(processes.look(patient(tmp_path)))
+    assert found(findings, "manager").state is State.WARN
+    assert "started again 3 times" in found(findings, "manager").found
+    assert found(later, "manager").state is State.GOOD, "that was long ago"
+    assert found(findings, "receiver.0").state is State.BAD
+    assert f"kill -CONT {stopped.pid}" in found(findings, "exporter").remedy
+    assert found(findings, "control socket").state is State.BAD
+
+
+# -- balance
+
+
+def told(difference: int, **more: Any) -> dict[str, Any]:
+    return {"balance": {"recipients": {"accepted": 5, "queued": 5 - difference, "difference": difference}}, **more}
+
+
+def test_it_balances(tmp_path: Path) -> None:
+    examined = patient(tmp_path)
+    examined.state = told(0)
+    assert states(balance.look(examined)) == {State.GOOD}
+
+
+def test_it_does_not_balance_or_stands_still(tmp_path: Path) -> None:
+    examined = patient(tmp_path)
+    examined.state = told(1, stalled="the disk is full", tuned_damage="tuned.toml is no TOML")
+    findings = list(balance.look(examined))
+    assert found(findings, "recipients").state is State.BAD
+    assert "differs by 1: 5 accepted, 4 queued" in found(findings, "recipients").found
+    assert found(findings, "deliveries").state is State.BAD
+    assert found(findings, "tuned values").state is State.WARN
+
+
+def test_without_the_manager_it_is_not_known(tmp_path: Path) -> None:
+    assert states(balance.look(patient(tmp_path))) == {State.NOT_KNOWN}

@@ -1,0 +1,151 @@
+"""Lag: of the manager, of the export, of the restart positions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import pytest
+
+from mailcore.doctor import lag
+from mailcore.doctor.finding import Finding, State
+from mailcore.doctor.patient import Patient
+from mailcore.log.disk import Disk
+from mailcore.log.positions import LanePosition, RestartPositions, write_positions
+from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
+from tests.control.house import House, open_house
+from tests.doctor.cast import children, found, patient, running
+from tests.queue.cast import envelope
+
+MB = 1 << 20
+SMALL = f"[queue]\nlag_bytes_max = {10 * MB}\n[export]\nlag_bytes_max = {10 * MB}\n"
+
+
+def positions(examined: Patient, age_s: float, end: int = 0, journal_end: int = 0) -> None:
+    lanes = {"incoming.0": LanePosition(end, end)}
+    written = RestartPositions(1, time.time() - age_s, lanes, 0, journal_end)
+    write_positions(Disk(), str(examined.settings.queue_directory), written)
+
+
+def state(runner: int, end: int, journal_end: int = 0) -> dict[str, Any]:
+    return {
+        "lanes": {"incoming.0": {"runner": runner, "end": end}},
+        "journal": {"end": journal_end},
+        "receivers": {"incoming.0": 1},
+    }
+
+
+@pytest.mark.parametrize(("lag_mb", "expected"), [(0, State.GOOD), (2, State.WARN), (10, State.BAD)])
+def test_the_manager_is_behind_the_receivers(tmp_path: Path, lag_mb: int, expected: State) -> None:
+    examined = patient(tmp_path, SMALL)
+    examined.state = state(5, 5 + lag_mb * MB)
+    finding = found(lag.look(examined), "incoming.0")
+    assert (finding.state, finding.figures) == (expected, {"lag_bytes": lag_mb * MB})
+
+
+def test_a_receiver_that_has_mail_is_not_connected(tmp_path: Path) -> None:
+    examined = patient(tmp_path)
+    examined.state = state(0, 100) | {"receivers": {}}
+    assert found(lag.look(examined), "incoming.0").state is State.WARN
+
+
+@pytest.mark.parametrize(
+    ("age_s", "journal_end", "expected"),
+    [
+        (5, 100, State.GOOD),
+        (500, 0, State.GOOD),  # nothing happened since: nothing was written
+        (500, 100, State.BAD),
+    ],
+)
+def test_restart_positions_grow_old(tmp_path: Path, age_s: float, journal_end: int, expected: State) -> None:
+    examined = patient(tmp_path)
+    positions(examined, age_s)
+    examined.state = state(0, 0, journal_end)
+    assert found(lag.look(examined), "restart positions").state is expected
+
+
+def test_no_restart_positions_although_it_runs(tmp_path: Path) -> None:
+    with running() as process:
+        children(patient(tmp_path).settings, {"supervisor": process.pid})
+        assert found(lag.look(patient(tmp_path)), "restart positions").state is State.BAD
+    assert found(lag.look(patient(tmp_path)), "restart positions").state is State.NOT_KNOWN
+
+
+def test_restart_positions_that_are_damaged(tmp_path: Path) -> None:
+    examined = patient(tmp_path)
+    positions(examined, 1)
+    file = examined.settings.queue_directory / "restart"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    assert "can't be believed" in found(lag.look(examined), "restart positions").found
+
+
+def test_restart_positions_of_a_newer_waypost(tmp_path: Path) -> None:
+    examined = patient(tmp_path)
+    positions(examined, 1)
+    file = examined.settings.queue_directory / "restart"
+    data = bytearray(file.read_bytes())
+    data[8] = 99  # the version; the checksum must be right for it to be believed
+    head = bytes(data[:16])
+    body = bytes(data[20:])
+    crc = google_crc32c.extend(google_crc32c.value(head), body)
+    file.write_bytes(head + crc.to_bytes(4, "little") + body)
+    (finding,) = lag.look(examined)
+    assert finding.state is State.BAD
+    assert "version 99" in finding.found
+
+
+@pytest.mark.parametrize(("behind_mb", "expected"), [(0, State.GOOD), (2, State.WARN), (10, State.BAD)])
+def test_the_export_is_behind(tmp_path: Path, behind_mb: int, expected: State) -> None:
+    examined = patient(tmp_path, SMALL)
+    positions(examined, 1, end=20 * MB)
+    directory = examined.settings.events_directory / EXPORTED
+    directory.mkdir(parents=True)
+    lanes = {"incoming.0": ExportedLane((20 - behind_mb) * MB)}
+    write_exported(Disk(), str(directory), ExportedPositions(lanes, cut_at=time.time() - 60))
+    finding = found(lag.look(examined), "export")
+    assert (finding.state, finding.figures["behind_bytes"]) == (expected, behind_mb * MB)
+
+
+def test_the_exporter_has_stood_still_for_hours(tmp_path: Path) -> None:
+    with running() as process:
+        examined = patient(tmp_path)
+        children(examined.settings, {"supervisor": process.pid})
+        examined = patient(tmp_path)
+        directory = examined.settings.events_directory / EXPORTED
+        directory.mkdir(parents=True)
+        write_exported(Disk(), str(directory), ExportedPositions(cut_at=time.time() - 5 * 3600))
+        finding = found(lag.look(examined), "export")
+    assert finding.state is State.WARN
+    assert "last cut 5 h ago" in finding.found
+
+
+def test_what_the_export_wrote_can_not_be_read(tmp_path: Path) -> None:
+    examined = patient(tmp_path)
+    directory = examined.settings.events_directory / EXPORTED
+    directory.mkdir(parents=True)
+    (directory / "positions.json").write_text("{")
+    assert found(lag.look(examined), "export").state is State.BAD
+
+
+def oldest(house: House) -> Finding:
+    examined = Patient.of(house.settings, house.config)
+    return found(lag.look(examined), "oldest message")
+
+
+@pytest.mark.parametrize(("days", "expected"), [(1, State.GOOD), (9, State.WARN)])
+async def test_the_oldest_message(days: float, expected: State) -> None:
+    async with open_house() as house:
+        house.manager.answers["state"] = lambda _: state(0, 0)
+        house.write("retry.60", envelope(arrived_at=time.time() - days * 86_400))
+        finding = await asyncio.to_thread(oldest, house)
+    assert finding.state is expected
+    assert finding.figures["messages"] == 1
+
+
+async def test_an_empty_queue() -> None:
+    async with open_house() as house:
+        house.manager.answers["state"] = lambda _: state(0, 0)
+        assert "is empty" in (await asyncio.to_thread(oldest, house)).found
