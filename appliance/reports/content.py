@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import date, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -26,12 +26,12 @@ TREND_DAYS = 30
 HOURS_MAX = 26  # of the longest day there is anywhere
 SUSPECTS_SHOWN = 100
 OUTSTANDING_SHOWN = 4
-LINES = ("messages", "delivered", "deferred", "bounced")  # columns of hours and totals
-NAMES = {"messages": "accepted"}
+LINES = ("recipients", "delivered", "deferred", "bounced")  # columns of hours and totals; all of them count recipients
+NAMES = {"recipients": "accepted"}
 FIGURES = (
     ("messages", "messages accepted", Kind.NUMBER),
     ("recipients", "recipients accepted", Kind.NUMBER),
-    ("size_bytes", "accepted", Kind.SIZE),
+    ("size_bytes", "size accepted", Kind.SIZE),
     ("delivered", "delivered", Kind.NUMBER),
     ("deferred", "attempts deferred", Kind.NUMBER),
     ("bounced", "bounced", Kind.NUMBER),
@@ -114,7 +114,7 @@ class Content:
         shown = next((each for each in self.tables if each.spec.name == "comparison"), None)
         if shown is None or not shown.rows:
             return []
-        words = [self._compared({column.name: (column, value) for column, value, _ in row}) for row in shown.cells]
+        words = [self._compared({column.name: (column, value) for column, value, *_ in row}) for row in shown.cells]
         more = max(shown.count, len(words)) - OUTSTANDING_SHOWN
         return words[:OUTSTANDING_SHOWN] + ([f"{self.writing.number(more)} more"] if more > 0 else [])
 
@@ -134,6 +134,7 @@ def content_of(
     """``sorts``: by table, the column it is sorted by. A table that cannot be read says so; the others are there."""
     most = rows_max or settings.REPORTS.rows_shown_max
     tables = [_table(report, name, (sorts or {}).get(name, ""), most) for name in shown_tables(report)]
+    tables = [replace(each, outstanding=_outstanding(tables, each.spec.name)) for each in tables]
     totals = _totals(report)
     figures = [Figure(name, label, kind, totals[name]) for name, label, kind in FIGURES if totals.get(name) is not None]
     if figures and not any(figure.value for figure in figures):  # many tables that say that there is nothing
@@ -142,6 +143,13 @@ def content_of(
     inside = _hours(report) if day else _days(report.start, report.last, writing)
     trend = _days(report.last - timedelta(days=TREND_DAYS - 1), report.last, writing) if day else Lines([], {})
     return Content(report, writing, figures, balance_of(report), inside, trend, tables, _notes(report, writing))
+
+
+def _outstanding(tables: list[Shown], table: str) -> frozenset[tuple[str, str]]:
+    """Of the rows of this table, by name, the columns in which they stand out."""
+    compared = next((each.rows for each in tables if each.spec.name == "comparison"), [])
+    scope = table.removesuffix("s")
+    return frozenset((str(row.get("name")), str(row.get("measure"))) for row in compared if row.get("scope") == scope)
 
 
 def _table(report: Report, name: str, sort: str, most: int) -> Shown:
@@ -199,7 +207,7 @@ def balance_of(report: Report) -> Balance:
     gaps = [_gap(each) for each in _list(told.get("gaps"))][:SUSPECTS_SHOWN]
     return Balance(
         balances=report.balances,
-        words=str(told.get("words") or "Whether it balances is not known."),
+        words=_words(report),
         left=[(label, told[name]) for name, label in _LEFT if isinstance(told.get(name), int)],
         right=[(label, told[name]) for name, label in _RIGHT if isinstance(told.get(name), int)],
         suspects=suspects[:SUSPECTS_SHOWN],
@@ -208,6 +216,17 @@ def balance_of(report: Report) -> Balance:
         red_days=list(_dates(told.get("unbalanced"))),
         advice=list(_advice(report, bool(suspects), bool(gaps))),
     )
+
+
+def _words(report: Report) -> str:
+    days, missing = _list(report.told.get("days")), _list(report.told.get("missing"))
+    if report.period is Period.DAY or not days:
+        return str(report.balance.get("words") or "Whether it balances is not known.")
+    red, unchecked = (len(_list(report.balance.get(name))) for name in ("unbalanced", "unchecked"))
+    parts = [f"{red} of them do not balance" if red > 1 else "1 of them does not balance"] if red else []
+    parts += [f"of {unchecked} of them nobody counted what was queued"] if unchecked else []
+    words = "; ".join(parts) or ("all of them balance" if len(days) > 1 else "it balances")
+    return f"{len(days)} of {len(days) + len(missing)} days {'have' if len(days) > 1 else 'has'} a report; {words}."
 
 
 def _advice(report: Report, suspects: bool, gaps: bool) -> Iterator[str]:
@@ -225,13 +244,13 @@ def _advice(report: Report, suspects: bool, gaps: bool) -> Iterator[str]:
     yield "First make the report again: events that came late are then in it."
     if gaps:
         yield (
-            "For what no file holds: waypost export says how far each lane is exported, waypost export --now exports what is "
-            "left; mail.log says so where events are lost for good. Then make the report again."
+            "For what no file holds: `waypost export` says how far each lane is exported, `waypost export --now` exports what "
+            "is left; `mail.log` says so where events are lost for good. Then make the report again."
         )
     if suspects:
         yield (
-            "For each message: its page says what the log knows of it, waypost export show FILE --id QUEUE_ID what its events "
-            "say. One that was accepted and neither ended nor is queued counts as lost until somebody has found it."
+            "For each message: its page says what the log knows of it, `waypost export show FILE --id QUEUE_ID` what its "
+            "events say. One that was accepted and neither ended nor is queued counts as lost until somebody has found it."
         )
 
 
@@ -248,11 +267,22 @@ def _gap(given: Any) -> str:
 
 
 def _notes(report: Report, writing: Writing) -> list[str]:
-    missing = [writing.short_day(each) for each in _dates(report.told.get("missing"))]
+    today = datetime.now(writing.zone).date()
+    missing = [each for each in _dates(report.told.get("missing")) if each < today]  # the others are to come
     words = "there is no report of it" if len(missing) == 1 else "there are no reports of them"
-    found = [f"Without {', '.join(missing)}: {words}."] if missing else []
+    found = [f"Without {', '.join(_ranges(missing, writing))}: {words}."] if missing else []
     found += [f"The figures of the whole: {gone('totals')}"] if "totals" in report.deleted else []
     return found + [f"Set aside: {_gap(each)}" for each in _list(report.told.get("damaged"))[:SUSPECTS_SHOWN]]
+
+
+def _ranges(days: list[date], writing: Writing) -> Iterator[str]:
+    """Days that follow each other as from and to."""
+    begin: date | None = None
+    for day, after in zip(days, [*days[1:], None], strict=False):
+        begin = begin or day
+        if after != day + timedelta(days=1):
+            yield writing.short_day(day) if begin == day else f"{writing.short_day(begin)} – {writing.short_day(day)}"
+            begin = None
 
 
 def _list(given: Any) -> list[Any]:

@@ -88,7 +88,12 @@ def letter(report: Report, now: InForce) -> EmailMessage:
     assert isinstance(html, EmailMessage)
     for cid, what, picture in pictures:
         html.add_related(
-            picture, "image", "png", cid=cid, filename=f"{what.replace(' ', '-')}.png", disposition="inline"
+            picture,
+            "image",
+            "png",
+            cid=cid,
+            filename=f"{what.replace(',', '').replace(' ', '-')}.png",
+            disposition="inline",
         )
     return message
 
@@ -125,8 +130,8 @@ def _subject(content: Content) -> str:
 
 def _pictures(content: Content, writing: Writing) -> list[tuple[str, str, bytes]]:
     """(Content-ID, what it shows, PNG)."""
-    inside = "by the hour" if content.report.period is Period.DAY else "by the day"
-    wanted: list[tuple[str, Lines]] = [(inside, content.inside), ("the last days", content.trend)]
+    inside = "recipients by the hour" if content.report.period is Period.DAY else "recipients by the day"
+    wanted: list[tuple[str, Lines]] = [(inside, content.inside), ("recipients, the last days", content.trend)]
     domain = sender().rpartition("@")[2]
     return [(email.utils.make_msgid(domain=domain), what, bars(lines, writing)) for what, lines in wanted if lines]
 

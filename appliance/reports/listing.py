@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from django.urls import reverse
@@ -21,7 +21,7 @@ class Standing(enum.Enum):
     ASKED = "waiting"
     RUNNING = "being made"
     READY = "balances"
-    UNCHECKED = "made"  # whether it balances is not known
+    UNCHECKED = "not checked"  # whether it balances is not known
     RED = "does not balance"
     FAILED = "failed"
 
@@ -41,15 +41,17 @@ class Line:
 
 
 def lines(period: Period, today: date, count: int) -> list[Line]:
-    """The last ``count`` that are over, newest first, and whatever older ones there are, up to as many again."""
+    """The one that is not over, if there is a report so far; the last ``count`` that are, newest first; and whatever older ones
+    there are, up to as many again."""
     start = period.start(today)
-    wanted = []
+    wanted = [start] if gold.exists(period, start) else []
     for _ in range(count):
         start = period.start(start - timedelta(days=1))
         wanted.append(start)
     older = [each for each in gold.available(period) if each < start][:count]
     runs = _runs(min([*wanted, *older])) if period is Period.DAY else {}
-    return list(_lines(period, [*wanted, *older], runs))
+    found = list(_lines(period, [*wanted, *older], runs))
+    return [replace(line, words=line.words or "so far") if line.last >= today else line for line in found]
 
 
 def line_of(period: Period, start: date) -> Line:
@@ -65,7 +67,9 @@ def _lines(period: Period, starts: list[date], runs: dict[date, Run]) -> Iterato
         standing, words = Standing.NONE, ""
         if report is not None:
             standing = {True: Standing.READY, False: Standing.RED, None: Standing.UNCHECKED}[report.balances]
-            words = report.words if standing is Standing.RED else ""
+            words = (
+                report.words if standing is Standing.RED else "no events" if report.told.get("empty") is True else ""
+            )
         if run is not None and run.under_way:
             standing, words = Standing.RUNNING if run.state == State.RUNNING else Standing.ASKED, ""
         elif run is not None and run.state == State.FAILED and report is None:

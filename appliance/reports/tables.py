@@ -95,17 +95,24 @@ class Shown:
     descending: bool
     fault: str = ""  # why it cannot be shown
     gone: str = ""  # that it was deleted, and why
+    outstanding: frozenset[tuple[str, str]] = frozenset()  # (what a row is of, column): cells that stand out
 
     @property
     def more(self) -> int:
         return max(self.count - len(self.rows), 0)
 
     @property
-    def cells(self) -> Iterator[list[tuple[Column, Any, str]]]:
-        """Rows of (column, value, where it leads to)."""
+    def cells(self) -> Iterator[list[tuple[Column, Any, str, bool]]]:
+        """Rows of (column, value, where it leads to, whether it stands out)."""
         for row in self.rows:
+            name = str(row.get(self.columns[0].name)) if self.columns else ""
             yield [
-                (replace(column, kind=column.kind.of(row)), _value(column.name, row), link_of(column.name, row))
+                (
+                    replace(column, kind=column.kind.of(row)),
+                    _value(column.name, row),
+                    link_of(column.name, row),
+                    (name, column.name) in self.outstanding,
+                )
                 for column in self.columns
             ]
 
@@ -178,6 +185,11 @@ LABELS = {
     "size_bytes": "size",
 }
 _UNITS = (("_share", Kind.SHARE), ("_s", Kind.SPAN), ("_bytes", Kind.SIZE), ("_at", Kind.TIME))
+_MEASURED = {
+    "delay_p90_s": "delay p90",
+    "delay_p99_s": "delay p99",
+    "delay_max_s": "longest delay",
+}  # without the others by it
 _MEASURES = frozenset(("value", "day_before", "week_before"))  # of the comparison
 
 
@@ -247,7 +259,7 @@ def _value(column: str, row: dict[str, Any]) -> Any:
     if column == "name" and row.get("scope") == "total":
         return "all mail"
     if column == "measure" and isinstance(row.get(column), str):
-        return _label(str(row[column]))
+        return _MEASURED.get(str(row[column])) or _label(str(row[column]))
     return row.get(column)
 
 

@@ -1,4 +1,6 @@
-"""The report as plain text: what the HTML says, for who reads no HTML. Lines of at most 78 characters, but for long names."""
+"""The report as plain text: what the HTML says, for who reads no HTML. Lines of at most 78 characters, but for the replies
+of remotes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from appliance.reports.writing import Writing
 __all__ = ["as_text"]
 
 LINE_MAX = 78
-TEXT_MAX = 60  # characters of a cell
+TEXT_MAX = 76  # characters of a cell
 
 
 def as_text(content: Content, tables: list[Shown], writing: Writing, url: str) -> str:
@@ -52,7 +54,7 @@ def _balance(balance: Balance, writing: Writing) -> Iterator[str]:
     for gap in balance.gaps:
         yield f"  no file holds {writing.plain(gap)}"
     for words in balance.advice:
-        yield from textwrap.wrap(words, LINE_MAX, initial_indent="- ", subsequent_indent="  ")
+        yield from textwrap.wrap(words.replace("`", '"'), LINE_MAX, initial_indent="- ", subsequent_indent="  ")
 
 
 def _table(table: Shown, writing: Writing) -> Iterator[str]:
@@ -65,16 +67,27 @@ def _table(table: Shown, writing: Writing) -> Iterator[str]:
     if not table.rows:
         yield table.spec.none
         return
-    head = [column.label for column in table.columns]
-    rows = [
-        [_cut(writing.value(column.kind, value) or "(none)") for column, value, _ in cells] for cells in table.cells
+    columns = sorted(table.columns, key=lambda column: column.long)  # many words come last
+    order = [table.columns.index(column) for column in columns]
+    lines = [
+        [_cut(writing.value(cells[at][0].kind, cells[at][1]) or "(none)") for at in order] for cells in table.cells
     ]
-    widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
-    for row in [head, *rows]:
-        cells = zip(table.columns, row, widths, strict=True)
-        yield "  ".join(
-            f"{text:>{width}}" if column.right else f"{text:<{width}}" for column, text, width in cells
-        ).rstrip()
+    rows = [[column.label for column in columns], *lines]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(columns))]
+    apart = None  # the column with the longest names, on lines of its own where all do not fit on one
+    if sum(widths) + 2 * (len(widths) - 1) > LINE_MAX and not columns[-1].long:
+        apart = max(
+            (at for at, column in enumerate(columns) if not column.right), key=lambda at: widths[at], default=None
+        )
+    for row in rows:
+        if apart is not None:
+            yield row[apart]
+        cells = [
+            f"{text:>{width}}" if column.right else f"{text:<{width}}"
+            for at, (column, text, width) in enumerate(zip(columns, row, widths, strict=True))
+            if at != apart
+        ]
+        yield ("  " * (apart is not None) + "  ".join(cells)).rstrip()
     if table.more:
         yield f"and {writing.number(table.more)} more"
 

@@ -23,7 +23,7 @@
         { label: "accepted", stroke: token("--accepted"), width: 1.75, points: { show: true, size: 4 }, value: own("accepted") },
       ],
     });
-    window.waypostPlot(place, { legendHeight: () => place.clientWidth < 420 ? 90 : 58, describe, columns: () => columns });
+    window.waypostPlot(place, { legendHeight: () => place.clientWidth < 420 ? 90 : place.clientWidth < 600 ? 58 : 36, describe, columns: () => columns });
   };
   for (const place of document.querySelectorAll("[data-lines]")) draw(place);
 })();

@@ -57,8 +57,17 @@ def listed(writing: Writing, period: Period, start: date) -> str:
     if period is Period.MONTH:
         return writing.month(start)
     if period is Period.WEEK:
-        return f"{writing.listed_day(start)} – {writing.listed_day(period.last(start))}"
+        return f"W{start.isocalendar().week:02}, {start} – {period.last(start)}"
     return writing.listed_day(start)
+
+
+@register.filter
+def commands(text: str) -> SafeString:
+    """What stands between backticks is typed."""
+    pieces = enumerate(text.split("`"))
+    return format_html_join(
+        "", "{}", ((format_html("<code>{}</code>", each) if at % 2 else each,) for at, each in pieces)
+    )
 
 
 @register.filter

@@ -99,6 +99,15 @@ def test_it_says_what_the_page_says(reports_directory: Path) -> None:
     assert "smtp:domain10.example" in page
 
 
+def test_its_plain_text_fits_a_terminal(reports_directory: Path) -> None:
+    given = tables()
+    given["destinations"][10]["destination"] = "smtp:a-name-that-is-longer-than-most-are.and.has.many.parts.example"
+    plain, _ = bodies(made(reports_directory, given=given))
+    wide = [line for line in plain.splitlines() if len(line) > 78]
+    assert [line for line in wide if "over quota" not in line and "=cmd" not in line] == []
+    assert "smtp:a-name-that-is-longer-than-most-are.and.has.many.parts.example\n" in plain.replace("\r", ""), "not cut"
+
+
 def test_one_that_does_not_balance_says_so_first(reports_directory: Path) -> None:
     message = made(reports_directory, balances=False)
     assert message["Subject"].endswith(": DOES NOT BALANCE")

@@ -171,7 +171,7 @@ def test_weeks_and_months_have_pages(reports_directory: Path) -> None:
     text = page("/reports/week/2026-11-09/")
     assert "Week 46 of 2026" in text
     assert "Without Thu 12 Nov: there is no report of it." in text
-    assert "By the day" in text
+    assert "Recipients by the day" in text
     assert "November 2026" in page("/reports/month/2026-11-01/")
     assert "← week before" not in text
 
@@ -226,6 +226,8 @@ def test_what_stands_out_is_said_at_the_top(reports_directory: Path) -> None:
     assert found is not None
     assert "all mail: bounced 60 (3 the day before)" in found[0]
     assert "smtp:domain1.example: deferred % 50.0% (1.0% the day before)" in found[0]
+    marked = re.findall(r'<td class="num out" title="it stands out">(.*?)</td>', section(page(), "destinations"))
+    assert marked == ["1.0%"], "in its own table, too"
     quiet = tables() | {"comparison": [row | {"stands_out": False} for row in tables()["comparison"]]}
     make_report(reports_directory, Period.DAY, DAY, given=quiet)
     text = page()
@@ -239,6 +241,34 @@ def test_a_week_says_what_its_numbers_count(reports_directory: Path) -> None:
     words = "Messages and recipients count once for each day on which they were tried"
     assert words in section(page("/reports/week/2026-11-09/"), "destinations")
     assert words not in page()
+
+
+def test_a_week_says_of_how_many_days_it_is(reports_directory: Path) -> None:
+    def words(days: int, **told: Any) -> str:
+        version = make_report(
+            reports_directory, Period.WEEK, date(2026, 11, 9), days=["a day"] * days, missing=["x"] * (7 - days)
+        )
+        content = json.loads((version / "report.json").read_text())
+        (version / "report.json").write_text(json.dumps(content | {"balance": told}))
+        report = gold.report_of(Period.WEEK, date(2026, 11, 9))
+        assert report is not None
+        return content_of(report, Writing()).balance.words
+
+    assert words(7, balances=True) == "7 of 7 days have a report; all of them balance."
+    assert words(1, balances=True) == "1 of 7 days has a report; it balances."
+    assert words(5, balances=False, unbalanced=["x"], unchecked=["y"]) == (
+        "5 of 7 days have a report; 1 of them does not balance; of 1 of them nobody counted what was queued."
+    )
+
+
+def test_days_without_a_report_are_named_in_short_and_those_to_come_are_not(reports_directory: Path) -> None:
+    today = timezone.now().date()
+    to_come = [str(today + timedelta(days=more)) for more in range(3)]
+    missing = ["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-05", *to_come]
+    make_report(reports_directory, Period.MONTH, date(2026, 1, 1), missing=missing)
+    assert "Without Thu 1 Jan – Sat 3 Jan, Mon 5 Jan: there are no reports of them." in page(
+        "/reports/month/2026-01-01/"
+    )
 
 
 def test_a_week_that_does_not_balance_leads_to_its_days(reports_directory: Path) -> None:

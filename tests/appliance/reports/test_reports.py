@@ -42,6 +42,18 @@ def test_older_ones_are_listed_when_there_are_any(reports_directory: Path) -> No
     assert lines(Period.WEEK, date(2026, 11, 18), 2)[-1].start == date(2024, 12, 30)
 
 
+def test_a_week_that_is_not_over_is_listed_once_there_is_a_report_so_far(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.WEEK, date(2026, 11, 16))
+    first, second = lines(Period.WEEK, date(2026, 11, 18), 1)
+    assert (first.start, first.standing, first.words) == (date(2026, 11, 16), Standing.READY, "so far")
+    assert (second.start, second.words) == (date(2026, 11, 9), "")
+
+
+def test_a_day_without_events_is_listed_as_that(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.DAY, date(2026, 11, 17), empty=True)
+    assert lines(Period.DAY, date(2026, 11, 18), 1)[0].words == "no events"
+
+
 def test_the_page_says_what_will_be_there(reports_directory: Path) -> None:
     text = client_of("viewer").get("/reports/").content.decode()
     assert "There is no report yet" in text
