@@ -35,6 +35,7 @@ __all__ = ["LOOKS", "Look", "examine", "read_only"]
 GOOD, WARN, BAD, NOT_KNOWN = "good", "warn", "bad", "not known"
 ANSWER_S = 3  # of a database or a Redis that is well
 PING_S = 2.0
+REPORT_LATE = timedelta(hours=12)  # behind the end of its day
 LIMIT_S = 20.0  # together; Java starts slowly on a busy machine
 
 Finding = dict[str, Any]
@@ -145,7 +146,7 @@ def last_report() -> Iterator[Finding]:
         yield told(what, GOOD, f"{day} {balance}", day=str(day), balances=report.balances)
     last = yesterday(zone)
     late = gold.has_events(last) and not gold.exists(gold.Period.DAY, last)
-    if late and timezone.now() - _midnight_after(last) > timedelta(hours=12):
+    if late and timezone.now() - _midnight_after(last) > REPORT_LATE:
         yield told(
             what, WARN, f"{last} has events and no report yet", f"Make it: waypost report {last}", missing=str(last)
         )
