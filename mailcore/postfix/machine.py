@@ -66,5 +66,5 @@ def open_machine(directory: Path, hostname: str) -> Machine:
         services, more = parse_master_cf(read_text(directory / "master.cf"))
         faults += more
     except (OSError, UnicodeDecodeError) as error:
-        faults.append(f"master.cf cannot be read, so listeners and transports are Postfix's usual ones: {error}")
+        faults.append(f"master.cf: cannot be read, so listeners and transports are Postfix's usual ones ({error})")
     return Machine(directory, cf, services, Tables(directory, read_text), faults)
