@@ -105,9 +105,12 @@ class Exporter:
         with contextlib.suppress(Locked), self.export.locked(0):
             if self._cut_is_due(now - self._settled_s):
                 began = time.monotonic()
-                take_cut(self.export, now, settled=now - self._settled_s)
+                settled = now - self._settled_s
+                cut, _ = take_cut(self.export, now, settled=settled)
                 self._cut_rest_until = now + CUT_SHARE * (time.monotonic() - began)
-                self.export.save(msgspec.structs.replace(self.export.state(), cut_at=now - self._settled_s))
+                # The positions of a slow manager may be of before midnight: then another cut. One that is away writes no more.
+                reached = cut.at if settled - COVERED_S_MAX < cut.at < settled else settled
+                self.export.save(msgspec.structs.replace(self.export.state(), cut_at=reached))
                 remove_old(self.disk, self.events, now, self.settings.export.keep_days)
             else:
                 self.export.run()

@@ -74,14 +74,14 @@ class Lanes:
         for writer in self.writers.values():
             writer.sync()
 
-    def covered(self, ends: dict[str, int] | None = None, times: int = 2) -> None:
+    def covered(self, ends: dict[str, int] | None = None, times: int = 2, at: float = DAY) -> None:
         """Restart positions, both the same, that cover all that is there; or a lane only up to its end in ``ends``."""
         self.sync()
-        at = {lane: writer.durable for lane, writer in self.writers.items()} | (ends or {})
-        lanes = {lane: LanePosition(0, end) for lane, end in at.items() if lane != JOURNAL}
+        upto = {lane: writer.durable for lane, writer in self.writers.items()} | (ends or {})
+        lanes = {lane: LanePosition(0, end) for lane, end in upto.items() if lane != JOURNAL}
         for _ in range(times):
             self.sequence += 1
-            positions = RestartPositions(self.sequence, DAY, lanes, 0, at.get(JOURNAL, 0))
+            positions = RestartPositions(self.sequence, at, lanes, 0, upto.get(JOURNAL, 0))
             (self.path / "queue").mkdir(exist_ok=True)
             write_positions(Disk(), str(self.path / "queue"), positions)
 

@@ -17,7 +17,8 @@ import pytest
 
 from mailcore.control.client import ControlClient, Refused
 from mailcore.envelope import Status
-from mailcore.export.cut import CutFailed
+from mailcore.export.cut import Cut, CutFailed
+from mailcore.export.export import Exported
 from mailcore.export.files import day_of
 from mailcore.export.retention import remove_old
 from mailcore.export.windows import Windows
@@ -97,8 +98,9 @@ def test_it_cuts_every_so_often_and_more_rarely_when_it_takes_long(
     exporter = Exporter(settings_of(lanes, cut_interval_s=600))
     taken: list[float] = []
 
-    def take(export: object, now: float, ids: bool = False, settled: float = 0.0) -> None:
+    def take(export: object, now: float, ids: bool = False, settled: float = 0.0) -> tuple[Cut, Exported]:
         taken.append(now)
+        return Cut(settled, {}, 0, 0, {}), Exported()
 
     monkeypatch.setattr("mailcore.process.exporter.take_cut", take)
     lanes.accept("Q1")
@@ -188,6 +190,36 @@ def test_in_an_idle_queue_midnight_has_its_cut_all_the_same(lanes: Lanes, clock:
     clock.now += 3_600
     look(exporter)
     assert json.loads(cuts(lanes)[-1].read_text()) == newest, "nothing is said of this hour"
+
+
+def test_positions_of_before_midnight_are_no_midnights_cut(lanes: Lanes, clock: Clock) -> None:
+    lanes.accept("Q1")
+    lanes.covered(at=DAY - 7_200)
+    exporter = Exporter(settings_of(lanes, cut_interval_s=86_400))
+    clock.now = DAY - 3_600
+    look(exporter)
+
+    def newest() -> float:
+        at: float = json.loads(cuts(lanes)[-1].read_text())["at"]
+        return at
+
+    lanes.accept("Q2")
+    lanes.covered(at=DAY - 0.5)
+    lanes.accept("Q3")
+    lanes.sync()
+    clock.now = DAY + 2  # by now there should be others: the manager is slow
+    look(exporter)
+    assert newest() == DAY - 0.5
+    lanes.covered(at=DAY + 3)
+    clock.now = DAY + 5
+    look(exporter)
+    midnights = newest()
+    assert DAY <= midnights <= DAY + 5
+    lanes.accept("Q4")
+    lanes.covered(at=DAY + 8)
+    clock.now = DAY + 10
+    look(exporter)
+    assert newest() == midnights, "one is enough"
 
 
 def test_what_cannot_be_done_is_told_once_and_tried_again(
