@@ -243,6 +243,7 @@ class Hub:
                 "pid": state["pid"],
                 "stalled": state["stalled"],
                 "tuned_damage": state["tuned_damage"],
+                "restored": state.get("restored", ""),
             },
             "totals": {
                 **counts,
@@ -371,6 +372,7 @@ def _down(words: str, notice: str, as_of: float | None, now: float) -> dict[str,
         "pid": None,
         "stalled": "",
         "tuned_damage": "",
+        "restored": "",
     }
 
 

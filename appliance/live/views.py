@@ -58,6 +58,8 @@ def _fault(core: Mapping[str, Any]) -> str:
     """What the manager says of itself that somebody must see."""
     if core["stalled"]:
         return f"Next to nothing is delivered: {core['stalled']}"
+    if core["restored"]:
+        return f"Mail is held: {core['restored']}. Release it in the queue, filtered by this reason."
     return f"tuned.toml is damaged: {core['tuned_damage']}" if core["tuned_damage"] else ""
 
 

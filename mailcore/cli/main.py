@@ -34,6 +34,8 @@ COMMANDS = {
     "report": ("mailcore.cli.report", "make the report of a day by hand"),
     "log": ("mailcore.cli.log", "dump a lane, segment by segment"),
     "export": ("mailcore.cli.export", "events for the reports: how far, export now, count the queue, look into a file"),
+    "backup": ("mailcore.cli.backup", "configuration, database and keys in one file, on request reports and queue"),
+    "restore": ("mailcore.cli.restore", "back from a backup; a queue comes back held"),
     "simulate": ("mailcore.cli.simulate", "what would happen: the scheduler over modelled next hops"),
     "lab": ("mailcore.lab.main", "next hops with a temper, for tests and demos"),
     "demo": ("mailcore.lab.demo", "what ./run --demo starts beside the core: such hops, and gentle mixed traffic"),

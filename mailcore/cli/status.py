@@ -47,6 +47,8 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         return rows_to_lines([*pairs, ("manager", answer["error"])])
     state, size = answer["state"], answer["size"]
     pairs.append(("manager", f"up {shown_duration(state.get('uptime_s', 0))}"))
+    if state.get("restored"):
+        pairs.append(("held", f"{state['restored']} (docs/backup.md)"))
     if state.get("stalled"):
         pairs.append(("stalled", state["stalled"]))
     scheduler = state.get("scheduler") or {}

@@ -114,7 +114,7 @@ class Positions:
         browser = self._view.browser
         lanes = {lane: [at.browse, at.runner, at.end] for lane, at in positions.lanes.items()}
         for name in browser.disk.list(browser.queue_directory):
-            if name != JOURNAL and os.path.isdir(os.path.join(browser.queue_directory, name)):
+            if name[0] != "." and name != JOURNAL and os.path.isdir(os.path.join(browser.queue_directory, name)):
                 lanes.setdefault(name, [0, 0, 0])
         end = positions.journal_end
         return {

@@ -263,10 +263,12 @@ class MailLog:
         self._line("master", f"process {word(process)} started, pid {int(pid)}")
         self._object("started", process=process, child_pid=int(pid))
 
-    def recovered(self, messages: int, seconds_taken: float) -> None:
-        """The working suffix was read; so many messages were being worked on when the last manager ended."""
+    def recovered(self, messages: int, seconds_taken: float, held: str = "") -> None:
+        """The working suffix was read; so many messages were being worked on. ``held``: why, of a queue out of a backup."""
         self._line("qmgr", f"recovered: {messages} messages in {seconds(seconds_taken)} s")
-        self._object("recovered", messages=messages, seconds=seconds_taken)
+        self._object("recovered", messages=messages, seconds=seconds_taken, **({"held": held} if held else {}))
+        if held:
+            self._warning("qmgr", f"all mail that was in this queue is held: {free(held)}")
 
     def child_ended(self, process: str, pid: int, how: str) -> None:
         """``how``: "exit status 1", "signal 9"."""

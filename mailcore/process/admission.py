@@ -35,6 +35,8 @@ class Admission:
         """A message is in the active set: its first recipients are routed and handed to the scheduler."""
         core = self.core
         envelope = active.envelope
+        if core.restored.backup_at:
+            active.order = core.restored.order(active, core.wall()) or active.order
         if active.order is not None:
             self.passes.over(active)
             return

@@ -17,6 +17,7 @@ from mailcore.queue.checkpoint import Checkpoints
 from mailcore.queue.lanes import Ladder
 from mailcore.queue.queue import Queue
 from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.restored import NOT_RESTORED, Restored
 from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
 from mailcore.settings import Settings
@@ -47,6 +48,7 @@ class Core:
     made_room: bool = True  # the last of them was delivered
     counters: dict[str, int] = field(default_factory=dict)
     balance: Balance = field(default_factory=Balance)
+    restored: Restored = NOT_RESTORED  # what came out of a backup is held
     outcomes: Outcomes = field(init=False)
 
     def __post_init__(self) -> None:

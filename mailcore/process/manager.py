@@ -22,7 +22,7 @@ import uvloop
 from mailcore.log.commit import GroupCommit
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.lane import LaneFailed, LaneWriter
-from mailcore.log.positions import PositionsDamaged
+from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import Damage, SegmentTooNew
 from mailcore.maillog.maillog import MailLog
 from mailcore.process.child import run_child
@@ -42,9 +42,10 @@ from mailcore.process.wire import (
 )
 from mailcore.queue.checkpoint import unlink
 from mailcore.queue.exported import EXPORTED, Candidate, Keeper
-from mailcore.queue.lanes import is_incoming
+from mailcore.queue.lanes import DELETED, HOLD, is_incoming
 from mailcore.queue.queue_id import MANAGER, QueueIds
 from mailcore.queue.recovery import Recovered, recover
+from mailcore.queue.restored import RestoredDamaged, read_restored
 from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
 from mailcore.settings import Settings
@@ -70,9 +71,13 @@ class Manager:
         disk = Disk()
         queue_settings = settings.queue
         started = time.monotonic()
+        restored = read_restored(disk, str(settings.queue_directory))
         recovered = self._recover(disk)
         self.recovered = recovered  # keeps the lock
         queue = recovered.queue
+        for lane, runner in queue.runners.items():
+            if lane not in (HOLD, DELETED):
+                runner.waited_below = restored.lanes.get(lane, 0)
         scheduler = Scheduler(parameters_of(settings))
         self.core = Core(
             settings,
@@ -88,6 +93,7 @@ class Manager:
             hostname,
             self._checkpoint_soon,
             self.go_on,
+            restored=restored,
         )
         self.passes = Passes(self.core)
         self.flow = Flow(self.core, self.passes)
@@ -99,7 +105,8 @@ class Manager:
         self.receivers = self.state.receivers
         self.state.recovered = recovered.working
         self.overrides.load()
-        self.log.recovered(recovered.working, time.monotonic() - started)
+        held = restored.why if restored.backup_at else ""
+        self.log.recovered(recovered.working, time.monotonic() - started, held)
         self._turn_scheduled = False
         self._try_at = 0.0  # monotonic: on a full disk that stays full
         self._timer: asyncio.TimerHandle | None = None
@@ -373,7 +380,9 @@ def main(settings: Settings, number: int) -> None:
     """Runs until it is killed; there is one manager, number 0."""
     try:
         uvloop.run(_run(settings))
-    except (LaneFailed, Locked, PositionsDamaged, SegmentTooNew, OSError) as error:
+    except (
+        LaneFailed, Locked, PositionsDamaged, PositionsTooNew, RestoredDamaged, SegmentTooNew, OSError,
+    ) as error:  # fmt: skip
         print(f"waypost: the manager can't go on: {error}", file=sys.stderr)
         sys.exit(1)
 

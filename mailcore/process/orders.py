@@ -108,6 +108,8 @@ class Orders:
             self.flow.stop_for_order(active)
         elif any(known.queue_id == queue_id for known, _ in core.queue.recovered):
             raise Gone("it waits to be taken up again after a restart; try again")
+        elif core.restored.covers(lane, offset):
+            raise Gone("it came out of a backup and is about to be held; try again then")
         else:
             _fits(operation, lane)
             active = core.queue.claim(lane, offset, queue_id, core.now())

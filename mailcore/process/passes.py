@@ -171,6 +171,7 @@ class Passes:
         queue_id = bounce_queue_id(envelope.queue_id, envelope.generation)
         data = bounce(envelope, failures, headers, core.hostname, core.wall(), queue_id)
         inline = len(data) <= core.settings.queue.inline_limit
+        held = core.restored.is_held_back(active.lane, active.offset, envelope)
         wide = not data.isascii()
         notice = Envelope(
             queue_id=queue_id,
@@ -187,6 +188,7 @@ class Passes:
             eight_bit=wide,
             smtputf8=wide,
             message_id=f"<{queue_id}@{core.hostname}>",
+            held_because=core.restored.why if held else "",
         )
         return notice, data
 

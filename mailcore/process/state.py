@@ -11,7 +11,7 @@ from mailcore.process.core import Core
 from mailcore.process.flow import Flow
 from mailcore.process.orders import BadRequest
 from mailcore.process.waiting import why_active, why_recovered
-from mailcore.queue.lanes import incoming
+from mailcore.queue.lanes import HOLD, incoming
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 from mailcore.tuned import Tuned
 
@@ -43,6 +43,7 @@ class State:
             "uptime_s": core.wall() - self.started_at,
             "stalled": core.stalled,
             "tuned_damage": self.tuned.damage,
+            "restored": self._restored(),
             "active_messages": len(queue.active),
             "recovered_waiting": len(queue.recovered),
             "recovered_at_start": self.recovered,
@@ -62,6 +63,13 @@ class State:
             "positions": {"sequence": positions.sequence, "written_at": positions.written_at},
             "scheduler": core.scheduler.snapshot(core.now(), 100),
         }
+
+    def _restored(self) -> str:
+        """Why mail is held, as long as there is some of a backup's that may be; "" when this queue came out of none."""
+        restored, queue = self.core.restored, self.core.queue
+        waits = any(runner.position < restored.lanes.get(lane, 0) for lane, runner in queue.runners.items())
+        held = queue.sizes.resting.get(HOLD, [0, 0])[0]
+        return restored.why if restored.backup_at and (waits or held) else ""
 
     def size(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """``unheard`` has the lanes whose receiver has not said yet, since we began, how far it is: what lies there in its

@@ -24,6 +24,8 @@ from mailcore.maillog.maillog import MailLog
 from mailcore.process.child import SETTINGS_NAME, store_settings
 from mailcore.process.service import HANDED, Service, given_listeners, unlike
 from mailcore.process.users import ALONE, Users
+from mailcore.queue.exported import EXPORTED
+from mailcore.queue.versions import NotOurs, look_at_versions
 from mailcore.settings import Settings
 
 __all__ = ["main"]
@@ -225,8 +227,11 @@ def main(settings: Settings, users: Users = ALONE) -> int:
     users.begin()
     try:
         lock = prepare_home(settings, users)
+        look_at_versions(
+            Disk(), str(settings.home), str(settings.queue_directory), str(settings.events_directory / EXPORTED)
+        )
         store_settings(settings, stored)
-    except (HomeError, OSError) as error:
+    except (HomeError, NotOurs, OSError) as error:
         print(f"waypost: {error}", file=sys.stderr)
         return 1
     try:

@@ -126,7 +126,7 @@ def stretches_of(disk: Disk, queue_directory: str) -> tuple[dict[str, Stretch], 
     known = positions.lanes if positions is not None else {}
     stretches = {}
     for name in disk.list(queue_directory):
-        if name == JOURNAL or not os.path.isdir(os.path.join(queue_directory, name)):
+        if name == JOURNAL or name.startswith(".") or not os.path.isdir(os.path.join(queue_directory, name)):
             continue
         at = known.get(name)
         stretches[name] = Stretch(at.browse, at.runner, None) if at is not None else Stretch(0, 0, None)

@@ -38,6 +38,7 @@ class Runner:
         self.position = position
         self.readable_end = readable_end
         self.interval_s = interval_s
+        self.waited_below = 0  # what lies below this offset is due, whatever its time
         self._on_damage = on_damage
         self._records: Iterator[Record] | None = None
         self._records_end = 0  # up to where they go; ``readable_end`` when they were begun
@@ -98,7 +99,8 @@ class Runner:
                 continue
             self._head = record, envelope
             # RECIPIENTS records in front of their envelope stay behind the position until it is taken.
-            wait = 0.0 if not self.interval_s else min(max(envelope.due_at - wall, 0.0), self.interval_s)
+            waited = not self.interval_s or record.offset < self.waited_below
+            wait = 0.0 if waited else min(max(envelope.due_at - wall, 0.0), self.interval_s or 0.0)
             self._head_due = now + wait
             return True
         return False

@@ -168,7 +168,7 @@
     say(verdict, difference ? "It does not balance: a difference of " + difference + "." : "It balances.");
   };
 
-  const fault = (core) => core.stalled ? "Next to nothing is delivered: " + core.stalled : core.tuned_damage ? "tuned.toml is damaged: " + core.tuned_damage : "";
+  const fault = (core) => core.stalled ? "Next to nothing is delivered: " + core.stalled : core.restored ? "Mail is held: " + core.restored + ". Release it in the queue, filtered by this reason." : core.tuned_damage ? "tuned.toml is damaged: " + core.tuned_damage : "";
 
   fetchLines();
   document.addEventListener("waypost:live", (event) => {

@@ -1,0 +1,310 @@
+"""The file of a backup: a tar, compressed with zstd, whose last member says what must be in it.
+
+```
+waypost-backup.json   first: version of this format, of Waypost, when it was made, what is in it
+...                   the files
+manifest.json         last: each member with its size and SHA-256, and what a restore must know
+```
+
+`tar --zstd -tf FILE` lists it. Laws: it has its name only when it is whole and synced; nobody but its owner may read it (keys
+are in it). A file without its last member, or of which any byte differs, is damaged, and says in what.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import hashlib
+import io
+import os
+import pwd
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+__all__ = [
+    "FORMAT",
+    "Archive",
+    "BackupDamaged",
+    "BackupTooNew",
+    "Content",
+    "Folder",
+    "Head",
+    "Manifest",
+    "Member",
+    "Writer",
+]
+
+T = TypeVar("T")
+
+FORMAT = 1
+HEAD = "waypost-backup.json"
+MANIFEST = "manifest.json"
+SMALL_MAX = 256 << 20  # of the two above; a manifest names each spool file
+CHUNK_BYTES = 1 << 20
+MODE = 0o600
+
+
+class BackupDamaged(Exception):
+    """The file is no backup, or not whole; the message says what is wrong."""
+
+
+class BackupTooNew(Exception):
+    """A newer Waypost made it."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    waypost: str
+    made_at: float  # wall clock
+    host: str
+    parts: tuple[str, ...]  # configuration, portal, keys, reports, queue
+    config: str = ""  # where the configuration file lay
+    format: int = FORMAT
+
+
+class Member(msgspec.Struct, frozen=True):
+    name: str
+    size: int
+    sha256: str
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """Who a directory belongs to."""
+
+    mode: int
+    user: str
+    group: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    members: tuple[Member, ...]
+    folders: dict[str, Folder] = {}
+    queue: dict[str, Any] = {}  # ``snapshot.Taken.manifest``
+
+
+class Writer:
+    """One archive being written beside its place. ``finish`` gives it its name; leaving without takes it away."""
+
+    def __init__(self, path: Path, head: Head) -> None:
+        self.path = path
+        self._new = path.with_name(f".{path.name}.new")
+        self._members: list[Member] = []
+        self._folders: dict[str, Folder] = {}
+        self._new.unlink(missing_ok=True)
+        descriptor = os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+        self._synced = os.dup(descriptor)  # the compressor closes the other
+        self._compressor = pa.CompressedOutputStream(os.fdopen(descriptor, "wb"), "zstd")
+        self._tar = tarfile.open(fileobj=self._compressor, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self.add_bytes(HEAD, msgspec.json.format(msgspec.json.encode(head), indent=1) + b"\n")
+
+    def add_bytes(self, name: str, content: bytes) -> None:
+        info = tarfile.TarInfo(name)
+        info.mode = MODE
+        self._add(info, io.BytesIO(content), len(content))
+
+    def add_folder(self, name: str, path: str | Path) -> None:
+        """Only who it belongs to; nothing when it is not there."""
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(path)
+            self._folders[name] = Folder(status.st_mode & 0o7777, *_names(status))
+
+    def add_file(self, name: str, path: str, size: int | None = None) -> None:
+        """``size``: of a file that grows, so much of its beginning. Raises OSError, also when it is shorter."""
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            info = tarfile.TarInfo(name)
+            info.mode, info.mtime = status.st_mode & 0o7777, int(status.st_mtime)
+            info.uid, info.gid = status.st_uid, status.st_gid
+            info.uname, info.gname = _names(status)
+            self._add(info, file, status.st_size if size is None else size)
+
+    def _add(self, info: tarfile.TarInfo, file: IO[bytes], size: int) -> None:
+        info.size = size
+        hashed = _Hashed(file)
+        self._tar.addfile(info, hashed)  # raises OSError when the file ends before
+        self._members.append(Member(info.name, size, hashed.hash.hexdigest()))
+
+    @property
+    def files(self) -> int:
+        return len(self._members)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(member.size for member in self._members)
+
+    def finish(self, queue: dict[str, Any]) -> None:
+        """Raises OSError."""
+        manifest = Manifest(tuple(self._members), self._folders, queue)
+        self.add_bytes(MANIFEST, msgspec.json.encode(manifest))
+        self._tar.close()
+        self._compressor.close()
+        os.fsync(self._synced)
+        os.close(self._synced)
+        self._synced = -1
+        self._new.replace(self.path)
+        directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def abandon(self) -> None:
+        """Nothing is left of it, unless it was finished."""
+        if self._synced >= 0:
+            with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+                self._tar.close()
+                self._compressor.close()
+            os.close(self._synced)
+            self._synced = -1
+            self._new.unlink(missing_ok=True)
+
+
+class _Hashed(io.RawIOBase):
+    """Reads a file and hashes what was read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.hash = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.hash.update(data)
+        return data
+
+
+def _names(status: os.stat_result) -> tuple[str, str]:
+    """Of user and group; "" for who has none."""
+    user = group = ""
+    with contextlib.suppress(KeyError):
+        user = pwd.getpwuid(status.st_uid).pw_name
+    with contextlib.suppress(KeyError):
+        group = grp.getgrgid(status.st_gid).gr_name
+    return user, group
+
+
+class Archive:
+    """An archive being read. ``files`` gives what is in it, once; only when it has ended all of it is known to be whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.manifest = Manifest(())
+        self._file = open(path, "rb")  # noqa: SIM115
+        try:
+            with self._blaming("it does not begin as a backup does"):
+                self._stream = pa.CompressedInputStream(self._file, "zstd")
+                self._tar = tarfile.open(fileobj=self._stream, mode="r|")  # noqa: SIM115
+                first = self._tar.next()
+            if first is None or first.name != HEAD:
+                raise BackupDamaged(f"{path} is no backup of Waypost")
+            self.head, self._first = self._read_head(first)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def files(self) -> Iterator[tuple[tarfile.TarInfo, Content]]:
+        """Each must be read to its end. Raises BackupDamaged, here or when the iteration ends."""
+        found = {HEAD: self._first}
+        after = HEAD
+        while True:
+            with self._blaming(f"it is cut off or damaged behind {after}"):
+                info = self._tar.next()
+            if info is None:
+                raise BackupDamaged(f"{self.path}: its end is missing, behind {after}")
+            content = Content(self, info)
+            if info.name == MANIFEST:
+                self.manifest = self._decoded(content.everything(), MANIFEST, Manifest)
+                break
+            if not info.isreg() or not _is_inside(info.name):
+                raise BackupDamaged(f"{self.path}: {info.name!r} is nothing that a backup has")
+            yield info, content
+            found[info.name] = content.member()
+            after = info.name
+        for member in self.manifest.members:
+            if found.pop(member.name, None) != member:
+                raise BackupDamaged(f"{self.path}: {member.name} is damaged or missing")
+        if not all(map(_is_inside, self.manifest.folders)):
+            raise BackupDamaged(f"{self.path}: a directory is nowhere that a backup has one")
+        if found:
+            raise BackupDamaged(f"{self.path}: {next(iter(found))} is not in its manifest")
+
+    def _read_head(self, info: tarfile.TarInfo) -> tuple[Head, Member]:
+        content = Content(self, info)
+        data = content.everything()
+        version = self._decoded(data, HEAD, _Version).format
+        if version > FORMAT:
+            raise BackupTooNew(
+                f"{self.path} has format version {version}, this Waypost reads up to {FORMAT}; restore it with the one "
+                "that made it, or a newer one"
+            )
+        return self._decoded(data, HEAD, Head), content.member()
+
+    def _decoded(self, data: bytes, name: str, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.MsgspecError as error:
+            raise BackupDamaged(f"{self.path}: {name}: {error}") from error
+
+    @contextlib.contextmanager
+    def _blaming(self, what: str) -> Iterator[None]:
+        """Whatever the layers below say of a file that is not as it was written."""
+        try:
+            yield
+        except (tarfile.TarError, OSError, EOFError, ValueError, pa.ArrowException) as error:
+            raise BackupDamaged(f"{self.path}: {what} ({error})") from error
+
+    def read_from(self, file: IO[bytes], size: int, name: str) -> bytes:
+        with self._blaming(f"{name} is cut off or damaged"):
+            return file.read(size)
+
+
+class Content:
+    """What a member holds."""
+
+    def __init__(self, archive: Archive, info: tarfile.TarInfo) -> None:
+        self._archive = archive
+        self._info = info
+        file = archive._tar.extractfile(info)
+        if file is None:
+            raise BackupDamaged(f"{archive.path}: {info.name!r} is nothing that a backup has")
+        self._file = file
+        self._hash = hashlib.sha256()
+        self._size = 0
+
+    def chunks(self) -> Iterator[bytes]:
+        while data := self._archive.read_from(self._file, CHUNK_BYTES, self._info.name):
+            self._hash.update(data)
+            self._size += len(data)
+            yield data
+
+    def everything(self) -> bytes:
+        if self._info.size > SMALL_MAX:
+            raise BackupDamaged(f"{self._archive.path}: {self._info.name} is too big")
+        return b"".join(self.chunks())
+
+    def member(self) -> Member:
+        """Of what was read; what nobody wanted is read now."""
+        for _ in self.chunks():
+            pass
+        return Member(self._info.name, self._size, self._hash.hexdigest())
+
+
+class _Version(msgspec.Struct, frozen=True):
+    format: int
+
+
+def _is_inside(name: str) -> bool:
+    parts = name.split("/")
+    return not name.startswith("/") and "\0" not in name and all(part not in ("", ".", "..") for part in parts)

@@ -1,0 +1,164 @@
+"""Making a backup: what belongs in it, from where. Nothing is stopped for it; mail and portal go on.
+
+| in the archive | what |
+|---|---|
+| `config/waypost.toml`, `config/tuned.toml` | the configuration, and what was set live |
+| `keys/secret.key`, `keys/tls/...` | what sessions are signed and secrets of TOTP are locked with; the receiver's TLS |
+| `portal/portal.sqlite3` or `portal/portal.pgdump` | the portal's database |
+| `events/...`, `reports/...` | on request: what reports are made of, and their tables |
+| `queue/...`, `spool/...` | on request: ``snapshot`` |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mailcore.backup.archive import Head, Writer
+from mailcore.backup.database import copy_database
+from mailcore.backup.snapshot import Snapshot
+from mailcore.log.disk import Disk
+from mailcore.queue.exported import EXPORTED, read_exported
+from mailcore.queue.spool import FANOUT
+from mailcore.settings import Settings
+
+__all__ = ["Made", "make_backup"]
+
+LOCKS = ("lock",)  # they belong to who runs
+VERSION_TRIES = 3  # a report made anew just then has another version
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    path: Path
+    parts: tuple[str, ...]
+    files: int
+    bytes_read: int
+    bytes_written: int
+
+
+def make_backup(
+    settings: Settings,
+    config: Path,
+    path: Path,
+    *,
+    queue: bool,
+    reports: bool,
+    now: float,
+    host: str,
+    environment: Mapping[str, str],
+    copied: Callable[[str], None] = lambda name: None,
+) -> Made:
+    """``copied`` hears of each file. Raises OSError, DatabaseFailed, and as ``Snapshot.take``; then there is no file."""
+    parts = ["configuration", "keys", "portal", *(["reports"] if reports else []), *(["queue"] if queue else [])]
+    head = Head(metadata.version("waypost"), now, host, tuple(parts), str(config.absolute()))
+    writer = Writer(path, head)
+    snapshot = Snapshot(str(settings.queue_directory), str(settings.spool_directory))
+    try:
+        _configuration(writer, settings, config, environment)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+            url = environment.get("DATABASE_URL") or settings.portal.database_url
+            copy = copy_database(url, settings.home, Path(folder))
+            writer.add_folder("portal", settings.home / "portal")
+            if copy is not None:
+                writer.add_file(f"portal/{copy.name}", str(copy))
+        if reports:  # before the queue: what is exported is never further than the lanes are then
+            _events(writer, settings.events_directory)
+            _reports(writer, settings.reports_directory)
+        told: dict[str, Any] = {}
+        if queue:
+            snapshot.take()
+            _folders(writer, "queue", settings.queue_directory, list(snapshot.sizes))
+            _folders(writer, "spool", settings.spool_directory, [f"{folder:02x}" for folder in range(FANOUT)])
+            for each in snapshot.files():
+                writer.add_file(each.name, each.path, each.size)
+                copied(each.name)
+            told = {
+                "positions": None if snapshot.positions is None else msgspec.msgpack.encode(snapshot.positions).hex(),
+                "ends": snapshot.ends(),
+                "taken": snapshot.being_taken(),
+                "younger": snapshot.younger(),
+            }
+        writer.finish(told)
+    finally:
+        snapshot.drop()
+        writer.abandon()
+    return Made(path, tuple(parts), writer.files, writer.bytes_read, path.stat().st_size)
+
+
+def _configuration(writer: Writer, settings: Settings, config: Path, environment: Mapping[str, str]) -> None:
+    writer.add_file("config/waypost.toml", str(config))
+    with contextlib.suppress(FileNotFoundError):
+        writer.add_file("config/tuned.toml", str(settings.home / "tuned.toml"))
+    if environment.get("WAYPOST_SECRET_KEY"):
+        writer.add_bytes("keys/secret.key", environment["WAYPOST_SECRET_KEY"].encode())
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            writer.add_file("keys/secret.key", str(settings.home / "portal" / "secret.key"))
+    for name, path in (("certificate", settings.receiver.tls_certificate), ("key", settings.receiver.tls_key)):
+        if path:
+            writer.add_file(f"keys/tls/{name}.pem", path)
+
+
+def _folders(writer: Writer, name: str, directory: Path, below: Iterable[str]) -> None:
+    writer.add_folder(name, directory)
+    for each in below:
+        writer.add_folder(f"{name}/{each}", directory / each)
+
+
+def _events(writer: Writer, directory: Path) -> None:
+    """Positions first, and then of each lane what lies below: what is exported meanwhile is exported again after a restore,
+    from a queue that may have gone another way."""
+    exported = read_exported(Disk(), str(directory / EXPORTED))
+    if exported is None:
+        return
+    _folders(writer, "events", directory, [EXPORTED])
+    state = msgspec.structs.replace(exported, pins={}, pinned_until=0.0)
+    writer.add_bytes(f"events/{EXPORTED}/positions.json", msgspec.json.encode(state))
+    for name, path in _files(directory):
+        if name.startswith(f"{EXPORTED}/"):
+            continue
+        writer.add_folder(f"events/{name}".rpartition("/")[0], path.parent)
+        lane, _, offset = path.stem.rpartition(".")
+        if path.suffix == ".parquet" and lane != "windows":
+            known = exported.lanes.get(lane)
+            if known is None or not offset.isdigit() or int(offset) >= known.at:
+                continue
+        with contextlib.suppress(FileNotFoundError):  # its time was over
+            writer.add_file(f"events/{name}", str(path))
+
+
+def _reports(writer: Writer, directory: Path) -> None:
+    """Each report is a link to a directory, its version, which is never changed but taken away when there is a newer one."""
+    links: dict[str, str] = {}
+    _folders(writer, "reports", directory, sorted(path.name for path in directory.glob("*") if path.is_dir()))
+    for link in sorted(path for path in directory.glob("*/*") if path.is_symlink()):
+        for _ in range(VERSION_TRIES):
+            with contextlib.suppress(FileNotFoundError):
+                target = os.readlink(link)
+                version = Path(os.path.normpath(link.parent / target))
+                for below, path in _files(version, hidden=True):
+                    name = f"reports/{version.relative_to(directory)}/{below}"
+                    writer.add_file(name, str(path))
+                    writer.add_folder(name.rpartition("/")[0], path.parent)
+                links[str(link.relative_to(directory))] = target
+                break
+    writer.add_bytes("reports.json", msgspec.json.encode(links))
+
+
+def _files(directory: Path, hidden: bool = False) -> Iterator[tuple[str, Path]]:
+    """Plain files below; hidden ones, which are being made, when they are asked for."""
+    for folder, folders, names in os.walk(directory):
+        folders[:] = sorted(each for each in folders if hidden or each[0] != ".")
+        for each in sorted(names):
+            path = Path(folder, each)
+            if (hidden or each[0] != ".") and each not in LOCKS and path.is_file() and not path.is_symlink():
+                yield str(path.relative_to(directory)), path

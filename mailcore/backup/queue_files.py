@@ -1,0 +1,94 @@
+"""What makes a queue of the files out of a backup: restart positions, marks taken back, the marker that holds its mail.
+
+And what a new queue needs when only the events of an old one are restored: lanes that go on where the old ones ended.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mailcore.backup.archive import BackupDamaged
+from mailcore.log.disk import Disk
+from mailcore.log.positions import LanePosition, RestartPositions, write_positions
+from mailcore.log.record import LIVE, MARK_AT
+from mailcore.log.segment import FIRST_RECORD, SegmentHeader, base_of, name_of
+from mailcore.queue.exported import ExportedPositions
+from mailcore.queue.lanes import JOURNAL, is_incoming
+from mailcore.queue.restored import Restored, write_restored
+
+__all__ = ["floors_of_events", "make_floors", "mend_queue"]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the manifest says of the queue: ``snapshot.Snapshot``."""
+
+    positions: str | None  # MessagePack, in hexadecimal
+    ends: dict[str, int]
+    taken: dict[str, int]
+    younger: dict[str, list[int]]
+
+
+def mend_queue(directory: Path, manifest: Mapping[str, Any], backup_at: float, now: float) -> None:
+    """Raises BackupDamaged, OSError."""
+    disk = Disk()
+    try:
+        told = msgspec.convert(dict(manifest), Told)
+        positions = (
+            None
+            if told.positions is None
+            else msgspec.msgpack.decode(bytes.fromhex(told.positions), type=RestartPositions)
+        )
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BackupDamaged(f"what the backup says of its queue can't be read: {error}") from error
+    for lane, offsets in told.younger.items():
+        _take_back_marks(disk, directory / lane, offsets)
+    if positions is not None:
+        write_positions(disk, str(directory), positions)
+    write_restored(disk, str(directory), Restored(backup_at, now, told.ends, told.taken))
+
+
+def _take_back_marks(disk: Disk, directory: Path, offsets: list[int]) -> None:
+    bases = [base for base in map(base_of, disk.list(str(directory))) if base is not None]
+    for base, following in zip(bases, [*bases[1:], 1 << 63], strict=True):
+        here = [offset for offset in offsets if base + FIRST_RECORD <= offset < following]
+        if not here:
+            continue
+        path = str(directory / name_of(base))
+        size = disk.size_of(path)
+        fd = disk.open_write(path)
+        try:
+            for offset in here:
+                if offset - base + MARK_AT < size:
+                    disk.write(fd, [bytes([LIVE])], offset - base + MARK_AT)
+            disk.sync(fd)
+        finally:
+            disk.close(fd)
+
+
+def floors_of_events(exported: ExportedPositions) -> dict[str, int]:
+    """lane -> the first offset whose events are not there."""
+    return {lane: max(each.at, each.to) for lane, each in exported.lanes.items()}
+
+
+def make_floors(directory: Path, floors: Mapping[str, int], now: float) -> None:
+    """A new queue whose lanes begin there. Raises OSError."""
+    disk = Disk()
+    lanes = {lane: LanePosition(at, at, at) for lane, at in floors.items() if lane != JOURNAL}
+    journal = floors.get(JOURNAL, 0)
+    write_positions(disk, str(directory), RestartPositions(1, now, lanes, journal, journal))
+    for lane, at in floors.items():
+        if is_incoming(lane):  # its receiver knows no restart positions, but goes on behind what is there
+            disk.make_directory(str(directory / lane))
+            fd = disk.create(os.path.join(directory, lane, name_of(at)))
+            try:
+                disk.write(fd, [SegmentHeader(at, at, secrets.randbits(64), now).encode()], 0)
+                disk.sync(fd)
+            finally:
+                disk.close(fd)
+            disk.sync_directory(str(directory / lane))

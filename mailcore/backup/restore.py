@@ -1,0 +1,314 @@
+"""Back from a backup. Everything is written aside and checked, then renamed into its place; the queue last.
+
+Laws
+- Nothing is overwritten: a home that has something of what comes is refused, or, when that is asked for, moved aside.
+- Nothing is in its place before the whole archive was read and found undamaged, and all of it is synced.
+- A queue has its marker (``mailcore/queue/restored.py``) before it has its name.
+- While it is being put into its place ``restoring`` lies in the home, and no core starts there: killed in between, a restore is
+  done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mailcore.backup.archive import Archive, BackupDamaged, Content, Folder, Head
+from mailcore.backup.database import SQLITE, is_postgresql, sqlite_path
+from mailcore.backup.queue_files import floors_of_events, make_floors, mend_queue
+from mailcore.log.disk import Disk, Locked
+from mailcore.queue.exported import EXPORTED, read_exported
+from mailcore.queue.versions import RESTORING
+from mailcore.settings import Settings
+
+__all__ = ["Restore", "RestoreRefused", "Restored", "verify"]
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+SUFFIX = ".restoring"
+
+
+class RestoreRefused(Exception):
+    """Nothing was changed; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    head: Head
+    files: int
+    parts: tuple[str, ...]
+    moved: tuple[Path, ...]  # what was there before, and is aside now
+    notes: tuple[str, ...]  # what is left to be done by hand
+
+
+def verify(path: Path) -> tuple[Head, int, int]:
+    """Reads all of it: what it says of itself, files, bytes. Raises BackupDamaged, BackupTooNew, OSError."""
+    with Archive(path) as archive:
+        for _, content in archive.files():
+            content.member()
+        members = archive.manifest.members
+        return archive.head, len(members), sum(member.size for member in members)
+
+
+@dataclass(slots=True)
+class Restore:
+    settings: Settings
+    config: Path  # where the configuration file belongs
+    now: float
+    with_queue: bool = True
+    aside: bool = False  # what is there may be moved aside
+    config_text: str = ""  # instead of the backup's
+    notes: list[str] = field(default_factory=list)
+    _staged: dict[Path, Path] = field(default_factory=dict)  # place -> where it lies until then; in this order
+    _moved: list[Path] = field(default_factory=list)
+    _links: dict[str, str] = field(default_factory=dict)
+
+    def run(self, path: Path, copied: Callable[[str], None] = lambda name: None) -> Restored:
+        """Raises RestoreRefused, BackupDamaged, BackupTooNew, OSError; then everything is as it was."""
+        home = self.settings.home
+        home.mkdir(mode=0o750, parents=True, exist_ok=True)
+        with Archive(path) as archive, self._alone():
+            parts = tuple(part for part in archive.head.parts if part != "queue" or self.with_queue)
+            self._refuse_what_is_there(parts)
+            try:
+                files = self._stage(archive, copied)
+                if "queue" in parts:
+                    self._mend_queue(archive)
+                elif "reports" in parts:
+                    self._begin_behind_events()
+                self._sync()
+            except BaseException:
+                for staged in self._staged.values():
+                    _remove(staged)
+                raise
+            self._put_into_place()
+        return Restored(archive.head, files, parts, tuple(self._moved), tuple(self.notes))
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No core runs, and none starts meanwhile."""
+        disk = Disk()
+        try:
+            lock = disk.lock(str(self.settings.home / "lock"))
+        except Locked:
+            raise RestoreRefused(f"a Waypost runs on {self.settings.home}; stop it first") from None
+        try:
+            yield
+        finally:
+            disk.close(lock)
+
+    # -- what is there
+
+    def _refuse_what_is_there(self, parts: tuple[str, ...]) -> None:
+        settings = self.settings
+        places = [settings.home / "tuned.toml", self._database, settings.home / "portal" / "secret.key"]
+        if "reports" in parts:
+            places += [settings.events_directory, settings.reports_directory]
+        if "queue" in parts or "reports" in parts:
+            places += [settings.spool_directory, settings.queue_directory]
+        there = [place for place in places if _has_something(place)]
+        if there and not self.aside:
+            names = ", ".join(map(str, there))
+            raise RestoreRefused(f"{settings.home} is not empty: {names}; --move-aside gives them another name first")
+
+    @property
+    def _database(self) -> Path:
+        url = self.settings.portal.database_url
+        return self.settings.home / "portal" / SQLITE if is_postgresql(url) else sqlite_path(url, self.settings.home)
+
+    # -- aside
+
+    def _stage(self, archive: Archive, copied: Callable[[str], None]) -> int:
+        files = 0
+        for info, content in archive.files():
+            place = self._place_of(info.name)
+            if place is None:
+                content.member()
+                continue
+            if info.name == "reports.json":
+                self._links = _links_of(content)
+                continue
+            root, below = place
+            target = self._staged_for(root) / below if below else self._staged_for(root)
+            _make_folder(target.parent)
+            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+            with os.fdopen(descriptor, "wb") as file:
+                for chunk in content.chunks():
+                    if root != self.config or not self.config_text:
+                        file.write(chunk)
+                if root == self.config:
+                    file.write(self.config_text.encode())
+                is_secret = info.name.startswith(("keys/", "portal/"))
+                _give(target, info.uname, info.gname, info.mode & (FILE_MODE if is_secret else 0o777))
+                file.flush()
+                os.fsync(file.fileno())
+            files += 1
+            copied(info.name)
+        for name, folder in archive.manifest.folders.items():
+            self._own(name, folder)
+        for link, target_name in self._links.items():
+            made = self._staged_for(self.settings.reports_directory) / link
+            _make_folder(made.parent)
+            made.symlink_to(target_name)
+        return files
+
+    def _own(self, name: str, folder: Folder) -> None:
+        """Directories belong to whom they belonged to, as far as this host knows them."""
+        top, _, below = name.partition("/")
+        roots = {
+            "queue": self.settings.queue_directory,
+            "spool": self.settings.spool_directory,
+            "events": self.settings.events_directory,
+            "reports": self.settings.reports_directory,
+        }
+        if top == "portal":
+            path = self.settings.home / "portal"
+        elif top in roots and roots[top] in self._staged:
+            path = self._staged[roots[top]] / below
+            if top in ("queue", "spool"):
+                _make_folder(path)
+        else:
+            return
+        if path.is_dir():
+            _give(path, folder.user, folder.group, folder.mode)
+
+    def _place_of(self, name: str) -> tuple[Path, str] | None:
+        """(what is renamed, what is below it); None for what is not restored."""
+        settings = self.settings
+        top, _, below = name.partition("/")
+        if name == "reports.json":
+            return settings.reports_directory, ""
+        if top in ("queue", "spool"):
+            root = settings.queue_directory if top == "queue" else settings.spool_directory
+            return (root, below) if self.with_queue else None
+        if top in ("events", "reports"):
+            return (settings.events_directory if top == "events" else settings.reports_directory), below
+        if name == f"portal/{SQLITE}":
+            return self._database, ""
+        if top == "portal":
+            self.notes.append(
+                f"the portal's database is in {settings.home / name}; bring it back with: pg_restore --clean --if-exists "
+                f"--no-owner --dbname=... {settings.home / name}"
+            )
+            return settings.home / name, ""
+        if name == "keys/secret.key":
+            return settings.home / "portal" / "secret.key", ""
+        if name == "config/tuned.toml":
+            return settings.home / "tuned.toml", ""
+        paths = {
+            "config/waypost.toml": self.config,
+            "keys/tls/certificate.pem": Path(settings.receiver.tls_certificate or settings.home / "certificate.pem"),
+            "keys/tls/key.pem": Path(settings.receiver.tls_key or settings.home / "key.pem"),
+        }
+        place = paths.get(name)
+        if place is None:
+            raise BackupDamaged(f"{name} is nothing that this Waypost can restore")
+        if place.exists():  # what is here was put here for this host
+            self.notes.append(f"{place} is left as it is; the backup's is beside it, as {place.name}.restored")
+            place = place.with_name(f"{place.name}.restored")
+            place.unlink(missing_ok=True)
+        return place, ""
+
+    def _staged_for(self, place: Path) -> Path:
+        staged = self._staged.get(place)
+        if staged is None:
+            staged = self._staged[place] = place.with_name(f"{place.name}{SUFFIX}")
+            _make_folder(staged.parent)
+            _remove(staged)
+        return staged
+
+    def _mend_queue(self, archive: Archive) -> None:
+        queue = self._staged_for(self.settings.queue_directory)
+        _make_folder(queue)
+        _make_folder(self._staged_for(self.settings.spool_directory))
+        mend_queue(queue, archive.manifest.queue, archive.head.made_at, self.now)
+
+    def _begin_behind_events(self) -> None:
+        """Lanes begin where the events of the old ones end, or new events would take their names."""
+        events = self._staged.get(self.settings.events_directory)
+        exported = None if events is None else read_exported(Disk(), str(events / EXPORTED))
+        if exported is None:
+            return
+        queue = self._staged_for(self.settings.queue_directory)
+        _make_folder(queue)
+        make_floors(queue, floors_of_events(exported), self.now)
+
+    def _sync(self) -> None:
+        """The names; what is in the files is synced."""
+        disk = Disk()
+        for staged in self._staged.values():
+            folders = [folder for folder, _, _ in os.walk(staged)] if staged.is_dir() else []
+            for each in [*folders, str(staged.parent)]:
+                disk.sync_directory(each)
+
+    # -- into place
+
+    def _put_into_place(self) -> None:
+        disk = Disk()
+        home = self.settings.home
+        (home / RESTORING).touch()
+        disk.sync_directory(str(home))
+        last = self.settings.queue_directory
+        for place in sorted(self._staged, key=lambda place: place == last):
+            if _has_something(place) or place.is_symlink():
+                self._move_aside(place)
+            elif place.is_dir():
+                place.rmdir()
+            os.rename(self._staged[place], place)
+            disk.sync_directory(str(place.parent))
+        (home / RESTORING).unlink()
+        disk.sync_directory(str(home))
+
+    def _move_aside(self, place: Path) -> None:
+        stamp = f"{self.now:.0f}"
+        aside = place.with_name(f"{place.name}.before-{stamp}")
+        os.rename(place, aside)
+        self._moved.append(aside)
+        for ending in ("-wal", "-shm"):  # SQLite would play these into the restored file
+            beside = place.with_name(place.name + ending)
+            if beside.exists():
+                os.rename(beside, aside.with_name(aside.name + ending))
+
+
+def _give(path: Path, user: str, group: str, mode: int) -> None:
+    """Only root can give something away; a name that this host does not have is passed over."""
+    if os.geteuid() == 0 and user:
+        with contextlib.suppress(LookupError):
+            shutil.chown(path, user, group or None)
+    path.chmod(mode)  # afterwards: giving away takes the setgid bit
+
+
+def _links_of(content: Content) -> dict[str, str]:
+    links: dict[str, str] = {}
+    found: Any = msgspec.json.decode(content.everything(), type=dict[str, str])
+    for link, target in found.items():
+        # One folder below the reports, as it is made; nothing may lead out of them.
+        if not re.fullmatch(r"[\w=.-]+/[\w=.-]+", link) or not re.fullmatch(r"\.\./[\w=.-]+/[\w=.-]+", target):
+            raise BackupDamaged(f"reports.json: {link!r} leads to {target!r}")
+        links[link] = target
+    return links
+
+
+def _has_something(place: Path) -> bool:
+    if place.is_dir():
+        return any(path.is_file() and path.name != "lock" for path in place.rglob("*"))
+    return place.exists()
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

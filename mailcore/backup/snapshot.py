@@ -1,0 +1,269 @@
+"""The queue as it is at one moment, whether the core runs or not: a farm of hard links, which nothing is deleted from.
+
+What is taken is what a start would find after a crash at that moment: restart positions, the journal up to the moment, and the
+lanes they speak of. The order makes it hold together, without the manager's help and without a pause of it:
+
+1. All spool files are linked, which may take long.
+2. Newest restart positions are read; the journal is linked from where they begin, and its length noted: this is the moment.
+   Then the lanes, so that all that the journal speaks of is there, then once more the spool, for all that the lanes speak of.
+3. When these positions are still one of the two kept, nothing that they need was deleted meanwhile (law 10 of the queue); else
+   step 2 is done again. From here on there is all the time in the world: a link keeps what is deleted.
+
+What is still written into linked files: records behind the noted lengths, which are not copied, and marks. A mark younger than
+the moment would hide a message that rested then. But a message is marked only after its START, so ``younger`` reads the
+journal from the moment on, after the lanes are copied, and names the place of each START; there the mark is taken back.
+
+Must not know: what becomes of the copy. Reads the live files as any program would, and makes names only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mailcore.log.disk import Disk
+from mailcore.log.index import index_path
+from mailcore.log.positions import RestartPositions, read_all_positions, read_positions
+from mailcore.log.reader import LaneReader
+from mailcore.log.record import RecordType
+from mailcore.log.segment import FIRST_RECORD, Segment, SegmentDamaged, base_of, name_of
+from mailcore.queue.damage import damaged_path
+from mailcore.queue.fold import fold
+from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
+from mailcore.queue.records import decode_start
+from mailcore.queue.spool import FANOUT
+
+__all__ = ["LINKS", "QueueFile", "Snapshot", "SnapshotFailed"]
+
+LINKS = ".backup"  # below the queue and below the spool, which may be disks of their own
+TRIES = 20  # each from newer positions, when what they need was deleted before it was linked
+
+
+class SnapshotFailed(Exception):
+    """It could not be taken; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFile:
+    name: str  # in the archive: queue/LANE/NAME or spool/ab/QUEUE_ID
+    path: str
+    size: int | None  # so much of it; None: all
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """``take``, ``files`` to be copied, ``younger``, ``drop``; one at a time."""
+
+    queue_directory: str
+    spool_directory: str
+    disk: Disk = field(default_factory=Disk)
+    positions: RestartPositions | None = None
+    sizes: dict[str, dict[int, int]] = field(default_factory=dict)  # lane -> base -> bytes that count
+    _linked: dict[str, set[tuple[str, int]]] = field(default_factory=dict)  # directory -> (name, inode)
+    _lock: int = -1
+    _moment: int = 0  # journal offset
+
+    # -- taking it
+
+    def take(self) -> None:
+        """Raises SnapshotFailed, PositionsDamaged, PositionsTooNew, OSError."""
+        if not os.path.isdir(self.queue_directory):
+            raise SnapshotFailed(f"{self.queue_directory} is not there: there is no queue")
+        self._lock = os.open(self.queue_directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = -1
+            raise SnapshotFailed(f"another backup of {self.queue_directory} is being made") from None
+        self._remove_links()  # of one that was killed
+        self._link_spool()
+        for _ in range(TRIES):
+            self.positions = self._read_positions()
+            self.sizes = {}
+            self._link_lane(JOURNAL)
+            self._link_lanes()
+            self._link_spool()
+            if self.positions is None or self._are_kept(self.positions):
+                break
+        else:
+            raise SnapshotFailed("segments were deleted faster than they could be linked; try again")
+        self._moment = self._end_of_journal()
+
+    def _read_positions(self) -> RestartPositions | None:
+        for _ in range(TRIES):
+            with contextlib.suppress(FileNotFoundError):  # just being replaced
+                return read_positions(self.disk, self.queue_directory)
+        raise SnapshotFailed(f"{self.queue_directory}: restart positions come and go; try again")
+
+    def _are_kept(self, positions: RestartPositions) -> bool:
+        for _ in range(TRIES):
+            with contextlib.suppress(FileNotFoundError):
+                found = read_all_positions(self.disk, self.queue_directory)
+                return any(each.sequence == positions.sequence for each in found)
+        return False
+
+    def _link_lanes(self) -> None:
+        for name in self.disk.list(self.queue_directory):
+            if name[0] != "." and name != JOURNAL and os.path.isdir(os.path.join(self.queue_directory, name)):
+                self._link_lane(name)
+
+    def _link_lane(self, lane: str) -> None:
+        """Its segments from where the positions begin, with how long each is now; and what is said of their damage."""
+        directory = os.path.join(self.queue_directory, lane)
+        links = os.path.join(self.queue_directory, LINKS, lane)
+        names = self.disk.list(directory)
+        bases = [base for base in map(base_of, names) if base is not None]
+        needed = self._needed(lane)
+        first = max((base for base in bases if base <= needed), default=0)
+        sizes = {}
+        for base in bases:
+            path = os.path.join(directory, name_of(base))
+            if base < first:
+                continue
+            try:
+                self._link(path, os.path.join(links, name_of(base)))
+                sizes[base] = self.disk.size_of(os.path.join(links, name_of(base)))
+            except FileNotFoundError:
+                continue  # deleted just now: then these positions are not kept any more, or did not need it
+            for beside in (index_path(path), damaged_path(path)):
+                with contextlib.suppress(FileNotFoundError):
+                    self._link(beside, os.path.join(links, os.path.basename(beside)))
+        with contextlib.suppress(FileNotFoundError):
+            self._link(os.path.join(directory, "lane.damaged"), os.path.join(links, "lane.damaged"))
+        self.sizes[lane] = sizes
+
+    def _needed(self, lane: str) -> int:
+        if self.positions is None:
+            return 0
+        if lane == JOURNAL:
+            return self.positions.suffix
+        position = self.positions.lanes.get(lane)
+        return 0 if position is None else min(position.browse, position.runner)
+
+    def _link_spool(self) -> None:
+        """Those that are not linked yet, or are other files by now."""
+        for folder in range(FANOUT):
+            directory = os.path.join(self.spool_directory, f"{folder:02x}")
+            linked = self._linked.setdefault(directory, set())
+            with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+                for entry in entries:
+                    key = entry.name, entry.inode()
+                    if key in linked:
+                        continue
+                    with contextlib.suppress(FileNotFoundError):  # gone, and finished by a record of the journal
+                        self._link(entry.path, os.path.join(self.spool_directory, LINKS, f"{folder:02x}", entry.name))
+                        linked.add(key)
+
+    def _link(self, path: str, link: str) -> None:
+        try:
+            os.link(path, link)
+        except FileExistsError:
+            if not os.path.samefile(path, link):
+                os.unlink(link)
+                os.link(path, link)
+        except FileNotFoundError:
+            if os.path.isdir(os.path.dirname(link)):
+                raise
+            os.makedirs(os.path.dirname(link), mode=0o700)
+            os.link(path, link)
+        except OSError as error:
+            raise SnapshotFailed(
+                f"{path} can't be linked into {os.path.dirname(link)}: {error.strerror}; a backup of the queue is made by root "
+                "or by the user Waypost runs as, on a file system with hard links"
+            ) from error
+
+    def _end_of_journal(self) -> int:
+        """Where the last whole record of the copy ends."""
+        for base in sorted(self.sizes.get(JOURNAL, {}), reverse=True):
+            with contextlib.suppress(SegmentDamaged):
+                segment = Segment(self.disk, os.path.join(self.queue_directory, LINKS, JOURNAL, name_of(base)))
+                try:
+                    upto = base + self.sizes[JOURNAL][base]
+                    end = base + FIRST_RECORD
+                    for record in segment.records(end, upto):
+                        end = record.end
+                    return end
+                finally:
+                    segment.close()
+        return self.positions.journal_end if self.positions is not None else 0
+
+    # -- copying it
+
+    def files(self) -> Iterator[QueueFile]:
+        """Restart positions are not among them: ``positions`` has them."""
+        for lane, sizes in self.sizes.items():
+            links = os.path.join(self.queue_directory, LINKS, lane)
+            newest = max(sizes, default=0)
+            for base, size in sizes.items():
+                path = os.path.join(links, name_of(base))
+                yield QueueFile(f"queue/{lane}/{name_of(base)}", path, size)
+                beside = [damaged_path(path)] + ([index_path(path)] if base != newest else [])
+                for each in beside:
+                    if os.path.exists(each):
+                        yield QueueFile(f"queue/{lane}/{os.path.basename(each)}", each, os.path.getsize(each))
+            if os.path.exists(os.path.join(links, "lane.damaged")):
+                yield QueueFile(f"queue/{lane}/lane.damaged", os.path.join(links, "lane.damaged"), None)
+        for directory, linked in self._linked.items():
+            folder = os.path.basename(directory)
+            for name in sorted({name for name, _ in linked}):
+                yield QueueFile(f"spool/{folder}/{name}", os.path.join(self.spool_directory, LINKS, folder, name), None)
+
+    def younger(self) -> dict[str, list[int]]:
+        """To be asked when the lanes are copied: lane -> offsets of envelopes that were taken up since the moment, and so may
+        bear a mark that was not there then. Raises SnapshotFailed."""
+        reader = LaneReader(self.disk, os.path.join(self.queue_directory, JOURNAL), lambda damage: None)
+        ends = self.ends()
+        found: dict[str, set[int]] = {}
+        try:
+            if reader.bases and reader.base_for(self._moment) is None:
+                raise SnapshotFailed("the journal went on so far that its beginning is deleted; try again")
+            for record in reader.records(self._moment):
+                if record.type == RecordType.START:
+                    place = decode_start(record.body).place
+                    if place.offset < ends.get(place.lane, 0):
+                        found.setdefault(place.lane, set()).add(place.offset)
+        finally:
+            reader.close()
+        return {lane: sorted(offsets) for lane, offsets in found.items()}
+
+    def ends(self) -> dict[str, int]:
+        """lane -> the first offset that nothing of the copy has, or has ever been named by it."""
+        ends = {}
+        for lane in {*self.sizes, *(self.positions.lanes if self.positions is not None else ())}:
+            sizes = self.sizes.get(lane, {})
+            newest = max(sizes, default=0)
+            end = newest + max(sizes.get(newest, 0), FIRST_RECORD) if sizes else 0
+            position = self.positions.lanes.get(lane) if self.positions is not None else None
+            ends[lane] = max(end, position.end, position.runner) if position is not None else end
+        return ends
+
+    def being_taken(self) -> dict[str, int]:
+        """queue id -> generation: what the journal says is being taken out of the hold and deleted lanes."""
+        reader = LaneReader(self.disk, os.path.join(self.queue_directory, LINKS, JOURNAL), lambda damage: None)
+        try:
+            folded = fold(reader.records(self._needed(JOURNAL), self._moment), 0)
+        finally:
+            reader.close()
+        return {
+            known.queue_id: known.generation
+            for known in folded.messages.values()
+            if known.place.lane in (HOLD, DELETED)
+        }
+
+    # -- the end of it
+
+    def drop(self) -> None:
+        """The links go. Safe to call at any time."""
+        if self._lock >= 0:
+            self._remove_links()
+            os.close(self._lock)
+            self._lock = -1
+
+    def _remove_links(self) -> None:
+        for directory in (self.queue_directory, self.spool_directory):
+            shutil.rmtree(os.path.join(directory, LINKS), ignore_errors=True)

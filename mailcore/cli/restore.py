@@ -1,0 +1,125 @@
+"""``waypost restore``: back from a backup, into a home that is empty. A queue comes back held."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+import time
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mailcore.backup.archive import Archive, BackupDamaged, BackupTooNew
+from mailcore.backup.restore import Restore, RestoreRefused
+from mailcore.cli.backup import told_of
+from mailcore.cli.command import CONFIGURATIONS, DONE, NOT_DONE, add_common
+from mailcore.cli.output import complain, print_json, rows_to_lines, say
+from mailcore.config import ConfigError, load
+from mailcore.settings import DIRECTORIES, Settings
+
+__all__ = ["configure", "moved_home"]
+
+CONFIG = "config/waypost.toml"
+TLS = ("tls_certificate", "tls_key")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument("file", type=Path, metavar="FILE", help="what waypost backup made")
+    parser.add_argument("--into", type=Path, metavar="HOME", help="another home than the configuration's")
+    parser.add_argument("--without-queue", action="store_true", help="leave the queue that is in it")
+    parser.add_argument("--move-aside", action="store_true", help="what is there gets another name; else it is refused")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
+        with Archive(arguments.file) as archive:
+            head = archive.head
+            text = _configuration_of(archive)
+        config, settings, changed = _target(arguments.config, arguments.into, Path(head.config), text)
+        restore = Restore(
+            settings, config, time.time(), with_queue=not arguments.without_queue, aside=arguments.move_aside
+        )
+        restore.config_text = changed
+        done = restore.run(arguments.file)
+    except (BackupDamaged, BackupTooNew, RestoreRefused) as error:
+        complain(f"nothing was restored: {error}")
+        return NOT_DONE
+    if arguments.json:
+        aside = [str(path) for path in done.moved]
+        told = {"home": str(settings.home), "config": str(config), "files": done.files, "parts": done.parts}
+        print_json({**told_of(head), **told, "moved_aside": aside, "notes": done.notes})
+        return DONE
+    pairs: list[tuple[str, object]] = [
+        ("restored", f"{', '.join(done.parts)}: {done.files} files"),
+        ("into", settings.home),
+        ("as of", datetime.fromtimestamp(head.made_at, UTC).isoformat(" ", "seconds")),
+        ("configuration", config),
+    ]
+    pairs += [("moved aside", path) for path in done.moved]
+    pairs += [("note", note) for note in done.notes]
+    if "queue" in done.parts:
+        pairs.append(("held", "all mail of this queue is held when Waypost starts: it may have been delivered since"))
+    for line in rows_to_lines(pairs):
+        say(line)
+    return DONE
+
+
+def _configuration_of(archive: Archive) -> str:
+    for info, content in archive.files():
+        if info.name == CONFIG:
+            try:
+                return content.everything().decode()
+            except UnicodeDecodeError as error:
+                raise BackupDamaged(f"{CONFIG}: {error}") from error
+        content.member()
+    raise BackupDamaged(f"{CONFIG} is missing")
+
+
+def _target(given: Path | None, into: Path | None, was: Path, text: str) -> tuple[Path, Settings, str]:
+    """Where the configuration file belongs, what is in force there, and its text if that is not the backup's. A file that is
+    there counts: it is this host's. Raises ConfigError, RestoreRefused."""
+    changed = ""
+    if into is not None:
+        config = given or into.absolute() / "waypost.toml"
+        changed = text = moved_home(text, into.absolute())
+    else:
+        config = given or next((path for path in CONFIGURATIONS if path.exists()), was)
+    if config.exists():
+        settings = _settings(config, config.read_text(encoding="utf-8"))
+        if into is not None and settings.home != into.absolute():
+            raise RestoreRefused(f"{config} says that home is {settings.home}, and --into {into}")
+        return config, settings, ""
+    return config, _settings(config, text), changed
+
+
+def _settings(config: Path, text: str) -> Settings:
+    """As ``load`` would read the text there, but for the receiver's certificate: that is still in the backup."""
+    try:
+        receiver = tomllib.loads(text).get("receiver")
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{config}: is not TOML: {error}") from None
+    given = receiver if isinstance(receiver, dict) else {}
+    paths: dict[str, Any] = {name: str(config.absolute().parent / str(given[name])) for name in TLS if given.get(name)}
+    without = re.sub(rf"^[ \t]*({'|'.join(TLS)})[ \t]*=.*$", "", text, flags=re.MULTILINE)
+    config.parent.mkdir(parents=True, exist_ok=True)
+    beside = config.with_name(f".{config.name}.restoring")  # its paths may be relative to where it lies
+    beside.touch(mode=0o600)
+    try:
+        beside.write_text(without, encoding="utf-8")
+        settings = load(beside)
+    finally:
+        beside.unlink()
+    return dataclasses.replace(settings, receiver=dataclasses.replace(settings.receiver, **paths))
+
+
+def moved_home(text: str, home: Path) -> str:
+    """A configuration file with another home, and all directories below it."""
+    top, section, rest = text.partition("\n[") if not text.startswith("[") else ("", "[", text[1:])
+    names = "|".join(("home", *DIRECTORIES))
+    kept = re.sub(rf"^[ \t]*({names})[ \t]*=.*\n?", "", top if not section else f"{top}\n", flags=re.MULTILINE)
+    return f"home = {json.dumps(str(home))}\n{kept}{section.removeprefix(chr(10))}{rest}"

@@ -1,0 +1,206 @@
+"""Back into an empty home: everything in its place, nothing overwritten, nothing half."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from mailcore.cli.main import main
+from mailcore.cli.restore import moved_home
+from mailcore.config import load
+from mailcore.log.disk import Disk
+from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
+from mailcore.queue.versions import RESTORING, NotOurs, look_at_versions
+from tests.test_config import certificate
+
+CONFIG = """# ours
+home = "home"
+spool_directory = "elsewhere"
+
+[receiver]
+listen = ["127.0.0.1:2525"]
+tls_certificate = "certificate.pem"
+tls_key = "key.pem"
+"""
+PAIR = [part.decode() for part in certificate("mx1.example.org")[:2]]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home that has something of everything but a queue."""
+    for name in ("DATABASE_URL", "WAYPOST_SECRET_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "home" / "portal").mkdir(parents=True)
+    files = {"waypost.toml": CONFIG, "certificate.pem": PAIR[0], "key.pem": PAIR[1]}
+    files |= {"home/tuned.toml": "[smtp]\nprocess_limit = 7\n", "home/portal/secret.key": "a secret"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    database = sqlite3.connect(tmp_path / "home" / "portal" / "portal.sqlite3")
+    database.execute("PRAGMA journal_mode=WAL")
+    database.execute("CREATE TABLE t (n INTEGER)")
+    database.execute("INSERT INTO t VALUES (42)")
+    database.commit()  # and it stays open, with its WAL, as under a portal that runs
+    events = tmp_path / "home" / "events"
+    for name in ("incoming.0.0", "incoming.0.5000", "journal.0", "windows.99"):
+        (events / "dt=2026-11-21").mkdir(parents=True, exist_ok=True)
+        (events / "dt=2026-11-21" / f"{name}.parquet").write_text(name)
+    (events / EXPORTED).mkdir()
+    lanes = {"incoming.0": ExportedLane(5000), "journal": ExportedLane(9000)}
+    write_exported(Disk(), str(events / EXPORTED), ExportedPositions(lanes))
+    version = tmp_path / "home" / "reports" / "versions" / "gold.day=2026-11-20.7-7"
+    version.mkdir(parents=True)
+    (version / "report.json").write_text("{}")
+    (version / ".crc").write_text("x")
+    (tmp_path / "home" / "reports" / "gold").mkdir()
+    (tmp_path / "home" / "reports" / "gold" / "day=2026-11-20").symlink_to(f"../versions/{version.name}")
+    yield tmp_path
+    database.close()
+
+
+def run(*words: str | Path) -> int:
+    return main([str(word) for word in words])
+
+
+def backed_up(place: Path, *options: str) -> Path:
+    assert run("backup", place / "b", *options) == 0
+    return place / "b"
+
+
+def everything_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+
+
+def test_everything_comes_back_into_another_home(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    backup = backed_up(place, "--reports")
+    assert run("backup", "--verify", backup) == 0
+    assert run("restore", backup, "--into", place / "new") == 0
+    new = place / "new"
+    settings = load(new / "waypost.toml")
+    assert (settings.home, settings.spool_directory) == (new, new / "spool")
+    assert (new / "tuned.toml").read_text() == "[smtp]\nprocess_limit = 7\n"
+    assert (new / "portal" / "secret.key").read_text() == "a secret"
+    assert (new / "portal" / "secret.key").stat().st_mode & 0o777 == 0o600
+    assert (new / "key.pem").read_text() == PAIR[1]
+    with sqlite3.connect(new / "portal" / "portal.sqlite3") as database:
+        assert database.execute("SELECT n FROM t").fetchone() == (42,)
+    found = {path for path in everything_below(new / "events") if path.endswith(".parquet")}
+    # What lies behind the exported positions is exported anew.
+    assert found == {f"dt=2026-11-21/{name}.parquet" for name in ("incoming.0.0", "journal.0", "windows.99")}
+    assert (new / "reports" / "gold" / "day=2026-11-20" / "report.json").read_text() == "{}"
+    assert not (new / RESTORING).exists()
+    assert not [name for name in os.listdir(new) if "restoring" in name]
+
+
+def test_a_new_queue_beside_old_events_begins_behind_them(place: Path) -> None:
+    """Else new events would have the names of old ones, and count as exported."""
+    assert run("restore", backed_up(place, "--reports"), "--into", place / "new") == 0
+    assert [path.name for path in (place / "new" / "queue" / "incoming.0").glob("*.seg")] == [f"{5000:020}.seg"]
+    # What a start makes of it is in test_homes.
+
+
+def test_a_home_that_is_not_empty_is_refused_and_left_as_it_is(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    backup = backed_up(place)
+    (place / "home" / "tuned.toml").write_text("# newer\n")
+    before = everything_below(place)
+    assert run("restore", backup) == 1
+    assert "tuned.toml" in capsys.readouterr().err
+    assert everything_below(place) == before
+    assert (place / "home" / "tuned.toml").read_text() == "# newer\n"
+    assert run("restore", backup, "--move-aside") == 0
+    assert (place / "home" / "tuned.toml").read_text() == "[smtp]\nprocess_limit = 7\n"
+    (aside,) = (place / "home").glob("tuned.toml.before-*")
+    assert aside.read_text() == "# newer\n"
+    # The WAL of the old database must not be played into the new one.
+    assert not list((place / "home" / "portal").glob("portal.sqlite3-*"))
+    with sqlite3.connect(place / "home" / "portal" / "portal.sqlite3") as database:
+        assert database.execute("SELECT n FROM t").fetchone() == (42,)
+    assert (place / "waypost.toml").read_text() == CONFIG
+    assert (place / "waypost.toml.restored").read_text() == CONFIG
+
+
+def test_a_damaged_backup_changes_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    backup = backed_up(place)
+    whole = backup.read_bytes()
+    backup.write_bytes(whole[:-40])
+    assert run("backup", "--verify", backup) == 1
+    assert run("restore", backup, "--into", place / "new") == 1
+    assert "damaged" in capsys.readouterr().err
+    assert everything_below(place / "new") == set()
+
+
+def test_a_home_somebody_runs_on_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    backup = backed_up(place)
+    lock = Disk().lock(str(place / "home" / "lock"))
+    try:
+        assert run("restore", backup, "--move-aside") == 1
+    finally:
+        os.close(lock)
+    assert "stop it first" in capsys.readouterr().err
+
+
+def test_killed_while_it_renames_no_core_starts_there_until_it_is_done_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = backed_up(place)
+    renamed: list[str] = []
+    rename = os.rename
+
+    def killed(old: Path, new: Path) -> None:
+        if len(renamed) == 2:
+            raise KeyboardInterrupt
+        renamed.append(str(new))
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", killed)
+    assert run("restore", backup, "--into", place / "new") == 130
+    monkeypatch.setattr(os, "rename", rename)
+    new = place / "new"
+    with pytest.raises(NotOurs, match="has not come to its end"):
+        look_at_versions(Disk(), str(new), str(new / "queue"), str(new / "events" / EXPORTED))
+    assert run("restore", backup, "--into", new, "--move-aside") == 0
+    look_at_versions(Disk(), str(new), str(new / "queue"), str(new / "events" / EXPORTED))
+
+
+def test_the_secret_of_the_environment_is_kept_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYPOST_SECRET_KEY", "of the environment")
+    backup = backed_up(place)
+    assert run("restore", backup, "--into", place / "new") == 0
+    assert (place / "new" / "portal" / "secret.key").read_text() == "of the environment"
+
+
+def test_a_backup_takes_no_name_that_is_taken_and_none_is_left_when_it_fails(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = backed_up(place)
+    assert run("backup", backup) == 2
+    before = everything_below(place)
+    assert run("backup", place / "c", "--queue") == 1
+    assert "there is no queue" in capsys.readouterr().err
+    monkeypatch.setenv("DATABASE_URL", "mysql://portal@localhost/portal")
+    assert run("backup", place / "c") == 1
+    assert "mysql" in capsys.readouterr().err
+    assert everything_below(place) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", ()),
+        ("home = 'x'\n", ()),
+        ("# a\n  home='x'\nrun_directory = 'y'\n[queue]\nsegment_bytes = 65536\n", ("# a", "segment_bytes = 65536")),
+        ("[queue]\nsegment_bytes = 65536\n", ("[queue]",)),
+        ("routes.a = 'b'\n\n[queue]\n# home = 'x'\n", ("routes.a = 'b'", "# home = 'x'")),
+    ],
+)
+def test_another_home_in_a_configuration_file(tmp_path: Path, text: str, lines: Sequence[str]) -> None:
+    moved = moved_home(text, tmp_path / 'a "home"')
+    assert moved.count("home = ") - moved.count("# home = ") == 1
+    assert set(lines) <= set(moved.splitlines())
+    if "routes" not in text:
+        (tmp_path / "waypost.toml").write_text(moved)
+        assert load(tmp_path / "waypost.toml").home == tmp_path / 'a "home"'
