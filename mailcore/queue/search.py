@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from mailcore.envelope import Status
+from mailcore.log.reader import LaneReader
 from mailcore.queue.browse import RECIPIENTS_SHOWN, WITHOUT_END, Browser, Found, Stretch, lane_order
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.older import Older, Trouble, Window
@@ -198,7 +199,10 @@ class LaneSearch:
             start = (reader.bases or (end,))[0]
             if lane == self._seen.lane:
                 start = max(start, self._seen.offset)
+            unread = [base for base in reader.bases if base >= (reader.base_for(start) or 0)]
             for record in reader.records(start, end) if start < end else ():
+                if unread and record.offset >= unread[0]:
+                    start = self._step_over(lane, start, reader, unread, record.offset)
                 self.examined += 1
                 untold += 1
                 envelope = envelope_in(record)
@@ -217,11 +221,22 @@ class LaneSearch:
                     if not matching:
                         self.cursor = self._been(lane, start, record.end)
                     yield
-            known = bool(reader.bases)
-        if known:
-            self._been(lane, start, WITHOUT_END)
+            if reader.bases:
+                start = self._step_over(lane, start, reader, unread, WITHOUT_END)
+                self._been(lane, start, WITHOUT_END)
         yield from self._tell(matching, self._been(lane, end, end))
         return len(self._told) >= self._limit
+
+    def _step_over(self, lane: str, start: int, reader: LaneReader, unread: list[int], offset: int) -> int:
+        """From where on what is read now is without a hole: segments in front of ``offset`` may have gone before they were
+        read. Takes those out of ``unread`` that are behind us."""
+        while unread and unread[0] <= offset:
+            base = unread.pop(0)
+            following = unread[0] if unread else WITHOUT_END
+            if following <= offset and reader.segment(base) is None:
+                self._been(lane, start, base)
+                start = following if following < WITHOUT_END else base
+        return start
 
     def _been(self, lane: str, start: int, end: int) -> str:
         """The cursor behind that."""

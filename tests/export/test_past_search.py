@@ -134,6 +134,22 @@ def test_nothing_is_told_twice_nor_left_out_when_segments_go_between_pages(world
     assert set(found) == {life.queue_id for life in lives}
 
 
+@pytest.mark.parametrize("steps", range(0, 12, 2))
+def test_segments_that_go_in_front_of_a_search_are_told_from_the_events(world: KeptWorld, steps: int) -> None:
+    small_segments(world, "incoming.0")
+    lives = [delivered(world) for _ in range(300)]
+    world.export()
+    search = world.begun("", 1_000, sender="sender@*")
+    walk = Walk(search.steps())
+    for _ in range(steps):
+        assert not walk.go(0.0, lambda: 0.0)
+    world.forget("incoming.0", keep=2)
+    world.walked(walk)
+    found = [hit.queue_id for hit in search.take()]
+    assert len(found) == len(set(found))
+    assert set(found) == {life.queue_id for life in lives}
+
+
 def test_a_retry_lane_tells_of_a_message_whose_arrival_is_in_the_events(world: KeptWorld) -> None:
     life = world.arrive(["a@example.org", "b@example.org"])
     life.start()
