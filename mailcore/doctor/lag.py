@@ -4,12 +4,13 @@ the oldest message. Where the core is down, files tell the half of it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.patient import Patient
+from mailcore.doctor.patient import ANSWER_S, Patient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsTooNew, RestartPositions, read_all_positions
 from mailcore.queue.exported import EXPORTED, UNEXPORTED, ExportedLane, read_exported
@@ -20,7 +21,7 @@ __all__ = ["look"]
 SHARE_LOW, SHARE_BAD = 0.1, 0.9  # of what is allowed
 POSITIONS_S = 60.0  # and at least so many checkpoints
 POSITIONS_TIMES = 10
-AGES_S = 8.0
+AGES_S = 8.0  # of looking through the queue
 OVER_LIFETIME = 1.1
 DAY_S = 86_400
 
@@ -119,9 +120,18 @@ def _oldest(patient: Patient) -> Finding:
     what = "oldest message"
     if patient.state is None:
         return not_known(what, "the manager does not answer")
+    answer: dict[str, Any] = {}
+    until = time.monotonic() + AGES_S
     try:
-        with ControlClient(patient.settings.run_directory / "control.sock", who="doctor", timeout_s=AGES_S) as control:
-            answer = control.call("ages")
+        with ControlClient(
+            patient.settings.run_directory / "control.sock", who="doctor", timeout_s=ANSWER_S
+        ) as control:
+            for answer in control.parts("ages"):
+                if not answer.get("done") and time.monotonic() > until:
+                    told = (
+                        f"{answer.get('examined')} records were looked through within {AGES_S:g} s, and there are more"
+                    )
+                    return not_known(what, f"{told}: the portal's page of ages has it")
     except ControlError as error:
         return not_known(what, f"the queue could not be looked through: {error}")
     oldest = answer.get("oldest")

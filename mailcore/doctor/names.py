@@ -20,15 +20,9 @@ def look(patient: Patient) -> Iterator[Finding]:
     if not asked:
         yield bad("name servers", "there is none: no mail that goes by MX can be delivered", SERVER_REMEDY)
         return
-    answering = 0
-    findings = []
-    for server in asked:
-        finding = _server(patient, server)
-        answering += finding.figures.get("rcode", "") != ""
-        findings.append(finding)
-    for finding in findings:
-        yield finding
-    if not answering:
+    findings = [_server(patient, server) for server in asked]
+    yield from findings
+    if not any(each.figures["rcode"] for each in findings):
         yield bad("name servers", f"none of {len(asked)} answers: mail that goes by MX waits", SERVER_REMEDY)
         return
     roles: dict[str, str] = {}
@@ -42,10 +36,11 @@ def look(patient: Patient) -> Iterator[Finding]:
 
 def _server(patient: Patient, server: tuple[str, int]) -> Finding:
     what = f"name server {server[0]}" + (f" port {server[1]}" if server[1] != 53 else "")
-    own = patient.helo
-    answer = ask(server, own if "." in own and not own.startswith("[") else ".", "NS" if "." not in own else "A")
+    own, kind = (".", "NS") if patient.helo.startswith("[") or "." not in patient.helo else (patient.helo, "A")
+    answer = ask(server, own, kind)
     figures = {"rcode": answer.rcode, "took_s": answer.took_s}
     if not answer.rcode:
+        patient.silent.add(server)
         return warn(what, f"does not answer: {answer.error}", SERVER_REMEDY, **figures)
     if not answer.is_usable:
         told = f"answers {answer.rcode} when it is asked for {own}"

@@ -19,7 +19,7 @@ from typing import Any
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.settings import Settings
 
-__all__ = ["Patient", "Process", "alive", "name_of", "nearest"]
+__all__ = ["ANSWER_S", "PROC", "Patient", "Process", "alive", "name_of", "nearest"]
 
 ANSWER_S = 5.0  # for each question to the core
 PROC = Path("/proc")
@@ -52,6 +52,7 @@ class Patient:
     answer_s: float | None = None  # how long the manager took
     state: dict[str, Any] | None = None  # of the manager; None when it gave none
     silence: str = ""  # why it gave none
+    silent: set[tuple[str, int]] = field(default_factory=set)  # name servers: nobody waits for them twice
 
     @classmethod
     def of(cls, settings: Settings, config: Path, **more: Any) -> Patient:

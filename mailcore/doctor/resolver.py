@@ -44,15 +44,15 @@ class Answer(NamedTuple):
 def servers(patient: Patient) -> list[tuple[str, int]]:
     """Those deliverers ask."""
     if patient.settings.deliverer.nameservers:
-        return [nameserver_address(each) for each in patient.settings.deliverer.nameservers]
-    return _of_resolv_conf(patient.resolv_conf)
+        return [nameserver_address(each) for each in patient.settings.deliverer.nameservers][:SERVERS_MAX]
+    return _of_resolv_conf(patient.resolv_conf)[:SERVERS_MAX]
 
 
 def _of_resolv_conf(path: Path) -> list[tuple[str, int]]:
     """None where it names none or can't be read."""
     with contextlib.suppress(dns.exception.DNSException, OSError):
         found = dns.resolver.Resolver(str(path)).nameservers
-        return [(str(each), 53) for each in found][:SERVERS_MAX]
+        return [(str(each), 53) for each in found]
     return []
 
 
@@ -86,10 +86,12 @@ def ask(server: tuple[str, int], name: str, kind: str, tries: int = TRIES) -> An
 
 
 def ask_any(patient: Patient, name: str, kind: str) -> Answer:
-    """The first usable answer of all servers, each asked once."""
+    """The first usable answer of all servers, each asked once; those that were silent before come last."""
     answer = Answer("", (), 0.0, "there is no name server")
-    for server in servers(patient):
+    for server in sorted(servers(patient), key=patient.silent.__contains__):
         answer = ask(server, name, kind, tries=1)
         if answer.is_usable:
             break
+        if not answer.rcode:
+            patient.silent.add(server)
     return answer

@@ -145,6 +145,17 @@ async def test_the_oldest_message(days: float, expected: State) -> None:
     assert finding.figures["messages"] == 1
 
 
+async def test_a_queue_too_long_to_look_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag, "AGES_S", 0.0)
+    monkeypatch.setattr("mailcore.control.ages.STEP_S", 0.0)
+    async with open_house() as house:
+        house.manager.answers["state"] = lambda _: state(0, 0)
+        house.write("retry.60", *(envelope() for _ in range(300)))
+        finding = await asyncio.to_thread(oldest, house)
+    assert finding.state is State.NOT_KNOWN
+    assert "and there are more" in finding.found
+
+
 async def test_an_empty_queue() -> None:
     async with open_house() as house:
         house.manager.answers["state"] = lambda _: state(0, 0)

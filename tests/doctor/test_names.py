@@ -51,8 +51,8 @@ def named(directory: Path, server: str, helo: str = "mail.example.org", more: st
 
 
 @contextlib.contextmanager
-def datagrams(delay_s: float | None) -> Iterator[str]:
-    """A name server that answers "no such name" after so long; None: never."""
+def datagrams(delay_s: float | None, questions: list[bytes] | None = None) -> Iterator[str]:
+    """A name server that answers "no such name" after so long; None: never. ``questions`` takes what it was asked."""
     with socket.socket(type=socket.SOCK_DGRAM) as asked:
         asked.bind(("127.0.0.1", 0))
 
@@ -60,6 +60,8 @@ def datagrams(delay_s: float | None) -> Iterator[str]:
             with contextlib.suppress(OSError):
                 while True:
                     data, client = asked.recvfrom(4096)
+                    if questions is not None:
+                        questions.append(data)
                     if delay_s is not None:
                         time.sleep(delay_s)
                         answer = dns.message.make_response(dns.message.from_wire(data))
@@ -90,6 +92,22 @@ def test_a_server_that_says_nothing_is_a_finding_and_no_hang(
         assert found(findings, "mail.example.org").state is State.GOOD, "the other one knows"
         findings = list(names.look(named(tmp_path, silent)))
         assert found(findings, "name servers").state is State.BAD
+
+
+def test_nobody_waits_twice_for_a_silent_server(
+    server: NameServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolver, "TRY_S", 0.1)
+    questions: list[bytes] = []
+    with datagrams(None, questions) as silent:
+        domains = '[relay]\ndomains = ["example.org", "bare.example", "elsewhere.example"]\n'
+        examined = named(tmp_path, f'{silent}", "{server.text}', more=domains, sources=("203.0.113.5",))
+        assert found(names.look(examined), "bare.example").state is State.GOOD
+        assert next(iter(reverse.look(examined))).state is State.GOOD
+        assert len(questions) == resolver.TRIES
+        examined.silent.clear()
+        assert next(iter(reverse.look(examined))).state is State.GOOD
+    assert len(questions) == resolver.TRIES + 1
 
 
 def test_a_slow_server_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
