@@ -18,6 +18,7 @@ import pytest
 from mailcore.cli import import_queue
 from mailcore.cli.main import main
 from mailcore.postfix.ledger import Begun, Ledger
+from mailcore.postfix.queue_directory import nobody_else
 from tests.end_to_end.appliance import Appliance
 from tests.postfix.old_queue import LONG_LINE, OldQueue
 from tests.process.catcher import Catcher
@@ -201,7 +202,7 @@ async def test_nothing_is_touched_while_the_master_runs_or_the_appliance_does_no
     appliance.home.mkdir()
     run = Import(old, appliance, capsys)
     assert "no control socket" in await run("--queue", status=3)
-    with import_queue.nobody_else(old.queue):
+    with nobody_else(old.queue):
         assert "stop it first" in await run("--queue", status=1)
 
 

@@ -19,8 +19,9 @@ LONG: Sections = {
 @pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
 async def test_what_is_handed_in_held_stays_held_and_is_as_old_as_it_was(tmp_path: Path, killed: bool) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
-        begin = {"sender": "s@example.org", "recipients": ["a@example.org"], "age_s": 3600.0}
-        await house.ask("inject_begin", **begin, held_because="held at the old machine")
+        to = ["a@example.org"]
+        because = "held at the old machine"
+        await house.ask("inject_begin", sender="s@example.org", recipients=to, age_s=3600.0, held_because=because)
         await house.ask("inject_data", data=b"Subject: x\r\n\r\nx\r\n")
         queue_id = (await house.ask("inject_end"))["queue_id"]
         if killed:
