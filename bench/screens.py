@@ -1,8 +1,8 @@
 """Pictures of the portal's pages, out of the demo: ``python -m bench.screens``.
 
 Starts what ``./run --demo`` starts, with a home and ports of its own, waits until there is something to see, and takes every
-page, light and dark, wide and narrow, in Debian's Chromium. ``docs/screens`` gets the few that the documents show, in few
-colours.
+page, light and dark, wide and narrow, in Debian's Chromium; the reports are those of ``bench.made_week``. ``docs/screens``
+gets the few that the documents show, in few colours. ``--reports`` takes the reports and their mail alone, in two minutes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from PIL import Image
@@ -42,14 +44,46 @@ PAGES = {
     "tuning-history": "/tuning/history/",
     "positions": "/positions/",
     "routes": "/routes/",
-    "reports": "/reports/",
-    "schedules": "/reports/schedules/",
     "audit": "/audit/",
     "administration": "/admin/",
     "users": "/admin/auth/user/",
     "two-factor": "/accounts/2fa/",
 }
-SHOWN = ("overview", "queue-deferred", "message", "ages", "destination", "what-if", "positions")
+SHOWN = (
+    "overview",
+    "queue-deferred",
+    "message",
+    "ages",
+    "destination",
+    "what-if",
+    "positions",
+    "report",
+    "report-mail",
+)
+LAST = datetime.now(UTC).date() - timedelta(days=1)  # of the made-up week
+REPORTS = {
+    "reports": "/reports/",
+    "report": f"/reports/day/{LAST}/",
+    "report-week": f"/reports/week/{LAST - timedelta(days=LAST.weekday())}/",
+    "report-month": f"/reports/month/{LAST.replace(day=1)}/",
+    "report-none": f"/reports/day/{LAST - timedelta(days=100)}/",
+    "schedules": "/reports/schedules/",
+}
+LETTER = """
+import base64
+from datetime import date
+from appliance.reports.gold import Period, report_of
+from appliance.reports.letters import letter
+from appliance.reports.preferences import in_force
+report = report_of(Period.DAY, date.fromisoformat({day!r}))
+message = letter(report, in_force())
+html = message.get_body(("html",)).get_content()
+for part in message.walk():
+    if part.get_content_type() == "image/png":
+        inside = "data:image/png;base64," + base64.b64encode(part.get_payload(decode=True)).decode()
+        html = html.replace("cid:" + part["Content-ID"].strip("<>"), inside)
+print(html)
+"""
 SETTLE_MS = 2_500  # for lines and lists that come after the page
 
 
@@ -60,7 +94,10 @@ def demo(directory: Path) -> Iterator[tuple[str, str]]:
     text = (ROOT / "demo.toml").read_text()
     text = text.replace('"var/demo"', f'"{directory / "home"}"').replace("127.0.0.1:2525", f"127.0.0.1:{smtp}")
     config = directory / "demo.toml"
-    config.write_text(f'{text}\n[portal]\nlisten = "127.0.0.1:{web}"\n')
+    text += (
+        f'\n[portal]\nlisten = "127.0.0.1:{web}"\n[reports]\nzone = "Europe/Vienna"\nsender = "waypost@mx.example"\n'
+    )
+    config.write_text(text)
     environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     environment["WAYPOST_CONFIG"] = str(config)
     waypost = str(Path(sys.executable).with_name("waypost"))
@@ -91,6 +128,23 @@ def demo(directory: Path) -> Iterator[tuple[str, str]]:
             end_group(process)
 
 
+def reports(home: Path, made: Path | None) -> None:
+    if made is not None:
+        shutil.copytree(made / "reports", home / "reports", symlinks=True, dirs_exist_ok=True)
+        return
+    subprocess.run([sys.executable, "-m", "bench.made_week", str(home), "--last", str(LAST)], cwd=ROOT, check=True)
+
+
+def letter(config: Path) -> str:
+    """The mailed report of the last day, with its pictures in it."""
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    done = subprocess.run(
+        [sys.executable, "manage.py", "shell", "--no-imports", "--command", LETTER.format(day=str(LAST))],
+        cwd=ROOT, env=environment | {"WAYPOST_CONFIG": str(config)}, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout
+
+
 def sign_in(browser: Browser, base: str, password: str, scheme: str) -> Page:
     context = browser.new_context(viewport=WIDE, color_scheme=scheme, timezone_id="Europe/Vienna")  # type: ignore[arg-type]
     page = context.new_page()
@@ -102,35 +156,40 @@ def sign_in(browser: Browser, base: str, password: str, scheme: str) -> Page:
     return page
 
 
-def walk(page: Page, base: str) -> Iterator[str]:
+def walk(page: Page, base: str, mail: str, reports_only: bool) -> Iterator[tuple[str, Page]]:
     """Opens one page after the other, and names it."""
-    for name, path in PAGES.items():
+    for name, path in (REPORTS if reports_only else PAGES | REPORTS).items():
         page.goto(base + path)
         page.wait_for_timeout(SETTLE_MS)
-        yield name
+        yield name, page
+    other = page.context.new_page()  # the mail is no page of the portal
+    other.set_content(mail)
+    yield "report-mail", other
+    if reports_only:
+        return
     page.goto(f"{base}/queue/?destination=smtp%3A*&reason=4")
     page.wait_for_timeout(SETTLE_MS)
     page.locator("#rows a[data-open]").first.click()
     page.wait_for_load_state()
     page.wait_for_timeout(SETTLE_MS)
-    yield "message"
+    yield "message", page
     page.goto(f"{base}/destinations/")
     page.wait_for_timeout(SETTLE_MS)
     page.locator("tbody tr", has_text="127.0.25.3]").locator("a[data-open]").click()
     page.wait_for_load_state()
     page.wait_for_timeout(60_000)  # lines of its window
-    yield "destination"
+    yield "destination", page
     page.goto(f"{base}/tuning/?scope=smtp")
     page.fill("input[name=value-destination_concurrency_limit]", "4")
     page.locator("#values button[type=submit]").first.click()
     page.wait_for_timeout(SETTLE_MS)
-    yield "diff"
+    yield "diff", page
     page.check("#what-if input[name=arrivals]")
     page.select_option("#what-if select[name=duration]", "3600")
     page.locator("#what-if button[type=submit]").click()
     page.locator("#dialog .prediction canvas").first.wait_for(timeout=90_000)
     page.wait_for_timeout(SETTLE_MS)
-    yield "what-if"
+    yield "what-if", page
 
 
 def small(path: Path, to: Path) -> None:
@@ -142,6 +201,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.screens", description=__doc__.partition("\n")[0])
     parser.add_argument("directory", type=Path, help="where all pictures go")
     parser.add_argument("--minutes", type=float, default=6.0, help="of traffic before the first picture")
+    parser.add_argument("--reports", action="store_true", help="of the reports alone")
+    parser.add_argument("--week", type=Path, metavar="HOME", help="one that bench.made_week has made")
     parser.add_argument("--docs", action="store_true", help="also those in docs/screens")
     arguments = parser.parse_args(argv)
     arguments.directory.mkdir(parents=True, exist_ok=True)
@@ -150,11 +211,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sync_playwright() as playwright,
         demo(Path(name)) as (base, password),
     ):
-        time.sleep(arguments.minutes * 60)
+        reports(Path(name, "home"), arguments.week)
+        time.sleep(0 if arguments.reports else arguments.minutes * 60)
         browser = playwright.chromium.launch(**CHROMIUM)
+        mail = letter(Path(name, "demo.toml"))
         for scheme in ("light", "dark"):
-            page = sign_in(browser, base, password, scheme)
-            for what in walk(page, base):
+            own = sign_in(browser, base, password, scheme)
+            for what, page in walk(own, base, mail, arguments.reports):
                 path = arguments.directory / f"{what}-{scheme}.png"
                 page.screenshot(path=path)
                 if arguments.docs and scheme == "light" and what in SHOWN:

@@ -250,7 +250,7 @@ class Reports:
     sender: str = text("", "From of the mail; empty: waypost@ and our own host name", check=values.mailbox)
     numbers: str = text(
         "en",
-        "how the mail writes 1234.5: 1,234.5 or 1.234,5 or 1 234,5; the portal may set another",
+        "how reports and their mail write numbers and dates: 1,234.5 or 1.234,5 or 1 234,5; the portal may set another",
         choices=("en", "de", "fr"),
     )
     timeout_s: int = number(6 * 3600, 60, 7 * DAY_S, "a report that takes longer is ended, and counts as failed")

@@ -27,6 +27,7 @@ _POLICY = ", ".join(
         "screen-wake-lock", "usb", "xr-spatial-tracking",
     )
 )  # fmt: skip
+AGAIN = "Waypost-Again"  # a header of what an open page asks for by itself
 _SEEN = "waypost_seen"
 _SEEN_SHARE = 10  # a session is written again when a tenth of its time is over
 _WITHOUT_TOTP = frozenset(
@@ -66,7 +67,7 @@ class SessionMiddleware:
             return None
         match = request.resolver_match
         name = match.view_name if match is not None else ""
-        if name != "live:stream":  # a page that nobody looks at asks for it again and again
+        if name != "live:stream" and not request.headers.get(AGAIN):  # a page that nobody looks at asks again and again
             _seen(request)
         if name in _WITHOUT_TOTP or not lacks_totp(request.user):
             return None

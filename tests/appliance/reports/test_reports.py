@@ -11,6 +11,7 @@ import pytest
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
+from appliance.accounts.middleware import _SEEN
 from appliance.audit.models import Entry
 from appliance.reports.gold import Period
 from appliance.reports.listing import Standing, lines
@@ -87,6 +88,17 @@ def test_the_list_asks_again_and_is_left_alone_while_nothing_changes(reports_dir
     assert third != second
     make_report(reports_directory, Period.DAY, date(2026, 11, 18))
     assert seen() != third
+
+
+def test_a_list_that_asks_again_keeps_nobody_signed_in(reports_directory: Path) -> None:
+    client = client_of("viewer")
+    for header, prolonged in (({"Waypost-Again": "1"}, False), ({}, True)):
+        session = client.session
+        session[_SEEN] = 1
+        session.save()
+        assert client.get("/reports/", headers={"HX-Request": "true", **header}).status_code == 200
+        assert (client.session[_SEEN] != 1) == prolonged
+    assert "Waypost-Again" in client.get("/reports/").content.decode()
 
 
 def test_each_line_says_how_its_report_stands(reports_directory: Path) -> None:
