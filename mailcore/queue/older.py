@@ -32,6 +32,8 @@ class Trouble:
     count: int = 0
 
     def add(self, what: str) -> None:
+        if what in self.said:
+            return
         self.count += 1
         if len(self.said) < TROUBLES_SHOWN:
             self.said.append(what)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mailcore.envelope import Recipient, Status
+from mailcore.log import reader
 from mailcore.log.disk import Disk
 from mailcore.queue.browse import Browser
 from mailcore.queue.history import History
@@ -145,7 +146,10 @@ def test_a_history_goes_over_from_events_to_the_journal_anywhere(tmp_path: Path,
     world.close()
 
 
-def test_a_segment_that_goes_while_it_is_read_is_read_in_the_events(world: KeptWorld) -> None:
+def test_a_segment_that_goes_while_it_is_read_is_read_in_the_events(
+    world: KeptWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "OPEN_SEGMENTS_MAX", 1)
     life = world.arrive()
     life.start()
     for _ in range(4):
@@ -273,6 +277,7 @@ def test_a_damaged_file_is_passed_over_and_said(world: KeptWorld) -> None:
         assert world.measured(0.0).note
         hits = world.search(sender="sender@*")
         assert {hit.queue_id: hit.state for hit in hits} == {life.queue_id: "unknown", other.queue_id: "unknown"}
+        assert world.note == f"not all events could be read: {history.note.partition('could be read: ')[2]}"
     (arrivals,) = world.events.glob("dt=*/incoming.0.*.parquet")
     arrivals.write_bytes(b"PAR1")
     assert world.search(sender="sender@*") == []

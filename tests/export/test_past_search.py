@@ -10,6 +10,7 @@ import pytest
 
 from mailcore.envelope import Recipient, Status
 from mailcore.export import files, past
+from mailcore.log import reader
 from mailcore.queue.browse import CursorError
 from mailcore.queue.seen import Seen
 from mailcore.queue.tracing import Walk
@@ -88,16 +89,20 @@ def test_pages_from_events_join_and_are_the_newest_first(world: KeptWorld, monke
         assert {hit.state for hit in hits} == {"delivered"}
 
 
-@pytest.mark.parametrize("rows_max", [1, 2, 3, 5])
-def test_a_long_list_is_searched_wherever_row_groups_end(
-    world: KeptWorld, monkeypatch: pytest.MonkeyPatch, rows_max: int
+@pytest.mark.parametrize(("rows_max", "values_max"), [(1, 9), (2, 9), (3, 9), (5, 9), (20_000, 9), (20_000, 100_000)])
+def test_a_long_list_is_searched_wherever_row_groups_and_what_is_read_of_them_end(
+    world: KeptWorld, monkeypatch: pytest.MonkeyPatch, rows_max: int, values_max: int
 ) -> None:
     monkeypatch.setattr(files, "ROWS_MAX", rows_max)
+    monkeypatch.setattr("mailcore.export.past_rows.VALUES_MAX", values_max)
+    lives = []
     for _ in range(3):
         delivered(world)
         lane = world.lane("incoming.0")
         batches = tuple(lane.write_batch([Recipient(n, f"b{n}@example.org")]) for n in range(1, 5))
-        world.arrive(recipients=(Recipient(0, "a@example.org"),), recipient_count=5, batches=batches)
+        life = world.arrive(recipients=(Recipient(0, "a@example.org"),), recipient_count=5, batches=batches)
+        life.attempt(Status.DELIVERED, *range(5))
+        lives.append(life)
     world.export()
     world.forget_all()
     for limit in (1, 50):
@@ -105,6 +110,9 @@ def test_a_long_list_is_searched_wherever_row_groups_end(
             hits = world.search(limit, recipient=recipient)
             assert [hit.recipient_count for hit in hits] == [5, 5, 5]
         assert len(world.search(limit, recipient="*@example.org", sender="sender@*")) == 6
+    for life in lives:
+        verdicts = world.history(life.queue_id).events[1]["verdicts"]
+        assert [each["address"] for each in verdicts] == ["a@example.org", *(f"b{n}@example.org" for n in range(1, 5))]
 
 
 def small_segments(world: KeptWorld, lane: str) -> None:
@@ -135,7 +143,10 @@ def test_nothing_is_told_twice_nor_left_out_when_segments_go_between_pages(world
 
 
 @pytest.mark.parametrize("steps", range(0, 12, 2))
-def test_segments_that_go_in_front_of_a_search_are_told_from_the_events(world: KeptWorld, steps: int) -> None:
+def test_segments_that_go_in_front_of_a_search_are_told_from_the_events(
+    world: KeptWorld, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    monkeypatch.setattr(reader, "OPEN_SEGMENTS_MAX", 1)
     small_segments(world, "incoming.0")
     lives = [delivered(world) for _ in range(300)]
     world.export()
@@ -159,8 +170,9 @@ def test_a_retry_lane_tells_of_a_message_whose_arrival_is_in_the_events(world: K
     world.export()
     world.forget("incoming.0")
     world.forget("journal")
-    (hit,) = world.search(recipient="b@example.org")
-    assert (hit.state, hit.recipients) == ("deferred", ["b@example.org"])
+    for limit in (1, 50):
+        (hit,) = world.search(limit, recipient="b@example.org")
+        assert (hit.state, hit.recipients) == ("deferred", ["b@example.org"])
     (hit,) = world.search(recipient="a@example.org")  # who is done is in the events only
     assert (hit.state, hit.recipients) == ("deferred", ["a@example.org", "b@example.org"])
     (hit,) = world.search(queue_id=life.queue_id)
