@@ -1,0 +1,29 @@
+"""Runs, preferences, retention and pages of the reports on a PostgreSQL server: the tests of this room, once more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.appliance.core.test_postgresql import postgresql
+from tests.test_tidy import ROOT
+
+__all__ = ["postgresql"]  # a fixture
+AGAIN = ("test_by_hand", "test_letters", "test_page", "test_reports", "test_retention", "test_runs")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_what_holds_on_sqlite_holds_there(postgresql: str) -> None:
+    environment = dict(os.environ) | {"WAYPOST_TESTS_POSTGRESQL": postgresql}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--ds", "tests.appliance.reports.on_postgresql",
+         "--create-db", *(f"tests/appliance/reports/{name}.py" for name in AGAIN)],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=380, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout
+    assert "skipped" not in done.stdout
