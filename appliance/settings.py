@@ -21,6 +21,7 @@ from mailcore.config import ConfigError, load
 from mailcore.config_values import listen_address
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+ASSETS = BASE_DIR if (BASE_DIR / "manage.py").is_file() else BASE_DIR / "appliance"  # a wheel has them inside (make-release)
 CONFIG = Path(os.environ.get("WAYPOST_CONFIG", BASE_DIR / "waypost.toml"))
 try:
     WAYPOST = load(CONFIG)
@@ -94,7 +95,7 @@ ASGI_APPLICATION = "appliance.asgi.application"
 TEMPLATES: list[dict[str, Any]] = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [ASSETS / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "builtins": ["appliance.core.templatetags.waypost"],
@@ -222,7 +223,7 @@ USE_I18N = False
 USE_TZ = True
 TIME_ZONE = "UTC"
 STATIC_URL = "/static/"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_DIRS = [ASSETS / "static"]
 STATIC_ROOT = PORTAL_DIRECTORY / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},  # nothing is uploaded

@@ -1,4 +1,4 @@
-"""Options of every test run: --long, and the word of ./test about the checks before pytest."""
+"""Options of every test run: --long, --servers, and the word of ./test about the checks before pytest."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ pytest.register_assert_rewrite("tests.queue.machine")  # the audit's asserts say
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", default=False, help="run the tests that take minutes, too")
+    parser.addoption("--servers", action="store_true", default=False, help="boot servers in containers, too")
     parser.addoption("--checks-failed", default="", help="checks that failed before pytest: the run fails for them")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked ``long`` are skipped without --long."""
-    if config.getoption("--long"):
-        return
-    skip = pytest.mark.skip(reason="takes minutes; ./test --long")
-    for item in items:
-        if "long" in item.keywords:
-            item.add_marker(skip)
+    """Tests marked ``long`` are skipped without --long, those marked ``servers`` without --servers."""
+    for name, why in (("long", "takes minutes"), ("servers", "boots servers")):
+        if config.getoption(f"--{name}"):
+            continue
+        skip = pytest.mark.skip(reason=f"{why}; ./test --{name}")
+        for item in items:
+            if item.get_closest_marker(name):
+                item.add_marker(skip)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

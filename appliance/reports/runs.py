@@ -173,7 +173,7 @@ def letters_due() -> QuerySet[Run]:
 def send_letters() -> None:
     """In a process of its own: who draws pictures once a night shall not keep the memory all day."""
     if letters_due().exists():
-        command = [sys.executable, "manage.py", "mail_reports"]
+        command = [sys.executable, "-m", "django", "mail_reports"]
         try:
             subprocess.run(command, cwd=settings.BASE_DIR, check=True, timeout=LETTERS_S)  # noqa: S603  # our own
         except (subprocess.SubprocessError, OSError) as error:

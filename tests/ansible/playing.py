@@ -1,0 +1,56 @@
+"""Ansible as the tests start it: the collection where Ansible looks for one, and nothing of the user's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.test_tidy import ROOT
+
+__all__ = ["COLLECTION", "TOOLS", "environment", "play"]
+
+COLLECTION = ROOT / "ansible"
+TOOLS = Path(sys.executable).parent
+
+
+def environment(place: Path) -> dict[str, str]:
+    collections = place / "collections" / "ansible_collections" / "waypost"
+    collections.mkdir(parents=True, exist_ok=True)
+    if not (collections / "appliance").exists():
+        (collections / "appliance").symlink_to(COLLECTION)
+    configuration = place / "ansible.cfg"
+    configuration.touch()
+    return {
+        "PATH": f"{TOOLS}:{os.environ['PATH']}",
+        "HOME": str(place),
+        "LC_ALL": "C.UTF-8",
+        "ANSIBLE_HOME": str(place / "ansible"),
+        "ANSIBLE_COLLECTIONS_PATH": str(place / "collections"),
+        "ANSIBLE_CONFIG": str(configuration),
+        "ANSIBLE_FORCE_COLOR": "0",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_HOST_KEY_CHECKING": "0",
+    }
+
+
+def play(
+    place: Path, playbook: str, inventory: dict[str, object], *options: str, timeout_s: float = 100.0
+) -> subprocess.CompletedProcess[str]:
+    """``ansible-playbook`` over that inventory. What came of it is the caller's to judge."""
+    file = place / "inventory.json"
+    file.write_text(json.dumps(inventory))
+    command = [str(TOOLS / "ansible-playbook"), "--inventory", str(file), playbook, *options]
+    return subprocess.run(
+        command,
+        env=environment(place),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )

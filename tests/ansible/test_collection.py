@@ -1,0 +1,95 @@
+"""The collection is well formed, and a wrong variable stops before anything is changed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.ansible.playing import COLLECTION, TOOLS, environment, play
+
+SITE = "waypost.appliance.site"
+RIGHT: dict[str, Any] = {
+    "waypost_version": "0.0.1",
+    "ansible_connection": "local",
+    "ansible_python_interpreter": sys.executable,
+}
+
+
+def inventory(**variables: object) -> dict[str, Any]:
+    return {"waypost": {"hosts": {"mail1": {**RIGHT, **variables}}}}
+
+
+def checked(place: Path, **variables: object) -> str:
+    """What the play that only looks says, on a host that is this machine."""
+    return play(place, SITE, inventory(**variables), "--tags", "never-anything", "--check").stdout
+
+
+def test_the_linter_has_nothing_to_say_in_its_strictest_profile(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(TOOLS / "ansible-lint"), "--offline", "--nocolor", "--profile", "production"],
+        cwd=COLLECTION,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_playbook_reads_well(tmp_path: Path) -> None:
+    done = play(tmp_path, SITE, inventory(), "--syntax-check")
+    assert done.returncode == 0, done.stdout
+
+
+def test_each_variable_has_a_type_and_a_default_that_is_none_but_the_version() -> None:
+    read = (COLLECTION / "roles/waypost/meta/argument_specs.yml").read_text()
+    options = yaml.safe_load(read)["argument_specs"]["main"]["options"]
+    defaults = yaml.safe_load((COLLECTION / "roles/waypost/defaults/main.yml").read_text())
+    assert set(options) == {"waypost_version", *defaults}
+    assert all({"type", "description"} <= set(option) for option in options.values())
+
+
+def test_what_is_secret_is_not_shown() -> None:
+    read = (COLLECTION / "roles/waypost/meta/argument_specs.yml").read_text()
+    options = yaml.safe_load(read)["argument_specs"]["main"]["options"]
+    secret = {name for name in options if "password" in name or name.endswith("_url")}
+    assert secret == {name for name, option in options.items() if option.get("no_log")}
+
+
+def test_wrong_variables_stop_with_their_names_and_what_is_allowed(tmp_path: Path) -> None:
+    """A host for each that is told at the same step: a play stops at the first step that fails anywhere."""
+    steps: list[list[tuple[dict[str, object], list[str]]]] = [
+        [
+            ({"waypost_database": "oracle"}, ["waypost_database", "sqlite, postgresql, other"]),
+            ({"waypost_receiver_processes": "many"}, ["waypost_receiver_processes", "int"]),
+        ],
+        [
+            (
+                {"waypost_reciever_processes": 2},
+                ["waypost_reciever_processes", "no such", "waypost_receiver_processes"],
+            ),
+        ],
+        [
+            ({"waypost_deliverer_processes": 65}, ["waypost_deliverer_processes", "from 1 to 64"]),
+            ({"waypost_listen": ["25"]}, ["waypost_listen", "address:port"]),
+            ({"waypost_tls_key": "a.key"}, ["waypost_tls_certificate", "neither"]),
+            ({"waypost_portal": False}, ["waypost_reports", "false where waypost_portal is false"]),
+        ],
+    ]
+    for step in steps:
+        hosts = {f"mail{number}": {**RIGHT, **wrong} for number, (wrong, _) in enumerate(step)}
+        told = play(tmp_path, SITE, {"waypost": {"hosts": hosts}}, "--check").stdout
+        assert told.count("failed=1") == len(step), told
+        assert told.count("changed=0") == len(step)
+        assert "PLAY [Install]" not in told
+        assert all(word in told for _, said in step for word in said), told
+
+
+def test_right_variables_pass(tmp_path: Path) -> None:
+    told = checked(tmp_path)
+    assert "failed=0" in told
+    assert "PLAY [Install]" in told

@@ -1,0 +1,99 @@
+"""What the templates make is what those read who get it: Waypost, systemd, nginx where it is there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailcore.config import load
+from tests.ansible.playing import COLLECTION, play
+from tests.test_tidy import ROOT
+
+UNITS = ("core", "portal", "worker", "beat", "redis", "firewall")
+EXPOSURE_MAX = 2.0
+ROUTES = {"Example.org": "smtp:[192.0.2.1]:25", "*": "bulk"}
+SETTINGS: dict[str, Any] = {
+    "transports": {"bulk": {"process_limit": 7, "destinations": {".example.net": {"destination_rate_delay": 1.5}}}},
+    "receiver": {"error_limit": 9},
+    "export": {"enabled": False},
+}
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("rendered")
+    group = subprocess.run(["id", "-gn"], capture_output=True, text=True, check=True).stdout.strip()
+    variables = place / "variables.json"
+    variables.write_text(
+        json.dumps(
+            {
+                "collection": str(COLLECTION),
+                "place": str(place),
+                "templates": [str(template) for template in sorted(COLLECTION.glob("roles/*/templates/*.j2"))],
+                "waypost_version": "0.0.1",
+                "waypost_listen": ["0.0.0.0:25", "[::]:25"],
+                "waypost_routes": ROUTES,
+                "waypost_settings": {**SETTINGS, "control": {"group": group}},
+                "waypost_firewall_admin_networks": ["192.0.2.0/24", "2001:db8::/32"],
+            }
+        )
+    )
+    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    done = play(
+        place, str(ROOT / "tests/ansible/render.yml"), {"all": {"hosts": {"mail1": host}}}, f"--extra-vars=@{variables}"
+    )
+    assert done.returncode == 0, done.stdout
+    for name, text in json.loads((place / "made.json").read_text()).items():
+        (place / Path(name).name.removesuffix(".j2")).write_text(text)
+    return place
+
+
+def test_the_configuration_is_read_by_waypost(rendered: Path) -> None:
+    settings = load(rendered / "portal.toml")
+    assert settings.receiver.listen == ("0.0.0.0:25", "[::]:25")
+    assert settings.receiver.error_limit == 9
+    assert settings.transports["bulk"].destinations == {".example.net": {"destination_rate_delay": 1.5}}
+    assert settings.routes == {"example.org": "smtp:[192.0.2.1]:25", "*": "bulk"}
+    assert settings.export.enabled is False
+    assert str(settings.home) == "/var/lib/waypost"
+
+
+def test_the_key_is_for_the_core_alone(rendered: Path) -> None:
+    assert "tls_key" in (rendered / "waypost.toml").read_text()
+    assert "tls_" not in (rendered / "portal.toml").read_text()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_service_can_do_little(rendered: Path, unit: str) -> None:
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(rendered / f"waypost-{unit}.service")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    words = [line for line in done.stdout.splitlines() if "Overall exposure level" in line]
+    assert words, done.stderr
+    exposure = float(words[0].partition(": ")[2].split()[0])
+    assert exposure <= EXPOSURE_MAX, done.stdout
+    assert "Unknown" not in done.stderr, done.stderr
+
+
+def test_the_socket_listens_where_the_settings_say(rendered: Path) -> None:
+    lines = (rendered / "waypost-core.socket").read_text().splitlines()
+    assert [line for line in lines if line.startswith("ListenStream=")] == [
+        "ListenStream=0.0.0.0:25", "ListenStream=[::]:25",
+    ]  # fmt: skip
+
+
+def test_the_firewall_lets_in_mail_from_all_and_the_rest_from_administrators(rendered: Path) -> None:
+    rules = (rendered / "firewall.nft").read_text()
+    assert "tcp dport { 25 } accept" in rules
+    assert "ip saddr 192.0.2.0/24 tcp dport { 22, 443 } accept" in rules
+    assert "ip6 saddr 2001:db8::/32 tcp dport { 22, 443 } accept" in rules
