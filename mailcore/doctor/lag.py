@@ -4,6 +4,8 @@ the oldest message. Where the core is down, files tell the half of it.
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -27,8 +29,11 @@ DAY_S = 86_400
 
 
 def look(patient: Patient) -> Iterator[Finding]:
+    queue = patient.settings.queue_directory
+    if queue.is_dir() and not os.access(queue, os.R_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(queue))
     try:
-        found = read_all_positions(Disk(), str(patient.settings.queue_directory))
+        found = read_all_positions(Disk(), str(queue))
     except PositionsTooNew as error:
         yield bad("restart positions", str(error), "Run the newer Waypost again, which wrote them.")
         return

@@ -1,0 +1,72 @@
+"""The doctor over an appliance whose receivers and deliverers have users of their own; and asked by nobody's user."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mailcore.config import load
+from mailcore.doctor import limits, permissions, ports
+from mailcore.doctor.finding import Finding, State
+from mailcore.doctor.patient import Patient
+from tests.doctor.cast import found, states
+from tests.end_to_end.appliance import COMMAND
+from tests.process.test_users import CORE, OwnUsers, as_root, entered
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Not below pytest's own directory, which other users may not enter."""
+    directory = Path(tempfile.mkdtemp(prefix="wp-"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+async def house(place: Path) -> AsyncIterator[OwnUsers]:
+    it = OwnUsers(place, {"*": "smtp:[127.0.0.1]:9"}, {"queue": {"reserve_bytes": 0}})
+    await it.start()
+    yield it
+    await it.control.close()
+    it.stop()
+
+
+@as_root
+async def test_own_users_are_as_they_should_be(house: OwnUsers) -> None:
+    settings = load(house.config)
+    patient = await asyncio.to_thread(Patient.of, settings, house.config)
+    told = list(permissions.look(patient))
+    assert states(told) == {State.GOOD}, told
+    assert CORE in found(told, "queue").found
+    told = list(ports.look(patient))
+    assert found(told, "(SMTP)").state is State.GOOD
+    assert states(limits.look(patient)) == {State.GOOD}
+    (settings.queue_directory / "journal").chmod(0o777)
+    settings.home.chmod(0o777)
+    assert found(permissions.look(patient), "home").state is State.BAD
+
+
+@as_root
+async def test_who_may_see_little_is_told_so(house: OwnUsers) -> None:
+    """Nobody's user: no check breaks, and what it may not see is not known."""
+    asked = [str(COMMAND), "doctor", "--json", "--config", str(house.config)]
+    command = entered(house.directory, ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *asked])
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=100, check=False)
+    findings = msgspec.convert(json.loads(done.stdout)["findings"], list[Finding])
+    assert [each.found for each in findings if "the check itself failed" in each.found] == []
+    assert found(findings, "(SMTP)").state is State.GOOD, "it greets everybody"
+    unseen = {each.subject: each.remedy for each in findings if "may not look at it" in each.found}
+    assert {"disk", "lag"} <= unseen.keys()
+    assert all("root" in remedy for remedy in unseen.values())
+    assert "may not use the control socket" in found(findings, "control socket").found
+    worse = {f"{each.subject} {each.what}" for each in findings if each.state is State.BAD}
+    assert worse == {"processes control socket"}
