@@ -21,7 +21,8 @@ from mailcore.config import ConfigError, load
 from mailcore.config_values import listen_address
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-ASSETS = BASE_DIR if (BASE_DIR / "manage.py").is_file() else BASE_DIR / "appliance"  # a wheel has them inside (make-release)
+# Templates and static files lie beside the package in a checkout, and in it where make-release has put them.
+ASSETS = BASE_DIR if (BASE_DIR / "manage.py").is_file() else BASE_DIR / "appliance"
 CONFIG = Path(os.environ.get("WAYPOST_CONFIG", BASE_DIR / "waypost.toml"))
 try:
     WAYPOST = load(CONFIG)
