@@ -17,6 +17,7 @@ from mailcore.process.orders import Orders
 from mailcore.process.wire import Request
 from mailcore.queue.lanes import HOLD
 from mailcore.queue.records import decode_envelope
+from mailcore.settings import Scheduler
 from tests.process.manager_home import INCOMING, Deliverers, Home, turns
 
 MESSAGES = 30
@@ -106,12 +107,12 @@ async def held_after_a_start(path: Path, expected: int) -> Manager:
 
 
 async def test_what_is_delivered_while_the_queue_is_copied_is_in_the_backup(home: Home, tmp_path: Path) -> None:
-    """The marks of it are made, its segments deleted, before the first byte is read."""
-    manager = home.start()
+    """The marks of it are made, its segments deleted, before the first byte is read. Most of it was not taken up before."""
+    manager = home.start(Scheduler(message_active_limit=3))
     deliverers = Deliverers(manager, capacity=3)
     for _ in range(MESSAGES):
         home.accept(1)
-    await turns(manager, lambda: deliverers.waiting)
+    await turns(manager, lambda: len(deliverers.waiting) == 3)
     await checkpoint(manager)
     snapshot = snapshot_of(home)
     snapshot.take()

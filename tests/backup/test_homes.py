@@ -1,0 +1,172 @@
+"""Homes of other versions: what a release has made is opened, listed and delivered; what a newer one made is left alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import pyarrow.parquet as pq
+import pytest
+
+from mailcore.lab.lab import Lab
+from mailcore.log.disk import Disk
+from mailcore.log.positions import read_positions
+from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, read_exported, write_exported
+from mailcore.queue.restored import Restored, write_restored
+from tests.backup.place import command
+from tests.end_to_end.appliance import COMMAND
+from tests.homes.make import EXPECTED, SETTINGS
+from tests.process.house import House, Sections, recipients_of, route_to
+from tests.test_tidy import ROOT
+
+HOMES = sorted((ROOT / "tests" / "homes").glob("*.tar.gz"))
+QUICK: Sections = SETTINGS | {"queue": {"retry_ladder_s": [1, 600], "segment_bytes": 64 << 10}}
+
+
+def unpacked(packed: Path, into: Path) -> dict[str, Any]:
+    """The home below ``into``; what must be in it."""
+    with tarfile.open(packed) as archive:
+        archive.extractall(into, filter="data")
+    expected: dict[str, Any] = json.loads((into / "home" / EXPECTED).read_text())
+    return expected
+
+
+def released() -> list[str]:
+    """Versions with a heading in the changelog."""
+    return re.findall(r"^## (\d+\.\d+\.\d+)\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+def test_each_released_version_has_its_home() -> None:
+    assert released()
+    assert {packed.name for packed in HOMES} >= {f"{version}.tar.gz" for version in released()}
+
+
+@pytest.mark.parametrize("packed", HOMES, ids=lambda path: path.name)
+async def test_what_a_release_has_made_is_listed_and_delivered_whole(packed: Path, tmp_path: Path) -> None:
+    expected = unpacked(packed, tmp_path)
+    async with Lab(["accept:127.0.0.1:0"]) as lab:
+        house = House(tmp_path, {"*": route_to(lab, 0), "sender.example": route_to(lab, 0)}, QUICK)
+        await house.start()
+        try:
+            await delivered_whole(house, lab, expected)
+        finally:
+            await house.control.close()
+            house.stop()
+
+
+async def delivered_whole(house: House, lab: Lab, expected: dict[str, Any]) -> None:
+    everybody = Counter(address for each in expected.values() for address in each["recipients"])
+    seen = {item["queue_id"]: item["state"] for item in [*await house.listed(), *await house.listed(lane="deleted")]}
+    arrived = set(recipients_of(lab.messages))  # what was being worked on goes out at once
+    for queue_id, each in expected.items():
+        assert seen.get(queue_id) in (each["state"], "active") or arrived & set(each["recipients"]), queue_id
+    limit = (await house.ask("transports"))["smtp"]["process_limit"]
+    assert (limit["value"], limit["origin"]) == (7, "tuned")
+    for operation, lane in (("undelete", "deleted"), ("release", "hold"), ("retry", "retry.600")):
+        await command(house, "queue", operation, "--all-matching", "--lane", lane, "--yes")
+    await house.until_empty()
+    assert Counter(recipients_of(lab.messages)) == everybody
+    for file in (house.home / "events").glob("dt=*/*.parquet"):
+        assert pq.read_metadata(file).num_rows
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Every file with what is in it."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def newer_segment(home: Path) -> None:
+    path = max((home / "queue" / "journal").glob("*.seg"))
+    content = bytearray(path.read_bytes())
+    content[8] = content[2048 + 8] = 2  # the version in both copies of the header (FORMAT.md)
+    path.write_bytes(content)
+
+
+def newer_positions(home: Path) -> None:
+    """With a checksum that is right: a newer Waypost has written it."""
+    path = home / "queue" / "restart"
+    content = bytearray(path.read_bytes())
+    content[8] = 2
+    checksum = google_crc32c.extend(google_crc32c.value(bytes(content[:16])), bytes(content[20:]))
+    content[16:20] = checksum.to_bytes(4, "little")
+    path.write_bytes(content)
+
+
+def newer_marker(home: Path) -> None:
+    write_restored(Disk(), str(home / "queue"), Restored(1.0, 2.0, version=2))
+
+
+def newer_exported(home: Path) -> None:
+    write_exported(Disk(), str(home / "events" / EXPORTED), ExportedPositions(version=2))
+
+
+@pytest.mark.parametrize("newer", [newer_segment, newer_positions, newer_marker, newer_exported])
+def test_a_core_that_is_too_old_says_so_and_writes_nothing(newer: Any, tmp_path: Path) -> None:
+    unpacked(HOMES[-1], tmp_path)
+    home = tmp_path / "home"
+    newer(home)
+    house = House(tmp_path, {})
+    before = tree(home)
+    done = subprocess.run(
+        [COMMAND, "mailcore", "--config", house.config], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "format version 2, this Waypost reads up to 1" in done.stderr
+    after = tree(home)
+    assert {name for name in after if not name.startswith(("log/", "run/"))} - {"lock"} == set(before)
+    assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.long
+async def test_a_queue_that_begins_behind_the_events_of_an_old_one(tmp_path: Path) -> None:
+    """Of a backup with reports and without a queue: new mail is exported, and no event is written over."""
+    expected = unpacked(HOMES[-1], tmp_path)
+    assert expected
+    home = tmp_path / "home"
+    async with Lab(["accept:127.0.0.1:0"]) as lab:
+        house = House(tmp_path, {"*": route_to(lab, 0)}, QUICK)
+        path = tmp_path / "b"
+        await command(house, "backup", str(path), "--reports")
+        old = tree(home / "events")
+        at = exported_lanes(home)
+        home.rename(tmp_path / "old")
+        await command(house, "restore", str(path))
+        await house.start()
+        try:
+            await house.send("new@example.org")
+            await house.until_empty()
+            await command(house, "export", "--cut")
+            positions = read_positions(Disk(), str(home / "queue"))
+            assert positions is not None
+            assert positions.lanes["incoming.0"].end > at["incoming.0"].at
+        finally:
+            await house.control.close()
+            house.stop()
+        assert recipients_of(lab.messages) == ["new@example.org"]
+        new = tree(home / "events")
+        kept = {name: new.get(name) for name in old if name.endswith(".parquet")}
+        assert kept == {name: old[name] for name in kept}
+        kinds = Counter(
+            kind
+            for name in new
+            if name.endswith(".parquet") and name not in old and "windows" not in name
+            for kind in pq.read_table(home / "events" / name, columns=["kind"])["kind"].to_pylist()
+        )
+        assert (kinds["accepted"], kinds["attempt"]) == (1, 1)
+
+
+def exported_lanes(home: Path) -> dict[str, ExportedLane]:
+    exported = read_exported(Disk(), str(home / "events" / EXPORTED))
+    assert exported is not None
+    return dict(exported.lanes)
