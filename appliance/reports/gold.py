@@ -19,7 +19,17 @@ from typing import Any
 
 from django.conf import settings
 
-__all__ = ["DELETED", "Period", "Report", "available", "exists", "has_events", "last_published", "report_of"]
+__all__ = [
+    "DELETED",
+    "Period",
+    "Report",
+    "available",
+    "exists",
+    "has_events",
+    "is_whole",
+    "last_published",
+    "report_of",
+]
 
 REPORT = "report.json"
 REPORT_BYTES_MAX = 16 << 20
@@ -128,6 +138,15 @@ def last_published() -> float:
 
 def exists(period: Period, start: date) -> bool:
     return (settings.REPORTS_DIRECTORY / "gold" / period.directory(start) / REPORT).is_file()
+
+
+def is_whole(day: date) -> bool:
+    """Whether there is a report of this day, and not one that was made while it lasted."""
+    report = report_of(Period.DAY, day)
+    if report is None:
+        return False
+    end = report.told.get("end")
+    return not isinstance(end, int | float) or report.made_at >= end
 
 
 def available(period: Period) -> list[date]:

@@ -74,10 +74,10 @@ def ring(asked: Run) -> bool:
 
 
 def ask_for_the_night() -> list[Run]:
-    """Yesterday's, mailed; and of the days before, those that have events and no report."""
+    """Yesterday's, mailed; and of the days before, those that have events and no report, or one so far."""
     last = yesterday(in_force().zone)
     oldest_first = [last - timedelta(days=back) for back in range(settings.REPORTS.catch_up_days - 1, 0, -1)]
-    missing = [day for day in oldest_first if gold.has_events(day) and not gold.exists(gold.Period.DAY, day)]
+    missing = [day for day in oldest_first if gold.has_events(day) and not gold.is_whole(day)]
     return [*(ask(day, SCHEDULE) for day in missing), ask(last, SCHEDULE, mail=True)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,9 @@ def test_the_night_asks_for_yesterday_and_for_what_is_missing(reports_directory:
     asked = runs.ask_for_the_night()
     assert [it.day for it in asked] == [last - timedelta(days=3), last - timedelta(days=1), last]
     assert [it.mail for it in asked] == [False, False, True]
+    for back, so_far in ((2, -1), (3, 1)):  # made an hour after that day was over, or before
+        make_report(reports_directory, Period.DAY, last - timedelta(days=back), end=time.time() + 3600 * so_far)
+    assert [it.day for it in runs.ask_for_the_night()] == [last - timedelta(days=back) for back in (3, 1, 0)]
 
 
 def test_the_core_exports_what_there_is_first_and_may_be_away(
