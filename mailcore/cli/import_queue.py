@@ -33,7 +33,7 @@ from mailcore.postfix.records import FileFault
 __all__ = ["configure", "run"]
 
 LEDGER = "import-postfix.ledger"  # below home
-AT_ONCE = 8  # messages: they share syncs and checkpoints; control takes 20
+AT_ONCE = 16  # messages: they share syncs and checkpoints; control takes 20
 TOLD_MAX = 100  # messages that stay are named, the rest is counted
 SETTLED_S = 90.0  # after which control has answered or given up: it waits 60 s for the manager
 ASK_AGAIN_S = 1.0
