@@ -27,7 +27,7 @@ from tests.process.house import House, Sections, recipients_of, route_to
 from tests.test_tidy import ROOT
 
 HOMES = sorted((ROOT / "tests" / "homes").glob("*.tar.gz"))
-QUICK: Sections = SETTINGS | {"queue": {"retry_ladder_s": [1, 600], "segment_bytes": 64 << 10}}
+QUICK: Sections = dict(SETTINGS) | {"queue": {"retry_ladder_s": [1, 600], "segment_bytes": 64 << 10}}
 
 
 def unpacked(packed: Path, into: Path) -> dict[str, Any]:

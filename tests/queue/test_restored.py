@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.queue.cast import NOW, envelope
 RESTORED = Restored(NOW, NOW + 100, {"incoming.0": 5000, "hold": 5000, "local": 5000}, {"TAKEN": 2})
 
 
-def active(lane: str = "incoming.0", offset: int = 4999, order: str = "", **fields: object) -> Active:
+def active(lane: str = "incoming.0", offset: int = 4999, order: str = "", **fields: Any) -> Active:
     message = Active(envelope(**fields), lane, offset, offset, 0, DataAt("", 0, 0), 0.0, 0.0)
     if order:
         arguments = {"recipients": ["new@example.org"], "route": "smtp:elsewhere"}
