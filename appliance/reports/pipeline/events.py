@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ _TYPES: dict[str, DataType] = {
     "strings": ArrayType(StringType()),
 }
 RAW = StructType([StructField(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
+_PHYSICAL = {"offset": "INT64", "kind": "BYTE_ARRAY"}
+_NAMED = re.compile(r"(?P<lane>.+)\.(?P<begin>\d+)\.parquet")
 WINDOWS = "windows"  # samples, which are no lane: what lies between two files of it is not missing
 
 
@@ -122,7 +125,11 @@ def look(events: Path, dt: str, aside: SetAside) -> tuple[list[EventFile], list[
     for path in sorted(directory.glob("*.parquet")) if directory.is_dir() else ():
         if path.name.startswith((".", "_")):
             continue
-        stat = path.stat()
+        try:
+            stat = path.stat()
+        except OSError as error:  # a link that leads nowhere, or it is gone again
+            damaged.append(Damage(f"dt={dt}/{path.name}", str(error), ""))
+            continue
         identity = f"{dt}/{path.name} {stat.st_size} {stat.st_mtime_ns}"
         damage = aside.known.get(identity)
         if damage is None:
@@ -137,7 +144,10 @@ def look(events: Path, dt: str, aside: SetAside) -> tuple[list[EventFile], list[
 
 
 def _read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
-    lane, begin = path.name.removesuffix(".parquet").rsplit(".", 1)
+    """Raises OSError, ValueError or what Arrow raises: it is damaged, or none of ours."""
+    named = _NAMED.fullmatch(path.name)
+    if named is None:
+        raise ValueError("it is not named as events are: LANE.OFFSET.parquet")
     footer = pyarrow.parquet.read_metadata(path)
     said = {
         key.decode(): value.decode() for key, value in (footer.metadata or {}).items() if key.startswith(b"waypost.")
@@ -145,20 +155,25 @@ def _read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
     version = int(said.get("waypost.events", VERSION))
     if version > VERSION:
         raise ValueError(f"events of version {version}; this program knows {VERSION}")
+    if said.get("waypost.lane", named["lane"]) != named["lane"]:
+        raise ValueError(f"its name says {named['lane']}, and it has events of {said['waypost.lane']}")
     first, last = _offsets(footer)
+    lost = json.loads(said.get("waypost.damaged", "[]"))
+    if not isinstance(lost, list):
+        raise ValueError("what it says of damaged records is no list")
     end = said.get("waypost.to")
     return EventFile(
         path=path,
         dt=dt,
-        lane=lane,
-        begin=int(begin),
+        lane=named["lane"],
+        begin=int(named["begin"]),
         end=None if end is None else int(end),
         size_bytes=stat.st_size,
         changed_ns=stat.st_mtime_ns,
         rows=footer.num_rows,
         first=first,
         last=last,
-        damaged=len(json.loads(said.get("waypost.damaged", "[]"))),
+        damaged=len(lost),
         kinds=_kinds(footer),
     )
 
@@ -183,6 +198,8 @@ def _bounds(footer: pyarrow.parquet.FileMetaData, name: str) -> list[tuple[Any, 
     """Of a column, the least and the greatest of each row group; None when one does not say. Raises ValueError: these are
     no events."""
     column = [footer.schema.column(index).path for index in range(footer.num_columns)].index(name)
+    if (kind := footer.schema.column(column).physical_type) != _PHYSICAL[name]:
+        raise ValueError(f"its column {name} is {kind}")
     told = [footer.row_group(group).column(column).statistics for group in range(footer.num_row_groups)]
     if any(each is None or not each.has_min_max for each in told):
         return None

@@ -66,6 +66,48 @@ def test_a_damaged_file_is_set_aside_named_and_left_where_it_is(events: Path, as
     assert look(events, DT, again)[1] == []
 
 
+FOREIGN = {
+    "another's columns": pa.table({"offset": ["a"], "kind": ["accepted"]}),
+    "another's kinds": pa.table({"offset": [1], "kind": [1]}),
+    "another lane's": pa.table({"offset": [1], "kind": ["accepted"]}).replace_schema_metadata(
+        {"waypost.lane": "retry.5"}
+    ),
+    "no list of damage": pa.table({"offset": [1], "kind": ["accepted"]}).replace_schema_metadata(
+        {"waypost.damaged": "3"}
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_foreign_file_under_a_name_of_ours_is_set_aside(events: Path, aside: SetAside, what: str) -> None:
+    ours = some_day(events)
+    path = events / f"dt={DT}" / "journal.99999999.parquet"
+    pq.write_table(FOREIGN[what], path)
+    files, damaged = look(events, DT, aside)
+    assert {each.path for each in files} == set(ours)
+    assert [each.file for each in damaged] == [f"dt={DT}/{path.name}"]
+    overlapping(files)
+
+
+def test_a_name_that_is_none_of_ours_is_said_to_be_none(events: Path, aside: SetAside) -> None:
+    some_day(events)
+    pq.write_table(pa.table({"a": [1]}), events / f"dt={DT}" / "sales.parquet")
+    assert [(each.file, each.why) for each in look(events, DT, aside)[1]] == [
+        (f"dt={DT}/sales.parquet", "it is not named as events are: LANE.OFFSET.parquet")
+    ]
+
+
+def test_a_link_that_leads_nowhere_is_named_until_it_leads_somewhere(events: Path, aside: SetAside) -> None:
+    (path, *others) = some_day(events)
+    elsewhere = path.rename(path.parent.parent / "elsewhere")
+    path.symlink_to(events / "gone")
+    files, damaged = look(events, DT, aside)
+    assert {each.path for each in files} == set(others)
+    assert [each.file for each in damaged] == [f"dt={DT}/{path.name}"]
+    elsewhere.rename(events / "gone")
+    assert look(events, DT, aside)[1] == []
+
+
 def made(name: str, first: int, last: int, begin: int = 0, end: int | None = None) -> EventFile:
     return EventFile(Path(f"{name}.{begin}.parquet"), DT, name, begin, end, 1, 1, 10, first, last)
 
