@@ -23,12 +23,14 @@ from mailcore.cli.output import complain, plain, print_json, say
 from mailcore.control.arguments import CHUNK_BYTES_MAX
 from mailcore.control.client import ControlClient, Refused
 from mailcore.envelope import RECIPIENTS_PER_RECORD
+from mailcore.postfix.draft import Draft
 from mailcore.postfix.dropped import cleaned, origin, qualified
 from mailcore.postfix.ledger import Begun, Ledger, LedgerInUse
 from mailcore.postfix.machine import open_machine
 from mailcore.postfix.queue_directory import MasterRuns, aside, message_files, nobody_else
 from mailcore.postfix.queue_file import QueuedMessage, content, read_message
 from mailcore.postfix.records import FileFault
+from mailcore.postfix.relaying import local_domains
 
 __all__ = ["configure", "run"]
 
@@ -77,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     names = (origin(machine), machine.cf.value("myhostname"))
     try:
         with nobody_else(directory), contextlib.closing(Ledger(ledger_path)) as ledger:
-            work = _Import(arguments, directory, ledger, names, size)
+            work = _Import(arguments, directory, ledger, names, size, local_domains(machine, Draft()))
             if arguments.list_done:
                 return work.list_done()
             if not arguments.dry_run:
@@ -91,13 +93,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 class _Import:
     def __init__(
-        self, arguments: argparse.Namespace, directory: Path, ledger: Ledger, names: tuple[str, str], size: int
+        self,
+        arguments: argparse.Namespace,
+        directory: Path,
+        ledger: Ledger,
+        names: tuple[str, str],
+        size: int,
+        at_home: set[str],
     ) -> None:
         self._arguments = arguments
         self._directory = directory
         self._ledger = ledger
         self._domain, self._hostname = names
         self._size = size
+        self._at_home = at_home
         self._tally = _Tally()
         self._lock = threading.Lock()
         self._local = threading.local()
@@ -176,6 +185,11 @@ class _Import:
             tally.before += 1
             tally.done_ids.append(path.name)
             return None
+        if any(
+            qualified(address, self._domain).rpartition("@")[2].lower() in self._at_home
+            for _, address in message.recipients
+        ):
+            message.notes.add("a recipient's domain had mailboxes or aliases on the old host")
         for note in message.notes:
             tally.notes[note] = tally.notes.get(note, 0) + 1
         return message
