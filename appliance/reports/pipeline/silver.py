@@ -38,7 +38,7 @@ from mailcore.export.schema import FIELDS, KINDS
 
 __all__ = ["TYPED", "VERSION", "Silver", "make", "manifest", "read", "typed"]
 
-VERSION = 1  # of what this file makes of the events: raise it, and all days are made anew when next asked for
+VERSION = 2  # of what this file makes of the events: raise it, and all days are made anew when next asked for
 IDENTITY = ("lane", "offset", "part")
 HALF = "delivered"  # of attempts: whether they are
 OF_ALL = (*IDENTITY, "at", "queue_id")
