@@ -91,8 +91,11 @@ def _search(arguments: argparse.Namespace) -> int:
     wanted = {name: getattr(arguments, name) for name in ("message_id", "sender", "recipient")}
     if not any(wanted.values()):
         raise UsageError("queue search: one of --message-id, --sender and --recipient is needed")
+    notes: dict[str, None] = {}  # what could not be searched, each once
     with control_client(arguments) as control:
-        found = list(_found(control, wanted, arguments.limit))
+        found = list(_found(control, wanted, arguments.limit, notes))
+    for note in notes:
+        complain(note)
     if arguments.json:
         print_json({"items": found})
         return DONE
@@ -104,13 +107,17 @@ def _search(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _found(control: ControlClient, wanted: dict[str, str], limit: int) -> Iterator[dict[str, Any]]:
+def _found(
+    control: ControlClient, wanted: dict[str, str], limit: int, notes: dict[str, None]
+) -> Iterator[dict[str, Any]]:
     cursor: str | None = ""
     while cursor is not None and limit:
         for part in control.parts("search", {**wanted, "cursor": cursor, "limit": min(limit, SEARCH_MAX)}):
             yield from part["items"]
             limit -= len(part["items"])
             cursor = part["cursor"]
+            if part.get("note"):
+                notes[part["note"]] = None
 
 
 def _item_lines(item: dict[str, Any]) -> Iterator[str]:

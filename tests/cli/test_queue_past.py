@@ -84,6 +84,16 @@ async def test_a_search_finds_what_is_finished(past: Past, waypost: Waypost) -> 
         assert item["state"] == "delivered"
 
 
+async def test_a_search_says_which_events_it_could_not_read(past: Past, house: House, waypost: Waypost) -> None:
+    damaged = house.settings.events_directory / "dt=2026-11-18" / "incoming.7.0.parquet"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"\x1b[2J no such file")
+    said = await waypost("queue", "search", "--sender", "a*")
+    assert said.out.splitlines()[0].split()[0] == past.life.queue_id
+    assert said.err.startswith("waypost: not all events could be read: dt=2026-11-18/incoming.7.0.parquet: ")
+    assert len(said.err.splitlines()) == 1
+
+
 async def test_nothing_hostile_reaches_the_terminal(past: Past, waypost: Waypost) -> None:
     for command in (("history", past.life.queue_id), ("search", "--sender", "a*")):
         for form in ((), ("--json",)):
