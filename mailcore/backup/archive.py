@@ -101,9 +101,12 @@ class Writer:
         self._tar = tarfile.open(fileobj=self._compressor, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115
         self.add_bytes(HEAD, msgspec.json.format(msgspec.json.encode(head), indent=1) + b"\n")
 
-    def add_bytes(self, name: str, content: bytes) -> None:
+    def add_bytes(self, name: str, content: bytes, like: Path | None = None) -> None:
+        """It belongs to whom ``like`` belongs to."""
         info = tarfile.TarInfo(name)
         info.mode = MODE
+        if like is not None and like.exists():
+            info.uname, info.gname = _names(like.stat())
         self._add(info, io.BytesIO(content), len(content))
 
     def add_folder(self, name: str, path: str | Path) -> None:
@@ -112,14 +115,15 @@ class Writer:
             status = os.stat(path)
             self._folders[name] = Folder(status.st_mode & 0o7777, *_names(status))
 
-    def add_file(self, name: str, path: str, size: int | None = None) -> None:
-        """``size``: of a file that grows, so much of its beginning. Raises OSError, also when it is shorter."""
+    def add_file(self, name: str, path: str, size: int | None = None, like: Path | None = None) -> None:
+        """``size``: of a file that grows, so much of its beginning. ``like``: whose owner it has, of a copy. Raises OSError,
+        also when it is shorter."""
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             info = tarfile.TarInfo(name)
             info.mode, info.mtime = status.st_mode & 0o7777, int(status.st_mtime)
             info.uid, info.gid = status.st_uid, status.st_gid
-            info.uname, info.gname = _names(status)
+            info.uname, info.gname = _names(status if like is None or not like.exists() else like.stat())
             self._add(info, file, status.st_size if size is None else size)
 
     def _add(self, info: tarfile.TarInfo, file: IO[bytes], size: int) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from mailcore.backup.archive import Head, Writer
-from mailcore.backup.database import copy_database
+from mailcore.backup.database import copy_database, is_postgresql, sqlite_path
 from mailcore.backup.snapshot import Snapshot
 from mailcore.log.disk import Disk
 from mailcore.queue.exported import EXPORTED, read_exported
@@ -67,9 +67,13 @@ def make_backup(
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
             url = environment.get("DATABASE_URL") or settings.portal.database_url
             copy = copy_database(url, settings.home, Path(folder))
+            writer.add_folder("home", settings.home)
             writer.add_folder("portal", settings.home / "portal")
             if copy is not None:
-                writer.add_file(f"portal/{copy.name}", str(copy))
+                original = sqlite_path("" if is_postgresql(url) else url, settings.home)
+                writer.add_file(
+                    f"portal/{copy.name}", str(copy), like=original if original.exists() else original.parent
+                )
         if reports:  # before the queue: what is exported is never further than the lanes are then
             _events(writer, settings.events_directory)
             _reports(writer, settings.reports_directory)
@@ -99,7 +103,7 @@ def _configuration(writer: Writer, settings: Settings, config: Path, environment
     with contextlib.suppress(FileNotFoundError):
         writer.add_file("config/tuned.toml", str(settings.home / "tuned.toml"))
     if environment.get("WAYPOST_SECRET_KEY"):
-        writer.add_bytes("keys/secret.key", environment["WAYPOST_SECRET_KEY"].encode())
+        writer.add_bytes("keys/secret.key", environment["WAYPOST_SECRET_KEY"].encode(), settings.home / "portal")
     else:
         with contextlib.suppress(FileNotFoundError):
             writer.add_file("keys/secret.key", str(settings.home / "portal" / "secret.key"))
@@ -122,7 +126,8 @@ def _events(writer: Writer, directory: Path) -> None:
         return
     _folders(writer, "events", directory, [EXPORTED])
     state = msgspec.structs.replace(exported, pins={}, pinned_until=0.0)
-    writer.add_bytes(f"events/{EXPORTED}/positions.json", msgspec.json.encode(state))
+    place = directory / EXPORTED
+    writer.add_bytes(f"events/{EXPORTED}/positions.json", msgspec.json.encode(state), place)
     for name, path in _files(directory):
         if name.startswith(f"{EXPORTED}/"):
             continue

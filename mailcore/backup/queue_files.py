@@ -91,4 +91,5 @@ def make_floors(directory: Path, floors: Mapping[str, int], now: float) -> None:
                 disk.sync(fd)
             finally:
                 disk.close(fd)
+            os.chmod(directory / lane / name_of(at), 0o644)  # nothing is in it, and a receiver may be another user
             disk.sync_directory(str(directory / lane))

@@ -14,7 +14,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,12 +70,16 @@ class Restore:
     _staged: dict[Path, Path] = field(default_factory=dict)  # place -> where it lies until then; in this order
     _moved: list[Path] = field(default_factory=list)
     _links: dict[str, str] = field(default_factory=dict)
+    _made_home: bool = False  # or it was empty
 
     def run(self, path: Path, copied: Callable[[str], None] = lambda name: None) -> Restored:
         """Raises RestoreRefused, BackupDamaged, BackupTooNew, OSError; then everything is as it was."""
         home = self.settings.home
-        home.mkdir(mode=0o750, parents=True, exist_ok=True)
-        with Archive(path) as archive, self._alone():
+        with contextlib.ExitStack() as stack:
+            archive = stack.enter_context(Archive(path))
+            home.mkdir(mode=0o750, parents=True, exist_ok=True)
+            self._made_home = not any(home.iterdir())
+            stack.enter_context(self._alone())
             parts = tuple(part for part in archive.head.parts if part != "queue" or self.with_queue)
             self._refuse_what_is_there(parts)
             try:
@@ -96,13 +100,17 @@ class Restore:
     def _alone(self) -> Iterator[None]:
         """No core runs, and none starts meanwhile."""
         disk = Disk()
+        path = self.settings.home / "lock"
+        was_there = path.exists()
         try:
-            lock = disk.lock(str(self.settings.home / "lock"))
+            lock = disk.lock(str(path))
         except Locked:
             raise RestoreRefused(f"a Waypost runs on {self.settings.home}; stop it first") from None
         try:
             yield
         finally:
+            if not was_there:  # it would be root's
+                path.unlink()
             disk.close(lock)
 
     # -- what is there
@@ -152,12 +160,15 @@ class Restore:
                 os.fsync(file.fileno())
             files += 1
             copied(info.name)
-        for name, folder in archive.manifest.folders.items():
-            self._own(name, folder)
         for link, target_name in self._links.items():
             made = self._staged_for(self.settings.reports_directory) / link
             _make_folder(made.parent)
             made.symlink_to(target_name)
+        if "queue" in archive.head.parts and self.with_queue:  # also when nothing is in it
+            _make_folder(self._staged_for(self.settings.queue_directory))
+            _make_folder(self._staged_for(self.settings.spool_directory))
+        for name, folder in archive.manifest.folders.items():
+            self._own(name, folder)
         return files
 
     def _own(self, name: str, folder: Folder) -> None:
@@ -169,7 +180,9 @@ class Restore:
             "events": self.settings.events_directory,
             "reports": self.settings.reports_directory,
         }
-        if top == "portal":
+        if top == "home":
+            path = self.settings.home if self._made_home else Path()
+        elif top == "portal":
             path = self.settings.home / "portal"
         elif top in roots and roots[top] in self._staged:
             path = self._staged[roots[top]] / below
@@ -177,7 +190,7 @@ class Restore:
                 _make_folder(path)
         else:
             return
-        if path.is_dir():
+        if path != Path() and path.is_dir():
             _give(path, folder.user, folder.group, folder.mode)
 
     def _place_of(self, name: str) -> tuple[Path, str] | None:
@@ -227,9 +240,9 @@ class Restore:
 
     def _mend_queue(self, archive: Archive) -> None:
         queue = self._staged_for(self.settings.queue_directory)
-        _make_folder(queue)
-        _make_folder(self._staged_for(self.settings.spool_directory))
+        before = set(queue.iterdir())
         mend_queue(queue, archive.manifest.queue, archive.head.made_at, self.now)
+        _give_as(queue, [each for each in queue.iterdir() if each not in before])
 
     def _begin_behind_events(self) -> None:
         """Lanes begin where the events of the old ones end, or new events would take their names."""
@@ -240,6 +253,7 @@ class Restore:
         queue = self._staged_for(self.settings.queue_directory)
         _make_folder(queue)
         make_floors(queue, floors_of_events(exported), self.now)
+        _give_as(self.settings.home, [queue, *queue.rglob("*")])
 
     def _sync(self) -> None:
         """The names; what is in the files is synced."""
@@ -284,6 +298,14 @@ def _give(path: Path, user: str, group: str, mode: int) -> None:
         with contextlib.suppress(LookupError):
             shutil.chown(path, user, group or None)
     path.chmod(mode)  # afterwards: giving away takes the setgid bit
+
+
+def _give_as(like: Path, paths: Iterable[Path]) -> None:
+    """What root has made belongs to whom ``like`` belongs to."""
+    if os.geteuid() == 0:
+        owner = like.stat()
+        for path in paths:
+            os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def _links_of(content: Content) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from mailcore.cli.main import main
 from mailcore.cli.restore import moved_home
 from mailcore.config import load
 from mailcore.log.disk import Disk
+from mailcore.log.positions import RestartPositions, write_positions
 from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
 from mailcore.queue.versions import RESTORING, NotOurs, look_at_versions
 from tests.test_config import certificate
@@ -185,6 +187,28 @@ def test_a_backup_takes_no_name_that_is_taken_and_none_is_left_when_it_fails(
     assert run("backup", place / "c") == 1
     assert "mysql" in capsys.readouterr().err
     assert everything_below(place) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("options", [[], ["--reports"], ["--reports", "--queue"]], ids=str)
+def test_what_root_restores_belongs_to_whom_it_belonged_to(place: Path, options: list[str]) -> None:
+    """Or the user that Waypost runs as could not start on it."""
+    if "--queue" in options:
+        queue = place / "home" / "queue"
+        for lane in ("journal", "incoming.0"):
+            (queue / lane).mkdir(parents=True)
+        write_positions(Disk(), str(queue), RestartPositions(1, 2.0, {}, 0, 0))
+        (place / "elsewhere" / "00").mkdir(parents=True)
+    user = pwd.getpwnam("nobody")
+    for path in [place / "home", *(place / "home").rglob("*"), *place.glob("elsewhere/**/*"), place / "elsewhere"]:
+        if path.exists():
+            os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    assert run("restore", backed_up(place, *options), "--into", place / "new") == 0
+    ours = {place / "new" / name for name in ("waypost.toml", "key.pem", "certificate.pem")}
+    for path in [place / "new", *(place / "new").rglob("*")]:
+        if path not in ours and not path.is_symlink():
+            assert path.stat().st_uid == user.pw_uid, path
+    assert not (place / "new" / "lock").exists()
 
 
 @pytest.mark.parametrize(

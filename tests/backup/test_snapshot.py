@@ -186,6 +186,23 @@ async def test_released_before_the_backup_and_not_yet_put_elsewhere_it_is_held_a
     await held_after_a_start(tmp_path / "copy", 1)
 
 
+async def test_nothing_is_done_with_a_message_that_is_about_to_be_held(home: Home, tmp_path: Path) -> None:
+    """A retry, say, would put it where nothing says any more that it came out of a backup."""
+    home.start()
+    home.accept(1)
+    snapshot = snapshot_of(home)
+    snapshot.take()
+    copied(snapshot, tmp_path / "copy")
+    copy = Home(tmp_path / "copy")
+    manager = copy.start()
+    (item,) = await _resting_in(manager, INCOMING)
+    answer = await manager.orders.change(Request(1, "retry", {"messages": [list(item)]}, "somebody", ""))
+    assert answer["changed"] == 0
+    assert "about to be held" in answer["errors"][item[0]]
+    copy.kill()
+    copy.writer.close()
+
+
 async def test_positions_that_are_not_kept_any_more_are_read_anew(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.start()
     home.accept(1)
