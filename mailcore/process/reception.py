@@ -71,7 +71,7 @@ class Reception:
         self._disk = writer.disk
         self._spool = Spool(writer.disk, str(settings.spool_directory))
         self.next_id = ids.next
-        self._refusals = Refusals(commit, log, loop, clock, self._lane_failed)
+        self._refusals = Refusals(commit, log, loop, clock, self._refusals_synced, self._lane_failed)
         self.refused = self._refusals.record
         self._failures = Allowance(FAILURES_LOGGED_S, FAILURES_BURST, loop.time())
         self._accepted: list[Envelope] = []  # durable, not yet logged and told
@@ -156,6 +156,11 @@ class Reception:
             done(reply)
         except Exception as failure:  # of one session; others wait for the same sync
             self.session_failed(envelope.client_address, failure)
+
+    def _refusals_synced(self, end: int) -> None:
+        if end > self._durable_end:
+            self._durable_end = end
+            self._loop.call_soon(self._tell)
 
     def _tell(self) -> None:
         accepted, self._accepted = self._accepted, []

@@ -3,12 +3,14 @@
 Laws
 - Recording costs the disk less than mail would: at most RATE records a second over time, each of bounded size; those
   beyond are counted, and the count is logged.
-- A record has no sync of its own: it goes with the next mail, or with others after FLUSH_S.
+- A record has no sync of its own: it goes with the next mail, or with others after FLUSH_S. Whichever it was, after FLUSH_S
+  the manager hears of it, mail or none: what it has not heard of is in no report.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 
 from mailcore.log.commit import GroupCommit
@@ -48,7 +50,7 @@ class Allowance:
 
 
 class Refusals:
-    """``clock`` is wall-clock seconds; ``failed`` hears of a lane that fails."""
+    """``clock`` is wall-clock seconds; ``durable`` hears up to where the lane is, ``failed`` of a lane that fails."""
 
     def __init__(
         self,
@@ -56,12 +58,14 @@ class Refusals:
         log: MailLog,
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
+        durable: Callable[[int], None],
         failed: Callable[[LaneFailed], None],
     ) -> None:
         self._commit = commit
         self._log = log
         self._loop = loop
         self._clock = clock
+        self._durable = durable
         self._failed = failed
         self._allowance = Allowance(RATE, BURST, loop.time())
         self.disk_full = False  # the reserve is for deliveries: refusals are only counted
@@ -106,11 +110,12 @@ class Refusals:
 
     def _flush(self) -> None:
         self._flush_timer = None
-        if self._commit.writer.waiting:
-            self._commit.then(self._flushed)
+        self._commit.then(functools.partial(self._flushed, self._commit.writer.end))
 
-    def _flushed(self, error: LaneFailed | None) -> None:
-        if error is not None:
+    def _flushed(self, end: int, error: LaneFailed | None) -> None:
+        if error is None:
+            self._durable(end)
+        else:
             self._failed(error)
 
     def _flush_log(self) -> None:

@@ -12,6 +12,7 @@ from mailcore.envelope import DataPlace
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.process import reception, refusals
+from mailcore.process.manager_link import ManagerLink
 from mailcore.process.refusals import Allowance
 from mailcore.queue.spool import Spool
 from tests.process.receiving import receiving, spooled_data
@@ -203,6 +204,31 @@ async def test_refusals_without_mail_are_written_in_time(tmp_path: Path, monkeyp
         client = await receiver.ready()
         await client.ask(b"MAIL FROM:<bad>")
         await until(lambda: receiver.lane.refusals)
+
+
+@pytest.mark.parametrize("mail_between", [False, True])
+async def test_the_manager_hears_of_refusals_that_no_mail_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mail_between: bool
+) -> None:
+    monkeypatch.setattr(refusals, "FLUSH_S", 0.1)
+    async with receiving(tmp_path) as receiver:
+        told: list[tuple[int, int]] = []
+        monkeypatch.setattr(
+            ManagerLink, "durable", lambda link, end, messages, recipients: told.append((end, messages))
+        )
+        client = await receiver.ready()
+        await send(client)
+        await client.ask(b"MAIL FROM:<bad>")
+        if mail_between:
+            await send(client)
+            await client.ask(b"MAIL FROM:<bad>")
+        (lane,) = (receiver.settings.queue_directory / "incoming.0").glob("*.seg")
+        refused = 2 if mail_between else 1
+        await until(
+            lambda: len(receiver.lane.refusals) == refused and bool(told) and told[-1][0] == lane.stat().st_size
+        )
+        assert sum(messages for _, messages in told) == refused
+        assert [end for end, _ in told] == sorted(end for end, _ in told)
 
 
 async def test_a_flood_of_refusals_is_counted_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
