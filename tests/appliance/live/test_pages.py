@@ -74,6 +74,12 @@ async def test_a_fault_of_the_manager_is_shown(user: User, hub: Hub) -> None:
     assert "Next to nothing is delivered: the disk of /q is full" in answer.content.decode()
 
 
+async def test_that_mail_is_held_after_a_restore_is_shown(user: User, hub: Hub) -> None:
+    hub.picture["core"]["restored"] = "restored from the backup of 2026-11-21; it may have been delivered since"
+    answer = await sync_to_async(lambda: signed_in(user).get("/"))()
+    assert "Mail is held: restored from the backup of 2026-11-21" in answer.content.decode()
+
+
 async def test_lines_come_as_json(user: User, hub: Hub) -> None:
     def get(address: str) -> Any:
         return json.loads(signed_in(user).get(address).content)
