@@ -286,10 +286,10 @@ class Restore:
         aside = place.with_name(f"{place.name}.before-{stamp}")
         os.rename(place, aside)
         self._moved.append(aside)
-        for ending in ("-wal", "-shm"):  # SQLite would play these into the restored file
-            beside = place.with_name(place.name + ending)
-            if beside.exists():
-                os.rename(beside, aside.with_name(aside.name + ending))
+        if place == self._database:  # what SQLite keeps beside it would be played into the restored file
+            for beside in list(place.parent.iterdir()):
+                if beside.name.startswith(f"{place.name}-"):
+                    os.rename(beside, aside.with_name(aside.name + beside.name.removeprefix(place.name)))
 
 
 def _give(path: Path, user: str, group: str, mode: int) -> None:
