@@ -141,8 +141,9 @@ class Living:
             print(f"{day}: {(await self.house.size())['recipients']} recipients stay queued", flush=True)
             if day == days[-1]:  # what came behind the last midnight is told, too
                 await self._quiet()
-                self.clock.set(midnight(following, zone) + HOUR_S - BEFORE_MIDNIGHT_S)
-                await self._cut_behind(midnight(following, zone) + HOUR_S)
+                hour = (midnight(following, zone) // HOUR_S + 2) * HOUR_S  # it counts at full hours of UTC, too
+                self.clock.set(hour - BEFORE_MIDNIGHT_S)
+                await self._cut_behind(hour)
             self.house.stop()
         await self.house.control.close()
 
