@@ -23,7 +23,9 @@ __all__ = ["Peer", "group_id", "peer_of"]
 WORD_CHARACTERS = 200  # of a client's who and why; they are written into records
 SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13; Python has no name for it
 _CREDENTIALS = struct.Struct("iII")
-_GROUPS_BYTES = 65_536 * 4  # NGROUPS_MAX of Linux
+_GROUPS_BYTES = (
+    1024  # the most that Python lets one ask for: 256 groups; of whoever has more only the primary one counts
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import grp
 import os
 import socket
+import subprocess
+import sys
 
 from mailcore.control.access import Peer, group_id, peer_of
 from mailcore.control.protocol import Access
+from tests.test_tidy import ROOT
 
 NOBODY = 65_534
 
@@ -52,3 +55,14 @@ def test_a_group_is_looked_up_by_name() -> None:
     assert group_id(group.gr_name) == group.gr_gid
     assert group_id("") is None
     assert group_id("no such group") is None
+
+
+def test_all_groups_of_a_real_client_are_known() -> None:
+    groups = [4, 1001, 70_000] if os.geteuid() == 0 else os.getgroups()
+    script = (
+        "import socket; from mailcore.control.access import peer_of;"
+        "print(*sorted(peer_of(socket.socketpair()[0].getsockopt).groups))"
+    )
+    taking = ["setpriv", "--groups=" + ",".join(map(str, groups))] if os.geteuid() == 0 else []
+    done = subprocess.run([*taking, sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert {int(word) for word in done.stdout.split()} == {os.getegid(), *groups}
