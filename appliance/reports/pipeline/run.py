@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -113,6 +114,11 @@ def main(arguments: list[str] | None = None) -> int:
         return BUSY
     except NoJava as missing:
         print(missing, file=sys.stderr)
+        return FAILED
+    except Exception as error:  # Python's own end would be 1, which says that the tables are there
+        traceback.print_exc()
+        first = next(iter(str(error).splitlines()), "")
+        print(f"it could not be made: {type(error).__name__}: {first}", file=sys.stderr)
         return FAILED
     print(told.words, flush=True)
     if told.balances is not False:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from appliance.reports.pipeline import run
 from appliance.reports.pipeline.days import Day
 from appliance.reports.pipeline.making import read_table
 from appliance.reports.pipeline.run import BUSY, FAILED, UNBALANCED, main
@@ -55,6 +57,18 @@ def test_another_run_and_bad_arguments_have_their_status(tmp_path: Path, capsys:
     with pytest.raises(SystemExit) as ended:
         main([*arguments, "--zone", "Europe/Nowhere"])
     assert ended.value.code == FAILED
+
+
+def test_a_full_disk_is_a_failure_and_no_day_that_does_not_balance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(run, "report", full)
+    assert main([str(DAY.date), "--events", str(tmp_path), "--output", str(tmp_path / "reports")]) == FAILED
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "it could not be made: OSError: [Errno 28] No space left on device"
 
 
 @pytest.mark.long
