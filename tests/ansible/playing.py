@@ -33,6 +33,7 @@ def environment(place: Path) -> dict[str, str]:
         "ANSIBLE_FORCE_COLOR": "0",
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",  # by default it compresses, too: wheels are
         "ANSIBLE_HOST_KEY_CHECKING": "0",
     }
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ FIRST, SECOND = "0.0.1", "0.0.2"
 PLAY_S = 1800.0
 PATIENCE_S = 120.0
 HOP_PORT = 2526
+REPORT_MS = 600_000  # Java starts, on a small machine that does other things
 SITE = "waypost.appliance.site"
 
 pytestmark = [
@@ -234,17 +235,20 @@ async def test_the_portal_signs_in_over_https_changes_a_limit_and_makes_a_report
         limit = asked(one, "transport", "list")
         assert "7" in json.dumps(limit)
         await page.goto("/reports/")
-        day = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
-        await page.fill("input[name=day]", day)
+        await page.fill("input[name=day]", datetime.now(UTC).date().isoformat())
         await page.click("text=Run now")
-        await expect(page.locator("#run")).to_contain_text(
-            re.compile("made|failed|no events|balance"), timeout=PATIENCE_MS
-        )
+        report = page.locator("#run a:has-text('The report')")
+        failed = page.locator("#run [role=alert]")
+        await expect(report.or_(failed).first).to_be_visible(timeout=REPORT_MS)
+        assert await failed.count() == 0, await page.locator("#run").inner_text()
+        await report.click()
+        await expect(page.locator("#balance")).to_contain_text("It balances.", timeout=PATIENCE_MS)
 
 
 async def test_an_upgrade_under_load_loses_no_message_and_refuses_no_connection(servers: Servers) -> None:
     one = servers.machines[0]
-    before = main_pid(one)
+    before, tuned = main_pid(one), one.ssh("cat /var/lib/waypost/tuned.toml")
+    assert "7" in tuned
     async with next_hop(one) as arrived:
         with sending(one.address) as load:
             servers.version = SECOND
@@ -258,7 +262,7 @@ async def test_an_upgrade_under_load_loses_no_message_and_refuses_no_connection(
         assert load.refused == 0
         assert already > 50
         await _arrived(arrived, load.accepted)
-    assert '"7"' in one.ssh("cat /var/lib/waypost/tuned.toml") or "7" in one.ssh("cat /var/lib/waypost/tuned.toml")
+    assert one.ssh("cat /var/lib/waypost/tuned.toml") == tuned
 
 
 async def test_the_way_back_is_a_variable_and_a_portal_alone_leaves_the_mail_alone(servers: Servers) -> None:
