@@ -23,7 +23,8 @@ EXECUTOR_MEMORY = "1g"
 # the time.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MaxMetaspaceSize=400m",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m "
+    "-XX:MaxMetaspaceSize=400m",
     **INTERPRETED,
 }
 # A table's columns make methods that Java does not compile for their size unless told to.

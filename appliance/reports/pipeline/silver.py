@@ -38,7 +38,7 @@ from mailcore.export.schema import FIELDS, KINDS
 
 __all__ = ["TYPED", "VERSION", "Silver", "make", "manifest", "read", "typed"]
 
-VERSION = 2  # of what this file makes of the events: raise it, and all days are made anew when next asked for
+VERSION = 3  # of what this file makes of the events: raise it, and all days are made anew when next asked for
 IDENTITY = ("lane", "offset", "part")
 HALF = "delivered"  # of attempts: whether they are
 OF_ALL = (*IDENTITY, "at", "queue_id")
@@ -53,6 +53,7 @@ class Silver:
     path: Path
     inputs: str  # fingerprint of its files
     rows: int
+    kinds: frozenset[str]  # which there may be events of
 
 
 # Its columns, in order; the durations of events.RAW, in seconds, become whole microseconds.
@@ -137,11 +138,12 @@ def make(session: SparkSession, store: Store, dt: str, files: Sequence[EventFile
         for _ in pool.map(write, there_are):
             pass
     count = sum(each.rows for each in files)
-    (aside / "made.json").write_text(json.dumps({"dt": dt, "inputs": inputs, "rows": count}), encoding="utf-8")
+    made = {"dt": dt, "inputs": inputs, "rows": count, "kinds": there_are}
+    (aside / "made.json").write_text(json.dumps(made), encoding="utf-8")
     store.publish(aside, f"silver/dt={dt}")
-    made = manifest(store, dt)
-    assert made is not None
-    return made
+    there = manifest(store, dt)
+    assert there is not None
+    return there
 
 
 def manifest(store: Store, dt: str) -> Silver | None:
@@ -149,15 +151,23 @@ def manifest(store: Store, dt: str) -> Silver | None:
     if path is None:
         return None
     said = json.loads((path / "made.json").read_text(encoding="utf-8"))
-    return Silver(dt=dt, path=path, inputs=said["inputs"], rows=said["rows"])
+    return Silver(dt=dt, path=path, inputs=said["inputs"], rows=said["rows"], kinds=frozenset(said.get("kinds", ())))
 
 
 def read(session: SparkSession, days: Sequence[Silver], kind: str, delivered: bool | None = None) -> DataFrame:
-    """The events of one kind of these UTC days; of attempts those that are delivered or not, or (None) all."""
+    """The events of one kind of these UTC days; of attempts those that are delivered or not, or (None) all.
+
+    Raises FileNotFoundError when a day was made with events of it that are not there: no report is made of half a day.
+    """
     halves = [f"{HALF}={str(half).lower()}" for half in (True, False) if delivered is None or half == delivered]
-    below = [f"{kind}/{half}" for half in halves] if kind == "attempt" else [kind]
-    paths = [day.path / "rows" / each for day in days for each in below]
-    there = [str(path) for path in paths if path.is_dir()]
+    paths = []
+    for day in days:
+        if kind in day.kinds:
+            rows = day.path / "rows" / kind
+            if not (rows / "_SUCCESS").exists():
+                raise FileNotFoundError(f"{rows}: the events that were written there are gone; remove {day.path}")
+            paths += [rows / half for half in halves if (rows / half).is_dir()] if kind == "attempt" else [rows]
+    there = [str(path) for path in paths]
     return session.read.schema(TYPED).parquet(*there) if there else nothing(session, TYPED)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from appliance.reports.pipeline.making import Maker
 from appliance.reports.pipeline.silver import read
 from appliance.reports.pipeline.store import Store
@@ -47,6 +49,17 @@ def test_it_is_made_once_and_anew_when_events_come_late(maker: Maker, events: Pa
     assert second.path != first.path
     assert read(maker.session, [second], "accepted").count() == 2
     assert first.path.exists()  # who reads it reads on
+
+
+def test_events_that_were_written_and_are_gone_are_no_empty_day(maker: Maker, events: Path) -> None:
+    world = World()
+    world.delivered(TEN)
+    world.write(events)
+    (day,) = maker.silver([DT])
+    assert read(maker.session, [day], "refused").count() == 0  # there were none
+    shutil.rmtree(day.path / "rows" / "attempt")
+    with pytest.raises(FileNotFoundError, match="rows/attempt"):
+        read(maker.session, [day], "attempt")
 
 
 def test_a_file_damaged_in_its_middle_is_set_aside_and_the_others_are_read(maker: Maker, events: Path) -> None:
