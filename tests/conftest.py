@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 
 pytest.register_assert_rewrite("tests.queue.machine")  # the audit's asserts say what they compared
+
+
+# How long an example takes says something of the machine, and nothing of the code.
+hypothesis.settings.register_profile("waypost", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("waypost")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
