@@ -148,7 +148,8 @@ class InjectBeginArguments(Arguments, frozen=True, kw_only=True):
     sender: Address
     recipients: Annotated[list[Address], Meta(min_length=1, max_length=RECIPIENTS_PER_RECORD)]
     not_before: WallClock | None = None
-    age_s: Annotated[float, Meta(ge=0, le=3_155_760_000)] = 0.0  # it has waited so long elsewhere: counts for its lifetime
+    # It has waited so long elsewhere, which counts for its lifetime.
+    age_s: Annotated[float, Meta(ge=0, le=3_155_760_000)] = 0.0
     held_because: Annotated[str, Meta(max_length=1_000)] = ""  # it comes to rest in hold, and waits to be released
 
 
