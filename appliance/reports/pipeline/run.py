@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 from appliance.reports.pipeline.days import Day, month_of, week_of
 from appliance.reports.pipeline.java import NoJava
 from appliance.reports.pipeline.making import Maker, Progress, Told
-from appliance.reports.pipeline.session import QUICK, end, start
+from appliance.reports.pipeline.session import QUICK, NoMaster, end, start
 from appliance.reports.pipeline.store import Busy, Store
 
 __all__ = ["main", "report"]
@@ -44,7 +44,7 @@ def report(
     """Makes and publishes it. ``events``: the directory of ``dt=…`` and ``cuts``; ``output``: of ``store``; ``options``
     of Spark.
 
-    Raises Busy, NoJava, or what Spark says.
+    Raises Busy, NoJava, NoMaster, or what Spark says.
     """
     store = Store(output)
     with store.locked():
@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     except Busy as busy:
         print(busy, file=sys.stderr)
         return BUSY
-    except NoJava as missing:
+    except (NoJava, NoMaster) as missing:
         print(missing, file=sys.stderr)
         return FAILED
     except Exception as error:  # Python's own end would be 1, which says that the tables are there

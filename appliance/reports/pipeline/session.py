@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from appliance.reports.pipeline.java import java_home
 
-__all__ = ["INTERPRETED", "QUICK", "end", "shipped", "start"]
+__all__ = ["INTERPRETED", "QUICK", "NoMaster", "end", "shipped", "start"]
 
 LOCAL_MEMORY = "2600m"  # heap; with metaspace, code, stacks and Python about 3.3 GB
 DRIVER_MEMORY = "1g"
@@ -34,10 +34,14 @@ SHIPPED = ("appliance/__init__.py", "appliance/reports/__init__.py", "mailcore/_
 SCHEMA = ("mailcore/export/__init__.py", "mailcore/export/schema.py")
 
 
+class NoMaster(Exception):
+    """Spark's master is not to be had, or is none."""
+
+
 def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> SparkSession:
     """``master``: "local[*]", "spark://host:port", or what else Spark knows. ``options`` go above ours, ``spark.…``.
 
-    Raises NoJava, or what Spark says when the master can't be had.
+    Raises NoJava, NoMaster.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     os.environ["JAVA_HOME"] = str(java_home(scratch))
@@ -71,9 +75,15 @@ def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> 
     builder = SparkSession.Builder().master(master).appName("waypost reports")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    if not local:
-        session.sparkContext.addPyFile(str(shipped(scratch)))
+    try:
+        session = builder.getOrCreate()
+        if not local:
+            session.sparkContext.addPyFile(str(shipped(scratch)))
+    except Exception as error:  # who does not answer is told of as a context that has stopped
+        first = next(iter(str(error).splitlines()), "")
+        raise NoMaster(
+            f"Spark cannot start at {master}: {first}; is that address right, and does it answer?"
+        ) from error
     return session
 
 

@@ -71,6 +71,19 @@ def test_a_full_disk_is_a_failure_and_no_day_that_does_not_balance(
     assert last == "it could not be made: OSError: [Errno 28] No space left on device"
 
 
+def test_a_master_that_is_none_is_named(tmp_path: Path) -> None:
+    some_mail(tmp_path / "events")
+    done = subprocess.run(
+        [*command(tmp_path / "events", tmp_path / "reports"), "--master", "sparkle://127.0.0.1:1"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == FAILED
+    assert done.stderr.splitlines()[-1].startswith("Spark cannot start at sparkle://127.0.0.1:1: ")
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_it_tells_its_stages_and_what_it_found_and_fails_loudly(tmp_path: Path) -> None:
