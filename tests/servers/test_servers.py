@@ -37,6 +37,7 @@ FIRST, SECOND = "0.0.1", "0.0.2"
 PLAY_S = 1800.0
 PATIENCE_S = 120.0
 HOP_PORT = 2526
+SINCE = "systemctl show --property=ActiveEnterTimestampMonotonic --value waypost-core.socket"
 REPORT_MS = 600_000  # Java starts, on a small machine that does other things
 SITE = "waypost.appliance.site"
 
@@ -247,6 +248,7 @@ async def test_the_portal_signs_in_over_https_changes_a_limit_and_makes_a_report
 
 async def test_an_upgrade_under_load_loses_no_message_and_refuses_no_connection(servers: Servers) -> None:
     one = servers.machines[0]
+    listening = one.ssh(SINCE)
     before, tuned = main_pid(one), one.ssh("cat /var/lib/waypost/tuned.toml")
     assert "7" in tuned
     async with next_hop(one) as arrived:
@@ -260,6 +262,7 @@ async def test_an_upgrade_under_load_loses_no_message_and_refuses_no_connection(
         assert main_pid(one) != before
         assert SECOND in one.ssh("waypost --version")
         assert load.refused == 0
+        assert one.ssh(SINCE) == listening  # the same sockets all the while
         assert already > 50
         await _arrived(arrived, load.accepted)
     assert one.ssh("cat /var/lib/waypost/tuned.toml") == tuned
