@@ -64,6 +64,7 @@ async def deferred_untouched(directory: Path, queued: int = QUEUED, due_s: float
             for number in range(FIRST):
                 await hand_over(house.address, "first@sender.example", [f"r{number}@first.example"])
             await _deferred(verdicts, FIRST)
+            await _spooled(house.home, queued + FIRST)  # a deferral is told a little before its data has moved
             pids = house.processes()
             watched = ("manager", "deliverer.0")
             strace = await asyncio.create_subprocess_exec(
@@ -90,6 +91,15 @@ async def deferred_untouched(directory: Path, queued: int = QUEUED, due_s: float
     ]
     opened = tuple(line for line in calls if OPENED.search(line))
     return Deferred(deferred, tried, opened, tuple(line for line in calls if line not in set(opened)), seconds)
+
+
+async def _spooled(home: Path, count: int) -> None:
+    """Until there are so many spool files."""
+    end = asyncio.get_running_loop().time() + PATIENCE_S
+    while len(list((home / "spool").glob("??/*"))) < count:
+        if asyncio.get_running_loop().time() > end:
+            raise TimeoutError(f"there were never {count} spool files")
+        await asyncio.sleep(0.05)
 
 
 async def _deferred(verdicts: Verdicts, count: int) -> tuple[int, int]:

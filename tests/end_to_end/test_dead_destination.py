@@ -10,6 +10,6 @@ QUEUED = 500
 
 
 async def test_no_spool_file_is_opened_for_a_dead_destination(tmp_path: Path) -> None:
-    run = await deferred_untouched(tmp_path, QUEUED, due_s=5.0)
+    run = await deferred_untouched(tmp_path, QUEUED, due_s=10.0)
     assert (run.deferred, run.tried) == (QUEUED, 0)
     assert run.opened == ()
