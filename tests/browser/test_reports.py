@@ -15,6 +15,9 @@ from tests.appliance.reports.made import make_report, tables
 from tests.browser.site import site
 
 DAY = date(2026, 11, 18)
+REACHING_OUT = """[...document.querySelectorAll("body *")]
+    .map(each => [each.tagName, each.id, each.className, each.getBoundingClientRect().right])
+    .filter(each => each[3] > window.innerWidth)"""
 
 
 def some_reports(home: Path) -> None:
@@ -27,7 +30,7 @@ def some_reports(home: Path) -> None:
 
 async def fits(page: Page) -> None:
     width = await page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
-    assert width[0] <= width[1], "wider than the window"
+    assert width[0] <= width[1], f"wider than the window: {await page.evaluate(REACHING_OUT)}"
 
 
 @pytest.mark.parametrize(("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.long), (360, "dark")])

@@ -81,7 +81,7 @@ def test_the_portal_remembers_it(tmp_path: Path) -> None:
     assert report(tmp_path, "2026-11-18").returncode == 1
     said = manage(tmp_path, "shell", "--no-imports", "--command", SHOW)
     assert " at the terminal', True, 'failed'" in said
-    assert "ended with status 1: FileExistsError" in said
+    assert "ended with status 2: it could not be made: FileExistsError" in said
 
 
 @pytest.fixture
