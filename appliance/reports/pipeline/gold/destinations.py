@@ -26,4 +26,6 @@ def _by(facts: Facts, cells: DataFrame, key: str) -> DataFrame:
     counted = cells.groupBy(key).agg(
         *of_statuses(), *(F.sum(name).alias(name) for name in SUMS), F.max("delay_max_us").alias("delay_max_us")
     )
-    return table(counted.join(distinct(facts, cells, key), on=key, how="left"), sketches(cells, key), [key])
+    return table(counted.join(distinct(facts, cells, key), on=key, how="left"), sketches(cells, key), [key]).orderBy(
+        F.desc("attempts"), key
+    )
