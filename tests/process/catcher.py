@@ -45,8 +45,8 @@ class Catcher:
                     data = await reader.readuntil(b"\r\n.\r\n")
                     self.caught.append((sender, recipients, data[:-3].replace(b"\r\n..", b"\r\n.")))
                 writer.write(b"250 catcher.example\r\n" if verb != "QUIT" else b"221 bye\r\n")
-        except (OSError, asyncio.IncompleteReadError):
-            pass
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # cancelled with the loop's end, which asyncio would log as a fault
         finally:
             writer.transport.abort()
 
