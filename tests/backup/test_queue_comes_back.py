@@ -38,6 +38,11 @@ async def everything_in(house: House, lane: str, messages: int) -> None:
 async def everything_held(house: House, messages: int) -> None:
     await everything_in(house, "hold", messages)
 
+    async def listed_there() -> bool:  # where they came from lists them, too, until their marks are written
+        return {item["lane"] for item in await house.listed()} == {"hold"}
+
+    await house.eventually(listed_there, "nothing to be listed but in hold")
+
 
 async def release_all(house: House) -> int:
     """By the filter that the documents name."""
