@@ -33,6 +33,7 @@ __all__ = [
     "Reports",
     "Scheduler",
     "Settings",
+    "Supervisor",
     "Transport",
 ]
 
@@ -188,6 +189,15 @@ class Control:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Supervisor:
+    """[supervisor]: what starts the processes of the core and starts them again."""
+
+    silent_s: float = number(
+        60.0, 5, 3600, "a process whose work has stood still for so long hangs: it is killed and started again"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Export:
     """[export]: events for the reports, made of what the log says before it is deleted; they lie in events, below home."""
 
@@ -338,6 +348,7 @@ class Settings:
     relay: Relay = field(default_factory=Relay)
     deliverer: Deliverer = field(default_factory=Deliverer)
     control: Control = field(default_factory=Control)
+    supervisor: Supervisor = field(default_factory=Supervisor)
     export: Export = field(default_factory=Export)
     portal: Portal = field(default_factory=Portal)
     reports: Reports = field(default_factory=Reports)
@@ -362,6 +373,7 @@ SECTIONS: dict[str, type] = {
     "relay": Relay,
     "deliverer": Deliverer,
     "control": Control,
+    "supervisor": Supervisor,
     "export": Export,
     "portal": Portal,
     "reports": Reports,

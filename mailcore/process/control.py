@@ -38,6 +38,7 @@ from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
 from mailcore.process.child import run_child
 from mailcore.process.parameters import parameters_of
+from mailcore.process.pulse import beat
 from mailcore.process.wire import FrameDecoder, Request, Response, WireError, encode
 from mailcore.queue.browse import Browser, CursorError
 from mailcore.queue.exported import EXPORTED
@@ -129,6 +130,7 @@ class ControlServer:
             async with asyncio.timeout(1):
                 await self.link.tried.wait()
             server = await asyncio.get_running_loop().create_unix_server(lambda: Client(self), sock=self._listen())
+            beat(asyncio.get_running_loop())
             async with server:
                 await server.serve_forever()
         finally:

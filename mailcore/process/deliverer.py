@@ -28,6 +28,7 @@ from mailcore.envelope import Status, Verdict
 from mailcore.exhaustion import is_exhausted
 from mailcore.log.disk import Disk
 from mailcore.process.child import run_child
+from mailcore.process.pulse import beat
 from mailcore.process.wire import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, WireError
 from mailcore.routing.mx import HostFinder
 from mailcore.settings import Settings
@@ -203,6 +204,7 @@ def main(settings: Settings, number: int) -> None:
     _raise_file_limit()
 
     async def serve() -> None:
+        beat(asyncio.get_running_loop())
         await Deliverer(settings, number, asyncio.get_running_loop()).run()
 
     uvloop.run(serve())

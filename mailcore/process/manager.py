@@ -34,6 +34,7 @@ from mailcore.process.orders import BadRequest, Orders
 from mailcore.process.overrides import Overrides
 from mailcore.process.parameters import parameters_of
 from mailcore.process.passes import Passes
+from mailcore.process.pulse import beat
 from mailcore.process.state import State
 from mailcore.process.wire import (
     FrameWriter,
@@ -370,6 +371,7 @@ async def _run(settings: Settings) -> None:
         lambda: Link(manager), sock=listen_on(settings.run_directory / "manager.sock")
     )
     manager.go_on()
+    beat(loop)
     async with (
         server
     ):  # uvloop keeps no reference: without one the next garbage collection closes it, and nobody gets in

@@ -28,6 +28,7 @@ from mailcore.log.positions import PositionsDamaged, read_positions
 from mailcore.maillog import MailLog
 from mailcore.process.child import run_child
 from mailcore.process.manager_link import MANAGER_SOCKET, ManagerLink
+from mailcore.process.pulse import beat
 from mailcore.process.reception import Reception
 from mailcore.process.service import handed_listeners
 from mailcore.queue.lanes import incoming
@@ -157,6 +158,7 @@ def main(settings: Settings, number: int) -> None:
     async def serve() -> None:
         receiving = Receiving(settings, number, asyncio.get_running_loop(), connections_max=connections_max)
         receiving.start(handed or [_listen(endpoint) for endpoint in settings.receiver.listen])
+        beat(asyncio.get_running_loop())
         await asyncio.get_running_loop().create_future()
 
     try:

@@ -22,6 +22,7 @@ from mailcore.config_values import listen_address
 from mailcore.log.disk import Disk, Locked
 from mailcore.maillog.maillog import MailLog
 from mailcore.process.child import SETTINGS_NAME, store_settings
+from mailcore.process.pulse import PULSE, Pulse, until_begun
 from mailcore.process.service import HANDED, Service, given_listeners, unlike
 from mailcore.process.users import ALONE, Users
 from mailcore.queue.exported import EXPORTED
@@ -34,6 +35,7 @@ BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 5.0
 HEALTHY_S = 10.0  # a child that lived so long is started again at once
 LOOK_S = 1.0  # and the watchdog hears of us as often
+RECEIVERS_FIRST_S = 5.0  # the others wait so long for them at most: they would only take the processor from them
 LOCK_WAIT_S = 3.0  # the children of the one before us may still be dying
 
 
@@ -42,6 +44,8 @@ class Child:
     role: str
     number: int
     process: subprocess.Popen[bytes] | None = None
+    pulse: Pulse | None = None
+    hung_s: float = 0.0  # it stood still for so long, and was killed
     started: float = 0.0
     started_at: float = 0.0  # wall clock, for people
     restarts: int = -1  # since the supervisor began
@@ -127,8 +131,13 @@ class Supervisor:
         """Does not return."""
         signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the wait below ends at once
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-        for child in self.children:
+        receivers = [child for child in self.children if child.role == "receiver"]
+        for child in receivers:
             self._start(child)
+        until_begun([child.pulse for child in receivers if child.pulse is not None], RECEIVERS_FIRST_S)
+        for child in self.children:
+            if child.process is None:
+                self._start(child)
         self._publish()
         self.service.ready()  # mail is accepted; what a recovery takes is no matter of the start
         while True:
@@ -138,6 +147,7 @@ class Supervisor:
             signal.sigtimedwait({signal.SIGCHLD}, max(0.0, min(waits, default=LOOK_S)))
             changed = False
             for child in self.children:
+                self._feel(child)
                 if child.process is not None and child.process.poll() is not None:
                     self._ended(child)
                     changed = True
@@ -153,26 +163,46 @@ class Supervisor:
         command = [sys.executable, "-m", module, str(child.number), str(os.getpid()), str(self.stored)]
         handed = [each.fileno() for each in self.listeners] if child.role == "receiver" else []
         child.started = time.monotonic()
+        pulse = None
         try:
+            pulse = Pulse()
+            told = {HANDED: ",".join(map(str, handed)), PULSE: str(pulse.writer)}
             child.process = subprocess.Popen(  # noqa: S603 - our own module
                 command,
                 stdin=subprocess.DEVNULL,
-                pass_fds=handed,
-                env={**os.environ, **self.users.environment(child.role), HANDED: ",".join(map(str, handed))},
+                pass_fds=[*handed, pulse.writer],
+                env={**os.environ, **self.users.environment(child.role), **told},
                 **self.users.of(child.role),
             )
         except OSError as error:  # no memory, no process left: it passes, and the others go on meanwhile
+            if pulse is not None:
+                pulse.close()
             _say(f"{child.name} can't be started: {error.strerror}; tried again every {BACKOFF_S_MAX:.0f} s")
             child.due = child.started + BACKOFF_S_MAX
             return
+        pulse.started()
+        child.pulse = pulse
         child.started_at = time.time()
         child.restarts += 1
         self.log.started(child.name, str(child.process.pid))
 
+    def _feel(self, child: Child) -> None:
+        """A child that hangs is killed: starting is recovering."""
+        if child.process is None or child.pulse is None or child.process.poll() is not None:
+            return
+        if (silent_s := child.pulse.silent_s()) > self.settings.supervisor.silent_s:
+            child.hung_s = silent_s
+            child.process.kill()
+
     def _ended(self, child: Child) -> None:
         assert child.process is not None
+        if child.pulse is not None:
+            child.pulse.close()
+            child.pulse = None
         code = child.process.returncode
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        if child.hung_s:
+            how, child.hung_s = f"{how}, as it had hung for {child.hung_s:.0f} s", 0.0
         self.log.child_ended(child.name, child.process.pid, how)
         _say(f"{child.name} (process {child.process.pid}) ended with {how}")
         now = time.monotonic()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from mailcore.process.pulse import Pulse
 from mailcore.process.supervisor import BACKOFF_S_MAX, Supervisor
 from tests.process.receiving import settings_in
 
@@ -71,3 +73,30 @@ def test_a_child_that_cannot_be_started_is_tried_again_later(
     assert child.process is None
     assert child.due == child.started + BACKOFF_S_MAX
     assert "receiver.0 can't be started" in capsys.readouterr().err
+
+
+def test_receivers_begin_before_anything_else_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Started:
+        pid = 4711
+
+    class Enough(Exception):
+        pass
+
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Started())
+    watching = supervisor(tmp_path)
+
+    def begun(pulses: list[Pulse], timeout_s: float) -> None:
+        running = [child for child in watching.children if child.process is not None]
+        assert [child.name for child in running] == ["receiver.0"]
+        assert pulses == [child.pulse for child in running]
+        raise Enough
+
+    monkeypatch.setattr("mailcore.process.supervisor.until_begun", begun)
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        with pytest.raises(Enough):
+            watching.run()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
