@@ -118,17 +118,7 @@ class Tuned:
                     before = f"lasting = {text}, " if text else ""
                     text = f"{{ {before}value = {_toml(value)}, until = {_toml(until)} }}"
                 lines.append(f"{name} = {text}\n")
-        new = f"{self.path}.new"
-        if self.disk.exists(new):
-            self.disk.unlink(new)
-        fd = self.disk.create(new)
-        try:
-            self.disk.write(fd, ["".join(lines).encode()], 0)
-            self.disk.sync(fd)
-        finally:
-            self.disk.close(fd)
-        self.disk.replace(new, str(self.path))
-        self.disk.sync_directory(os.path.dirname(self.path))
+        self.disk.write_whole(str(self.path), "".join(lines).encode())
 
 
 def _copy(values: dict[str, dict[str, T]]) -> dict[str, dict[str, T]]:

@@ -88,6 +88,28 @@ class Disk:
             have += len(data)
         return b"".join(parts)
 
+    def read_whole(self, path: str) -> bytes:
+        """A small file, to its end."""
+        fd = self.open_read(path)
+        try:
+            return self.read(fd, self.size(fd), 0)
+        finally:
+            self.close(fd)
+
+    def write_whole(self, path: str, data: Buffer) -> None:
+        """A small file, replaced atomically and synced; OSError leaves what was there."""
+        new = f"{path}.new"
+        with contextlib.suppress(FileNotFoundError):
+            self.unlink(new)
+        fd = self.create(new)
+        try:
+            self.write(fd, [data], 0)
+            self.sync(fd)
+        finally:
+            self.close(fd)
+        self.replace(new, path)
+        self.sync_directory(os.path.dirname(path))
+
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 

@@ -185,12 +185,6 @@ def count_entries(disk: Disk, path: str) -> int | None:
 def read_blocks(disk: Disk, path: str) -> list[IndexBlock]:
     """All believable blocks of an index file; none when it is missing or unreadable, for it is only a cache."""
     try:
-        fd = disk.open_read(path)
+        return list(decode_blocks(disk.read_whole(path)))
     except OSError:
         return []
-    try:
-        return list(decode_blocks(disk.read(fd, disk.size(fd), 0)))
-    except OSError:
-        return []
-    finally:
-        disk.close(fd)

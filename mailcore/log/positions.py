@@ -130,15 +130,12 @@ def _found(disk: Disk, directory: str) -> tuple[list[RestartPositions], list[str
 
 def _read(disk: Disk, path: str) -> RestartPositions | None:
     """None when they are damaged. Raises PositionsTooNew, OSError."""
-    fd = disk.open_read(path)
     try:
-        return _decode(disk.read(fd, disk.size(fd), 0), path)
+        return _decode(disk.read_whole(path), path)
     except OSError as error:
         if error.errno != errno.EIO:
             raise
         return None  # a block of it can't be read any more, which is damage
-    finally:
-        disk.close(fd)
 
 
 def _decode(data: bytes, path: str) -> RestartPositions | None:

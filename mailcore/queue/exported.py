@@ -12,7 +12,6 @@ Laws
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -63,34 +62,19 @@ class ExportedPositions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def read_exported(disk: Disk, directory: str) -> ExportedPositions | None:
     """None when nothing was ever exported. Raises OSError, or ValueError for what can't be read."""
+    path = os.path.join(directory, NAME)
     try:
-        fd = disk.open_read(os.path.join(directory, NAME))
+        return msgspec.json.decode(disk.read_whole(path), type=ExportedPositions)
     except FileNotFoundError:
         return None
-    try:
-        data = disk.read(fd, disk.size(fd), 0)
-    finally:
-        disk.close(fd)
-    try:
-        return msgspec.json.decode(data, type=ExportedPositions)
     except msgspec.MsgspecError as error:
-        raise ValueError(f"{os.path.join(directory, NAME)}: {error}") from error
+        raise ValueError(f"{path}: {error}") from error
 
 
 def write_exported(disk: Disk, directory: str, positions: ExportedPositions) -> None:
     """Atomic and synced. Raises OSError; what was there stays then."""
-    path = os.path.join(directory, NAME)
-    new = f"{path}.new"
-    with contextlib.suppress(FileNotFoundError):
-        disk.unlink(new)
-    fd = disk.create(new)
-    try:
-        disk.write(fd, [msgspec.json.format(msgspec.json.encode(positions), indent=1) + b"\n"], 0)
-        disk.sync(fd)
-    finally:
-        disk.close(fd)
-    disk.replace(new, path)
-    disk.sync_directory(directory)
+    data = msgspec.json.format(msgspec.json.encode(positions), indent=1) + b"\n"
+    disk.write_whole(os.path.join(directory, NAME), data)
 
 
 class Candidate(NamedTuple):

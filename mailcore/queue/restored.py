@@ -14,7 +14,6 @@ Laws
 
 from __future__ import annotations
 
-import contextlib
 import os
 from datetime import UTC, datetime
 
@@ -87,15 +86,9 @@ def read_restored(disk: Disk, directory: str) -> Restored:
     """``NOT_RESTORED`` when there is no marker. Raises RestoredDamaged, OSError."""
     path = os.path.join(directory, NAME)
     try:
-        fd = disk.open_read(path)
+        found = msgspec.json.decode(disk.read_whole(path), type=Restored)
     except FileNotFoundError:
         return NOT_RESTORED
-    try:
-        data = disk.read(fd, disk.size(fd), 0)
-    finally:
-        disk.close(fd)
-    try:
-        found = msgspec.json.decode(data, type=Restored)
     except msgspec.MsgspecError as error:
         raise RestoredDamaged(f"{path}: {error}; it says what must not be delivered: restore again") from error
     if found.version > VERSION or not found.backup_at:
@@ -105,14 +98,6 @@ def read_restored(disk: Disk, directory: str) -> Restored:
 
 def write_restored(disk: Disk, directory: str, restored: Restored) -> None:
     """Atomic and synced. Raises OSError."""
-    path = os.path.join(directory, NAME)
-    with contextlib.suppress(FileNotFoundError):
-        disk.unlink(f"{path}.new")
-    fd = disk.create(f"{path}.new")
-    try:
-        disk.write(fd, [msgspec.json.format(msgspec.json.encode(restored), indent=1) + b"\n"], 0)
-        disk.sync(fd)
-    finally:
-        disk.close(fd)
-    disk.replace(f"{path}.new", path)
-    disk.sync_directory(directory)
+    disk.write_whole(
+        os.path.join(directory, NAME), msgspec.json.format(msgspec.json.encode(restored), indent=1) + b"\n"
+    )
