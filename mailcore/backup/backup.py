@@ -23,7 +23,8 @@ from typing import Any
 import msgspec
 
 from mailcore.backup.archive import Head, Writer
-from mailcore.backup.database import copy_database, is_postgresql, sqlite_path
+from mailcore.backup.database import copy_database, database_url, portal_environment, sqlite_path
+from mailcore.backup.postgresql import is_postgresql
 from mailcore.backup.snapshot import Snapshot
 from mailcore.log.disk import Disk
 from mailcore.queue.exported import EXPORTED, read_exported
@@ -43,6 +44,7 @@ class Made:
     files: int
     bytes_read: int
     bytes_written: int
+    notes: tuple[str, ...] = ()  # what somebody may miss in it
 
 
 def make_backup(
@@ -59,14 +61,19 @@ def make_backup(
 ) -> Made:
     """``copied`` hears of each file. Raises OSError, DatabaseFailed, and as ``Snapshot.take``; then there is no file."""
     parts = ["configuration", "keys", "portal", *(["reports"] if reports else []), *(["queue"] if queue else [])]
+    notes: list[str] = []
     head = Head(metadata.version("waypost"), now, host, tuple(parts), str(config.absolute()))
     writer = Writer(path, head)
     snapshot = Snapshot(str(settings.queue_directory), str(settings.spool_directory))
     try:
+        environment = portal_environment(config, environment)
         _configuration(writer, settings, config, environment)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-            url = environment.get("DATABASE_URL") or settings.portal.database_url
+            url = database_url(settings, environment)
             copy = copy_database(url, settings.home, Path(folder))
+            if copy is None:
+                where = sqlite_path(url, settings.home)
+                notes.append(f"no database of a portal: there is no {where}, and DATABASE_URL names no other")
             writer.add_folder("home", settings.home)
             writer.add_folder("portal", settings.home / "portal")
             if copy is not None:
@@ -95,7 +102,7 @@ def make_backup(
     finally:
         snapshot.drop()
         writer.abandon()
-    return Made(path, tuple(parts), writer.files, writer.bytes_read, path.stat().st_size)
+    return Made(path, tuple(parts), writer.files, writer.bytes_read, path.stat().st_size, tuple(notes))
 
 
 def _configuration(writer: Writer, settings: Settings, config: Path, environment: Mapping[str, str]) -> None:

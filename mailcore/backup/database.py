@@ -1,29 +1,50 @@
-"""The portal's database: SQLite copied by its own backup, also while it is written; PostgreSQL by pg_dump."""
+"""The portal's database: which it is, and a copy of it: SQLite by its own backup, also while it is written; PostgreSQL by
+pg_dump."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
+import shlex
 import sqlite3
-import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
-__all__ = ["DUMP", "SQLITE", "DatabaseFailed", "copy_database", "is_postgresql", "sqlite_path"]
+from mailcore.backup.postgresql import DUMP, DatabaseFailed, Postgresql, is_postgresql
+from mailcore.settings import Settings
+
+__all__ = ["SQLITE", "copy_database", "database_url", "portal_environment", "sqlite_path"]
 
 SQLITE = "portal.sqlite3"
-DUMP = "portal.pgdump"  # pg_dump --format=custom, for pg_restore
+ENVIRONMENT = (
+    "portal.env"  # beside the configuration file on a server: what the portal's service has in its environment
+)
 PAGES = 1_000  # copied in one step; a writer waits no longer than for these
 BUSY_S = 20.0  # as the portal's own time-out
 
 
-class DatabaseFailed(Exception):
-    """The message says what could not be copied."""
+def portal_environment(config: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """``environment``, and what the portal's service has besides: who types a command there does not have that himself. Raises
+    DatabaseFailed."""
+    path = config.absolute().parent / ENVIRONMENT
+    found: dict[str, str] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        lines = []
+    except (OSError, ValueError) as error:
+        raise DatabaseFailed(f"{path} says which database the portal has, and can't be read: {error}") from error
+    for line in lines:
+        name, equals, value = line.strip().partition("=")
+        if equals and not name.startswith("#"):
+            with contextlib.suppress(ValueError):  # a quotation mark without its other
+                found[name] = "".join(shlex.split(value)) if value[:1] in ("'", '"') else value
+    return found | dict(environment)
 
 
-def is_postgresql(url: str) -> bool:
-    return url.partition(":")[0] in ("postgres", "postgresql", "pgsql")
+def database_url(settings: Settings, environment: Mapping[str, str]) -> str:
+    """As the portal looks for it; "" is SQLite in the usual place."""
+    return environment.get("DATABASE_URL") or settings.portal.database_url
 
 
 def sqlite_path(url: str, home: Path) -> Path:
@@ -36,7 +57,8 @@ def sqlite_path(url: str, home: Path) -> Path:
 def copy_database(url: str, home: Path, into: Path) -> Path | None:
     """A consistent copy below ``into``; None when there is no database yet. Raises DatabaseFailed."""
     if is_postgresql(url):
-        return _dump(url, into / DUMP)
+        Postgresql(url).dump(into / DUMP)
+        return into / DUMP
     if url and not url.startswith("sqlite:"):
         raise DatabaseFailed(f"a database of {url.partition(':')[0]!r} can't be copied; allowed: postgresql, sqlite")
     path = sqlite_path(url, home)
@@ -58,36 +80,3 @@ def copy_database(url: str, home: Path, into: Path) -> Path | None:
     if found != "ok":
         raise DatabaseFailed(f"{path} is damaged: {found}")
     return copy
-
-
-def _dump(url: str, path: Path) -> Path:
-    program = shutil.which("pg_dump")
-    if program is None:
-        raise DatabaseFailed("the portal's database is PostgreSQL, and there is no pg_dump; install postgresql-client")
-    done = subprocess.run(  # noqa: S603 - what was found above
-        [program, "--format=custom", "--no-owner", "--file", str(path)],
-        env=os.environ | _environment(url),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise DatabaseFailed(f"pg_dump of the portal's database failed: {said}")
-    return path
-
-
-def _environment(url: str) -> dict[str, str]:
-    """libpq's variables: on a command line everybody could read the password."""
-    parts = urlsplit(url)
-    query = dict(parse_qsl(parts.query))
-    found = {
-        "PGHOST": unquote(parts.hostname or query.get("host", "")),
-        "PGPORT": str(parts.port or query.get("port", "")),
-        "PGUSER": unquote(parts.username or ""),
-        "PGPASSWORD": unquote(parts.password or ""),
-        "PGDATABASE": unquote(parts.path.removeprefix("/")),
-        "PGSSLMODE": query.get("sslmode", ""),
-    }
-    return {name: value for name, value in found.items() if value}

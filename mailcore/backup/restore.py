@@ -6,6 +6,8 @@ Laws
 - A queue has its marker (``mailcore/queue/restored.py``) before it has its name.
 - While it is being put into its place ``restoring`` lies in the home, and no core starts there: killed in between, a restore is
   done again.
+- A PostgreSQL database is filled only when it is empty, and before anything gets its name: if it refuses the dump, nothing is
+  changed.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from typing import Any
 import msgspec
 
 from mailcore.backup.archive import Archive, BackupDamaged, Content, Folder, Head
-from mailcore.backup.database import SQLITE, is_postgresql, sqlite_path
+from mailcore.backup.database import SQLITE, sqlite_path
+from mailcore.backup.postgresql import DUMP, Postgresql, is_postgresql
 from mailcore.backup.queue_files import floors_of_events, make_floors, mend_queue
 from mailcore.log.disk import Disk, Locked
 from mailcore.queue.exported import EXPORTED, read_exported
@@ -65,6 +68,8 @@ class Restore:
     now: float
     with_queue: bool = True
     aside: bool = False  # what is there may be moved aside
+    database_url: str = ""  # of the portal's; "" is SQLite in the usual place
+    dump_only: bool = False  # a dump of PostgreSQL is put into the home, and nobody's database is filled
     config_text: str = ""  # instead of the backup's
     notes: list[str] = field(default_factory=list)
     _staged: dict[Path, Path] = field(default_factory=dict)  # place -> where it lies until then; in this order
@@ -73,7 +78,7 @@ class Restore:
     _made_home: bool = False  # or it was empty
 
     def run(self, path: Path, copied: Callable[[str], None] = lambda name: None) -> Restored:
-        """Raises RestoreRefused, BackupDamaged, BackupTooNew, OSError; then everything is as it was."""
+        """Raises RestoreRefused, BackupDamaged, BackupTooNew, DatabaseFailed, OSError; then everything is as it was."""
         home = self.settings.home
         with contextlib.ExitStack() as stack:
             archive = stack.enter_context(Archive(path))
@@ -89,6 +94,7 @@ class Restore:
                 elif "reports" in parts:
                     self._begin_behind_events()
                 self._sync()
+                self._fill_database()
             except BaseException:
                 for staged in self._staged.values():
                     _remove(staged)
@@ -129,8 +135,8 @@ class Restore:
 
     @property
     def _database(self) -> Path:
-        url = self.settings.portal.database_url
-        return self.settings.home / "portal" / SQLITE if is_postgresql(url) else sqlite_path(url, self.settings.home)
+        url = "" if is_postgresql(self.database_url) else self.database_url
+        return sqlite_path(url, self.settings.home)
 
     # -- aside
 
@@ -205,12 +211,13 @@ class Restore:
         if top in ("events", "reports"):
             return (settings.events_directory if top == "events" else settings.reports_directory), below
         if name == f"portal/{SQLITE}":
+            if is_postgresql(self.database_url):
+                self.notes.append(
+                    f"the backup's database is SQLite and this portal's PostgreSQL: it is {self._database}"
+                )
             return self._database, ""
-        if top == "portal":
-            self.notes.append(
-                f"the portal's database is in {settings.home / name}; bring it back with: pg_restore --clean --if-exists "
-                f"--no-owner --dbname=... {settings.home / name}"
-            )
+        if name == f"portal/{DUMP}":
+            self._look_at_postgresql(settings.home / name)
             return settings.home / name, ""
         if name == "keys/secret.key":
             return settings.home / "portal" / "secret.key", ""
@@ -263,13 +270,45 @@ class Restore:
             for each in [*folders, str(staged.parent)]:
                 disk.sync_directory(each)
 
+    # -- PostgreSQL
+
+    def _look_at_postgresql(self, dump: Path) -> None:
+        """Before anything is done. Raises DatabaseFailed."""
+        if is_postgresql(self.database_url) and not self.dump_only:
+            Postgresql(self.database_url).refuse_unless_empty()
+            return
+        why = "" if self.dump_only else "the backup's database is PostgreSQL, and the settings here name none; "
+        self.notes.append(
+            f"{why}the dump is {dump}; bring it back into an empty database with: pg_restore --single-transaction --no-owner "
+            f"--dbname=... {dump}"
+        )
+
+    def _fill_database(self) -> None:
+        place = self.settings.home / "portal" / DUMP
+        if place not in self._staged or self.dump_only or not is_postgresql(self.database_url):
+            return
+        was_there = (self.settings.home / RESTORING).exists()
+        self._mark_home()  # killed behind this, it is a restore that has not come to its end
+        database = Postgresql(self.database_url)
+        try:
+            database.fill(self._staged[place])
+        except BaseException:
+            if not was_there:
+                (self.settings.home / RESTORING).unlink()
+            raise
+        _remove(self._staged.pop(place))
+        self.notes.append(f"the portal's database, {database}, was empty and has been filled")
+
     # -- into place
+
+    def _mark_home(self) -> None:
+        (self.settings.home / RESTORING).touch()
+        Disk().sync_directory(str(self.settings.home))
 
     def _put_into_place(self) -> None:
         disk = Disk()
         home = self.settings.home
-        (home / RESTORING).touch()
-        disk.sync_directory(str(home))
+        self._mark_home()
         last = self.settings.queue_directory
         for place in sorted(self._staged, key=lambda place: place == last):
             if _has_something(place) or place.is_symlink():

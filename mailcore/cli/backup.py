@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mailcore.backup.archive import BackupDamaged, BackupTooNew, Head
 from mailcore.backup.backup import make_backup
-from mailcore.backup.database import DatabaseFailed
+from mailcore.backup.postgresql import DatabaseFailed
 from mailcore.backup.restore import verify
 from mailcore.backup.snapshot import SnapshotFailed
 from mailcore.cli.command import DONE, NOT_DONE, UsageError, add_common, config_path
@@ -66,12 +66,13 @@ def _run(arguments: argparse.Namespace) -> int:
         return NOT_DONE
     if arguments.json:
         told = {"file": str(made.path), "parts": made.parts, "files": made.files}
-        print_json({**told, "bytes": made.bytes_read, "bytes_written": made.bytes_written})
+        print_json({**told, "bytes": made.bytes_read, "bytes_written": made.bytes_written, "notes": made.notes})
         return DONE
     pairs: list[tuple[str, object]] = [
         ("backup", made.path),
         ("of", ", ".join(made.parts)),
         ("files", f"{made.files}, {size_shown(made.bytes_read)}, {size_shown(made.bytes_written)} written"),
+        *(("note", note) for note in made.notes),
     ]
     for line in rows_to_lines(pairs):
         say(line)

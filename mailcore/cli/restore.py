@@ -1,10 +1,11 @@
-"""``waypost restore``: back from a backup, into a home that is empty. A queue comes back held."""
+"""``waypost restore``: back from a backup, into a home and a database that are empty. A queue comes back held."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import json
+import os
 import re
 import time
 import tomllib
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.backup.archive import Archive, BackupDamaged, BackupTooNew
+from mailcore.backup.database import database_url, portal_environment
+from mailcore.backup.postgresql import DatabaseFailed
 from mailcore.backup.restore import Restore, RestoreRefused
 from mailcore.cli.backup import told_of
 from mailcore.cli.command import CONFIGURATIONS, DONE, NOT_DONE, add_common
@@ -32,6 +35,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--into", type=Path, metavar="HOME", help="another home than the configuration's")
     parser.add_argument("--without-queue", action="store_true", help="leave the queue that is in it")
     parser.add_argument("--move-aside", action="store_true", help="what is there gets another name; else it is refused")
+    parser.add_argument(
+        "--dump-only", action="store_true", help="PostgreSQL: only put the dump into home/portal, and fill no database"
+    )
     parser.set_defaults(run=_run)
 
 
@@ -42,11 +48,17 @@ def _run(arguments: argparse.Namespace) -> int:
             text = _configuration_of(archive)
         config, settings, changed = _target(arguments.config, arguments.into, Path(head.config), text)
         restore = Restore(
-            settings, config, time.time(), with_queue=not arguments.without_queue, aside=arguments.move_aside
+            settings,
+            config,
+            time.time(),
+            with_queue=not arguments.without_queue,
+            aside=arguments.move_aside,
+            config_text=changed,
+            database_url=database_url(settings, portal_environment(config, os.environ)),
+            dump_only=arguments.dump_only,
         )
-        restore.config_text = changed
         done = restore.run(arguments.file)
-    except (BackupDamaged, BackupTooNew, RestoreRefused) as error:
+    except (BackupDamaged, BackupTooNew, DatabaseFailed, RestoreRefused) as error:
         complain(f"nothing was restored: {error}")
         return NOT_DONE
     if arguments.json:

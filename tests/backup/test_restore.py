@@ -77,6 +77,15 @@ def everything_below(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
 
 
+def test_a_database_that_is_not_there_is_told(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("backup", place / "a") == 0
+    assert "note" not in capsys.readouterr().out
+    for path in (place / "home" / "portal").glob("portal.sqlite3*"):
+        path.unlink()
+    assert run("backup", place / "b") == 0
+    assert "no database of a portal: there is no" in " ".join(capsys.readouterr().out.split())
+
+
 def test_everything_comes_back_into_another_home(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     backup = backed_up(place, "--reports")
     assert run("backup", "--verify", backup) == 0
