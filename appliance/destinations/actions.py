@@ -1,6 +1,7 @@
 """What is done to a destination: suspend, resume, another value for a time, and its end.
 
-Law: each asks for a reason, is in the audit however it ends, and is sent to the core once.
+Law: each asks for a reason, is in the audit however it ends, and is sent to the core once. No value is replaced that somebody
+else set since it was seen; who did it in the very same moment, through another portal process, is told of afterwards.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from django.views.decorators.http import require_http_methods
 
 from appliance.accounts.roles import operator
 from appliance.audit.record import audited
-from appliance.core.door import door
+from appliance.core.door import Door, door
 from appliance.core.templatetags.waypost import span, visible
-from appliance.destinations.forms import OverrideForm, ReasonForm, SuspendForm
+from appliance.destinations.forms import OverrideForm, ReasonForm, SeenForm, SuspendForm
+from appliance.destinations.seen import as_text, meanwhile
+from appliance.tuning.applying import one_at_a_time
 from appliance.tuning.noting import note
+from appliance.tuning.value import same
 from mailcore.control.client import ControlError
 
 __all__ = ["end", "override", "resume", "suspend"]
@@ -69,22 +73,29 @@ def override(request: HttpRequest, name: str) -> HttpResponse:
     core = door(request)
     parameters = core.read("parameters")["scopes"]["destination"]
     asked = {"parameter": request.GET.get("parameter", "destination_concurrency_limit"), "value": "50%"}
+    if request.method == "GET":
+        asked["seen"] = as_text(_values(core, name))
     form = OverrideForm(parameters, request.POST or None, initial=asked)
+    words = "It holds for this destination alone, at once, and over a restart."
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
         parameter, value, for_s, why = (given[each] for each in ("parameter", "value", "for_s", "why"))
         arguments = {"scope": name, "parameter": parameter, "value": value}
-        before = _in_force(core, name, parameter)
-        with audited(
-            request,
-            "destination.set",
-            name,
-            before=before,
-            after=arguments | {"for_s": for_s},
-            why=why,
-        ) as entry:
-            answer = core.change("set", arguments | ({"for_s": for_s} if for_s else {}), why=why)
-            entry.words = f"{parameter} = {visible(answer['value'])}"
+        with one_at_a_time:
+            before = _in_force(core, name, parameter)
+            if _has_changed(core, name, form, parameter, before):
+                return _dialog(request, name, form, f"Another value for {visible(name)}", words, "Set", parameters)
+            with audited(
+                request,
+                "destination.set",
+                name,
+                before=before,
+                after=arguments | {"for_s": for_s},
+                why=why,
+            ) as entry:
+                answer = core.change("set", arguments | ({"for_s": for_s} if for_s else {}), why=why)
+                entry.words = f"{parameter} = {visible(answer['value'])}"
+        _tell_of_another(request, answer, before)
         until = {"until": answer["until"]} if answer.get("until") else {}
         shown = {"value": answer["value"], "origin": "tuned"} | until
         note(request, answer.get("scope", name), parameter, before=before, after=shown, why=why)
@@ -94,7 +105,6 @@ def override(request: HttpRequest, name: str) -> HttpResponse:
             name,
             f"{parameter} is {visible(answer['value'])} instead of {visible(answer['before'])}{how_long}.",
         )
-    words = "It holds for this destination alone, at once, and over a restart."
     return _dialog(request, name, form, f"Another value for {visible(name)}", words, "Set", parameters)
 
 
@@ -104,43 +114,74 @@ def end(request: HttpRequest, name: str, parameter: str) -> HttpResponse:
     """Ends a value that is set for a time, and leaves a lasting one below it; takes a lasting one back."""
     core = door(request)
     before = _in_force(core, name, parameter)
-    form = ReasonForm(request.POST or None)
+    form = SeenForm(request.POST or None, initial={"seen": as_text({parameter: before})})
     if request.method == "POST" and form.is_valid():
         why = form.cleaned_data["why"]
-        timed = "until" in before
-        arguments = {"scope": name, "parameter": parameter, "value": before["value"] if timed else None}
-        if timed:
-            arguments["for_s"] = ENDS_AT_ONCE_S
-        with audited(
-            request, "destination.take_back", name, before=before | {"parameter": parameter}, why=why
-        ) as entry:
-            core.change("set", arguments, why=why)
-            entry.words = f"{parameter} taken back"
+        with one_at_a_time:
+            before = _in_force(core, name, parameter)
+            if _has_changed(core, name, form, parameter, before):
+                return _take_back_dialog(request, name, form, parameter, before)
+            timed = "until" in before
+            arguments = {"scope": name, "parameter": parameter, "value": before["value"] if timed else None}
+            if timed:
+                arguments["for_s"] = ENDS_AT_ONCE_S
+            with audited(
+                request, "destination.take_back", name, before=before | {"parameter": parameter}, why=why
+            ) as entry:
+                answer = core.change("set", arguments, why=why)
+                entry.words = f"{parameter} taken back"
+        _tell_of_another(request, answer, before)
         shown: dict[str, Any] = {}
         with contextlib.suppress(ControlError):  # it was taken back, whatever is known of what holds now
             shown = _in_force(core, name, parameter)
         note(request, name, parameter, before=before, after=shown, why=why)
         return _done(request, name, f"{parameter} is taken back.")
-    words = (
-        f"{parameter} is {visible(before['value'])} now, for this destination alone. Then the wider value holds again."
-    )
-    return _dialog(request, name, form, f"Take back {parameter}", words, "Take back")
+    return _take_back_dialog(request, name, form, parameter, before)
 
 
 # -- inside
 
 
-def _suspension(core: Any, name: str) -> Any:
+def _take_back_dialog(
+    request: HttpRequest, name: str, form: SeenForm, parameter: str, now: dict[str, Any]
+) -> HttpResponse:
+    words = f"{parameter} is {visible(now['value'])} now, for this destination alone. Then the wider value holds again."
+    return _dialog(request, name, form, f"Take back {parameter}", words, "Take back")
+
+
+def _has_changed(core: Door, name: str, form: SeenForm, parameter: str, now: dict[str, Any]) -> bool:
+    """Since the dialog was opened; then the form says so."""
+    words = meanwhile(form.cleaned_data["seen"], parameter, now)
+    if words:
+        form.changed_meanwhile(words, as_text(_values(core, name)))
+    return bool(words)
+
+
+def _tell_of_another(request: HttpRequest, answer: dict[str, Any], before: dict[str, Any]) -> None:
+    """Of who set it between our look and our change: somebody at a terminal, or at another portal process."""
+    if "before" in answer and not same(answer["before"], before.get("value")):
+        messages.warning(
+            request,
+            f"Somebody else changed it in the same moment from {visible(before.get('value'))} to "
+            f"{visible(answer['before'])}, which is replaced.",
+        )
+
+
+def _suspension(core: Door, name: str) -> Any:
     values = next(iter(core.read("transports", {"destination": name}).values()))
     return {"suspended_until": values.get("suspended_until")}
 
 
-def _in_force(core: Any, name: str, parameter: str) -> dict[str, Any]:
-    values = next(iter(core.read("transports", {"destination": name}).values()))
-    if parameter not in values or parameter == "suspended_until":
+def _values(core: Door, name: str) -> dict[str, dict[str, Any]]:
+    values: dict[str, Any] = next(iter(core.read("transports", {"destination": name}).values()))
+    return {parameter: shown for parameter, shown in values.items() if parameter != "suspended_until"}
+
+
+def _in_force(core: Door, name: str, parameter: str) -> dict[str, Any]:
+    values = _values(core, name)
+    if parameter not in values:
         raise Http404("there is no such parameter of a destination")
-    found: dict[str, Any] = values[parameter]
-    return found
+    return values[parameter]
 
 
 def _done(request: HttpRequest, name: str, words: str) -> HttpResponse:

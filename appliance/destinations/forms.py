@@ -11,10 +11,12 @@ import time
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
 
+from appliance.destinations.seen import SEEN_MAX
 from appliance.queue.amounts import duration_of, moment_of
 
-__all__ = ["OverrideForm", "ReasonForm", "SuspendForm", "value_of"]
+__all__ = ["OverrideForm", "ReasonForm", "SeenForm", "SuspendForm", "value_of"]
 
 WHY_MIN, WHY_MAX = 3, 1_000
 VALUE_MAX = 100  # characters, as the control socket takes them
@@ -48,6 +50,18 @@ class ReasonForm(forms.Form):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **{"label_suffix": "", **named})
+
+
+class SeenForm(ReasonForm):
+    """One that replaces a value: with what was in force when it was opened (``appliance.destinations.seen``)."""
+
+    seen = forms.CharField(required=False, max_length=SEEN_MAX, widget=forms.HiddenInput())
+
+    def changed_meanwhile(self, words: str, now: str) -> None:
+        """Tells the person; sent once more, it is about what is in force ``now``."""
+        self.add_error(None, f"{words} Nothing was changed. If you still want to, send it once more.")
+        given = self.data.dict() if isinstance(self.data, QueryDict) else self.data
+        self.data = {**given, "seen": now}
 
 
 class SuspendForm(ReasonForm):
@@ -87,7 +101,7 @@ class SuspendForm(ReasonForm):
         return cleaned
 
 
-class OverrideForm(ReasonForm):
+class OverrideForm(SeenForm):
     """``parameters``: as the core lists those of destinations."""
 
     parameter = forms.ChoiceField(label="Parameter")

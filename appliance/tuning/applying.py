@@ -26,10 +26,10 @@ from appliance.tuning.scope import said
 from appliance.tuning.value import same, typed
 from mailcore.control.client import ControlError, NotRunning, Refused
 
-__all__ = ["Invalid", "Stale", "apply", "settle"]
+__all__ = ["Invalid", "Stale", "apply", "one_at_a_time", "settle"]
 
 HANDOVER_S = 3.0  # a lasting value takes the place of one for a time; see _set
-_one_at_a_time = threading.Lock()
+one_at_a_time = threading.Lock()  # held from the last look until the value is set, wherever in this process
 
 
 class Stale(Exception):
@@ -49,7 +49,7 @@ def apply(
 ) -> uuid.UUID:
     """The batch, whatever came of it. Raises Stale, Invalid, and ControlError as long as nothing was sent."""
     core = door(request)
-    with _one_at_a_time:
+    with one_at_a_time:
         _, shown = in_force(core, draft.scope)
         if any(not same_shown(each.seen, shown.get(each.parameter, {})) for each in draft.wanted):
             raise Stale

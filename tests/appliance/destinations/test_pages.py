@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -226,3 +228,75 @@ def test_without_a_core_the_page_says_so() -> None:
     answer = signed_in("viewer").get("/destinations/")
     assert answer.status_code == 503
     assert "not running" in answer.content.decode()
+
+
+class Shared:
+    """What a core has in force, and does, when it is asked to set it."""
+
+    def __init__(self, core: FakeCore) -> None:
+        self.shown: dict[str, Any] = {"value": 20, "origin": "configuration", "scope": "smtp"}
+        core.answers["transports"] = lambda _: {NAME: {LIMIT: self.shown, "suspended_until": {"value": None}}}
+        core.answers["set"] = self.set
+
+    def set(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        before, self.shown = self.shown["value"], {"value": arguments["value"], "origin": "tuned"}
+        return {"value": arguments["value"], "before": before}
+
+
+def opened(client: Client, path: str) -> dict[str, str]:
+    """What the dialog that is opened now sends along."""
+    found = re.search(r'name="seen" value="([^"]*)"', client.get(path).content.decode())
+    assert found is not None
+    return {"seen": html.unescape(found[1])}
+
+
+def test_of_two_who_set_the_same_value_the_second_is_told_what_the_first_did(core: FakeCore) -> None:
+    shared = Shared(core)
+    olga, otto = signed_in("operator"), signed_in("administrator")
+    seen_by_olga, seen_by_otto = opened(olga, BASE + "set/"), opened(otto, BASE + "set/")
+    given = {"parameter": LIMIT, "duration": "", "why": "they throttle us"}
+    assert olga.post(BASE + "set/", given | {"value": "5"} | seen_by_olga).status_code == 204
+    answer = otto.post(BASE + "set/", given | {"value": "50%"} | seen_by_otto)
+    assert answer.status_code == 422
+    text = answer.content.decode()
+    assert "Somebody changed it meanwhile: it is 5 now; when you opened this it was 20. Nothing was changed." in text
+    assert shared.shown["value"] == 5
+    assert [entry.who for entry in entries()] == ["operator"]
+    again = re.search(r'name="seen" value="([^"]*)"', text)
+    assert again is not None
+    assert otto.post(BASE + "set/", given | {"value": "6", "seen": html.unescape(again[1])}).status_code == 204
+    assert shared.shown["value"] == 6
+
+
+def test_a_value_that_became_another_is_not_taken_back_unseen(core: FakeCore) -> None:
+    shared = Shared(core)
+    shared.shown = {"value": 3, "origin": "tuned"}
+    client = signed_in("operator")
+    seen = opened(client, f"{BASE}take-back/{LIMIT}/")
+    shared.shown = {"value": 4, "origin": "tuned"}
+    answer = client.post(f"{BASE}take-back/{LIMIT}/", {"why": "full speed again"} | seen)
+    assert answer.status_code == 422
+    assert "it is 4 now; when you opened this it was 3" in answer.content.decode()
+    assert core.asked("set") == []
+    shared.shown = {"value": 3, "origin": "tuned", "until": time.time() + 60}
+    answer = client.post(f"{BASE}take-back/{LIMIT}/", {"why": "full speed again"} | seen)
+    assert "it is 3 as before, but for another time" in answer.content.decode()
+    assert core.asked("set") == []
+
+
+def test_who_was_quicker_than_our_look_is_told_of(core: FakeCore) -> None:
+    shared = Shared(core)
+    core.answers["set"] = lambda arguments: shared.set(arguments) | {"before": 7}
+    client = signed_in("operator")
+    given = {"parameter": LIMIT, "value": "5", "duration": "", "why": "they throttle us"}
+    client.post(BASE + "set/", given | opened(client, BASE + "set/"))
+    assert "in the same moment from 20 to 7, which is replaced" in text_of(client, BASE)
+
+
+@pytest.mark.parametrize("seen", ["{", "[]", "3", '{"x": 3}', "[" * 9_000, f'{{"{LIMIT}": {{"value": [1]}}}}'])
+def test_what_was_seen_cannot_be_made_up(core: FakeCore, seen: str) -> None:
+    given = {"parameter": LIMIT, "value": "5", "duration": "", "why": "they throttle us", "seen": seen}
+    answer = signed_in("operator").post(BASE + "set/", given)
+    assert answer.status_code == 422
+    assert "too old to be sent" in answer.content.decode()
+    assert core.asked("set") == []

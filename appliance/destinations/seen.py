@@ -1,0 +1,54 @@
+"""What was in force when a dialog was opened goes with its form, and is compared with what is in force when it is sent.
+
+Law: who would replace a value that somebody else has set meanwhile is told so first, and nothing is sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.core.templatetags.waypost import visible
+from appliance.tuning.parameter import Shown, same_shown
+from appliance.tuning.value import is_value, typed
+
+__all__ = ["SEEN_MAX", "as_text", "meanwhile"]
+
+SEEN_MAX = 20_000  # characters: a destination has some ten parameters
+_NAMES = ("value", "origin", "until", "scope")
+
+
+def as_text(values: Mapping[str, Shown]) -> str:
+    """For the form."""
+    return json.dumps({name: {each: shown[each] for each in _NAMES if each in shown} for name, shown in values.items()})
+
+
+def meanwhile(text: str, parameter: str, now: Shown) -> str:
+    """What to tell the person; "" when it is as they saw it. A form without it comes from no page of ours."""
+    if not text:
+        return ""
+    seen = _seen(text).get(parameter)
+    if seen is None:
+        return "The page is too old to be sent; open it anew."
+    if same_shown(seen, now):
+        return ""
+    if typed(seen["value"]) == typed(now["value"]):
+        return f"Somebody changed it meanwhile: it is {_said(now)} as before, but for another time or from elsewhere."
+    return f"Somebody changed it meanwhile: it is {_said(now)} now; when you opened this it was {_said(seen)}."
+
+
+def _seen(text: str) -> dict[str, Shown]:
+    try:
+        given: dict[str, Any] = json.loads(text)
+        return {name: shown for name, shown in given.items() if _is_shown(shown)}
+    except (ValueError, AttributeError, RecursionError):
+        return {}
+
+
+def _is_shown(given: Any) -> bool:
+    return isinstance(given, dict) and is_value(given.get("value")) and isinstance(given.get("until", 0), int | float)
+
+
+def _said(shown: Shown) -> str:
+    return visible(typed(shown["value"]))
