@@ -5,6 +5,9 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import include, path
 
+handler500 = "appliance.core.faults.server_error"
+handler429 = "appliance.core.faults.too_many_requests"  # allauth asks for it
+
 urlpatterns = [
     path("", include("appliance.live.urls")),
     path("queue/", include("appliance.queue.urls")),

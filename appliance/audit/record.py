@@ -13,9 +13,11 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
+from django.db import OperationalError
 from django.http import HttpRequest
 
 from appliance.audit.models import Entry, Outcome
+from appliance.core.faults import NotEntered
 from mailcore.control.client import ControlError, Refused
 
 __all__ = ["audited", "client_address", "record"]
@@ -46,10 +48,14 @@ def audited(
 ) -> Iterator[Entry]:
     """The block makes the change; how it ends is the entry's outcome. The block may set ``words`` and ``after``.
 
-    Entered before the block begins: a portal that is killed in the middle leaves an entry whose end is not known.
+    Entered before the block begins: a portal that is killed in the middle leaves an entry whose end is not known. Raises
+    NotEntered, and then the block is not begun.
     """
     entry = _entry(request, action, subject, "", before, after, why)
-    entry.begin()
+    try:
+        entry.begin()
+    except OperationalError as error:
+        raise NotEntered(*error.args) from error
     try:
         yield entry
     except Refused as error:

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
+from appliance.core.faults import title_of
 from mailcore.control.client import ControlError, NotRunning, Refused, TimedOut
 
 __all__ = ["CoreErrorsMiddleware", "TimeZoneMiddleware"]
@@ -52,9 +53,7 @@ class CoreErrorsMiddleware:
         status, title = 503, "The core does not answer"
         if isinstance(exception, OperationalError):
             _log.error("%s: %s", request.path, exception)
-            title = "The portal cannot use its own database; the mail goes on"
-            if request.method == "POST":
-                title += ". Look whether the change was made before you repeat it"
+            title = title_of(exception, request.method)
         elif isinstance(exception, NotRunning):
             title = "The core is not running"
         elif isinstance(exception, Refused):
