@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.contrib.auth import get_user
-from django.contrib.sessions.backends.db import SessionStore
 from django.core.exceptions import PermissionDenied
 from django.db import connections
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
@@ -21,10 +18,10 @@ from django.views.decorators.http import require_safe
 from appliance.accounts.roles import Role, role_of, viewer
 from appliance.live.balance import balance_of
 from appliance.live.hub import Hub, TooManyReaders, nothing_known
+from appliance.live.listeners import listeners
 from appliance.live.listening import hub
-from appliance.live.samples import LINES, day_lines, in_thread
+from appliance.live.samples import LINES, day_lines
 
-RECHECK_S = 60.0  # who was signed out or lost the role may listen no longer
 NO_QUEUE: dict[str, Any] = {
     "messages": None,
     "recipients": None,
@@ -85,23 +82,14 @@ async def _events(listened: Hub, session_key: str) -> AsyncIterator[bytes]:
     # A request keeps its thread, and with it a connection to the database, until it ends; this one lasts all day.
     await sync_to_async(connections.close_all)()
     loop = asyncio.get_running_loop()
-    recheck_at = loop.time() + RECHECK_S * random.uniform(0.8, 1.2)  # noqa: S311  # so that not all come at once
-    yield b"retry: %d\n\n" % RETRY_MS
-    with contextlib.suppress(TooManyReaders):
+    let_in_at = loop.time()
+    with contextlib.suppress(TooManyReaders), listeners().one(session_key):
+        yield b"retry: %d\n\n" % RETRY_MS
         async with contextlib.aclosing(listened.stream()) as events:
             async for event in events:
+                if not await listeners().may(session_key, let_in_at):
+                    return
                 yield event
-                if loop.time() >= recheck_at:
-                    if not await asyncio.to_thread(_may_listen, session_key):
-                        return
-                    recheck_at = loop.time() + RECHECK_S
-
-
-@in_thread
-def _may_listen(session_key: str) -> bool:
-    asked = HttpRequest()
-    asked.session = SessionStore(session_key)
-    return role_of(get_user(asked)) is not None
 
 
 @viewer

@@ -14,7 +14,7 @@ from django.contrib.sessions.models import Session
 from django.test import AsyncClient, Client
 
 from appliance.core.door import async_door
-from appliance.live import listening, views
+from appliance.live import listeners, listening
 from appliance.live.hub import Hub
 from tests.appliance.fake_core import FakeCore
 from tests.appliance.live.answers import answers, row, state
@@ -131,7 +131,7 @@ async def test_too_many_are_sent_away(user: User, hub: Hub) -> None:
 async def test_who_may_listen_no_longer_is_cut_off(
     user: User, hub: Hub, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(views, "RECHECK_S", 0.0)
+    monkeypatch.setattr(listeners, "LOOK_S", 0.0)
     _, events = await events_of(user)
     await anext(events)
     await anext(events)
