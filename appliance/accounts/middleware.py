@@ -1,7 +1,7 @@
 """Headers of every answer; sessions that live while somebody is there; TOTP before anything else where it is required.
 
 Laws: what is not a static file is kept by nobody (``no-store``): a shared screen's Back button shows no queue. A page for which
-TOTP is required is never run without it.
+TOTP is required is never run without it. What an open page asks for by itself prolongs no session: nobody need sit there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable
 
 from django.conf import settings
+from django.contrib.sessions.backends.base import UpdateError
 from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 
@@ -27,7 +29,8 @@ _POLICY = ", ".join(
         "screen-wake-lock", "usb", "xr-spatial-tracking",
     )
 )  # fmt: skip
-AGAIN = "Waypost-Again"  # a header of what an open page asks for by itself
+AGAIN = "Waypost-Again"  # a header of what an open page asks for by itself (static/appliance/page.js)
+_ALWAYS_AGAIN = frozenset(("live:stream", "live:history"))  # asked for by scripts alone
 _SEEN = "waypost_seen"
 _SEEN_SHARE = 10  # a session is written again when a tenth of its time is over
 _WITHOUT_TOTP = frozenset(
@@ -67,7 +70,7 @@ class SessionMiddleware:
             return None
         match = request.resolver_match
         name = match.view_name if match is not None else ""
-        if name != "live:stream" and not request.headers.get(AGAIN):  # a page that nobody looks at asks again and again
+        if name not in _ALWAYS_AGAIN and not request.headers.get(AGAIN):
             _seen(request)
         if name in _WITHOUT_TOTP or not lacks_totp(request.user):
             return None
@@ -80,3 +83,7 @@ def _seen(request: HttpRequest) -> None:
     now = int(time.time())
     if not 0 <= now - request.session.get(_SEEN, 0) < settings.SESSION_COOKIE_AGE // _SEEN_SHARE:
         request.session[_SEEN] = now
+        try:
+            request.session.save()
+        except (UpdateError, DatabaseError):  # a full disk: who only reads goes on reading, and is not told of it
+            request.session.modified = False

@@ -1,4 +1,5 @@
-// What every page does: the reader's time zone, light or dark, keys, dialogs, and what htmx does with errors.
+// What every page does: the reader's time zone, light or dark, keys, dialogs, what a page asks for by itself, and what htmx does
+// with errors.
 "use strict";
 (() => {
   const oneYear = "; path=/; max-age=31536000; samesite=lax";
@@ -56,6 +57,11 @@
     if (event.target.closest("[data-close]")) event.target.closest("dialog")?.close();
   });
   document.body.addEventListener("waypost:close", () => dialog.close());
+
+  // What no person asked for, as what is asked again every few seconds, says so: it prolongs no session.
+  document.body.addEventListener("htmx:configRequest", (event) => {
+    if (!event.detail.triggeringEvent) event.detail.headers["Waypost-Again"] = "1";
+  });
 
   // An answer that is no success is shown, too: in the dialog when it was asked from there, else at the top of the page.
   document.body.addEventListener("htmx:beforeSwap", (event) => {
