@@ -27,7 +27,7 @@ from mailcore.postfix.draft import Draft
 from mailcore.postfix.dropped import cleaned, origin, qualified
 from mailcore.postfix.ledger import Begun, Ledger, LedgerInUse
 from mailcore.postfix.machine import open_machine
-from mailcore.postfix.queue_directory import MasterRuns, aside, message_files, nobody_else
+from mailcore.postfix.queue_directory import MasterRuns, aside, message_files, nobody_else, strangers
 from mailcore.postfix.queue_file import QueuedMessage, content, read_message
 from mailcore.postfix.records import FileFault
 from mailcore.postfix.relaying import local_domains
@@ -145,6 +145,9 @@ class _Import:
         """Raises ControlError when nobody takes mail any more; what was handed in until then is in the ledger."""
         pending: set[Future[None]] = set()
         pool = ThreadPoolExecutor(AT_ONCE)
+        self._tally.stays += [
+            (name, "is no message by its name: Postfix passes it over, too") for name in strangers(self._directory)
+        ]
         try:
             for queue, path in message_files(self._directory):
                 message = self._read(queue, path)
@@ -280,14 +283,18 @@ class _Import:
             (tally.nobody, "messages have nobody left to be delivered to"),
             (tally.done_before, "recipients Postfix had delivered to or refused; they get nothing again"),
             *((count, f"messages: {note}, which Waypost does not do") for note, count in sorted(tally.notes.items())),
-            (len(bounces), "messages have refusals that Postfix has not told their senders (its directory bounce)"),
-            (len(corrupt), "files in Postfix's directory corrupt, which were not looked at"),
-            (len(tally.stays), "messages stay in Postfix's queue:"),
         ):
             if count:
                 say(f"{count} {what}")
-        for queue_id, why in tally.stays[:TOLD_MAX]:
-            say(f"  {plain(queue_id)}: {plain(why)}")
+        for names, what in (
+            (bounces, "messages have refusals that Postfix has not told their senders (its directory bounce):"),
+            (corrupt, "files in Postfix's directory corrupt, which were not looked at:"),
+            ([f"{queue_id}: {why}" for queue_id, why in tally.stays], "files stay in Postfix's queue:"),
+        ):
+            if names:
+                say(f"{len(names)} {what}")
+            for name in names[:TOLD_MAX]:
+                say(f"  {plain(name)}")
         if not self._arguments.dry_run:
             self._afterwards()
         return status

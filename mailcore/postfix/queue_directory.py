@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["MasterRuns", "aside", "message_files", "nobody_else"]
+__all__ = ["MasterRuns", "aside", "message_files", "nobody_else", "strangers"]
 
 # As mail comes to rest nearer to its delivery: what was about to be sent goes first.
 QUEUES = ("active", "incoming", "deferred", "hold", "maildrop")
@@ -46,20 +46,34 @@ def message_files(directory: Path) -> Iterator[tuple[str, Path]]:
     for queue in QUEUES:
         place = directory / queue
         if place.is_dir():
-            yield from ((queue, path) for path in sorted(_below(place, 0), key=lambda path: path.name))
+            yield from ((queue, path) for path in sorted(_messages(place), key=lambda path: path.name))
+
+
+def strangers(directory: Path) -> list[str]:
+    """Names of what lies among the messages and is none: Postfix passes it over, too. A file that it had just begun to make has
+    such a name."""
+    places = [directory / queue for queue in QUEUES]
+    found = [path for place in places if place.is_dir() for path, is_message in _below(place, 0) if not is_message]
+    return sorted(os.fsencode(path.relative_to(directory)).decode("utf-8", "replace") for path in found)
 
 
 def aside(directory: Path, name: str) -> set[str]:
     """Queue ids of which something lies in another directory of the queue: "corrupt", "bounce"."""
     place = directory / name
-    return {path.name for path in _below(place, 0)} if place.is_dir() else set()
+    return {path.name for path in _messages(place)} if place.is_dir() else set()
 
 
-def _below(place: Path, depth: int) -> Iterator[Path]:
+def _messages(place: Path) -> Iterator[Path]:
+    return (path for path, is_message in _below(place, 0) if is_message)
+
+
+def _below(place: Path, depth: int) -> Iterator[tuple[Path, bool]]:
+    """All that is no directory, and whether it may be a message."""
     with os.scandir(place) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 if depth < _DEPTH_MAX:
                     yield from _below(Path(entry.path), depth + 1)
-            elif entry.is_file(follow_symlinks=False) and _QUEUE_ID.fullmatch(entry.name):
-                yield Path(entry.path)
+            else:
+                is_message = entry.is_file(follow_symlinks=False) and _QUEUE_ID.fullmatch(entry.name) is not None
+                yield Path(entry.path), is_message

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.mta import Postfix
 from mailcore.postfix.queue_directory import MasterRuns, nobody_else
 
-__all__ = ["OldQueue", "make_old_queue", "postcat", "spread"]
+__all__ = ["OldQueue", "make_old_queue", "postcat", "send", "spread", "until"]
 
 PATIENCE_S = 60.0
 LONG_LINE = b"x" * 5000  # longer than a record of Postfix's
@@ -74,14 +74,14 @@ def make_old_queue(directory: Path) -> OldQueue:
         postfix.start()
         try:
             ids = {
-                "partly": _send(
+                "partly": send(
                     postfix.port, "s@example.org", ["done@example.org", "b@example.org", "c@example.org"], PARTLY
                 ),
-                "bounce": _send(postfix.port, "", ["d@example.org"], b"Subject: a bounce\r\n\r\nx\r\n"),
-                "held": _send(postfix.port, "s@example.org", ["e@example.org"], b"Subject: held\r\n\r\nx\r\n"),
-                "new": _send(postfix.port, "s@example.org", ["f@example.org"], b"Subject: new\r\n\r\nx\r\n"),
+                "bounce": send(postfix.port, "", ["d@example.org"], b"Subject: a bounce\r\n\r\nx\r\n"),
+                "held": send(postfix.port, "s@example.org", ["e@example.org"], b"Subject: held\r\n\r\nx\r\n"),
+                "new": send(postfix.port, "s@example.org", ["f@example.org"], b"Subject: new\r\n\r\nx\r\n"),
             }
-            _until(lambda: all(_find(queue / "deferred", each) for each in ids.values()), "all to be deferred")
+            until(lambda: all(_find(queue / "deferred", each) for each in ids.values()), "all to be deferred")
             _run("postsuper", "-c", str(etc), "-h", ids["held"])
             master, refused = postfix.pid, _refusal(queue)
         finally:
@@ -121,7 +121,8 @@ def _no_sockets(directory: str, names: list[str]) -> list[str]:
     return [name for name in names if not (Path(directory) / name).is_file() and not (Path(directory) / name).is_dir()]
 
 
-def _send(port: int, sender: str, recipients: list[str], data: bytes) -> str:
+def send(port: int, sender: str, recipients: list[str], data: bytes) -> str:
+    """Its queue id."""
     with smtplib.SMTP("127.0.0.1", port, timeout=PATIENCE_S) as client:
         client.ehlo("client.example")
         client.mail(sender)
@@ -151,7 +152,7 @@ def _find(directory: Path, name: str) -> Path | None:
     return next((path for path in directory.rglob(name) if path.is_file()), None)
 
 
-def _until(true: Callable[[], object], what: str) -> None:
+def until(true: Callable[[], object], what: str) -> None:
     end = time.monotonic() + PATIENCE_S
     while not true():
         assert time.monotonic() < end, f"waited in vain for {what}"

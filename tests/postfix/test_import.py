@@ -20,6 +20,7 @@ from mailcore.cli.main import main
 from mailcore.postfix.ledger import Begun, Ledger
 from mailcore.postfix.queue_directory import nobody_else
 from tests.end_to_end.appliance import Appliance
+from tests.postfix.importing import Import, arrived
 from tests.postfix.old_queue import LONG_LINE, OldQueue
 from tests.process.catcher import Catcher
 
@@ -48,25 +49,6 @@ sys.exit(main.main(sys.argv[1:]))
 """
 
 
-class Import:
-    """``waypost import-postfix`` with the appliance's configuration."""
-
-    def __init__(self, old: OldQueue, appliance: Appliance, capsys: pytest.CaptureFixture[str]) -> None:
-        self.command = ["import-postfix", str(old.etc), "--queue-directory", str(old.queue)]
-        self.config = ["--config", str(appliance.config)]
-        self._capsys = capsys
-
-    async def __call__(self, *arguments: str, status: int = 0) -> str:
-        got = await asyncio.to_thread(main, [*self.command, *arguments, *self.config])
-        out, err = self._capsys.readouterr()
-        assert got == status, out + err
-        return out + err
-
-    async def told(self, *arguments: str, status: int = 0) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(await self(*arguments, "--json", status=status))
-        return found
-
-
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory with a short name: a Unix socket's path has 107 bytes."""
@@ -84,16 +66,6 @@ async def the_only_one(appliance: Appliance) -> dict[str, Any]:
 
     await appliance.until(alone, "one message to be left")
     return items[0]
-
-
-async def arrived(catcher: Catcher, count: int) -> list[str]:
-    """Who got mail, as often as they got it."""
-    for _ in range(600):
-        found = sorted(each for _, recipients, _ in catcher.caught for each in recipients)
-        if len(found) >= count:
-            return found
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"only {found} arrived")
 
 
 async def test_what_postfix_had_to_deliver_is_delivered_once_and_what_it_held_is_held(
