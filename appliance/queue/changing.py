@@ -24,6 +24,7 @@ from appliance.core.door import NOT_KNOWN, door_of
 from appliance.core.templatetags.waypost import span
 from appliance.queue.filters import DELETED
 from appliance.queue.models import Change, Phase
+from appliance.queue.worker import own
 from mailcore.control.client import ControlError, NotRunning, Refused, TimedOut
 
 __all__ = ["OPERATIONS", "TooMany", "change_chosen", "count", "doc_of", "go", "in_background", "past_of", "undo"]
@@ -64,7 +65,7 @@ def change_chosen(request: HttpRequest, change: Change) -> None:
     """Of the messages in ``change.messages``; one question, answered when it is synced. Raises ControlError."""
     messages: list[list[Any]] = change.messages or []
     queue_ids = [each[0] for each in messages]
-    change.phase = Phase.RUNNING
+    change.phase, change.worker = Phase.RUNNING, own()
     change.matched = len(messages)
     change.save()
     arguments: dict[str, Any] = {
@@ -101,7 +102,7 @@ def in_background(target: Callable[[HttpRequest, Change], None], request: HttpRe
     try:
         request.user.is_authenticated  # noqa: B018  # fetched here: the thread has a database connection of its own
         change.phase = Phase.COUNTING if target is count else Phase.RUNNING
-        change.heard_at = timezone.now()
+        change.heard_at, change.worker = timezone.now(), own()
         change.save()
         threading.Thread(target=run, name=f"change {change.tag}", daemon=True).start()
     except BaseException:  # a full disk, say: nothing was begun

@@ -13,12 +13,14 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from appliance.queue.worker import WORKER_MAX, is_gone
+
 __all__ = ["Change", "Phase"]
 
 _LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # as queue ids: survives being read over a telephone
 TAG_CHARACTERS = 10  # 50 bits: nobody who writes replies or addresses guesses one
 KEPT_DAYS = 30
-SILENT_S = 15.0  # beyond the patience with the core: then whoever made the change is gone
+SILENT_S = 15.0  # beyond the patience with the core: then whoever made the change is gone, also from another host
 
 
 def new_tag() -> str:
@@ -62,6 +64,7 @@ class Change(models.Model):
     heard_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True)
     stop_wanted = models.BooleanField(default=False)
+    worker = models.CharField(max_length=WORKER_MAX, blank=True, default="")  # the process that makes it
     undoes = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="undone_by")
 
     class Meta:
@@ -91,7 +94,9 @@ class Change(models.Model):
 
     @property
     def abandoned(self) -> bool:
-        """Nobody is working on it any more: the portal ended in the middle of it."""
+        """Nobody is working on it any more: the portal ended in the middle of it. The core, whose asker is gone, stops then."""
+        if self.under_way and is_gone(self.worker):
+            return True
         patience = timedelta(seconds=settings.PORTAL.change_timeout_s + SILENT_S)
         return self.under_way and timezone.now() - self.heard_at > patience
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +19,7 @@ from appliance.audit.models import Entry, Outcome
 from appliance.queue.change_views import recent_deletions
 from appliance.queue.changing import AT_ONCE_MAX, count, go, in_background
 from appliance.queue.models import Change, Phase
+from appliance.queue.worker import _named, is_gone, own
 from mailcore.control.client import TimedOut
 from tests.appliance.fake_core import FakeCore, Refusal
 
@@ -54,6 +58,38 @@ def test_a_deletion_in_whose_middle_the_portal_ended_can_be_undone(client: Clien
     assert undo in client.get(f"/queue/changes/{running.tag}/").content.decode()
     assert [each["change"].tag for each in recent_deletions()] == [running.tag]
     assert "/undo/" not in client.get(f"/queue/changes/{counting.tag}/").content.decode()
+
+
+def test_a_change_whose_process_was_killed_is_told_at_the_next_look(client: Client) -> None:
+    olga = User.objects.create_user("olga")
+    olga.groups.add(Group.objects.get(name="operator"))
+    client.force_login(olga)
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    made = {"who": "olga", "operation": "delete", "words": "sender a@b", "why": "spam", "matched": 5, "changed": 2}
+    change = Change.objects.create(phase=Phase.RUNNING, worker=_named(process.pid), **made)
+    page = f"/queue/changes/{change.tag}/"
+    try:
+        assert not change.abandoned
+        assert "of 5 deleted" in client.get(page).content.decode()
+    finally:
+        process.kill()
+    deadline = time.monotonic() + 20  # a process that ended and was not waited for has ended
+    while not change.abandoned and time.monotonic() < deadline:
+        time.sleep(0.01)
+    text = client.get(page).content.decode()
+    assert "The portal ended in the middle of it" in text
+    assert "At least 2 were deleted" in text
+    assert f'hx-post="{page}undo/"' in text
+    process.wait()
+    assert change.abandoned
+
+
+def test_only_a_process_of_this_host_that_is_no_more_is_gone() -> None:
+    host, number, start = own().split()
+    assert not is_gone(own())
+    assert is_gone(f"{host} {number} {int(start) + 1}"), "another has its number now"
+    for unknown in ("", "elsewhere 1 1", host, f"{host} x y"):
+        assert not is_gone(unknown)
 
 
 def test_a_manager_that_ends_in_the_middle_has_not_refused(request_: HttpRequest) -> None:

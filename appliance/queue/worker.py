@@ -1,0 +1,42 @@
+"""Which process makes a change, and whether it is still there: a portal that was killed is told at the next look.
+
+A process is named by host, number and the kernel's time of its start (proc(5), stat), because numbers come again. Of another
+host nothing is known.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+__all__ = ["WORKER_MAX", "is_gone", "own"]
+
+WORKER_MAX = 120  # characters: a host's name has at most 64
+_START = 19  # of the fields behind the process's name; the first is its state
+_ENDED = ("Z", "X")
+
+
+def own() -> str:
+    return _named(os.getpid())
+
+
+def is_gone(worker: str) -> bool:
+    """False where it cannot be known."""
+    host, _, rest = worker.partition(" ")
+    number = rest.partition(" ")[0]
+    return host == os.uname().nodename and number.isdecimal() and _told(int(number)) != rest
+
+
+@cache
+def _named(process: int) -> str:
+    return f"{os.uname().nodename} {_told(process)}"
+
+
+def _told(process: int) -> str:
+    """Number and start; "" when it has ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in _ENDED else f"{process} {fields[_START]}"
