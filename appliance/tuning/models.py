@@ -31,6 +31,9 @@ class Prediction(models.Model):
     before = models.JSONField()
     after = models.JSONField()
     assumptions = models.JSONField()
+    # Files of events that could not be read: what was measured lacks them. The default also in the database: a portal that was
+    # rolled back knows nothing of it.
+    unread_files = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
         ordering = ("-id",)

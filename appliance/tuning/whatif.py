@@ -57,6 +57,7 @@ def store(user: User, changes: list[dict[str, Any]], asked: dict[str, Any], answ
         before=_kept(answer["before"], asked),
         after=_kept(answer["after"], asked),
         assumptions=list(answer.get("assumptions", ())),
+        unread_files=answer.get("unread_files", 0),
     )
     unused = Prediction.objects.filter(taken=None)
     unused.filter(at__lt=timezone.now() - timedelta(seconds=KEPT_S)).delete()

@@ -105,6 +105,7 @@ class WhatIf:
             async for part in parts:
                 if part.get("done"):
                     part["assumptions"] = [*gathered.assumptions, *part["assumptions"]]
+                    part["unread_files"] = gathered.unread_files
                 yield part
 
     async def _child(self, question: Question, until: float) -> AsyncGenerator[dict[str, Any], None]:

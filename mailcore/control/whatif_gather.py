@@ -16,6 +16,7 @@ from mailcore.control.whatif_model import OVERHEAD_S, UNMEASURED_S, modelled, ov
 from mailcore.control.whatif_question import LaneSample, Value
 from mailcore.control.whatif_recent import Tried, recent
 from mailcore.control.whatif_sample import RESTING, lane_samples, without_user
+from mailcore.queue.older import Trouble
 from mailcore.queue.tracing import Walk
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 
@@ -39,6 +40,7 @@ class Gathered:
         self.arriving: dict[str, float] = {}
         self.recipients_of_one = 1.0
         self.assumptions: list[str] = []
+        self.unread_files = 0  # of events: nobody knows what they would have said of the next hops
 
 
 async def gather(
@@ -52,18 +54,21 @@ async def gather(
         await _queued(view, into)
         yield 0.3
         await _left_alone(view, into)
-    rows: Mapping[str, Any] = {}
+    measured: Mapping[str, Any] = {}
     async with contextlib.aclosing(times_since(arguments.since_s, RECORDS_MAX)) as parts:
         async for part in parts:
-            rows = part.get("destinations") or {}
+            measured = part
             yield 0.5
+    rows: Mapping[str, Any] = measured.get("destinations") or {}
     if arguments.arrivals:
         await _arriving(view, rows, into)
-    walk = Walk(recent(view.browser, {*into.destinations, *into.arriving}, into.now - arguments.since_s, view.older))
+    wanted, trouble = {*into.destinations, *into.arriving}, Trouble()
+    walk = Walk(recent(view.browser, wanted, into.now - arguments.since_s, view.older, trouble))
     with contextlib.closing(walk):
         while not await view.in_thread(walk.go, STEP_S, view.browser.monotonic):
             yield 0.8
     assert walk.result is not None
+    _say_unread(measured, trouble, into)
     _modelled(rows, walk.result, into, arguments.since_s)
     yield 1.0
 
@@ -176,6 +181,14 @@ async def _arriving(view: View, rows: Mapping[str, Any], into: Gathered) -> None
         f"Mail is taken to arrive as it has since the manager started, {per_s:.3g} recipients a second, at random times, for "
         "the destinations that are queued or were delivered to."
     )
+
+
+def _say_unread(measured: Mapping[str, Any], trouble: Trouble, into: Gathered) -> None:
+    """Both went through the same files, from the newest on: who came further met all that the other did."""
+    into.unread_files = max(measured.get("unread_files") or 0, trouble.count)
+    if into.unread_files:
+        words = measured.get("note") or str(trouble)
+        into.assumptions.insert(0, f"What was measured of next hops is not all: {words}.")
 
 
 def _modelled(rows: Mapping[str, Any], tried: Mapping[str, list[Tried]], into: Gathered, since_s: float) -> None:

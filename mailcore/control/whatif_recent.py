@@ -42,13 +42,18 @@ class Tried(NamedTuple):
 
 
 def recent(
-    browser: Browser, wanted: Collection[str], since: float, older: Older | None = None
+    browser: Browser,
+    wanted: Collection[str],
+    since: float,
+    older: Older | None = None,
+    trouble: Trouble | None = None,
 ) -> Steps[dict[str, list[Tried]]]:
-    """Of the destinations ``wanted``, what ended after ``since`` (wall clock), oldest first."""
+    """Of the destinations ``wanted``, what ended after ``since`` (wall clock), oldest first. ``trouble`` is told what could not
+    be read."""
     found: dict[str, list[Tried]] = {}
     lacking = set(wanted)
     examined = 0
-    with contextlib.closing(newest_first(browser, since, older, Trouble())) as pieces:
+    with contextlib.closing(newest_first(browser, since, older, trouble or Trouble())) as pieces:
         for deliveries, records in pieces:
             newest = 0.0
             for delivery in reversed(deliveries):

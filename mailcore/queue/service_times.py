@@ -48,6 +48,7 @@ class ServiceTimes(msgspec.Struct, kw_only=True):
     examined: int  # records
     destinations_left_out: int = 0
     note: str = ""  # what could not be read
+    unread_files: int = 0  # of kept events: what is in them is missing in all of this
 
 
 @dataclass(slots=True)
@@ -155,6 +156,7 @@ def measure(browser: Browser, since: float, records_max: int, older: Older | Non
         examined=examined,
         destinations_left_out=len(left_out),
         note=str(trouble),
+        unread_files=trouble.count,
     )
 
 

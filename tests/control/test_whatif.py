@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import os
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,22 @@ async def test_held_mail_goes_nowhere(queue: House, control: AsyncControlClient)
     queue.manager.answers["size"] = lambda _: size | {"lanes": lanes, "destinations": {EXAMPLE: 130, OTHER: 20}}
     answer = await simulated(control)
     assert answer["before"]["delivered"] == answer["before"]["messages"] == 120
+
+
+async def test_files_of_events_that_can_not_be_read_are_counted_and_named(
+    queue: House, control: AsyncControlClient
+) -> None:
+    assert (await simulated(control))["unread_files"] == 0
+    today = queue.settings.events_directory / f"dt={datetime.now(UTC):%Y-%m-%d}"
+    today.mkdir(parents=True)
+    for number in range(5):
+        (today / f"journal.{number}.parquet").write_bytes(b"PAR1 no more")
+    answer = await simulated(control)
+    assert answer["unread_files"] == 5
+    told = answer["assumptions"][0]
+    assert told.startswith("What was measured of next hops is not all: not all events could be read: dt=")
+    assert "journal.4.parquet" in told
+    assert "and 2 more" in told
 
 
 async def test_mail_without_a_name_goes_where_the_sample_goes(queue: House, control: AsyncControlClient) -> None:

@@ -92,8 +92,10 @@ def test_days_before_are_not_read(world: KeptWorld) -> None:
     for old in sorted(world.events.glob("dt=*/journal.*"))[:1]:
         old.write_bytes(b"nobody looks")
     times = world.measured(world.now - 3_600)
-    assert (list(times.destinations), times.note) == ([NAMES[0]], "")
-    assert "not all events could be read" in world.measured(0.0).note
+    assert (list(times.destinations), times.note, times.unread_files) == ([NAMES[0]], "", 0)
+    times = world.measured(0.0)
+    assert "not all events could be read" in times.note
+    assert times.unread_files == 1
 
 
 def test_who_has_enough_reads_no_further(world: KeptWorld, monkeypatch: pytest.MonkeyPatch) -> None:

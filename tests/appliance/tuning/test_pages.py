@@ -198,6 +198,15 @@ def test_a_prediction_shows_before_after_and_the_difference() -> None:
     assert signed_in("operator").get("/tuning/predictions/999/").status_code == 404
 
 
+@pytest.mark.parametrize(("unread", "words"), [(0, ""), (1, "1 file of past"), (1_200, "files of past deliveries")])
+def test_a_prediction_says_that_its_figures_lack_what_could_not_be_read(unread: int, words: str) -> None:
+    answer = {"before": RESULT, "after": RESULT, "assumptions": [], "unread_files": unread}
+    found = store(User.objects.create_user("olga"), [], {}, answer)
+    page = signed_in("viewer").get(f"/tuning/predictions/{found.pk}/").content.decode()
+    assert ("could not be read" in page) is bool(unread)
+    assert words in page
+
+
 def test_the_backlog_is_all_that_is_not_delivered_yet() -> None:
     series = {"t": [1, 2, 3], "backlog": [2, 4, 0], "delivered": [3, 0, 7]}  # some of it was due later
     answer = {"before": RESULT | {"series": series}, "after": RESULT | {"series": series}, "assumptions": []}
