@@ -275,9 +275,9 @@ class _Writer:
         self.ends[lane] = end
 
     def cut(self, at: float) -> None:
-        """All mail ends within the day."""
+        """All mail ends within the day; so nothing is queued, and what is queued has no checksum but 0."""
         (self.events / "cuts").mkdir(parents=True, exist_ok=True)
-        said = {"at": at, "messages": 0, "recipients": 0, "lanes": dict(self.ends)}
+        said = {"at": at, "messages": 0, "recipients": 0, "checksum": 0, "lanes": dict(self.ends)}
         (self.events / "cuts" / f"{at:.0f}.json").write_text(json.dumps(said))
 
 

@@ -4,8 +4,10 @@ What is queued is counted by reading the lanes as a start would read them from t
 So between two cuts: accepted + queued at the first = delivered + bounced + expired + deleted + queued at the second.
 
 A cut is ``cuts/TIME.json`` below the events: ``at`` (wall clock), ``lanes`` (exported up to there), ``messages`` and
-``recipients`` queued, and both ``by_lane``; deleted mail that can still be undone is queued. ``ids`` names a file with a JSON
-line for each message, when they are few or that was asked for: a message whose end was lost is told by it from one that waits.
+``recipients`` queued, and both ``by_lane``; deleted mail that can still be undone is queued. ``checksum`` tells which messages
+these are, as far as one number can (``schema``): so one message's lost acceptance does not make up for another's lost end.
+``ids`` names a file with a JSON line for each message, when they are few or that was asked for: a message whose end was lost is
+told by it from one that waits.
 
 Law: a message taken out of its lane after the cut still counts where it was: a mark found may be younger than the cut, and then
 the journal has its START beyond it.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,6 +42,7 @@ CUTS = "cuts"
 PINNED_S = 3_600.0  # segments stay so long for who counts and is killed
 IDS = ".ids.jsonl"  # behind the name of its cut
 IDS_MAX = 20_000  # messages named unasked: about 1 MB
+CHECKSUM_WRAPS = 1 << 64  # as Spark's sum of a long does, which it is compared with
 TRIES = 5  # each from newer positions, when a segment went before it was pinned
 
 
@@ -60,6 +64,7 @@ class Cut(msgspec.Struct, frozen=True):
     messages: int
     recipients: int
     by_lane: dict[str, tuple[int, int]]  # messages, recipients
+    checksum: int = 0  # as ``schema`` has it
     ids: str = ""
     version: int = 1
 
@@ -124,21 +129,24 @@ def _bases(export: Export, positions: RestartPositions) -> dict[str, tuple[int, 
 @dataclass
 class _Counted:
     by_lane: dict[str, tuple[int, int]]  # messages, recipients
+    checksum: int
     named: list[Queued] | None  # None: too many
 
 
 def _count(queued: Iterator[Queued], named_max: int | None) -> _Counted:
     """Memory is bounded by ``named_max``, unless all are wanted."""
     by_lane: dict[str, tuple[int, int]] = {}
+    checksum = 0
     named: list[Queued] | None = []
     for each in queued:
         messages, recipients = by_lane.get(each.lane, (0, 0))
         by_lane[each.lane] = messages + 1, recipients + each.recipients
+        checksum += zlib.crc32(each.queue_id.encode()) * each.recipients
         if named is not None:
             named.append(each)
             if named_max is not None and len(named) > named_max:
                 named = None
-    return _Counted(by_lane, named)
+    return _Counted(by_lane, checksum % CHECKSUM_WRAPS, named)
 
 
 def _nothing_since(export: Export, positions: RestartPositions) -> bool:
@@ -225,7 +233,7 @@ def _resting(
 
 def _write(export: Export, positions: RestartPositions, at: float, counted: _Counted) -> Cut:
     messages, recipients = (sum(each[which] for each in counted.by_lane.values()) for which in (0, 1))
-    cut = Cut(at, ends_of(positions), messages, recipients, counted.by_lane)
+    cut = Cut(at, ends_of(positions), messages, recipients, counted.by_lane, counted.checksum)
     directory = os.path.join(export.events_directory, CUTS)
     export.events_disk.make_directory(directory)
     if counted.named is not None:

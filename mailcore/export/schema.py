@@ -10,7 +10,8 @@ Where they lie: ``events/dt=YYYY-MM-DD/LANE.FROM.parquet``; dt is the UTC day of
 it at which the exported stretch begins. A file whose name begins with a dot or an underscore is not one yet. Each file's
 metadata has "waypost.lane", "waypost.from", "waypost.to", and "waypost.damaged": what was set aside of the stretch, a JSON
 list of [offset, end, what]. Beside them ``events/cuts/TIME.json``: how far each lane was exported then, and what was queued
-(``cut``).
+(``cut``): ``messages``, ``recipients``, and ``checksum``, the sum over messages of crc32(queue_id) * recipients, modulo 2^64.
+Two cuts agree with the events between them in recipients and in that sum, for which each message counts by itself.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 
 from mailcore.log.disk import Buffer, Disk
 
-__all__ = ["Killed", "MortalDisk", "damages", "digest", "ends", "incoming", "left", "rows"]
+__all__ = ["Killed", "MortalDisk", "checksum", "damages", "digest", "ends", "incoming", "left", "rows"]
 
 Event = dict[str, Any]
 
@@ -106,6 +107,11 @@ def ends(events: Sequence[Event]) -> dict[str, dict[int, str]]:
             assert event["number"] not in numbers, f"{event} ended before as {numbers[event['number']]}"
             numbers[event["number"]] = event["status"]
     return gone
+
+
+def checksum(queued: Mapping[str, int]) -> int:
+    """Of so many recipients of these messages, as a cut tells it."""
+    return sum(zlib.crc32(queue_id.encode()) * count for queue_id, count in queued.items()) % (1 << 64)
 
 
 def left(events: Sequence[Event]) -> dict[str, int]:

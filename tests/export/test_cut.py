@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from mailcore.queue.exported import Keeper
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL
 from mailcore.queue.records import Administrative, Place, Replaced, Start, encode
 from tests.export.lanes import Lanes
-from tests.export.reading import ends, left, rows
+from tests.export.reading import checksum, ends, left, rows
 from tests.queue.machine import HOME, UNDO_S, Machine
 from tests.queue.steps import Nothing, begun, deliver_all, new_machine
 
@@ -63,6 +64,27 @@ def test_who_is_done_is_not_queued_and_who_waits_anywhere_is(machine: Machine) -
     machine.durable()
     settle(machine)
     assert queued(machine) == {waiting: 3, working: 2, new: 2}
+
+
+def test_the_checksum_tells_one_message_from_another(machine: Machine, export: Export, tmp_path: Path) -> None:
+    one, two = machine.accept(3), machine.accept(1)
+    machine.durable()
+    first = begun(machine)
+    assert first.queue_id == one
+    machine.attempt(first, {0: Status.DELIVERED, 1: Status.DELIVERED})
+    settle(machine)
+    cut, _ = take_cut(export, 0.0)
+    assert cut.recipients == 2
+    assert cut.checksum == checksum({one: 1, two: 1}) != checksum({two: 2})
+    (path,) = (tmp_path / "cuts").glob("*.json")
+    assert json.loads(path.read_bytes())["checksum"] == cut.checksum
+
+
+def test_a_checksum_too_long_for_eight_bytes_wraps() -> None:
+    many = [Queued("hold", queue_id, 1 << 35) for queue_id in ("0EXPR000000A0", "0EXPR000000B0", "0EXPR000000C0")]
+    counted = cuts._count(iter(many), None)
+    whole = sum(zlib.crc32(each.queue_id.encode()) << 35 for each in many)
+    assert counted.checksum == whole % (1 << 64) < whole
 
 
 def test_a_message_finished_since_the_cut_is_queued_at_it(machine: Machine) -> None:

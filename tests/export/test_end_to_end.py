@@ -11,7 +11,7 @@ from pathlib import Path
 from mailcore.control.client import AsyncControlClient, NotRunning
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
-from tests.export.reading import ends, left, rows
+from tests.export.reading import checksum, ends, left, rows
 from tests.process.house import House, Sections, recipients_of, running
 
 TEMPER = "reject(bad*@example.org, 550)+reject(never*@example.org, 451)+greylist(1)"
@@ -51,7 +51,8 @@ async def balanced(house: House) -> Counter[str]:
         queued[each["queue_id"]] = each["recipients"]
     found = rows(events)
     assert left(found) == {queue_id: count for queue_id, count in queued.items() if count}
-    assert cut["recipients"] == sum(queued.values())
+    told = json.loads((events / str(cut["file"])).read_bytes())
+    assert (told["recipients"], told["checksum"]) == (sum(queued.values()), checksum(left(found)))
     return Counter(status for numbers in ends(found).values() for status in numbers.values())
 
 

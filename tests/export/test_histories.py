@@ -12,7 +12,7 @@ from mailcore.export.cut import queued_at, take_cut
 from mailcore.export.export import Export
 from mailcore.log.segment import Damage
 from mailcore.queue.exported import Candidate, Keeper
-from tests.export.reading import Killed, MortalDisk, left, rows
+from tests.export.reading import Killed, MortalDisk, checksum, left, rows
 from tests.queue.machine import HOME, Machine, World
 from tests.queue.test_laws_histories import SEGMENT_BYTES, Story, spoil_restart
 from tests.simulated_disk import RandomChoice, SimulatedDisk
@@ -91,5 +91,5 @@ def test_each_recipient_comes_once_and_ends_once_or_is_queued(seed: int, tmp_pat
     assert {event["queue_id"] for event in found if event["kind"] == "accepted"} >= story.machine.world.accepted.keys()
     queued = {each.queue_id: each.recipients for each in queued_at(export.disk, HOME, export.positions()[0])}
     assert left(found) == {queue_id: count for queue_id, count in queued.items() if count}
-    assert cut.recipients == sum(queued.values())
+    assert (cut.recipients, cut.checksum) == (sum(queued.values()), checksum(left(found)))
     assert sum(cut.lanes.values()) > SEGMENT_BYTES, "a story in which nothing happens shows nothing"

@@ -26,6 +26,7 @@ class Cut:
     messages: int  # queued
     recipients: int  # queued, those that are done not counted
     lanes: Mapping[str, int] = field(default_factory=dict)  # what lies before these positions is counted in
+    checksum: int | None = None  # of what is queued, as ``mailcore/export/schema.py`` has it; None: an older version's
     ids: Path | None = None  # a JSON line for each message that is queued, when somebody asked for it
 
 
@@ -49,6 +50,7 @@ def _read(path: Path) -> Cut:
         messages=int(said["messages"]),
         recipients=int(said["recipients"]),
         lanes={str(lane): int(offset) for lane, offset in (said.get("lanes") or {}).items()},
+        checksum=None if said.get("checksum") is None else int(said["checksum"]),
         ids=path.parent / Path(said["ids"]).name if said.get("ids") else None,
     )
 

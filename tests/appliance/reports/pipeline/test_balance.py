@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -68,6 +69,7 @@ def test_what_came_in_went_out_or_is_queued(maker: Maker, events: Path) -> None:
     found = told(maker, events)
     assert found.state == BALANCED
     assert (found.queued_at_start, found.accepted, found.queued_at_end) == (3, 5, 2)
+    assert found.message_by_message is True
     assert (found.delivered, found.bounced, found.expired, found.deleted) == (3, 1, 1, 1)
 
 
@@ -114,6 +116,64 @@ def test_with_the_ids_of_the_cut_the_message_is_named_for_sure(maker: Maker, eve
     assert (suspect.queue_id, suspect.why) == (chosen, "it is neither finished nor queued")
 
 
+def two_losses(row: Row, came: str, went: str) -> bool:
+    """The acceptance of one message and the ends of another: as many recipients are missing on both sides."""
+    ended = row["kind"] == "attempt" and row["status"] != "deferred"
+    return bool(row["queue_id"] == (came if row["kind"] == "accepted" else went if ended else None))
+
+
+def test_a_lost_acceptance_and_the_lost_end_of_another_message_do_not_make_up_for_each_other(
+    maker: Maker, events: Path
+) -> None:
+    world, came = some_mail(events)
+    went = world.accept(NOON + 50, ["d@y.example", "e@y.example"])
+    world.attempt(went, NOON + 51, {0: DELIVERED, 1: DELIVERED})
+    world.finish(went, NOON + 51)
+    world.write(events, without=lambda row: two_losses(row, came, went))
+    world.cut(events, DAY.end)
+    found = told(maker, events)
+    assert (found.state, found.difference, found.message_by_message) == (UNBALANCED, 0, False)
+    assert found.words == (
+        "It does not balance: as many recipients came in as ended or are queued, but not of the same messages."
+    )
+    assert [(each.queue_id, each.why) for each in found.suspects] == [
+        (came, "its acceptance is missing"),
+        (went, "it is finished, and not all recipients have an end"),
+    ]
+
+
+@pytest.mark.parametrize("end", ["beginning", "end"])
+def test_a_count_that_has_no_checksum_compares_numbers_only_and_says_so(maker: Maker, events: Path, end: str) -> None:
+    world, _ = some_mail(events)
+    if end == "beginning":
+        (first,) = (path for path in (events / "cuts").iterdir() if "2026-11-20" in path.name)
+        said = json.loads(first.read_text())
+        del said["checksum"]
+        first.write_text(json.dumps(said))
+    world.write(events)
+    world.cut(events, DAY.end, checksum=end == "beginning")
+    found = told(maker, events)
+    assert (found.state, found.difference, found.message_by_message) == (BALANCED, 0, None)
+    assert found.words == (
+        "It balances in number. Whether it does message by message is not known: what was queued was counted by an "
+        "older version."
+    )
+
+
+def test_checksums_that_wrap_are_compared_as_they_wrap(maker: Maker, events: Path) -> None:
+    """Beyond what eight bytes hold, on both sides."""
+    world, _ = some_mail(events)
+    world.write(events)
+    world.cut(events, DAY.end)
+    paths = [next((events / "cuts").glob(f"{day}*.json")) for day in ("2026-11-20", "2026-11-21")]
+    for path in paths:
+        said = json.loads(path.read_text())
+        said["checksum"] = (said["checksum"] + (1 << 64) - 1) % (1 << 64)
+        path.write_text(json.dumps(said))
+    found = told(maker, events)
+    assert (found.state, found.message_by_message) == (BALANCED, True)
+
+
 def test_an_end_that_is_told_twice_turns_it_red(maker: Maker, events: Path) -> None:
     world, chosen = some_mail(events)
     world.attempt(chosen, NOON + 60, {0: DELIVERED})
@@ -133,6 +193,7 @@ def test_recipients_that_an_operator_added_came_in(maker: Maker, events: Path) -
     world.cut(events, DAY.end)
     found = told(maker, events)
     assert (found.state, found.accepted, found.queued_at_end) == (BALANCED, 8, 5)
+    assert found.message_by_message is True
 
 
 def test_events_beyond_the_cut_are_of_the_next_day_whatever_their_time(maker: Maker, events: Path) -> None:

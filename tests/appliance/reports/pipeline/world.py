@@ -6,6 +6,7 @@ The ledger knows who is queued because it was told, not from the events: so what
 from __future__ import annotations
 
 import json
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -211,8 +212,8 @@ class World:
                     written.append(write_file(events / f"dt={day}" / f"{lane}.{begin}.parquet", kept, lane, begin, end))
         return written
 
-    def cut(self, events: Path, at: float, ids: bool = False, by_time: bool = False) -> None:
-        """What is queued now."""
+    def cut(self, events: Path, at: float, ids: bool = False, by_time: bool = False, checksum: bool = True) -> None:
+        """What is queued now. Without ``checksum``: as it was told at first."""
         name = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H%M%S}"
         queued = {queue_id: len(left) for queue_id, left in self.left.items()}
         said: dict[str, Any] = {
@@ -223,6 +224,8 @@ class World:
         }
         if by_time:
             del said["lanes"]
+        if checksum:
+            said["checksum"] = sum(zlib.crc32(queue_id.encode()) * n for queue_id, n in queued.items())
         (events / "cuts").mkdir(parents=True, exist_ok=True)
         if ids:
             said["ids"] = f"{name}.ids.jsonl"
