@@ -18,27 +18,31 @@ PAUSE_S = 0.05
 class Load:
     """What became of the clients. ``refused``: connections that nobody took, which is what a socket of systemd is against."""
 
-    accepted: set[str] = field(default_factory=set)
+    accepted: set[str] = field(default_factory=set)  # subjects, which are the local parts of their recipients, too
     refused: int = 0
     broken: int = 0  # conversations cut short; a client tries again
     longest_s: float = 0.0  # from a client's first try to its 250
 
 
-def _client(name: str, address: str, load: Load, stop: threading.Event) -> None:
+def _client(name: str, address: str, port: int, load: Load, stop: threading.Event) -> None:
     number = 0
     while not stop.is_set():
         subject = f"{name}-{number}"
-        began = time.monotonic()
+        began, tries = time.monotonic(), 0
         while True:
+            tries += 1
+            # A try has a name of its own: a client that was cut off does not know whether it was heard, and says it again.
+            text = f"X-Ledger-Id: {subject}.{tries}\r\nSubject: {subject}\r\n\r\n{'x' * 2000}\r\n"
             try:
-                with smtplib.SMTP(address, 25, timeout=60) as client:
-                    text = f"Subject: {subject}\r\n\r\n{'x' * 2000}\r\n"
+                with smtplib.SMTP(address, port, timeout=60) as client:
                     client.sendmail("author@sender.example", [f"{subject}@example.org"], text)
                 break
             except ConnectionRefusedError:
                 load.refused += 1
             except (OSError, smtplib.SMTPException):
                 load.broken += 1
+            if stop.is_set():  # it has no 250, and is nobody's loss
+                return
             time.sleep(PAUSE_S)
         load.accepted.add(subject)
         load.longest_s = max(load.longest_s, time.monotonic() - began)
@@ -47,10 +51,10 @@ def _client(name: str, address: str, load: Load, stop: threading.Event) -> None:
 
 
 @contextmanager
-def sending(address: str, clients: int = 4) -> Iterator[Load]:
+def sending(address: str, clients: int = 4, port: int = 25) -> Iterator[Load]:
     load, stop = Load(), threading.Event()
     threads = [
-        threading.Thread(target=_client, args=(f"c{number}x{time.time_ns()}", address, load, stop), daemon=True)
+        threading.Thread(target=_client, args=(f"c{number}x{time.time_ns()}", address, port, load, stop), daemon=True)
         for number in range(clients)
     ]
     for thread in threads:

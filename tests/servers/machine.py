@@ -1,4 +1,4 @@
-"""A Debian 12 in systemd-nspawn, with a network of its own and an SSH server: what an operator has before Ansible comes.
+"""A Debian in systemd-nspawn, with a network of its own and an SSH server: what an operator has before Ansible comes.
 
 The tree is made once by mmdebstrap and copied for each machine. A machine reaches only this host; its packages come through
 a proxy here (``tests/servers/proxy.py``), which takes Debian from where this host's apt takes it.
@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -19,10 +20,11 @@ from pathlib import Path
 __all__ = ["Machine", "base_tree", "machine", "missing"]
 
 MIRROR = "http://deb.debian.org/debian"
-SUITE = "bookworm"
 PACKAGES = "systemd,systemd-sysv,dbus,openssh-server,python3,python3-apt,iproute2,ca-certificates,procps"
 BOOT_S = 90.0
+OPEN_S = 3.0
 PROXY_PORT = 3142
+BOOTED = "systemctl show --property=UserspaceTimestampMonotonic --value"
 
 
 def missing() -> str:
@@ -47,13 +49,13 @@ def run(*command: str | Path, timeout_s: float = 60.0) -> str:
     return done.stdout
 
 
-def base_tree(directory: Path) -> Path:
+def base_tree(directory: Path, suite: str) -> Path:
     """The tree that machines are copies of; made when it is not there."""
-    tree = directory / f"waypost-{SUITE}"
+    tree = directory / f"waypost-{suite}"
     if not tree.exists():
         new = tree.with_suffix(".new")
         shutil.rmtree(new, ignore_errors=True)
-        run("mmdebstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, new, MIRROR, timeout_s=900)
+        run("mmdebstrap", "--variant=minbase", f"--include={PACKAGES}", suite, new, MIRROR, timeout_s=900)
         new.rename(tree)
     return tree
 
@@ -79,6 +81,26 @@ class Machine:
     def ssh_options(self) -> list[str]:
         quiet = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ConnectTimeout=5")
         return ["-i", str(self.key), *(word for option in quiet for word in ("-o", option))]
+
+    def open(self, port: int) -> bool:
+        """Whether somebody answers there within OPEN_S; a firewall lets one wait."""
+        try:
+            with socket.create_connection((self.address, port), OPEN_S):
+                return True
+        except OSError:
+            return False
+
+    def reboot(self) -> None:
+        began = self.ssh(BOOTED)
+        with contextlib.suppress(AssertionError):  # the connection may end with it
+            self.ssh("systemctl reboot")
+        end = time.monotonic() + BOOT_S
+        while time.monotonic() < end:
+            with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
+                if self.ssh(BOOTED, timeout_s=10) != began:
+                    return
+            time.sleep(0.3)
+        raise AssertionError(f"{self.name} did not start again")
 
     def answers(self) -> bool:
         command = ["ssh", *self.ssh_options, f"root@{self.address}", "true"]
@@ -137,7 +159,8 @@ def machine(name: str, number: int, directory: Path, base: Path, key: Path) -> I
         command: Sequence[str] = [
             *("systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--console=pipe"),
             *(f"--directory={made.tree}", f"--machine={name}", f"--network-namespace-path={network}"),
-            *("--link-journal=no", "--resolv-conf=off", "--timezone=off"),
+            *("--link-journal=no", "--resolv-conf=off", "--timezone=off", "--capability=CAP_NET_ADMIN"),
+            "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1",  # as on a kernel's command line: this host may have no other cgroups
         ]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True

@@ -1,45 +1,53 @@
-"""Two servers, from a fresh Debian to an upgrade and back, as an operator does it: `./test --servers`.
+"""Two servers, from a fresh Debian to an upgrade and back, and from backups to new ones, as an operator does it.
 
-The tests are steps of one story, and run in this order. Two machines of one inventory: the first keeps the portal's data in
-SQLite, the second in PostgreSQL. Releases are built from this checkout, the second with another number.
+`./test --servers`: the tests are steps of one story, and run in this order. Two machines of one inventory: the first keeps the
+portal's data in SQLite, the second in PostgreSQL. Releases are built from this checkout, the second with another number.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import re
-import shutil
-import tempfile
+import smtplib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.async_api import expect
 
 from mailcore.lab.arrival import Arrival
-from mailcore.lab.lab import Lab
-from tests.ansible.playing import play
 from tests.servers.browser import PATIENCE_MS, signed_in
-from tests.servers.load import sending
-from tests.servers.machine import PROXY_PORT, Machine, base_tree, machine, missing, run
-from tests.servers.proxy import proxy
-from tests.test_tidy import ROOT
+from tests.servers.load import Load, sending
+from tests.servers.machine import Machine, missing, run
+from tests.servers.servers import (
+    FIRST,
+    SECOND,
+    Servers,
+    all_arrived,
+    asked,
+    booted,
+    each_is_its_own_user,
+    in_thread,
+    main_pid,
+    next_hop,
+    release,
+    some_mail_arrives,
+    until,
+    until_empty,
+)
 
-FIRST, SECOND = "0.0.1", "0.0.2"
-PLAY_S = 1800.0
-PATIENCE_S = 120.0
-HOP_PORT = 2526
+Tell = Callable[[str], None]
+
 SINCE = "systemctl show --property=ActiveEnterTimestampMonotonic --value waypost-core.socket"
 REPORT_MS = 600_000  # Java starts, on a small machine that does other things
-SITE = "waypost.appliance.site"
+CLOSED_PORT = 9999
+SERVICES = "waypost-core.socket waypost-core waypost-portal waypost-worker waypost-beat"
+REASON = '"restored from the backup"'
+WHY = "the provider asks for it"
+LOST = "/opt/waypost /etc/waypost /var/lib/waypost /var/log/waypost"
 
 pytestmark = [
     pytest.mark.servers,
@@ -48,193 +56,80 @@ pytestmark = [
 ]
 
 
-@dataclass
-class Servers:
-    place: Path
-    machines: list[Machine]
-    version: str = FIRST
-    variables: dict[str, Any] = field(default_factory=dict)
-
-    def inventory(self) -> dict[str, Any]:
-        def host(one: Machine) -> dict[str, Any]:
-            return {
-                "ansible_host": one.address,
-                "waypost_hostname": f"{one.name}.example",
-                "waypost_routes": {"*": f"smtp:[{one.host}]:{HOP_PORT}"},
-                "waypost_database": "sqlite" if one.number == 1 else "postgresql",
-            }
-
-        options = " ".join(self.machines[0].ssh_options)
-        shared = {
-            "ansible_user": "root",
-            "ansible_ssh_common_args": options,
-            "waypost_version": self.version,
-            "waypost_release_directory": str(ROOT / "dist"),
-            "waypost_relay_networks": ["127.0.0.0/8", "::1/128", "10.25.0.0/16"],
-            "waypost_settings": {"portal": {"require_totp": "none"}},
-            **self.variables,
-        }
-        return {"waypost": {"hosts": {one.name: host(one) for one in self.machines}, "vars": shared}}
-
-    def play(self, *options: str) -> dict[str, dict[str, int]]:
-        """What each machine says at the end: ok, changed, failed…"""
-        done = play(self.place, SITE, self.inventory(), *options, timeout_s=PLAY_S)
-        (self.place / "last-play").write_text(done.stdout)
-        assert done.returncode == 0, done.stdout[-6000:]
-        recap = done.stdout.partition("PLAY RECAP")[2]
-        return {
-            found["name"]: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", found["counts"])}
-            for found in re.finditer(r"^(?P<name>\w+)\s+: (?P<counts>.*)$", recap, re.MULTILINE)
-        }
-
-    def changed(self) -> list[str]:
-        """The tasks of the last play that changed something."""
-        told, task = [], ""
-        for line in (self.place / "last-play").read_text().splitlines():
-            if line.startswith(("TASK [", "RUNNING HANDLER [")):
-                task = line
-            elif line.startswith("changed:"):
-                told.append(task)
-        return told
-
-
 @pytest.fixture(scope="module")
-def releases() -> None:
+def servers() -> Iterator[Servers]:
     for version in (FIRST, SECOND):
-        run(ROOT / "make-release", "--version", version, timeout_s=1200)
+        release(version, "3.11")
+    with booted("bookworm", [1, 2]) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
-def servers(releases: None) -> Iterator[Servers]:
-    place = Path(tempfile.mkdtemp(prefix="waypost-servers-"))
-    kept = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    kept.mkdir(parents=True, exist_ok=True)
-    base = base_tree(kept)
-    key = place / "key"
-    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
-    try:
-        with contextlib.ExitStack() as stack:
-            machines = []
-            for number in (1, 2):
-                made = stack.enter_context(machine(f"mail{number}", number, place, base, key))
-                stack.enter_context(proxy(made.host, PROXY_PORT))
-                machines.append(made)
-            yield Servers(place, machines)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+def passwords() -> dict[str, str]:
+    """Of the first administrators, as the first installation said them."""
+    return {}
 
 
-@asynccontextmanager
-async def next_hop(one: Machine) -> AsyncIterator[list[Arrival]]:
-    arrived: list[Arrival] = []
-    async with Lab([f"accept:{one.host}:{HOP_PORT}"], on_arrival=arrived.append):
-        yield arrived
-
-
-def main_pid(one: Machine, unit: str = "waypost-core") -> int:
-    return int(one.ssh(f"systemctl show --property=MainPID --value {unit}"))
-
-
-def asked(one: Machine, *words: str) -> Any:
-    return json.loads(one.ssh(f"waypost {' '.join(words)} --json"))
-
-
-def until_empty(one: Machine) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while (size := asked(one, "queue", "size"))["messages"] or size["unheard"]:
-        assert time.monotonic() < end, size
-        time.sleep(0.5)
-
-
-async def _breathe() -> None:
-    await asyncio.sleep(0.2)
-
-
-async def _in_thread(call: Callable[..., Any], *arguments: str) -> Any:
-    """The next hop goes on meanwhile."""
-    return await asyncio.to_thread(call, *arguments)
-
-
-async def _arrived(arrived: list[Arrival], accepted: set[str]) -> None:
-    """Each message that was answered with 250 came to the next hop."""
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        there = {to.partition("@")[0] for arrival in arrived for to in arrival.recipients}
-        if accepted <= there:
-            return
-        assert time.monotonic() < end, f"{len(accepted - there)} of {len(accepted)} are missing"
-        await _breathe()
-
-
-async def _some_mail_arrives(one: Machine) -> None:
-    async with next_hop(one) as arrived:
-        with sending(one.address, clients=1) as load:
-            end = time.monotonic() + PATIENCE_S
-            while len(load.accepted) < 3 and time.monotonic() < end:
-                await _breathe()
-        assert len(load.accepted) >= 3
-        await _arrived(arrived, load.accepted)
+def test_a_wrong_variable_stops_before_anything_is_changed(servers: Servers) -> None:
+    servers.variables["waypost_listen"] = ["25"]
+    done = servers.ansible()
+    servers.variables.clear()
+    assert done.returncode != 0
+    assert "waypost_listen is wrong; allowed: a list of address:port" in done.stdout
+    assert done.stdout.count("changed=0") == len(servers.machines)
+    for one in servers.machines:
+        nothing_is_there(one)
 
 
 def test_looking_at_a_fresh_host_changes_nothing_and_says_what_it_would(servers: Servers) -> None:
     counts = servers.play("--check", "--diff")
     assert all(count["failed"] == 0 and count["changed"] > 20 for count in counts.values()), counts
     for one in servers.machines:
-        assert one.ssh("ls -d /opt/waypost /etc/waypost 2>/dev/null || true") == ""
+        nothing_is_there(one)
 
 
-def test_it_is_installed_and_the_second_time_nothing_changes(servers: Servers) -> None:
-    servers.play()
-    assert {name: count["changed"] for name, count in servers.play().items()} == {"mail1": 0, "mail2": 0}, (
-        servers.changed()
+def test_it_is_installed_and_the_second_time_nothing_changes(
+    servers: Servers, passwords: dict[str, str], tell: Tell
+) -> None:
+    began = time.monotonic()
+    counts = servers.play()
+    tell(
+        f"installed on both in {time.monotonic() - began:.0f} s: {', '.join(map(str, changes(counts)))} tasks changed something"
     )
-    counts = servers.play("--check", "--diff")
-    assert {name: count["changed"] for name, count in counts.items()} == {"mail1": 0, "mail2": 0}, servers.changed()
-
-
-def test_each_process_is_its_own_user_and_all_services_run(servers: Servers) -> None:
+    servers.nothing_changes()
+    servers.nothing_would_change()
     for one in servers.machines:
-        assert one.ssh("systemctl list-units --failed --plain --no-legend 'waypost*'") == ""
-        listed = one.ssh("ps -eo user:32,args | grep -E '[m]ailcore.process|[d]jango serve|[c]elery'")
-        owners = {(line.split()[0], name) for line in listed.splitlines() for name in ROLES if name in line}
-        assert owners == {(user, name) for name, user in ROLES.items()}
-        exposed = [float(line) for line in one.ssh(EXPOSURE).split()]
-        assert len(exposed) == 5
-        assert max(exposed) <= 2.0
+        password = re.search(r"sign in as admin with (\S+)", one.ssh("cat /etc/waypost/first-password"))
+        assert password is not None
+        passwords[one.name] = password[1]
 
 
-ROLES = {
-    "process.receiver": "waypost-receiver",
-    "process.manager": "waypost",
-    "process.deliverer": "waypost-deliverer",
-    "django serve": "waypost-portal",
-    "celery": "waypost-portal",
-}
-EXPOSURE = (
-    "for unit in core portal worker beat redis; do systemd-analyze security --no-pager waypost-$unit.service"
-    " | sed -n 's/.*exposure level for [^:]*: \\([0-9.]*\\) .*/\\1/p'; done"
-)
+def test_each_process_is_its_own_user_and_all_services_run(servers: Servers, tell: Tell) -> None:
+    for one in servers.machines:
+        tell(f"{one.name}: exposure of core, portal, worker, beat, Redis: {each_is_its_own_user(one)}")
 
 
 async def test_mail_goes_through_port_25(servers: Servers) -> None:
     for one in servers.machines:
-        await _some_mail_arrives(one)
+        await some_mail_arrives(one)
 
 
-async def test_the_portal_signs_in_over_https_changes_a_limit_and_makes_a_report(servers: Servers) -> None:
+async def test_the_portal_signs_in_over_https_and_changes_a_limit(servers: Servers, passwords: dict[str, str]) -> None:
+    for one in servers.machines:
+        async with signed_in(f"{one.name}.example", one.address, passwords[one.name]) as page:
+            await page.goto("/tuning/?scope=smtp")
+            await page.fill('[name="value-destination_concurrency_limit"]', "7")
+            await page.get_by_role("button", name="See what changes").click()
+            await expect(page.locator("#dialog[open] table.diff")).to_be_visible(timeout=PATIENCE_MS)
+            await page.fill("#why", WHY)
+            await page.locator("form.apply button[type=submit]").click()
+            await page.wait_for_url("**/tuning/changes/**")
+        assert "7" in json.dumps(asked(one, "transport", "list"))
+
+
+async def test_the_portal_makes_a_report(servers: Servers, passwords: dict[str, str]) -> None:
     one = servers.machines[0]
-    password = re.search(r"sign in as admin with (\S+)", one.ssh("cat /etc/waypost/first-password"))
-    assert password is not None
-    async with signed_in("mail1.example", one.address, password[1]) as page:
-        await page.goto("/tuning/?scope=smtp")
-        await page.fill('[name="value-destination_concurrency_limit"]', "7")
-        await page.get_by_role("button", name="See what changes").click()
-        await expect(page.locator("#dialog[open] table.diff")).to_be_visible(timeout=PATIENCE_MS)
-        await page.fill("#why", "the provider asks for it")
-        await page.locator("form.apply button[type=submit]").click()
-        await page.wait_for_url("**/tuning/changes/**")
-        limit = asked(one, "transport", "list")
-        assert "7" in json.dumps(limit)
+    async with signed_in(f"{one.name}.example", one.address, passwords[one.name]) as page:
         await page.goto("/reports/")
         await page.fill("input[name=day]", datetime.now(UTC).date().isoformat())
         await page.click("text=Run now")
@@ -246,7 +141,7 @@ async def test_the_portal_signs_in_over_https_changes_a_limit_and_makes_a_report
         await expect(page.locator("#balance")).to_contain_text("It balances.", timeout=PATIENCE_MS)
 
 
-async def test_an_upgrade_under_load_loses_no_message_and_refuses_no_connection(servers: Servers) -> None:
+async def test_an_upgrade_under_load_loses_no_message_and_refuses_no_connection(servers: Servers, tell: Tell) -> None:
     one = servers.machines[0]
     listening = one.ssh(SINCE)
     before, tuned = main_pid(one), one.ssh("cat /var/lib/waypost/tuned.toml")
@@ -254,17 +149,15 @@ async def test_an_upgrade_under_load_loses_no_message_and_refuses_no_connection(
     async with next_hop(one) as arrived:
         with sending(one.address) as load:
             servers.version = SECOND
-            await _in_thread(servers.play, "--limit", one.name)
+            await in_thread(servers.play, "--limit", one.name)
             already = len(load.accepted)
-            end = time.monotonic() + PATIENCE_S
-            while len(load.accepted) < already + 10 and time.monotonic() < end:
-                await _breathe()
+            await until(lambda: len(load.accepted) >= already + 10, "ten more messages to be accepted")
         assert main_pid(one) != before
         assert SECOND in one.ssh("waypost --version")
         assert load.refused == 0
         assert one.ssh(SINCE) == listening  # the same sockets all the while
         assert already > 50
-        await _arrived(arrived, load.accepted)
+        tell(f"upgrade: {await all_arrived(arrived, load)}")
     assert one.ssh("cat /var/lib/waypost/tuned.toml") == tuned
 
 
@@ -272,12 +165,152 @@ async def test_the_way_back_is_a_variable_and_a_portal_alone_leaves_the_mail_alo
     one = servers.machines[0]
     core, portal = main_pid(one), main_pid(one, "waypost-portal")
     servers.variables["waypost_portal_version"] = FIRST
-    servers.play("--limit", one.name)
+    servers.play("--limit", one.name, "--tags", "portal,reports")
     assert main_pid(one) == core
     assert main_pid(one, "waypost-portal") != portal
     servers.version = FIRST
+    servers.variables.clear()
     servers.play("--limit", one.name)
     assert main_pid(one) != core
     assert FIRST in one.ssh("waypost --version")
-    await _some_mail_arrives(one)
-    until_empty(one)
+    await some_mail_arrives(one)
+    await until_empty(one)
+
+
+async def test_what_was_backed_up_comes_back_and_its_queue_is_held(
+    servers: Servers, passwords: dict[str, str], tell: Tell
+) -> None:
+    """The first machine is destroyed and made anew; the second loses all of Waypost and its database."""
+    first, second = servers.machines
+    asked_for = {one.name: one.ssh("cat /etc/waypost/waypost.toml") for one in servers.machines}
+    kept = {one.name: await backed_up(one, servers.place) for one in servers.machines}
+    servers.destroy(first.number)
+    servers.machines[0] = servers.boot(first.number)
+    second.ssh(f"systemctl stop {SERVICES} waypost-redis nginx && rm -rf {LOST}")
+    second.ssh("runuser -u postgres -- dropdb waypost")
+    for one in servers.machines:
+        nothing_is_there(one)
+    servers.play()
+    for one in servers.machines:
+        load, backup = kept[one.name]
+        assert passwords[one.name] not in one.ssh("cat /etc/waypost/first-password")
+        restore(one, backup)
+        await the_queue_is_held_and_released(one, load)
+        tell(f"{one.name} restored: {len(load.accepted)} messages held, released, arrived")
+        assert one.ssh("cat /etc/waypost/waypost.toml") == asked_for[one.name]
+        await the_portal_is_the_old_one(one, passwords[one.name])
+    servers.nothing_would_change()
+
+
+async def test_a_firewall_closes_all_but_what_is_named(servers: Servers) -> None:
+    one = servers.machines[1]
+    part = ("--limit", one.name, "--tags", "proxy")
+    one.ssh(f"systemd-run --unit=another-port python3 -m http.server {CLOSED_PORT}")
+    await until(lambda: one.open(CLOSED_PORT), "another port to be open")
+    servers.variables["waypost_firewall"] = True
+    assert servers.play("--check", "--diff", *part)[one.name]["changed"] > 0
+    assert one.open(CLOSED_PORT)
+    servers.play(*part)
+    assert [port for port in (22, 25, 443, CLOSED_PORT) if one.open(port)] == [22, 25, 443]
+    servers.nothing_would_change(*part)
+    await some_mail_arrives(one)
+
+
+async def test_another_port_is_added_to_a_server_in_use(servers: Servers, tell: Tell) -> None:
+    one = servers.machines[1]
+    async with next_hop(one) as arrived:
+        with sending(one.address) as load:
+            servers.variables["waypost_listen"] = ["0.0.0.0:25", "0.0.0.0:587"]
+            await in_thread(servers.play, "--limit", one.name)
+            already = len(load.accepted)
+            await until(lambda: len(load.accepted) >= already + 10, "ten more messages to be accepted")
+        tell(f"another port: {await all_arrived(arrived, load)}")
+    for port in (25, 587):
+        with smtplib.SMTP(one.address, port, timeout=60) as client:
+            assert client.noop()[0] == 250
+        await some_mail_arrives(one, port)
+
+
+async def test_a_machine_that_starts_again_is_as_it_was(servers: Servers) -> None:
+    one = servers.machines[1]
+    one.ssh("systemctl stop another-port")  # it was for once
+    one.reboot()
+    one.ssh(f"systemd-run --unit=another-port python3 -m http.server {CLOSED_PORT}")
+    await until(lambda: one.open(25), "port 25 to be open")
+    await until(lambda: "active" in one.ssh("systemctl is-active waypost-core waypost-portal || true"), "a start")
+    assert [port for port in (22, 25, 443, 587, CLOSED_PORT) if one.open(port)] == [22, 25, 443, 587]
+    await some_mail_arrives(one)
+    each_is_its_own_user(one)
+
+
+async def test_a_firewall_that_is_no_longer_wanted_is_gone(servers: Servers) -> None:
+    one = servers.machines[1]
+    servers.variables.clear()
+    servers.play("--limit", one.name, "--tags", "core,proxy")
+    assert [port for port in (25, 587, CLOSED_PORT) if one.open(port)] == [25, CLOSED_PORT]
+    await some_mail_arrives(one)
+    await until_empty(one)
+
+
+def changes(counts: dict[str, dict[str, int]]) -> list[int]:
+    return [count["changed"] for count in counts.values()]
+
+
+def nothing_is_there(one: Machine) -> None:
+    assert one.ssh(f"ls -d {LOST} 2>/dev/null || true") == ""
+
+
+def held(one: Machine) -> int:
+    return len(asked(one, "queue", "list", "--lane", "hold", "--reason", REASON, "--limit", "1000")["items"])
+
+
+async def backed_up(one: Machine, place: Path) -> tuple[Load, Path]:
+    """Mail that waits, as its next hop is away, and a backup with it, on this side."""
+    with sending(one.address, clients=2) as load:
+        await until(lambda: len(load.accepted) >= 20, "twenty messages to be accepted")
+    path = json.loads(one.ssh("mkdir -m 700 /root/backups && waypost backup /root/backups --queue --json"))["file"]
+    kept = place / f"{one.name}.tar.zst"
+    run("scp", *one.ssh_options, f"root@{one.address}:{path}", kept)
+    one.ssh(f"waypost backup --verify {path} && rm -r /root/backups")
+    return load, kept
+
+
+def restore(one: Machine, backup: Path) -> None:
+    """As docs/install.md says it."""
+    run("scp", *one.ssh_options, backup, f"root@{one.address}:/root/backup.tar.zst")
+    one.ssh(f"systemctl stop {SERVICES}")
+    if one.number == 2:
+        one.ssh("runuser -u postgres -- dropdb waypost")
+        one.ssh("runuser -u postgres -- createdb --owner waypost-portal --encoding UTF8 --template template0 waypost")
+    one.ssh("waypost restore /root/backup.tar.zst --move-aside")
+    one.ssh(f"systemctl start {SERVICES}")
+
+
+async def the_queue_is_held_and_released(one: Machine, load: Load) -> None:
+    waiting = len(load.accepted)
+    async with next_hop(one) as arrived:
+        await until(lambda: held(one) == waiting, f"{waiting} messages to be held")
+        assert arrived == []
+        await new_mail_passes(one, arrived)
+        arrived.clear()
+        one.ssh(f"waypost queue release --all-matching --reason {REASON} --yes")
+        said = await all_arrived(arrived, load)
+        await until_empty(one)
+        assert len(arrived) == waiting, said  # none of them twice
+
+
+async def new_mail_passes(one: Machine, arrived: list[Arrival]) -> None:
+    with smtplib.SMTP(one.address, 25, timeout=60) as client:
+        await asyncio.to_thread(
+            client.sendmail, "author@sender.example", ["new@example.org"], "Subject: new\r\n\r\n.\r\n"
+        )
+    await until(lambda: bool(arrived), "the new message to arrive")
+    assert [arrival.recipients for arrival in arrived] == [("new@example.org",)]
+
+
+async def the_portal_is_the_old_one(one: Machine, password: str) -> None:
+    """Its accounts, its audit, and what was tuned."""
+    assert "7" in json.dumps(asked(one, "transport", "list"))
+    async with signed_in(f"{one.name}.example", one.address, password) as page:
+        await page.goto("/audit/")
+        await expect(page.locator("table.audit")).to_contain_text(WHY, timeout=PATIENCE_MS)

@@ -1,0 +1,32 @@
+"""A server of Debian 13, from a fresh one to mail through port 25: `./test --servers`. The rest of the story is Debian 12's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.servers.machine import missing
+from tests.servers.servers import FIRST, Servers, booted, each_is_its_own_user, release, some_mail_arrives
+
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(bool(missing()), reason=missing() or "-"),
+]
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Servers]:
+    release(FIRST, "3.13")
+    with booted("trixie", [3]) as made:
+        yield made
+
+
+async def test_debian_13_gets_all_of_it_and_takes_mail(servers: Servers, tell: Callable[[str], None]) -> None:
+    one = servers.machines[0]
+    assert "VERSION_CODENAME=trixie" in one.ssh("cat /etc/os-release")
+    servers.play()
+    servers.nothing_changes()
+    tell(f"Debian 13: exposure of core, portal, worker, beat, Redis: {each_is_its_own_user(one)}")
+    await some_mail_arrives(one)
