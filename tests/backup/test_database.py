@@ -20,6 +20,7 @@ from mailcore.log.disk import Disk
 from mailcore.queue.exported import EXPORTED
 from mailcore.queue.versions import RESTORING, NotOurs, look_at_versions
 from tests.appliance.core import test_postgresql
+from tests.test_tidy import ROOT
 
 postgresql = test_postgresql.postgresql  # a fixture
 
@@ -73,6 +74,13 @@ from mailcore.cli import main
 restore.Restore._put_into_place = lambda self: os.kill(os.getpid(), signal.SIGKILL)
 sys.exit(main.main(sys.argv[1:]))
 """
+USERS = """
+from django.contrib.auth.models import User
+from django.core.management import call_command
+call_command("migrate", verbosity=0, {migrate})
+User.objects.create_user("{name}")
+print("users:", *User.objects.order_by("username"))
+"""
 FILL = (
     "CREATE TABLE t (n INTEGER PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 1000); CREATE SEQUENCE s START 42"
 )
@@ -93,6 +101,35 @@ def test_a_dump_of_postgresql_comes_back_into_the_empty_one_that_the_settings_na
     assert psql(postgresql, "SELECT count(*) FROM t") == "0"
     assert not list((place / "new").rglob("*pgdump*")), "what is in it is in the database"
     assert not (place / "new" / RESTORING).exists()
+
+
+def test_a_portal_lives_on_in_the_database_that_a_restore_has_filled(
+    postgresql: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All its tables, those of its libraries too, by a role that may do nothing but what it owns; new rows get new numbers."""
+    psql(postgresql, "CREATE ROLE portal LOGIN")
+    urls = [another(postgresql, name).replace("waypost@", "portal@") for name in ("old", "anew")]
+    for name in ("old", "anew"):
+        psql(postgresql, f"ALTER DATABASE {name} OWNER TO portal")
+
+    def portal(url: str, name: str, migrate: str) -> str:
+        """Who is a user, when somebody was made one."""
+        environment = os.environ | {"DATABASE_URL": url, "WAYPOST_CONFIG": str(place / "waypost.toml")}
+        environment["DJANGO_SETTINGS_MODULE"] = "tests.appliance.production"
+        command = [sys.executable, ROOT / "manage.py", "shell", "-c", USERS.format(name=name, migrate=migrate)]
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    old, new = urls
+    assert "users: ina\n" in portal(old, "ina", "interactive=False")
+    monkeypatch.setenv("DATABASE_URL", old)
+    assert main(["backup", "b"]) == 0
+    monkeypatch.setenv("DATABASE_URL", new)
+    restored(capsys)
+    assert "users: ina tom\n" in portal(new, "tom", "check_unapplied=True")
 
 
 def test_a_database_that_is_not_empty_is_not_filled_whatever_is_asked_for(
