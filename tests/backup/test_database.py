@@ -116,7 +116,7 @@ def test_a_portal_lives_on_in_the_database_that_a_restore_has_filled(
         """Who is a user, when somebody was made one."""
         environment = os.environ | {"DATABASE_URL": url, "WAYPOST_CONFIG": str(place / "waypost.toml")}
         environment["DJANGO_SETTINGS_MODULE"] = "tests.appliance.production"
-        command = [sys.executable, ROOT / "manage.py", "shell", "-c", USERS.format(name=name, migrate=migrate)]
+        command = [sys.executable, str(ROOT / "manage.py"), "shell", "-c", USERS.format(name=name, migrate=migrate)]
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False
         )
