@@ -43,7 +43,8 @@ MAKE = "appliance.reports.tasks.make"
 RING_EXPIRES_S = 55.0  # rung again each minute; so what waits never piles up
 TRIED_FOR = timedelta(days=1)
 LETTERS_S = 300.0  # drawing some pictures takes seconds
-BUSY, BUSY_WAIT_S = 75, 60.0  # the pipeline's word for it (EX_TEMPFAIL of sysexits.h)
+MADE = (0, 1)  # the pipeline's word for it: all of it; 1 when the day does not balance
+BUSY, BUSY_WAIT_S = 75, 60.0  # the same (EX_TEMPFAIL of sysexits.h)
 KILLED = "the process that made it was killed"
 log = logging.getLogger(__name__)
 
@@ -120,7 +121,7 @@ def ended(it: Run, came: Ended) -> Run:
     report = gold.report_of(gold.Period.DAY, it.day)
     if came.why == "stopped":
         state, words = State.STOPPED, "stopped"
-    elif report is not None and it.begun_at is not None and report.made_at >= it.begun_at.timestamp() - 1:
+    elif came.status in MADE and report is not None and _is_of(it, report):
         state, words = (State.RED if report.balances is False else State.DONE), report.words
     else:
         state, words = State.FAILED, came.why or _last_words(came)
@@ -134,6 +135,11 @@ def ended(it: Run, came: Ended) -> Run:
         it.share = 1.0
     it.save()
     return it
+
+
+def _is_of(it: Run, report: gold.Report) -> bool:
+    """Whether this run made it."""
+    return it.begun_at is not None and report.made_at >= it.begun_at.timestamp() - 1
 
 
 def _last_words(came: Ended) -> str:

@@ -1,4 +1,4 @@
-"""The steps of a report: events, silver, tables, comparison, balance; then all of it is published at once.
+"""The steps of a day's report: events, silver, tables, comparison, balance; then all of it is published at once.
 
 Laws
 - The tables of a day, its balance and report.json are written aside, and seen together (``store``).
@@ -9,7 +9,6 @@ Laws
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +22,11 @@ import pyarrow.parquet
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from appliance.reports.pipeline import ages, comparison
 from appliance.reports.pipeline.balance import UNBALANCED, Balance, balance, suspects
 from appliance.reports.pipeline.cuts import Cut, cuts_in, ends, stretch
-from appliance.reports.pipeline.days import HOUR_S, Day, Period, utc_days
+from appliance.reports.pipeline.days import HOUR_S, Day, utc_days
 from appliance.reports.pipeline.events import Damage, EventFile, SetAside, fingerprint, gaps, look
 from appliance.reports.pipeline.gold.arrivals import arrivals
 from appliance.reports.pipeline.gold.cells import cells
@@ -38,7 +36,6 @@ from appliance.reports.pipeline.gold.destinations import destinations, providers
 from appliance.reports.pipeline.gold.encryption import encryption
 from appliance.reports.pipeline.gold.facts import Facts
 from appliance.reports.pipeline.gold.hours import hours
-from appliance.reports.pipeline.gold.periods import MERGED
 from appliance.reports.pipeline.gold.reasons import reasons
 from appliance.reports.pipeline.gold.refused import refused
 from appliance.reports.pipeline.gold.totals import totals
@@ -48,14 +45,13 @@ from appliance.reports.pipeline.silver import VERSION as SILVER_VERSION
 from appliance.reports.pipeline.silver import Silver, make
 from appliance.reports.pipeline.store import Store
 
-__all__ = ["VERSION", "Maker", "Told", "read_table"]
+__all__ = ["VERSION", "Maker", "Told", "read_table", "write_json"]
 
 VERSION = 1  # of the tables: raise it, and days are made anew when next asked for
 DAMAGED_MAX = 100  # files set aside in one run; more, and something else is wrong
 HISTORY_DAYS = 10  # read back for those that do not add up: a queue lifetime of five days, twice
 TABLES_AT_ONCE = 4  # while one is planned or collected, another keeps the cores busy
 SMALL_ROWS = 200_000  # a second of work for one core
-SMALL_BYTES = 8 << 20  # of tables: some hundred thousand steps of sketches
 ROWS_PER_PARTITION = 1_000_000  # of a shuffle: some tens of megabytes
 _FILE_IN_ERROR = re.compile(r"(dt=\d{4}-\d\d-\d\d)/([^/\s]+\.parquet)")
 
@@ -70,6 +66,7 @@ class Told:
     words: str
     balances: bool | None
     content: dict[str, Any] = field(default_factory=dict)
+    unmade: tuple[str, ...] = ()  # weeks and months that could not be, and why
 
 
 @dataclass
@@ -99,7 +96,7 @@ class Maker:
                 return
             files, damaged = look(self.events, dt, self.aside)
             self._files[dt], self._damaged[dt] = files, damaged
-            self._partition(sum(each.rows for each in files))
+            self.partition(sum(each.rows for each in files))
             try:
                 self._silver[dt] = make(self.session, self.store, dt, files)
             except (PySparkException, Py4JJavaError) as error:
@@ -116,7 +113,7 @@ class Maker:
                     return
         raise error
 
-    def _partition(self, rows: int) -> None:
+    def partition(self, rows: int) -> None:
         """A task for each so many rows; a small day is one task each step, as a task costs more than its rows."""
         least = 1 if rows < SMALL_ROWS else self.session.sparkContext.defaultParallelism
         number = max(least, min(2_000, rows // ROWS_PER_PARTITION + 1))
@@ -133,7 +130,7 @@ class Maker:
         self.progress("reading events", 0.02)
         self.silver(sorted({*dts, *balanced_dts}))
         silver = self.silver(dts)
-        self._partition(sum(each.rows for each in silver))
+        self.partition(sum(each.rows for each in silver))
         aside = self.store.begin(f"gold/{day.name}")
         self._tables(Facts(self.session, day, silver), aside)
         self._ages(day, aside)
@@ -144,7 +141,7 @@ class Maker:
         if first is not None and last is not None and first is not last:
             balanced.words = stretch(cuts, day, first, last) + balanced.words
         told = self._told(day, aside, balanced, unreadable)
-        _write_json(aside / "report.json", told.content)
+        write_json(aside / "report.json", told.content)
         self.store.publish(aside, f"gold/{day.name}")
         return told
 
@@ -180,10 +177,10 @@ class Maker:
             "refused": lambda: refused(facts),
             "arrivals": lambda: arrivals(facts),
         }
-        self._together(tables, aside, lambda done: self.progress("counting", 0.35 + 0.5 * done / len(tables)))
+        self.together(tables, aside, lambda done: self.progress("counting", 0.35 + 0.5 * done / len(tables)))
         counted.unpersist()
 
-    def _together(
+    def together(
         self,
         tables: dict[str, Callable[[], DataFrame]],
         aside: Path,
@@ -263,53 +260,8 @@ class Maker:
         }
         return Told(aside, content["words"], balances, content)
 
-    # -- weeks and months
-
-    def period(self, period: Period, zone: str) -> Path | None:
-        """What its days add up to, of those that are made; None when none is."""
-        versions = {day.date.isoformat(): self.store.current(f"gold/{day.name}") for day in period.days(zone)}
-        there = {name: version for name, version in versions.items() if version is not None}
-        if not there:
-            return None
-        aside = self.store.begin(f"gold/{period.name}")
-        self._partition(0)
-        size = sum(path.stat().st_size for version in there.values() for path in version.rglob("*.parquet"))
-        with self._interpreted() if size < SMALL_BYTES else contextlib.nullcontext():
-            self._together(self._merging([*there.values()]), aside)
-        reports = [json.loads((version / "report.json").read_text(encoding="utf-8")) for version in there.values()]
-        unbalanced = [said["day"] for said in reports if said["balance"]["balances"] is False]
-        unchecked = [said["day"] for said in reports if said["balance"]["balances"] is None]
-        words = f"Of {len(there)} of {len(versions)} days."
-        if unbalanced:
-            words += f" Not balanced: {', '.join(unbalanced)}."
-        balances = False if unbalanced else None if unchecked else True
-        content = {
-            "version": VERSION,
-            "zone": zone,
-            "days": sorted(there),
-            "missing": sorted(set(versions) - set(there)),
-            "words": words,
-            "balance": {"balances": balances, "words": words, "unbalanced": unbalanced, "unchecked": unchecked},
-            "damaged": [each for said in reports for each in said["damaged"]],
-        }
-        _write_json(aside / "report.json", content)
-        self.store.publish(aside, f"gold/{period.name}")
-        return aside
-
-    def _merging(self, versions: Sequence[Path]) -> dict[str, Callable[[], DataFrame]]:
-        """Each table of these days that is there, made into one."""
-
-        def merged(name: str, files: Sequence[Path]) -> DataFrame:
-            schema = from_arrow_schema(pyarrow.parquet.read_schema(files[0]))  # else Spark starts a job to find out
-            return MERGED[name](self.session.read.schema(schema).parquet(*(str(path) for path in files)))
-
-        found = {
-            name: [path for each in versions for path in sorted((each / name).glob("*.parquet"))] for name in MERGED
-        }
-        return {name: functools.partial(merged, name, files) for name, files in found.items() if files}
-
     @contextlib.contextmanager
-    def _interpreted(self) -> Iterator[None]:
+    def interpreted(self) -> Iterator[None]:
         """For what is small: compiling takes longer than counting."""
         before = {name: str(self.session.conf.get(name)) for name in INTERPRETED}
         for name, value in INTERPRETED.items():
@@ -344,5 +296,5 @@ def _write_table(directory: Path, table: pyarrow.Table) -> None:
     pyarrow.parquet.write_table(table, directory / "part-0.parquet", compression="zstd", write_page_checksum=True)
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, sort_keys=True), encoding="utf-8")

@@ -1,10 +1,11 @@
 """Makes the report of a day: ``python -m appliance.reports.pipeline.run 2026-11-20 --events … --output … --zone …``.
 
-Also the days before it whose events came late, and the weeks and months they are in. What it says on standard output are
-lines of JSON, {"stage": …, "share": …}, and at the end what the report says of itself.
+Also the days before it whose events came late, the weeks and months they are in, and those that a run before did not come to.
+What it says on standard output are lines of JSON, {"stage": …, "share": …}, and at the end what the report says of itself.
 
-Ends with 0; 1 when the day does not balance (its tables are there, and say so); 2 when it could not be made, the last
-line on standard error says why; 75 when another run is at work. So it can be started by hand, by Celery, by spark-submit.
+Ends with 0; 1 when the day does not balance (its tables are there, and say so); 2 when it, or a week or month, could not be
+made, the last line on standard error says which and why; 75 when another run is at work. So it can be started by hand, by
+Celery, by spark-submit.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -24,6 +26,7 @@ from appliance.reports.pipeline.java import NoJava
 from appliance.reports.pipeline.making import Maker, Progress, Told
 from appliance.reports.pipeline.session import QUICK, NoMaster, end, start
 from appliance.reports.pipeline.store import Busy, Store
+from appliance.reports.pipeline.weeks import behind, make_period
 
 __all__ = ["main", "report"]
 
@@ -66,7 +69,8 @@ def _small(events: Path, day: Day) -> bool:
 
 
 def make(maker: Maker, day: Day) -> Told:
-    """The day; the two before it if they were made from fewer events; the weeks and months of these."""
+    """The day; the two before it if they were made from fewer events; the weeks and months of these, and all that are
+    behind their days. Of those one that cannot be made stops nothing else; ``unmade`` names it."""
     made = []
     for late in (day.before(back) for back in range(LATE_DAYS, 0, -1)):
         if maker.stale(late):
@@ -76,10 +80,20 @@ def make(maker: Maker, day: Day) -> Told:
     told = maker.day(day)
     made.append(day)
     maker.progress("weeks and months", 0.95)
-    for period in dict.fromkeys(of(each.date) for each in made for of in (week_of, month_of)):
-        maker.period(period, day.zone)
+    unmade = []
+    theirs = [of(each.date) for each in made for of in (week_of, month_of)]
+    for period in dict.fromkeys([*theirs, *behind(maker.store, day.zone)]):
+        try:
+            make_period(maker, period, day.zone)
+        except Exception as error:  # a full disk, Spark's, Arrow's: the next one may have room
+            traceback.print_exc()
+            unmade.append(f"{period.name} ({_in_short(error)})")
     maker.progress("done", 1.0)
-    return told
+    return replace(told, unmade=tuple(unmade))
+
+
+def _in_short(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -117,18 +131,20 @@ def main(arguments: list[str] | None = None) -> int:
         return FAILED
     except Exception as error:  # Python's own end would be 1, which says that the tables are there
         traceback.print_exc()
-        first = next(iter(str(error).splitlines()), "")
-        print(f"it could not be made: {type(error).__name__}: {first}", file=sys.stderr)
+        print(f"it could not be made: {_in_short(error)}", file=sys.stderr)
         return FAILED
     print(told.words, flush=True)
-    if told.balances is not False:
-        return 0
-    for suspect in told.content["balance"]["suspects"]:
-        print(f"{suspect['queue_id']}: {suspect['why']}; {'; '.join(suspect['events'])}", file=sys.stderr)
-    for gap in told.content["balance"]["gaps"]:
-        print(f"no file holds {gap['lane']} from {gap['begin']} to {gap['end']}", file=sys.stderr)
-    print(told.words, file=sys.stderr)
-    return UNBALANCED
+    if told.balances is False:
+        for suspect in told.content["balance"]["suspects"]:
+            print(f"{suspect['queue_id']}: {suspect['why']}; {'; '.join(suspect['events'])}", file=sys.stderr)
+        for gap in told.content["balance"]["gaps"]:
+            print(f"no file holds {gap['lane']} from {gap['begin']} to {gap['end']}", file=sys.stderr)
+        print(told.words, file=sys.stderr)
+    if told.unmade:
+        words = f"the report of {given.day} is made ({told.words.removesuffix('.')}), but not {', '.join(told.unmade)}"
+        print(f"{words}; the next run makes up for that", file=sys.stderr)
+        return FAILED
+    return UNBALANCED if told.balances is False else 0
 
 
 def _zone(name: str) -> str:

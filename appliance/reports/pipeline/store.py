@@ -70,6 +70,11 @@ class Store:
         pointer = self.root / name
         return pointer.resolve() if pointer.exists() else None
 
+    def names(self, family: str) -> list[str]:
+        """What there is of one: "day=2026-11-20" of "gold"."""
+        directory = self.root / family
+        return sorted(pointer.name for pointer in directory.iterdir() if pointer.exists()) if directory.is_dir() else []
+
     def _sweep(self) -> None:
         used = {
             pointer.resolve()

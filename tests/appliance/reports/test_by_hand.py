@@ -51,7 +51,7 @@ def test_what_cannot_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "reports" / "versions").write_text("no directory")
     done = report(tmp_path, "2026-11-18")
     assert done.returncode == 1
-    assert "the report of 2026-11-18 was not made: status" in done.stderr
+    assert "the report of 2026-11-18 was not made, or not all of it: status" in done.stderr
     assert not (tmp_path / "portal" / "portal.sqlite3").exists(), "nobody asked for a database"
 
 

@@ -94,6 +94,16 @@ def test_one_that_does_not_balance_is_red_and_is_not_tried_again(
     assert "does not balance" in it.words
 
 
+def test_a_run_that_made_the_report_and_not_its_week_failed_and_says_so(
+    reports_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makes(monkeypatch, status=2)
+    runs.make(runs.ask(DAY, "somebody").pk)
+    it = Run.objects.get(state=State.FAILED)
+    assert it.words == "ended with status 2: some words"
+    assert Run.objects.get(state=State.ASKED).attempt == 2
+
+
 def test_what_nobody_counted_is_made_all_the_same(reports_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     makes(monkeypatch, balances=None)
     made = runs.make(runs.ask(DAY, "somebody").pk)

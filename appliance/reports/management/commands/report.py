@@ -62,7 +62,8 @@ class Command(BaseCommand):
         if report is None or ended.status not in (0, 1):
             tail = "\n".join(visible(line) for line in ended.log.splitlines()[-LOG_LINES:])
             raise CommandError(
-                f"{tail}\nthe report of {day} was not made: status {ended.status} {ended.why}", returncode=1
+                f"{tail}\nthe report of {day} was not made, or not all of it: status {ended.status} {ended.why}",
+                returncode=1,
             )
         if options["json"]:
             told = {
