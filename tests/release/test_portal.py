@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import os
 import subprocess
@@ -125,10 +126,10 @@ async def test_what_people_left_in_the_portal_of_a_release_is_there_after_the_mi
             assert done.returncode == 0, done.stdout + done.stderr
             return done.stdout
 
-        manage("manage.py", "migrate", "--no-input")
+        await asyncio.to_thread(manage, "manage.py", "migrate", "--no-input")
         await house.start()
         try:
-            assert "all answered" in manage("-c", SCRIPT)
+            assert "all answered" in await asyncio.to_thread(manage, "-c", SCRIPT)
         finally:
             await house.control.close()
             house.stop()
