@@ -314,7 +314,7 @@ class Restore:
             if _has_something(place) or place.is_symlink():
                 self._move_aside(place)
             elif place.is_dir():
-                place.rmdir()
+                _remove(place)  # directories without a file in them, as a package makes
             os.rename(self._staged[place], place)
             disk.sync_directory(str(place.parent))
         (home / RESTORING).unlink()

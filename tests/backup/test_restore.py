@@ -134,6 +134,13 @@ def test_a_home_that_is_not_empty_is_refused_and_left_as_it_is(place: Path, caps
     assert (place / "waypost.toml.restored").read_text() == CONFIG
 
 
+def test_directories_without_a_file_in_them_are_in_nobodys_way(place: Path) -> None:
+    (place / "new" / "events" / "dt=2026-11-22" / "deeper").mkdir(parents=True)
+    assert run("restore", backed_up(place, "--reports"), "--into", place / "new") == 0
+    assert (place / "new" / "events" / "dt=2026-11-21").exists()
+    assert not (place / "new" / "events" / "dt=2026-11-22").exists()
+
+
 def test_a_damaged_backup_changes_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     backup = backed_up(place)
     whole = backup.read_bytes()
