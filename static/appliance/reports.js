@@ -1,4 +1,5 @@
-// The bars of a report: delivered, deferred and bounced on each other, accepted as a line.
+// The bars of a report: delivered, deferred and bounced on each other, accepted as a line. How its tables are sorted stays in the
+// address, so that a reload, or somebody it is sent to, finds them so.
 "use strict";
 (() => {
   const STACKED = ["bounced", "deferred", "delivered"]; // from the top: the whole is drawn first, what is below it over it
@@ -26,4 +27,16 @@
     window.waypostPlot(place, { legendHeight: () => place.clientWidth < 420 ? 90 : place.clientWidth < 600 ? 58 : 36, describe, columns: () => columns });
   };
   for (const place of document.querySelectorAll("[data-lines]")) draw(place);
+
+  // A heading knows the sorting of its own table; that of the others is in the address.
+  document.body.addEventListener("htmx:configRequest", (event) => {
+    if (!event.target.matches("a.sort")) return;
+    const sorts = new URLSearchParams(location.search);
+    for (const [table, column] of new URLSearchParams(event.detail.path)) sorts.set(table, column);
+    event.detail.path = "?" + sorts;
+  });
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    const { requestConfig, xhr } = event.detail;
+    if (xhr.status === 200 && requestConfig.elt.matches("a.sort")) history.replaceState(history.state, "", requestConfig.path + location.hash);
+  });
 })();

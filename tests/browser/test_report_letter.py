@@ -1,4 +1,6 @@
-"""The mailed report, delivered by Waypost itself to a next hop, read by Python's parser, and looked at narrow and wide."""
+"""The mailed report, and that there is none, delivered by Waypost itself to a next hop, read by Python's parser, and looked at:
+narrow and wide, by day and by night.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +8,33 @@ import asyncio
 import base64
 import email
 import email.policy
+import itertools
 import subprocess
 import sys
 from datetime import date
 from email.message import EmailMessage
 from pathlib import Path
+from typing import Literal
 
 from playwright.async_api import async_playwright
 
 from appliance.reports.gold import Period
 from tests.appliance.reports.made import make_report
 from tests.browser.site import CHROMIUM, _environment
+from tests.browser.test_access import faults
 from tests.process.catcher import Catcher
 from tests.process.house import House
 from tests.test_tidy import ROOT
 
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 MADE = """
 from datetime import date
 from django.utils import timezone
 from appliance.reports.models import Run, State
 Run.objects.create(day=date(2026, 11, 18), who="x", state=State.DONE, mail=True, ended_at=timezone.now())
+words = "org.apache.spark.sql.catalyst." * 9
+failed = {"state": State.FAILED, "words": words, "log": words}
+Run.objects.create(day=date(2026, 11, 15), who="x", mail=True, ended_at=timezone.now(), **failed)
 """
 
 
@@ -43,7 +52,7 @@ def send(house: House) -> None:
         make_report(house.home / "reports", Period.DAY, date(2026, 11, number), balances=number != 18)
     manage(house.config, "migrate", "--verbosity", "0")
     manage(house.config, "shell", "--no-imports", "--command", MADE)
-    assert manage(house.config, "mail_reports") == "sent 1\n"
+    assert manage(house.config, "mail_reports") == "sent 2\n"
 
 
 async def test_the_report_is_delivered_and_read(tmp_path: Path) -> None:
@@ -55,18 +64,42 @@ async def test_the_report_is_delivered_and_read(tmp_path: Path) -> None:
             await asyncio.to_thread(send, house)
 
             async def caught() -> bool:
-                return bool(sink.caught)
+                return len(sink.caught) == 2
 
             await house.eventually(caught, "the report at the next hop")
         finally:
             await house.control.close()
             house.stop()
-    sender, recipients, data = sink.caught[0]
-    assert (sender, sorted(recipients)) == ("waypost@mx.example", ["boss@ops.example", "ops@ops.example"])
-    message = email.message_from_bytes(data, policy=email.policy.default)
-    assert isinstance(message, EmailMessage)
-    assert not any(part.defects for part in message.walk())
-    assert message["Subject"] == "Waypost: Wednesday 18 November 2026: DOES NOT BALANCE"
+    letters = {}
+    for sender, recipients, data in sink.caught:
+        assert (sender, sorted(recipients)) == ("waypost@mx.example", ["boss@ops.example", "ops@ops.example"])
+        message = email.message_from_bytes(data, policy=email.policy.default)
+        assert isinstance(message, EmailMessage)
+        assert not any(part.defects for part in message.walk())
+        letters[str(message["Subject"])] = html_of(message)
+    report = letters["Waypost: Wednesday 18 November 2026: DOES NOT BALANCE"]
+    failure = letters["Waypost: the report of 2026-11-15 could not be made"]
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(**CHROMIUM)
+        for scheme, width in itertools.product(SCHEMES, (360, 1200)):
+            context = await browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            page = await context.new_page()
+            for html in (failure, report):
+                await page.set_content(html)
+                assert await page.evaluate("document.documentElement.scrollWidth") <= width
+                assert width != 360 or await faults(page, scheme) == []
+                ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+                assert ground == {"light": "rgb(246, 247, 249)", "dark": "rgb(18, 23, 30)"}[scheme]
+            shown = await page.evaluate("[...document.images].map((image) => [image.naturalWidth, image.width])")
+            assert len(shown) == 2
+            assert all(natural == 1200 and width / 2 < here <= 760 for natural, here in shown)
+            plates = await page.evaluate("[...document.images].map((image) => getComputedStyle(image).backgroundColor)")
+            assert set(plates) == {"rgb(255, 255, 255)"}, "what is drawn for white keeps it"
+        await browser.close()
+
+
+def html_of(message: EmailMessage) -> str:
+    """With its pictures in it."""
     part = message.get_body(("html",))
     assert isinstance(part, EmailMessage)
     html = str(part.get_content())
@@ -77,13 +110,4 @@ async def test_the_report_is_delivered_and_read(tmp_path: Path) -> None:
             inside = f"data:image/png;base64,{base64.b64encode(whole).decode()}"
             html = html.replace(f"cid:{picture['Content-ID'].strip('<>')}", inside)
     assert "cid:" not in html
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(**CHROMIUM)
-        for width in (360, 1000):
-            page = await browser.new_page(viewport={"width": width, "height": 900})
-            await page.set_content(html)
-            assert await page.evaluate("document.documentElement.scrollWidth") <= width
-            shown = await page.evaluate("[...document.images].map((image) => [image.naturalWidth, image.width])")
-            assert len(shown) == 2
-            assert all(natural == 1200 and width / 2 < here <= 760 for natural, here in shown)
-        await browser.close()
+    return html
