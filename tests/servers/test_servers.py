@@ -268,21 +268,21 @@ async def backed_up(one: Machine, place: Path) -> tuple[Load, Path]:
     """Mail that waits, as its next hop is away, and a backup with it, on this side."""
     with sending(one.address, clients=2) as load:
         await until(lambda: len(load.accepted) >= 20, "twenty messages to be accepted")
-    path = json.loads(one.ssh("mkdir -m 700 /root/backups && waypost backup /root/backups --queue --json"))["file"]
+    path = json.loads(one.ssh("mkdir -m 700 backups && waypost backup backups --queue --json"))["file"]
     kept = place / f"{one.name}.tar.zst"
     run("scp", *one.ssh_options, f"root@{one.address}:{path}", kept)
-    one.ssh(f"waypost backup --verify {path} && rm -r /root/backups")
+    one.ssh(f"waypost backup --verify {path} && rm -r backups")
     return load, kept
 
 
 def restore(one: Machine, backup: Path) -> None:
     """As docs/install.md says it."""
-    run("scp", *one.ssh_options, backup, f"root@{one.address}:/root/backup.tar.zst")
+    run("scp", *one.ssh_options, backup, f"root@{one.address}:backup.tar.zst")
     one.ssh(f"systemctl stop {SERVICES}")
     if one.number == 2:
         one.ssh("runuser -u postgres -- dropdb waypost")
         one.ssh("runuser -u postgres -- createdb --owner waypost-portal --encoding UTF8 --template template0 waypost")
-    one.ssh("waypost restore /root/backup.tar.zst --move-aside")
+    one.ssh("waypost restore backup.tar.zst --move-aside")
     one.ssh(f"systemctl start {SERVICES} && {ANSWERS}")
 
 
