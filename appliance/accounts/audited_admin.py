@@ -81,6 +81,10 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return self.may_delete and self._may(request)
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """By its key; an empty ``_to_field`` in the address names no field, and Django would look for one."""
+        return super().get_object(request, object_id, from_field or None)
+
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
         """Nothing here is filtered; Django would take any field from the address, and numbers too large for the database."""
         return False
