@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mailcore.export.checksum import Summed
 from mailcore.export.schema import COLUMNS, VERSION
 
 __all__ = ["Expected", "make_day"]
@@ -267,11 +268,14 @@ class _Writer:
         }
         directory = self.events / f"dt={day.isoformat()}"
         directory.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(
-            directory / f"{lane}.{begin}.parquet", SCHEMA.with_metadata(said), compression="zstd"
-        ) as writer:
+        with (directory / f"{lane}.{begin}.parquet").open("wb") as file:
+            summed = Summed(file)
+            writer = pq.ParquetWriter(summed, SCHEMA.with_metadata(said), compression="zstd", write_page_checksum=True)
             for table in tables:
                 writer.write_table(table, row_group_size=ROWS_MAX)
+            summed.footer_follows()
+            writer.close()
+            summed.finish()
         self.ends[lane] = end
 
     def cut(self, at: float) -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from mailcore.cli.command import DONE, NOT_DONE, UsageError, add_common, settings_of
 from mailcore.cli.output import complain, plain, print_json, rows_to_lines, say, table, width
 from mailcore.control.client import ControlClient
+from mailcore.export.checksum import ChecksumError, check
 from mailcore.export.schema import KINDS
 from mailcore.log.disk import Disk
 from mailcore.log.positions import read_all_positions
@@ -116,7 +117,8 @@ def _how_far(settings: Settings) -> dict[str, Any]:
 
 def _show(arguments: argparse.Namespace) -> int:
     try:
-        with pq.ParquetFile(arguments.file) as file:
+        check(arguments.file, whole=True)
+        with pq.ParquetFile(arguments.file, page_checksum_verification=True) as file:
             metadata = {
                 name.decode(): value.decode("utf-8", "replace")
                 for name, value in (file.metadata.metadata or {}).items()
@@ -126,6 +128,9 @@ def _show(arguments: argparse.Namespace) -> int:
             total = file.metadata.num_rows
     except pa.ArrowInvalid as error:
         complain(f"{arguments.file} is no event file: {error}")
+        return NOT_DONE
+    except ChecksumError as error:
+        complain(f"{arguments.file} is damaged: {error}")
         return NOT_DONE
     if arguments.json:
         print_json({"file": str(arguments.file), "events": total, "metadata": metadata, "rows": rows})

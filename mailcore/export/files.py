@@ -5,6 +5,7 @@ Laws
 - The same stretch gives the same files, whenever and however often it is written.
 - Rows of one kind lie together, so that whoever wants one kind reads no other; in memory are at most ROWS_MAX of each kind and
   day.
+- A bit that flips later is found: pages and footer have checksums (``checksum``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mailcore.export.checksum import Summed
 from mailcore.export.rows import Row
 from mailcore.export.schema import COLUMNS, FIELDS, VERSION
 from mailcore.log.disk import Disk
@@ -59,8 +61,13 @@ class _DayFile:
         with contextlib.suppress(FileNotFoundError):
             disk.unlink(self._new)
         self._file = os.fdopen(disk.create(self._new), "wb", buffering=1 << 20)
+        self._summed = Summed(self._file)
         self._writer = pq.ParquetWriter(
-            self._file, SCHEMA.with_metadata(metadata), compression=COMPRESSION, write_statistics=True
+            self._summed,
+            SCHEMA.with_metadata(metadata),
+            compression=COMPRESSION,
+            write_statistics=True,
+            write_page_checksum=True,
         )
         self.rows = 0
 
@@ -71,7 +78,9 @@ class _DayFile:
     def complete(self, metadata: dict[str, str]) -> None:
         """On disk, not yet under its name."""
         self._writer.add_key_value_metadata(metadata)
+        self._summed.footer_follows()
         self._writer.close()
+        self._summed.finish()
         self._file.flush()
         self.disk.sync(self._file.fileno())
         self._file.close()

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mailcore.export.checksum import check
 from mailcore.export.schema import VERSION
 
 __all__ = ["DAMAGED", "Event", "Group", "first_at", "of_kind", "opened", "rows_where", "shared"]
@@ -90,7 +91,8 @@ class Group:
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[list[Group]]:
     """Raises what is in DAMAGED."""
-    with pq.ParquetFile(path) as file:
+    check(path, whole=False)
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
         version = (file.metadata.metadata or {}).get(b"waypost.events", b"0")
         if int(version) > VERSION:
             raise ValueError(f"its version is {int(version)}; known are those up to {VERSION}")

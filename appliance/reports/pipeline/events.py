@@ -33,6 +33,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from mailcore.export.checksum import check
 from mailcore.export.schema import COLUMNS, VERSION
 
 __all__ = [
@@ -148,6 +149,7 @@ def _read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
     named = _NAMED.fullmatch(path.name)
     if named is None:
         raise ValueError("it is not named as events are: LANE.OFFSET.parquet")
+    check(path, whole=False)
     footer = pyarrow.parquet.read_metadata(path)
     said = {
         key.decode(): value.decode() for key, value in (footer.metadata or {}).items() if key.startswith(b"waypost.")

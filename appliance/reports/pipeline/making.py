@@ -2,7 +2,8 @@
 
 Laws
 - The tables of a day, its balance and report.json are written aside, and seen together (``store``).
-- A file that Spark cannot read is set aside and named, and the step is done again without it.
+- A file that is not as it was written, or that Spark cannot read, is set aside and named, and the step is done again
+  without it.
 - The same events and cuts make the same tables, byte for byte but for the version of the library that writes them.
 """
 
@@ -42,8 +43,9 @@ from appliance.reports.pipeline.gold.totals import totals
 from appliance.reports.pipeline.gold.windows import windows
 from appliance.reports.pipeline.session import INTERPRETED
 from appliance.reports.pipeline.silver import VERSION as SILVER_VERSION
-from appliance.reports.pipeline.silver import Silver, make
+from appliance.reports.pipeline.silver import Silver, made, make
 from appliance.reports.pipeline.store import Store
+from appliance.reports.pipeline.whole import whole
 
 __all__ = ["VERSION", "Maker", "Told", "read_table", "write_json"]
 
@@ -96,6 +98,8 @@ class Maker:
                 return
             files, damaged = look(self.events, dt, self.aside)
             self._files[dt], self._damaged[dt] = files, damaged
+            if made(self.store, dt, files) is None and not whole(files, self.aside):
+                continue
             self.partition(sum(each.rows for each in files))
             try:
                 self._silver[dt] = make(self.session, self.store, dt, files)

@@ -31,7 +31,7 @@ QUICK = {
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-DontCompileHugeMethods"
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ("appliance/__init__.py", "appliance/reports/__init__.py", "mailcore/__init__.py")
-SCHEMA = ("mailcore/export/__init__.py", "mailcore/export/schema.py")
+SCHEMA = ("mailcore/export/__init__.py", "mailcore/export/checksum.py", "mailcore/export/schema.py")
 
 
 class NoMaster(Exception):

@@ -36,7 +36,7 @@ from appliance.reports.pipeline.provider import provider_of
 from appliance.reports.pipeline.store import Store
 from mailcore.export.schema import FIELDS, KINDS
 
-__all__ = ["TYPED", "VERSION", "Silver", "make", "manifest", "read", "typed"]
+__all__ = ["TYPED", "VERSION", "Silver", "made", "make", "manifest", "read", "typed"]
 
 VERSION = 3  # of what this file makes of the events: raise it, and all days are made anew when next asked for
 IDENTITY = ("lane", "offset", "part")
@@ -113,9 +113,8 @@ def typed(events: DataFrame, kind: str) -> DataFrame:
 
 def make(session: SparkSession, store: Store, dt: str, files: Sequence[EventFile]) -> Silver:
     """The day as made from these files: as it lies there when it was, else written and published."""
-    inputs = fingerprint(files, VERSION)
-    there = manifest(store, dt)
-    if there is not None and there.inputs == inputs:
+    there = made(store, dt, files)
+    if there is not None:
         return there
     aside = store.begin(f"silver/dt={dt}")
     across = overlapping(files)
@@ -138,12 +137,18 @@ def make(session: SparkSession, store: Store, dt: str, files: Sequence[EventFile
         for _ in pool.map(write, there_are):
             pass
     count = sum(each.rows for each in files)
-    made = {"dt": dt, "inputs": inputs, "rows": count, "kinds": there_are}
-    (aside / "made.json").write_text(json.dumps(made), encoding="utf-8")
+    said = {"dt": dt, "inputs": fingerprint(files, VERSION), "rows": count, "kinds": there_are}
+    (aside / "made.json").write_text(json.dumps(said), encoding="utf-8")
     store.publish(aside, f"silver/dt={dt}")
     there = manifest(store, dt)
     assert there is not None
     return there
+
+
+def made(store: Store, dt: str, files: Sequence[EventFile]) -> Silver | None:
+    """The day, if it was made from these files."""
+    there = manifest(store, dt)
+    return there if there is not None and there.inputs == fingerprint(files, VERSION) else None
 
 
 def manifest(store: Store, dt: str) -> Silver | None:

@@ -1,0 +1,33 @@
+"""Whether event files are what was written, to the last byte, before silver is made of them.
+
+Spark checks pages as it reads them; what tells it where they lie, how to read them and which to pass over it believes. So
+all bytes are summed up first, at a gigabyte a second of one core, and only when a day is to be made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from appliance.reports.pipeline.events import Damage, EventFile, SetAside
+from mailcore.export.checksum import ChecksumError, check
+
+__all__ = ["whole"]
+
+
+def whole(files: Sequence[EventFile], aside: SetAside) -> bool:
+    """Whether all are; those that are not are set aside."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        found = [damage for damage in pool.map(_damage, files) if damage is not None]
+    for damage in found:
+        aside.add(damage)
+    return not found
+
+
+def _damage(file: EventFile) -> Damage | None:
+    try:
+        check(file.path, whole=True)
+    except (ChecksumError, OSError) as error:
+        return Damage(f"dt={file.dt}/{file.path.name}", " ".join(str(error).split())[:300], file.identity)
+    return None

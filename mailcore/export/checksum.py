@@ -1,0 +1,120 @@
+"""Checksums of an event file: of its pages Parquet's own, and two more at the end of its footer, of all its bytes.
+
+Parquet has none of what says where pages lie, how they are encoded and what is in them (the pages' headers, the footer): a
+bit there makes other rows of sound pages, or leaves some out. So the footer ends with a field of ours, of the number that
+Parquet keeps for such things and readers pass over:
+
+```
+| pages, with their headers | footer ... | 08 fe ff 03 0c | magic 4 | crc32 of pages 4 | crc32 of footer 4 | 00 |
+| length of footer 4 | "PAR1" |           field, length    little-endian                                  end
+```
+
+The footer's is quick to check for whoever reads a little of a file; the other is for who counts on all of it. A file without
+the field was written by another, or before there was one, and passes. Law: the standard library only, as Spark's side reads
+this too.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["ChecksumError", "Summed", "check"]
+
+# Thrift's compact protocol: type 8 (binary), its number 32767 in zigzag, 12 bytes. The number: parquet-format,
+# BinaryProtocolExtensions.md.
+_FIELD = b"\x08\xfe\xff\x03\x0c"
+_MAGIC = b"WPS1"
+_STOP = b"\x00"
+_SUMS = struct.Struct("<4sII")
+_LENGTH = struct.Struct("<I")
+_PARQUET = b"PAR1"
+_END_BYTES = _LENGTH.size + len(_PARQUET)
+_OURS_BYTES = len(_FIELD) + _SUMS.size + len(_STOP)
+_CHUNK_BYTES = 1 << 20
+
+
+class ChecksumError(ValueError):
+    """Its bytes are not those that were written."""
+
+
+class Summed(io.RawIOBase):
+    """A file that a Parquet writer writes to, from its first byte to its last. Between ``footer_follows`` and ``finish`` the
+    writer is closed, and what it then writes is kept in memory: some kilobytes a row group."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._sum = 0
+        self._at = 0
+        self._footer: bytearray | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        if self._footer is None:
+            self._put(data)
+        else:
+            self._footer += data
+        self._at += len(data)
+        return len(data)
+
+    def footer_follows(self) -> None:
+        self._footer = bytearray()
+
+    def finish(self) -> None:
+        assert self._footer is not None
+        (length,) = _LENGTH.unpack_from(self._footer, len(self._footer) - _END_BYTES)
+        begin = len(self._footer) - _END_BYTES - length
+        self._put(bytes(self._footer[:begin]))  # indexes and the like, which writers put in front of it
+        footer = bytes(self._footer[begin : -_END_BYTES - len(_STOP)])
+        ours = _FIELD + _SUMS.pack(_MAGIC, self._sum, zlib.crc32(footer)) + _STOP
+        self._file.write(footer + ours + _LENGTH.pack(len(footer) + len(ours)) + _PARQUET)
+
+    def _put(self, data: bytes) -> None:
+        self._sum = zlib.crc32(data, self._sum)
+        self._file.write(data)
+
+
+def check(path: str | Path, whole: bool) -> None:
+    """Of its footer, or of all of it. Raises ChecksumError, OSError."""
+    with open(path, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size < _OURS_BYTES + _END_BYTES:
+            return
+        file.seek(size - _OURS_BYTES - _END_BYTES)
+        end = _read(file, _OURS_BYTES + _END_BYTES)
+        if not end.startswith(_FIELD + _MAGIC):
+            return
+        _, pages_sum, footer_sum = _SUMS.unpack_from(end, len(_FIELD))
+        (length,) = _LENGTH.unpack_from(end, _OURS_BYTES)
+        begin = size - _END_BYTES - length
+        if begin < 0 or length < _OURS_BYTES:
+            raise ChecksumError("the length of its footer is damaged")
+        file.seek(begin)
+        if zlib.crc32(_read(file, length - _OURS_BYTES)) != footer_sum:
+            raise ChecksumError("its footer is damaged: its checksum is another")
+        if not whole:
+            return
+        file.seek(0)
+        found, left = 0, begin
+        while left and (chunk := file.read(min(_CHUNK_BYTES, left))):
+            found = zlib.crc32(chunk, found)
+            left -= len(chunk)
+        if left or found != pages_sum:
+            raise ChecksumError("its rows are damaged: their checksum is another")
+
+
+def _read(file: io.FileIO, size: int) -> bytes:
+    """All of it, where the file has as much."""
+    found = b""
+    while len(found) < size and (chunk := file.read(size - len(found))):
+        found += chunk
+    return found
