@@ -272,6 +272,9 @@ def _notes(report: Report, writing: Writing) -> list[str]:
     words = "there is no report of it" if len(missing) == 1 else "there are no reports of them"
     found = [f"Without {', '.join(_ranges(missing, writing))}: {words}."] if missing else []
     found += [f"The figures of the whole: {gone('totals')}"] if "totals" in report.deleted else []
+    if report.so_far:
+        found.append("The day was not over when this was made: it is compared with no other day.")
+    found += [str(each) for each in _list(report.told.get("left_out"))[:SUSPECTS_SHOWN]]
     return found + [f"Set aside: {_gap(each)}" for each in _list(report.told.get("damaged"))[:SUSPECTS_SHOWN]]
 
 

@@ -83,6 +83,12 @@ class Report:
         return float(given) if isinstance(given, int | float) else (self.directory / REPORT).stat().st_mtime
 
     @property
+    def so_far(self) -> bool:
+        """Of a day: whether it was not over when this was made."""
+        end = self.told.get("end")
+        return self.told.get("so_far") is True or (isinstance(end, int | float) and self.made_at < end)
+
+    @property
     def balances(self) -> bool | None:
         """None where that is not known: nobody counted what was queued at its beginning or its end."""
         given = self.balance.get("balances")
@@ -143,10 +149,7 @@ def exists(period: Period, start: date) -> bool:
 def is_whole(day: date) -> bool:
     """Whether there is a report of this day, and not one that was made while it lasted."""
     report = report_of(Period.DAY, day)
-    if report is None:
-        return False
-    end = report.told.get("end")
-    return not isinstance(end, int | float) or report.made_at >= end
+    return report is not None and not report.so_far
 
 
 def available(period: Period) -> list[date]:

@@ -125,7 +125,8 @@ def _envelope(subject: str, now: InForce) -> EmailMessage:
 
 def _subject(content: Content) -> str:
     words = "DOES NOT BALANCE" if content.balance.red else "nothing happened" if content.empty else ""
-    return f"Waypost: {content.title}" + (f": {words}" if words else "")
+    so_far = " so far" if content.report.so_far else ""
+    return f"Waypost: report of {content.title}{so_far}" + (f": {words}" if words else "")
 
 
 def _pictures(content: Content, writing: Writing) -> list[tuple[str, str, bytes]]:

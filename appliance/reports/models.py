@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import models
 from django.utils import timezone
+
+from appliance.reports.running import is_held
 
 __all__ = ["ENDED", "LOG_MAX", "Preferences", "Run", "State"]
 
@@ -58,8 +61,17 @@ class Run(models.Model):
 
     @property
     def forgotten(self) -> bool:
-        """Whether its time has come and nobody began."""
-        return self.state == State.ASKED and timezone.now() - max(self.due_at, self.asked_at) > WAITED
+        """Whether its time has come and nobody began, though no other is being made."""
+        late = self.state == State.ASKED and timezone.now() - max(self.due_at, self.asked_at) > WAITED
+        return late and self.behind is None
+
+    @property
+    def behind(self) -> Run | None:
+        """Of one that waits: the one that is being made. One that only stands as running was killed."""
+        if self.state != State.ASKED:
+            return None
+        other = Run.objects.filter(state=State.RUNNING).defer("log").first()
+        return other if other is not None and is_held(settings.REPORTS_DIRECTORY) else None
 
     @property
     def duration_s(self) -> float | None:

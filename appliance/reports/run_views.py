@@ -73,4 +73,5 @@ def stop(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _context(it: Run) -> dict[str, Any]:
-    return {"run": it, "percent": round(it.share * 100), "writing": in_force().writing}
+    now = in_force()
+    return {"run": it, "percent": round(it.share * 100), "writing": now.writing, "nobody": not now.recipients}

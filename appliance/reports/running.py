@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-__all__ = ["Busy", "Ended", "Heard", "command_of", "held", "run"]
+__all__ = ["Busy", "Ended", "Heard", "command_of", "held", "is_held", "run"]
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -81,6 +81,21 @@ def held(directory: Path) -> Iterator[int]:
         yield hold
     finally:
         os.close(hold)
+
+
+def is_held(directory: Path) -> bool:
+    """Whether somebody makes a report."""
+    try:
+        hold = os.open(directory / "run.lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(hold, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(hold)
+    return False
 
 
 def run(

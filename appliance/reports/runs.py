@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import subprocess
 import sys
 from datetime import date, timedelta
@@ -45,6 +46,11 @@ TRIED_FOR = timedelta(days=1)
 LETTERS_S = 300.0  # drawing some pictures takes seconds
 MADE = (0, 1)  # the pipeline's word for it: all of it; 1 when the day does not balance
 BUSY, BUSY_WAIT_S = 75, 60.0  # the same (EX_TEMPFAIL of sysexits.h)
+# What Spark and Java say at each start; it is no reason for anything.
+CHATTER = re.compile(
+    r"^Setting (default |Spark )?log level|^To adjust logging level|^Using Spark's default log4j|^WARNING: "
+    r"|^\d\d/\d\d/\d\d \d\d:\d\d:\d\d (WARN|INFO) "
+)
 KILLED = "the process that made it was killed"
 log = logging.getLogger(__name__)
 
@@ -124,8 +130,10 @@ def ended(it: Run, came: Ended) -> Run:
     elif came.status in MADE and report is not None and _is_of(it, report):
         state, words = (State.RED if report.balances is False else State.DONE), report.words
     else:
-        state, words = State.FAILED, came.why or _last_words(came)
+        state, words = State.FAILED, ""
     it.refresh_from_db()
+    if state == State.FAILED:
+        words = came.why or _last_words(came, it.stage)
     if came.status == BUSY and not came.why and not it.by_hand:  # by hand, somewhere else: it is this one's turn later
         it.state, it.stage, it.due_at = State.ASKED, "", timezone.now() + timedelta(seconds=BUSY_WAIT_S)
         it.save(update_fields=("state", "stage", "due_at"))
@@ -142,9 +150,11 @@ def _is_of(it: Run, report: gold.Report) -> bool:
     return it.begun_at is not None and report.made_at >= it.begun_at.timestamp() - 1
 
 
-def _last_words(came: Ended) -> str:
-    how = f"killed by signal {-came.status}" if came.status < 0 else f"ended with status {came.status}"
-    last = next((line for line in reversed(came.log.splitlines()) if line.strip()), "")
+def _last_words(came: Ended, stage: str) -> str:
+    how = f"ended with status {came.status}"
+    if came.status < 0:
+        how = f"killed by signal {-came.status}" + (f" at its stage “{stage}”" if stage else "")
+    last = next((line for line in reversed(came.log.splitlines()) if line.strip() and not CHATTER.search(line)), "")
     return f"{how}: {last}" if last else how
 
 

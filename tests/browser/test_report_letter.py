@@ -77,7 +77,7 @@ async def test_the_report_is_delivered_and_read(tmp_path: Path) -> None:
         assert isinstance(message, EmailMessage)
         assert not any(part.defects for part in message.walk())
         letters[str(message["Subject"])] = html_of(message)
-    report = letters["Waypost: Wednesday 18 November 2026: DOES NOT BALANCE"]
+    report = letters["Waypost: report of Wednesday 18 November 2026: DOES NOT BALANCE"]
     failure = letters["Waypost: the report of 2026-11-15 could not be made"]
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**CHROMIUM)

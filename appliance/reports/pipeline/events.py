@@ -101,13 +101,21 @@ class Gap:
 
 
 class SetAside:
-    """The files found damaged, kept in a small file, so that each is found once."""
+    """The files found damaged, kept in a small file, so that each is found once. When that one cannot be read it is set
+    aside itself, ``fault`` names it, and they are found again."""
 
     def __init__(self, kept: Path) -> None:
         self.kept = kept
         self.known: dict[str, Damage] = {}
-        if kept.exists():
+        self.fault = ""
+        try:
             self.known = {each["identity"]: Damage(**each) for each in json.loads(kept.read_text(encoding="utf-8"))}
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            broken = kept.with_suffix(".broken")
+            kept.replace(broken)
+            self.fault = f"{kept.name} could not be read, and is {broken.name} now: {error}"[:300]
 
     def add(self, damage: Damage) -> None:
         self.known[damage.identity] = damage
@@ -115,7 +123,10 @@ class SetAside:
             [vars(each) for each in sorted(self.known.values(), key=lambda each: each.identity)], indent=1
         )
         fresh = self.kept.with_suffix(".new")
-        fresh.write_text(text, encoding="utf-8")
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         fresh.replace(self.kept)
 
 

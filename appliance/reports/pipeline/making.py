@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
-import pyarrow.parquet
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +45,7 @@ from appliance.reports.pipeline.session import INTERPRETED
 from appliance.reports.pipeline.silver import VERSION as SILVER_VERSION
 from appliance.reports.pipeline.silver import Silver, made, make
 from appliance.reports.pipeline.store import Store
+from appliance.reports.pipeline.tables import UNREADABLE, damaged, read_table, write_table
 from appliance.reports.pipeline.whole import whole
 
 __all__ = ["VERSION", "Maker", "Told", "read_table", "write_json"]
@@ -77,12 +78,14 @@ class Maker:
     store: Store
     events: Path
     progress: Progress
+    now: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
         self.aside = SetAside(self.store.root / "set_aside.json")
         self._silver: dict[str, Silver] = {}
         self._files: dict[str, list[EventFile]] = {}
         self._damaged: dict[str, list[Damage]] = {}
+        self._left_out: list[str] = []  # of the day being made: what of the days before nobody can read
 
     # -- silver
 
@@ -127,6 +130,8 @@ class Maker:
 
     def day(self, day: Day) -> Told:
         """Made anew and published, whatever is there."""
+        so_far = self.now() < day.end
+        self._left_out = [self.aside.fault] if self.aside.fault else []
         dts = day.partitions()
         cuts, unreadable = cuts_in(self.events)
         first, last = ends(cuts, day)
@@ -139,25 +144,28 @@ class Maker:
         self._tables(Facts(self.session, day, silver), aside)
         self._ages(day, aside)
         self.progress("comparing with the days before", 0.85)
-        self._compare(day, aside)
+        self._compare(day, aside, so_far)
         self.progress("balancing", 0.88)
         balanced = self._balance(first, last, balanced_dts)
         if first is not None and last is not None and first is not last:
             balanced.words = stretch(cuts, day, first, last) + balanced.words
         told = self._told(day, aside, balanced, unreadable)
+        told.content.update(so_far=so_far, left_out=list(dict.fromkeys(self._left_out)))
         write_json(aside / "report.json", told.content)
         self.store.publish(aside, f"gold/{day.name}")
         return told
 
     def stale(self, day: Day) -> bool:
-        """Whether it was made from other files than are there now, or by other code. A day that was never made is not
-        stale."""
+        """Whether it was made from other files than are there now, or by other code, or can't be read. A day that
+        was never made is not stale."""
         version = self.store.current(f"gold/{day.name}")
         if version is None:
             return False
         try:
             said = json.loads((version / "report.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
+            return True
+        if not isinstance(said, dict) or damaged(version):
             return True
         return bool(said.get("zone") != day.zone or said.get("inputs") != self._inputs(day))
 
@@ -194,28 +202,41 @@ class Maker:
         with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
             making = {pool.submit(_arrow, make_table): name for name, make_table in tables.items()}
             for done, made in enumerate(as_completed(making), 1):
-                _write_table(aside / making[made], made.result())
+                write_table(aside / making[made], made.result())
                 made_so_many(done)
 
     def _ages(self, day: Day, aside: Path) -> None:
         rows = [read_table(aside / "arrivals")]
         for back in range(1, ages.DAYS):
-            version = self.store.current(f"gold/{day.before(back).name}")
-            rows.append(read_table(version / "arrivals") if version is not None else None)
-        _write_table(aside / "ages", ages.ages((each.to_pylist() for each in rows if each is not None), day.end))
+            rows.append(self._before(day.before(back), "arrivals"))
+        write_table(aside / "ages", ages.ages((each.to_pylist() for each in rows if each is not None), day.end))
 
-    def _compare(self, day: Day, aside: Path) -> None:
-        versions = [aside, *(self.store.current(f"gold/{day.before(days).name}") for days in (1, 7))]
+    def _before(self, day: Day, table: str) -> pyarrow.Table | None:
+        """Of a day that was made before. None when it is not there, or can't be read, which is noted."""
+        version = self.store.current(f"gold/{day.name}")
+        try:
+            return read_table(version / table) if version is not None else None
+        except UNREADABLE as error:
+            why = " ".join(str(error).split())[:200]
+            self._left_out.append(
+                f"gold/{day.name}/{table} cannot be read and is left out: make the report of that day again ({why})"
+            )
+            return None
+
+    def _compare(self, day: Day, aside: Path, so_far: bool) -> None:
+        """A day that is not over is compared with nothing: all its counts would be low."""
+        others = [] if so_far else [day.before(days) for days in (1, 7)]
         tables = []
         for scope, key, table in (
             ("total", "scope", "totals"),
             ("destination", "destination", "destinations"),
             ("provider", "provider", "providers"),
         ):
-            sides = [_rows(version, table, key) for version in versions]
-            tables.append(comparison.compared(scope, key, sides[0] or [], sides[1], sides[2]))
+            own = _rows(read_table(aside / table), key) or []
+            then = [_rows(self._before(each, table), key) for each in others] or [None, None]
+            tables.append(comparison.compared(scope, key, own, *then))
         whole = pyarrow.concat_tables(tables)
-        _write_table(aside / "comparison", whole.sort_by([("stands_out", "descending")]))
+        write_table(aside / "comparison", whole.sort_by([("stands_out", "descending")]))
 
     def _balance(self, first: Cut | None, last: Cut | None, dts: Sequence[str]) -> Balance:
         silver = self.silver(dts)
@@ -277,27 +298,15 @@ class Maker:
                 self.session.conf.set(name, value)
 
 
-def read_table(directory: Path) -> pyarrow.Table | None:
-    """A table of a report, or None."""
-    files = sorted(directory.glob("*.parquet"))
-    return pyarrow.concat_tables([pyarrow.parquet.read_table(file) for file in files]) if files else None
-
-
 def _arrow(make_table: Callable[[], DataFrame]) -> pyarrow.Table:
     return with_quantiles(make_table().toArrow())
 
 
-def _rows(version: Path | None, table: str, key: str) -> list[dict[str, Any]] | None:
-    read = read_table(version / table) if version is not None else None
+def _rows(read: pyarrow.Table | None, key: str) -> list[dict[str, Any]] | None:
     if read is None:
         return None
     rows: list[dict[str, Any]] = read.drop_columns([n for n in ("delays",) if n in read.column_names]).to_pylist()
     return [{**row, key: row.get(key, "")} for row in rows]
-
-
-def _write_table(directory: Path, table: pyarrow.Table) -> None:
-    directory.mkdir()
-    pyarrow.parquet.write_table(table, directory / "part-0.parquet", compression="zstd", write_page_checksum=True)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

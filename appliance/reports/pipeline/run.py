@@ -22,6 +22,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from appliance.reports.pipeline.days import Day, month_of, week_of
+from appliance.reports.pipeline.failure import in_short
 from appliance.reports.pipeline.java import NoJava
 from appliance.reports.pipeline.making import Maker, Progress, Told
 from appliance.reports.pipeline.session import QUICK, NoMaster, end, start
@@ -87,13 +88,9 @@ def make(maker: Maker, day: Day) -> Told:
             make_period(maker, period, day.zone)
         except Exception as error:  # a full disk, Spark's, Arrow's: the next one may have room
             traceback.print_exc()
-            unmade.append(f"{period.name} ({_in_short(error)})")
+            unmade.append(f"{period.name} ({in_short(error)})")
     maker.progress("done", 1.0)
     return replace(told, unmade=tuple(unmade))
-
-
-def _in_short(error: Exception) -> str:
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -131,14 +128,15 @@ def main(arguments: list[str] | None = None) -> int:
         return FAILED
     except Exception as error:  # Python's own end would be 1, which says that the tables are there
         traceback.print_exc()
-        print(f"it could not be made: {_in_short(error)}", file=sys.stderr)
+        print(f"it could not be made: {in_short(error)}", file=sys.stderr)
         return FAILED
     print(told.words, flush=True)
     if told.balances is False:
         for suspect in told.content["balance"]["suspects"]:
             print(f"{suspect['queue_id']}: {suspect['why']}; {'; '.join(suspect['events'])}", file=sys.stderr)
         for gap in told.content["balance"]["gaps"]:
-            print(f"no file holds {gap['lane']} from {gap['begin']} to {gap['end']}", file=sys.stderr)
+            day = f", of {gap['day']}" if gap["day"] else ""
+            print(f"no file holds {gap['lane']} from {gap['begin']} to {gap['end']}{day}", file=sys.stderr)
         print(told.words, file=sys.stderr)
     if told.unmade:
         words = f"the report of {given.day} is made ({told.words.removesuffix('.')}), but not {', '.join(told.unmade)}"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from appliance.reports.pipeline.failure import in_short
 from appliance.reports.pipeline.java import java_home
 
 __all__ = ["INTERPRETED", "QUICK", "NoMaster", "end", "shipped", "start"]
@@ -80,9 +81,8 @@ def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> 
         if not local:
             session.sparkContext.addPyFile(str(shipped(scratch)))
     except Exception as error:  # who does not answer is told of as a context that has stopped
-        first = next(iter(str(error).splitlines()), "")
         raise NoMaster(
-            f"Spark cannot start at {master}: {first}; is that address right, and does it answer?"
+            f"Spark cannot start at {master}: {in_short(error)}; is that address right, and does it answer?"
         ) from error
     return session
 

@@ -152,11 +152,17 @@ def made(store: Store, dt: str, files: Sequence[EventFile]) -> Silver | None:
 
 
 def manifest(store: Store, dt: str) -> Silver | None:
+    """None when it is not there, or nobody can read what it says, or rows it names are gone: it is made anew then."""
     path = store.current(f"silver/dt={dt}")
     if path is None:
         return None
-    said = json.loads((path / "made.json").read_text(encoding="utf-8"))
-    return Silver(dt=dt, path=path, inputs=said["inputs"], rows=said["rows"], kinds=frozenset(said.get("kinds", ())))
+    try:
+        said = json.loads((path / "made.json").read_text(encoding="utf-8"))
+        kinds = frozenset(said.get("kinds", ()))
+        made = Silver(dt=dt, path=path, inputs=said["inputs"], rows=said["rows"], kinds=kinds)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return made if all((path / "rows" / kind / "_SUCCESS").exists() for kind in kinds) else None
 
 
 def read(session: SparkSession, days: Sequence[Silver], kind: str, delivered: bool | None = None) -> DataFrame:

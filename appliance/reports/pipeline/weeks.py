@@ -23,6 +23,7 @@ from appliance.reports.pipeline.days import Period, month_of, week_of
 from appliance.reports.pipeline.gold.periods import MERGED
 from appliance.reports.pipeline.making import VERSION, Maker, write_json
 from appliance.reports.pipeline.store import Store
+from appliance.reports.pipeline.tables import damaged
 
 __all__ = ["behind", "make_period"]
 
@@ -32,6 +33,9 @@ SMALL_BYTES = 8 << 20  # of tables: some hundred thousand steps of sketches
 def make_period(maker: Maker, period: Period, zone: str) -> Path | None:
     """What its days add up to, of those that are made; None when none is."""
     there = _made(maker.store, period, zone)
+    broken = {name: why for name, (version, _) in there.items() if (why := damaged(version))}
+    for name in broken:  # as it is not in what this is made of, each run looks whether it has been made again
+        del there[name]
     if not there:
         return None
     versions = [version for version, _ in there.values()]
@@ -40,7 +44,12 @@ def make_period(maker: Maker, period: Period, zone: str) -> Path | None:
     size = sum(path.stat().st_size for version in versions for path in version.rglob("*.parquet"))
     with maker.interpreted() if size < SMALL_BYTES else contextlib.nullcontext():
         maker.together(_merging(maker, versions), aside)
-    write_json(aside / "report.json", _content(period, zone, {name: said for name, (_, said) in there.items()}))
+    content = _content(period, zone, {name: said for name, (_, said) in there.items()})
+    content["left_out"] = [
+        f"gold/day={name} cannot be read and is left out: make the report of that day again ({why})"
+        for name, why in sorted(broken.items())
+    ]
+    write_json(aside / "report.json", content)
     maker.store.publish(aside, f"gold/{period.name}")
     return aside
 

@@ -61,7 +61,7 @@ def bodies(message: EmailMessage) -> tuple[str, str]:
 def test_it_is_one_mail_with_all_it_needs_inside(reports_directory: Path) -> None:
     make_report(reports_directory, Period.DAY, DAY - timedelta(days=1))
     message = made(reports_directory)
-    assert message["Subject"] == "Waypost: Mittwoch, 18. November 2026"
+    assert message["Subject"] == "Waypost: report of Mittwoch, 18. November 2026"
     assert message["To"] == "ops@example.org, boss@example.org"
     assert message["Auto-Submitted"] == "auto-generated"
     assert message["Message-ID"]
@@ -80,6 +80,14 @@ def test_it_is_one_mail_with_all_it_needs_inside(reports_directory: Path) -> Non
     assert len(message.as_bytes()) < 400_000
     assert max(len(line) for line in message.as_bytes().splitlines()) <= 998
     assert message.as_bytes().isascii(), "a next hop without 8BITMIME takes it, too"
+
+
+def test_of_a_day_that_is_not_over_it_says_so(reports_directory: Path) -> None:
+    message = made(reports_directory, so_far=True, left_out=["gold/day=2026-11-17/totals cannot be read \x1b"])
+    assert message["Subject"] == "Waypost: report of Mittwoch, 18. November 2026 so far"
+    for text in (*bodies(message), client_of("viewer").get("/reports/day/2026-11-18/").content.decode()):
+        assert "compared with no other day" in text
+        assert "totals cannot be read \\x1b" in text
 
 
 def test_it_says_what_the_page_says(reports_directory: Path) -> None:
@@ -186,7 +194,7 @@ def test_it_is_handed_to_the_core_once(reports_directory: Path) -> None:
     (begin,) = core.asked("inject_begin")
     assert begin["recipients"] == ["ops@example.org", "boss@example.org"]
     data = b"".join(each["data"] for each in core.asked("inject_data"))
-    assert b"Subject: Waypost: Mittwoch, 18. November 2026\r\n" in data
+    assert b"Subject: Waypost: report of Mittwoch, 18. November 2026\r\n" in data
     it.refresh_from_db()
     assert it.mailed_at is not None
     assert it.mail_words == "0123456789ABC"

@@ -104,6 +104,24 @@ def test_a_run_that_made_the_report_and_not_its_week_failed_and_says_so(
     assert Run.objects.get(state=State.ASKED).attempt == 2
 
 
+def test_one_that_is_killed_says_when_and_not_what_spark_always_says(
+    reports_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+import os, time
+print('{"stage": "counting", "share": 0.5}', flush=True)
+print('WARNING: Using incubator modules')
+print('26/11/21 22:00:00 WARN NativeCodeLoader: Unable to load')
+print('Setting Spark log level to "ERROR".', flush=True)
+time.sleep(2)
+os.kill(os.getpid(), 9)
+"""
+    pipeline(monkeypatch, code)
+    made = runs.make(runs.ask(DAY, "somebody").pk)
+    assert made is not None
+    assert (made.state, made.words) == (State.FAILED, "killed by signal 9 at its stage “counting”")
+
+
 def test_what_nobody_counted_is_made_all_the_same(reports_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     makes(monkeypatch, balances=None)
     made = runs.make(runs.ask(DAY, "somebody").pk)
@@ -280,6 +298,35 @@ def test_a_run_that_nobody_begins_says_so(reports_directory: Path) -> None:
     assert "Nobody begins" not in client_of("viewer").get(url).content.decode()
     Run.objects.update(asked_at=timezone.now() - timedelta(minutes=5), due_at=timezone.now() - timedelta(minutes=5))
     assert "Nobody begins" in client_of("viewer").get(url).content.decode()
+
+
+def test_one_that_waits_behind_another_says_so(reports_directory: Path) -> None:
+    it = Run.objects.create(day=DAY, who="somebody")
+    Run.objects.create(day=DAY - timedelta(days=3), who="x", state=State.RUNNING, begun_at=timezone.now())
+    Run.objects.update(asked_at=timezone.now() - timedelta(minutes=5), due_at=timezone.now() - timedelta(minutes=5))
+    url = f"/reports/runs/{it.pk}/"
+    with held(reports_directory):
+        text = client_of("viewer").get(url).content.decode()
+        assert "report of 2026-11-15</a> is being made" in text
+        assert "Nobody begins" not in text
+        assert "nobody begins" not in client_of("viewer").get("/reports/").content.decode()
+    text = client_of("viewer").get(url).content.decode()
+    assert "Nobody begins" in text, "the other one was killed"
+    assert "is being made" not in text
+
+
+def test_what_becomes_of_the_mail_stands_there(reports_directory: Path) -> None:
+    it = Run.objects.create(day=DAY, who="x", state=State.RUNNING, begun_at=timezone.now(), mail=True)
+
+    def page() -> str:
+        return client_of("viewer").get(f"/reports/runs/{it.pk}/").content.decode()
+
+    assert "<dt>Mail</dt><dd>nobody is to get it" in page()
+    Preferences.objects.create(recipients=["a@x.example"])
+    assert "<dt>Mail</dt><dd>when it has ended</dd>" in page()
+    Run.objects.update(state=State.DONE, mail=False, mail_words="nobody is to get it")
+    assert "<dt>Mail</dt><dd><bdi>nobody is to get it</bdi></dd>" in page()
+    assert "<bdi>nobody is to get it</bdi>" in client_of("viewer").get("/reports/").content.decode()
 
 
 # -- what is set in the portal

@@ -42,8 +42,8 @@ def merged(days: DataFrame, *keys: str) -> DataFrame:
 
 
 def with_quantiles(table: pyarrow.Table) -> pyarrow.Table:
-    """The columns of QUANTILES, seconds to four digits, in front of the greatest delay; null of an empty sketch. A table
-    without sketches is given back as it is. Not in Spark: its loops over arrays take microseconds a step."""
+    """The columns of QUANTILES, seconds to four digits, in front of the greatest delay, and never above it; null of an empty
+    sketch. A table without sketches is given back as it is. Not in Spark: its loops over arrays take microseconds a step."""
     if "delays" not in table.column_names:
         return table
     sketches = table["delays"].combine_chunks()
@@ -55,11 +55,21 @@ def with_quantiles(table: pyarrow.Table) -> pyarrow.Table:
     seen = np.concatenate([[0], np.cumsum(counts)])
     before, total = seen[ends - lengths], seen[ends] - seen[ends - lengths]
     at = table.column_names.index("delay_max_s" if "delay_max_s" in table.column_names else "delays")
+    longest = _longest_s(table)
     for name, share in QUANTILES.items():
         rank = np.maximum(np.ceil(total * share), 1).astype(np.int64)
         found = np.searchsorted(seen[1:], before + rank)  # the step with which so many are seen
         bucket = buckets[np.minimum(found, len(buckets) - 1)] if len(buckets) else np.zeros(len(total))
         middle = np.round(GROWTH**bucket * (2 / (1 + GROWTH)) * (LEAST_US / 1e6), 4)
+        middle = np.fmin(middle, longest)
         table = table.add_column(at, name, pyarrow.array(middle, pyarrow.float64(), mask=total == 0))
         at += 1
     return table
+
+
+def _longest_s(table: pyarrow.Table) -> np.ndarray:
+    """The greatest delay of each row, seconds to four digits; without bound where none is told."""
+    if "delay_max_us" not in table.column_names:
+        return np.full(table.num_rows, np.inf)
+    longest = table["delay_max_us"].cast(pyarrow.float64()).to_numpy()
+    return np.round(np.asarray(longest) / 1e6, 4)

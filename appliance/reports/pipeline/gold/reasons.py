@@ -21,13 +21,14 @@ _FOLDS = (
     (r"<?[^\s<>@,;:()\[\]\"']+@[^\s<>@,;()\[\]\"']+>?", "<address>"),
     (r"\[?(?:IPv6:)?(?:[0-9A-Fa-f]{0,4}:){3,7}[0-9A-Fa-f]{0,4}\]?", "<ip>"),
     (r"\[?(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)\]?", "<ip>"),
+    ("<ip>(?:<ip>)+", "<ip>"),  # a host without a name: 192.0.2.1[192.0.2.1]
     # An id: eight characters or more, with a digit and a letter in them; or a long number with a dash or dot in it.
     (
         r"(?<![\w<.-])(?=[\w.-]*\d)(?=[\w.-]*[A-Za-z])(?![\w-]+\.[A-Za-z]{2,}(?!\w))[\w-]{8,}(?:[.-][\w-]+)*(?!\w)",
         "<id>",
     ),
-    # A number, but for the reply code at the front, and enhanced status codes.
-    (r"(?<!^)(?<![\w.<])\d+(?![\w>]|\.\d)", "<n>"),
+    # A number, but for enhanced status codes and the reply code at the front: of the text, or of what a host said.
+    (r"(?<!^)(?<!said: (?=[245]\d\d[ -]))(?<![\w.<])\d+(?![\w>]|\.\d)", "<n>"),
     (r"[\s\p{Cntrl}]+", " "),
 )
 

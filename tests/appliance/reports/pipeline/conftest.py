@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from pyspark.sql import SparkSession
 from appliance.reports.pipeline.making import Maker
 from appliance.reports.pipeline.session import QUICK, end, start
 from appliance.reports.pipeline.store import Store
+
+NOW = datetime(2027, 6, 1, tzinfo=UTC).timestamp()  # all days of these tests are over, whatever the clock says
 
 
 @pytest.fixture(scope="session")
@@ -29,10 +32,10 @@ def events(tmp_path: Path) -> Path:
 def maker(spark: SparkSession, tmp_path: Path, events: Path) -> Iterator[Maker]:
     store = Store(tmp_path / "reports")
     with store.locked():
-        yield Maker(spark, store, events, lambda stage, share: None)
+        yield Maker(spark, store, events, lambda stage, share: None, lambda: NOW)
 
 
 @pytest.fixture
 def another(spark: SparkSession, events: Path) -> Callable[[Path], Maker]:
     """A maker that knows nothing of what one before it did."""
-    return lambda root: Maker(spark, Store(root), events, lambda stage, share: None)
+    return lambda root: Maker(spark, Store(root), events, lambda stage, share: None, lambda: NOW)

@@ -74,6 +74,18 @@ def test_what_took_no_time_is_in_the_first_step_and_nothing_has_no_quantile() ->
     assert rows["two"]["delay_p50_s"] == rows["two"]["delay_p99_s"] == pytest.approx(0.001 * 1.02**499.5, rel=0.01)
 
 
+def test_none_is_above_the_longest() -> None:
+    steps = pyarrow.list_(pyarrow.struct([("bucket", pyarrow.int32()), ("count", pyarrow.int64())]))
+    sketch = [{"bucket": 500, "count": 9}]  # a step's middle is above what lies at its beginning
+    table = pyarrow.table(
+        {"delay_max_us": [19_700_000, None, 90_000_000], "delays": pyarrow.array([sketch, None, sketch], steps)}
+    )
+    first, none, last = with_quantiles(table).to_pylist()
+    assert [first[each] for each in QUANTILES] == [19.7] * 3
+    assert [none[each] for each in QUANTILES] == [None] * 3
+    assert 19.7 < last["delay_p99_s"] < 20
+
+
 def test_a_table_without_rows_or_without_sketches_stays_as_it_is() -> None:
     steps = pyarrow.list_(pyarrow.struct([("bucket", pyarrow.int32()), ("count", pyarrow.int64())]))
     empty = with_quantiles(pyarrow.table({"delays": pyarrow.array([], steps)}))

@@ -66,6 +66,23 @@ def test_a_damaged_file_is_set_aside_named_and_left_where_it_is(events: Path, as
     assert look(events, DT, again)[1] == []
 
 
+@pytest.mark.parametrize("broken", ["", '[{"identity": "a", "fi', '[{"identity": 1}]', "{}x", "7", "\\xff"])
+def test_when_the_list_of_them_is_broken_itself_it_is_set_aside_and_named(
+    events: Path, aside: SetAside, broken: str
+) -> None:
+    (path, *_) = some_day(events)
+    path.write_bytes(b"")
+    look(events, DT, aside)
+    aside.kept.write_bytes(b"\xff" if broken == "\\xff" else broken.encode())
+    again = SetAside(aside.kept)
+    assert again.known == {}
+    assert again.fault.startswith("set_aside.json could not be read, and is set_aside.broken now: ")
+    assert aside.kept.with_suffix(".broken").exists()
+    assert [each.file for each in look(events, DT, again)[1]] == [f"dt={DT}/{path.name}"], "it is found again"
+    assert SetAside(aside.kept).known == again.known
+    assert SetAside(aside.kept).fault == ""
+
+
 FOREIGN = {
     "another's columns": pa.table({"offset": ["a"], "kind": ["accepted"]}),
     "another's kinds": pa.table({"offset": [1], "kind": [1]}),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.reports.pipeline.making import Maker
-from appliance.reports.pipeline.silver import read
+from appliance.reports.pipeline.silver import manifest, read
 from appliance.reports.pipeline.store import Store
 from tests.appliance.reports.pipeline.world import World, utc
 
@@ -60,6 +60,19 @@ def test_events_that_were_written_and_are_gone_are_no_empty_day(maker: Maker, ev
     shutil.rmtree(day.path / "rows" / "attempt")
     with pytest.raises(FileNotFoundError, match="rows/attempt"):
         read(maker.session, [day], "attempt")
+
+
+@pytest.mark.parametrize("said", ["", '{"dt": "2026-11', "[]", "{}"])
+def test_a_day_that_does_not_say_what_it_is_is_made_anew(maker: Maker, events: Path, said: str) -> None:
+    world = World()
+    world.delivered(TEN)
+    world.write(events)
+    (day,) = maker.silver([DT])
+    (day.path / "made.json").write_text(said)
+    (made,) = again(maker).silver([DT])
+    assert (made.path != day.path, made.rows) == (True, day.rows)
+    shutil.rmtree(made.path / "rows" / "attempt")
+    assert manifest(maker.store, DT) is None
 
 
 def test_a_file_damaged_in_its_middle_is_set_aside_and_the_others_are_read(maker: Maker, events: Path) -> None:

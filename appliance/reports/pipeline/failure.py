@@ -1,0 +1,33 @@
+"""Why it failed, in one line for people: of Java's chain of causes the deepest, without stacks and names of packages."""
+
+from __future__ import annotations
+
+import re
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+
+__all__ = ["in_short"]
+
+LINE_MAX = 500
+JAVA_ENDED = "Java ended in the middle of it; the kernel kills what takes too much memory, and says so in its log"
+_CAUSE = re.compile(r"^Caused by: (.+)$", re.M)
+_TOLD = re.compile(r"^: (.+)$", re.M)  # py4j's second line: what Java threw
+_PACKAGES = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])")
+_LAST_ERROR = re.compile(r".*\b([A-Z]\w*(?:Exception|Error): .*)")  # of "…, most recent failure: …: IOException: words"
+
+
+def in_short(error: BaseException) -> str:
+    """The file's or the disk's own words, wherever Spark has wrapped them."""
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return f"{JAVA_ENDED} ({type(error).__name__})"
+    try:
+        text = str(error)
+    except (Py4JError, OSError):  # py4j asks Java for the words
+        return f"{JAVA_ENDED} ({type(error).__name__})"
+    stack = getattr(error, "_stackTrace", None)  # of PySpark's own exceptions, whose words leave the causes out
+    causes = _CAUSE.findall(stack if isinstance(stack, str) else text) or _TOLD.findall(text)
+    if not causes:
+        return f"{type(error).__name__}: {next(iter(text.splitlines()), '')}"[:LINE_MAX]
+    line = _PACKAGES.sub("", causes[-1])
+    last = _LAST_ERROR.fullmatch(line)
+    return (last[1] if last else line)[:LINE_MAX]
