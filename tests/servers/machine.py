@@ -24,6 +24,8 @@ PACKAGES = "systemd,systemd-sysv,dbus,openssh-server,python3,python3-apt,iproute
 BOOT_S = 90.0
 OPEN_S = 3.0
 PROXY_PORT = 3142
+# A machine that is to start again ends with this status, when its unit is not systemd's to start.
+AGAIN = 'trap : TERM; while "$@"; [ $? = 133 ]; do :; done'
 BOOTED = "systemctl show --property=UserspaceTimestampMonotonic --value"
 
 
@@ -157,7 +159,18 @@ def machine(name: str, number: int, directory: Path, base: Path, key: Path) -> I
     _prepare(made, base)
     with _network(made) as network, (directory / f"{name}.console").open("wb") as console:
         command: Sequence[str] = [
-            *("systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--console=pipe"),
+            *(
+                "sh",
+                "-c",
+                AGAIN,
+                "sh",
+                "systemd-nspawn",
+                "--quiet",
+                "--boot",
+                "--register=no",
+                "--keep-unit",
+                "--console=pipe",
+            ),
             *(f"--directory={made.tree}", f"--machine={name}", f"--network-namespace-path={network}"),
             *("--link-journal=no", "--resolv-conf=off", "--timezone=off", "--capability=CAP_NET_ADMIN"),
             "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1",  # as on a kernel's command line: this host may have no other cgroups
@@ -169,11 +182,11 @@ def machine(name: str, number: int, directory: Path, base: Path, key: Path) -> I
             _wait(made, process)
             yield made
         finally:
-            process.send_signal(signal.SIGTERM)  # once: power off
+            os.killpg(process.pid, signal.SIGTERM)  # once: power off
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
                 process.wait(30)
     shutil.rmtree(made.tree)
 
