@@ -20,8 +20,8 @@ from mailcore.queue.active import Active
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import all_recipients, whole_envelope
-from mailcore.queue.records import Administrative, Delivery, Place
-from mailcore.queue.rewrite import numbers_used, remaining_recipients, write_replacement
+from mailcore.queue.records import Administrative, Place
+from mailcore.queue.rewrite import numbers_used, own_deliveries, remaining_recipients, write_replacement
 from mailcore.queue.spool import DATA_AT
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 
@@ -32,7 +32,6 @@ Rest = tuple[str, Envelope]  # where it comes to rest, and as what; its RECIPIEN
 HEADER_BYTES_MAX = (
     65_536  # of a message that failed, read for its bounce; Postfix's bounce returns 50 000 bytes at most
 )
-VERDICTS_PER_RECORD = 1_000  # as RECIPIENTS: a DELIVERY record stays small
 AGAIN_S = 10.0  # a pass that could not be ended for want of disk is tried again after this
 ROOM_MAX = 1_000  # messages put back at once, and
 ROOM_S = 0.1  # how often: ten thousand a second is more than comes in
@@ -216,9 +215,8 @@ class Passes:
     def settle_ourselves(self, active: Active, verdicts: Sequence[Verdict]) -> None:
         """Verdicts no deliverer gave, for recipients in ``pending``: recorded, synced, then the pass ends (law 2)."""
         core = self.core
-        for start in range(0, len(verdicts), VERDICTS_PER_RECORD):
-            some = tuple(verdicts[start : start + VERDICTS_PER_RECORD])
-            core.queue.deliver(Delivery(active.queue_id, active.envelope.generation, some, core.wall(), "none"))
+        for delivery in own_deliveries(active, verdicts, core.wall()):
+            core.queue.deliver(delivery)
         active.unsynced += 1
         active.settling += 1
 

@@ -17,7 +17,7 @@ from mailcore.queue.recipients import all_recipients
 from mailcore.queue.records import Delivery, append_recipients
 from mailcore.queue.spool import DATA_AT
 
-__all__ = ["finish_deleted", "numbers_used", "remaining_recipients", "write_replacement"]
+__all__ = ["finish_deleted", "numbers_used", "own_deliveries", "remaining_recipients", "write_replacement"]
 
 VERDICTS_PER_RECORD = 1_000  # as RECIPIENTS: a DELIVERY record stays small
 
@@ -37,6 +37,19 @@ def remaining_recipients(queue: Queue, active: Active) -> Iterator[Recipient]:
                 yield msgspec.structs.replace(recipient, destination=known[0], reply=known[1])
             elif recipient.number not in done:
                 yield recipient
+
+
+def own_deliveries(active: Active, verdicts: Sequence[Verdict], at: float) -> Iterator[Delivery]:
+    """Records of verdicts that no deliverer gave, of recipients in ``pending``. Who expired did so waiting for a
+    destination, and reports tell of it there; what an operator ends is none's."""
+    found: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        expired = verdict.status is Status.EXPIRED
+        found.setdefault(active.pending[verdict.number].destination if expired else "", []).append(verdict)
+    for destination, those in found.items():
+        for start in range(0, len(those), VERDICTS_PER_RECORD):
+            some = tuple(those[start : start + VERDICTS_PER_RECORD])
+            yield Delivery(active.queue_id, active.envelope.generation, some, at, "none", destination=destination)
 
 
 def write_replacement(
