@@ -80,7 +80,7 @@ class Lines(StretchFiles):
         event.update(zip(FIELDS[kind], fields, strict=True))
         self._out.write(json.dumps(event) + "\n")
 
-    def complete(self, to: int, created: float) -> dict[str, int]:
+    def complete(self, to: int, written: float, always: bool = False) -> dict[str, int]:
         self._out.close()
         return {}
 

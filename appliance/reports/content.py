@@ -262,7 +262,8 @@ def _dates(given: Any) -> Iterator[date]:
 
 def _gap(given: Any) -> str:
     if isinstance(given, dict):
-        return f"{given.get('lane')} from {given.get('begin')} to {given.get('end')}"
+        day = f", of {given['day']}" if given.get("day") else ""
+        return f"{given.get('lane')} from {given.get('begin')} to {given.get('end')}{day}"
     return str(given)
 
 

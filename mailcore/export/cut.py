@@ -6,8 +6,9 @@ So between two cuts: accepted + queued at the first = delivered + bounced + expi
 A cut is ``cuts/TIME.json`` below the events: ``at`` (wall clock), ``lanes`` (exported up to there), ``messages`` and
 ``recipients`` queued, and both ``by_lane``; deleted mail that can still be undone is queued. ``checksum`` tells which messages
 these are, as far as one number can (``schema``): so one message's lost acceptance does not make up for another's lost end.
-``ids`` names a file with a JSON line for each message, when they are few or that was asked for: a message whose end was lost is
-told by it from one that waits.
+``exported`` says how far event files have the lanes that tell of mail: each stretch of these has one, so what has none was
+lost. ``ids`` names a file with a JSON line for each message, when they are few or that was asked for: a message whose end was
+lost is told by it from one that waits.
 
 Law: a message taken out of its lane after the cut still counts where it was: a mark found may be younger than the cut, and then
 the journal has its START beyond it.
@@ -33,7 +34,7 @@ from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import FIRST_RECORD
 from mailcore.queue.fold import Folded, Known, Stage, fold
-from mailcore.queue.lanes import JOURNAL
+from mailcore.queue.lanes import JOURNAL, tells_of_mail
 from mailcore.queue.records import Place, decode_envelope, decode_start
 
 __all__ = ["Cut", "CutFailed", "Queued", "queued_at", "take_cut"]
@@ -65,6 +66,7 @@ class Cut(msgspec.Struct, frozen=True):
     recipients: int
     by_lane: dict[str, tuple[int, int]]  # messages, recipients
     checksum: int = 0  # as ``schema`` has it
+    exported: dict[str, int] = {}  # the lanes that tell of mail: event files have all up to there, without a gap
     ids: str = ""
     version: int = 1
 
@@ -98,7 +100,8 @@ def take_cut(export: Export, now: float, ids: bool = False, settled: float = 0.0
     at = positions.written_at
     if settled > at and _nothing_since(export, positions):
         at = settled
-    return _write(export, positions, at, counted), exported
+    reached = {lane: each.at for lane, each in export.state().lanes.items() if tells_of_mail(lane)}
+    return _write(export, positions, at, counted, reached), exported
 
 
 def _needed(positions: RestartPositions) -> dict[str, int]:
@@ -231,9 +234,9 @@ def _resting(
         reader.close()
 
 
-def _write(export: Export, positions: RestartPositions, at: float, counted: _Counted) -> Cut:
+def _write(export: Export, positions: RestartPositions, at: float, counted: _Counted, reached: dict[str, int]) -> Cut:
     messages, recipients = (sum(each[which] for each in counted.by_lane.values()) for which in (0, 1))
-    cut = Cut(at, ends_of(positions), messages, recipients, counted.by_lane, counted.checksum)
+    cut = Cut(at, ends_of(positions), messages, recipients, counted.by_lane, counted.checksum, reached)
     directory = os.path.join(export.events_directory, CUTS)
     export.events_disk.make_directory(directory)
     if counted.named is not None:

@@ -126,15 +126,17 @@ class StretchFiles:
         if len(self.damages) < DAMAGES_MAX:
             self.damages.append(damage)
 
-    def complete(self, to: int, created: float) -> dict[str, int]:
-        """All of it under its names: path -> rows. ``created``: of the segment, whose day has the file when no row says where
-        damage belongs. Raises OSError, with nothing under a name that was not there."""
+    def complete(self, to: int, written: float, always: bool = False) -> dict[str, int]:
+        """All of it under its names: path -> rows. ``written``: its segment, whose day has the file when no row says which;
+        without rows and damage there is a file if ``always``: so a stretch that no file has is one that was lost. Raises
+        OSError, with nothing under a name that was not there."""
         for key in list(self._buffers):
             self._flush(key)
-        if self.damages and not self._files:
-            self._file(day_of(created))
+        if (self.damages or always) and not self._files:
+            self._file(day_of(written))
         damages = [[damage.offset, damage.end, damage.what] for damage in self.damages]
-        metadata = {"waypost.to": str(to), "waypost.damaged": json.dumps(damages)}
+        days = json.dumps(sorted(self._files))
+        metadata = {"waypost.to": str(to), "waypost.damaged": json.dumps(damages), "waypost.days": days}
         files = list(self._files.values())
         for file in files:
             file.complete(metadata)

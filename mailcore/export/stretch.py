@@ -18,7 +18,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import Record, RecordType
 from mailcore.log.segment import Damage
-from mailcore.queue.lanes import JOURNAL
+from mailcore.queue.lanes import JOURNAL, tells_of_mail
 from mailcore.queue.records import decode_envelope, decode_recipients
 
 __all__ = ["Written", "write_stretch"]
@@ -49,7 +49,7 @@ def write_stretch(
             keep = _arrivals(reader, start, to, files, keep)
         for damage in held:
             files.damaged(damage)
-        written = files.complete(to, _began(reader, start))
+        written = files.complete(to, _written(reader, start), always=tells_of_mail(reader.lane))
         for damage in files.damages:
             on_damage(damage)
     finally:
@@ -102,12 +102,9 @@ def _accepted(reader: LaneReader, record: Record, files: StretchFiles) -> None:
         files.add("accepted", record.offset, more_recipients(envelope, part, decode_recipients(found.body)))
 
 
-def _began(reader: LaneReader, start: int) -> float:
-    """When the segment was; where its header is lost, when it was last written to."""
+def _written(reader: LaneReader, start: int) -> float:
+    """When the segment was, at last."""
     base = reader.base_for(start)
-    segment = reader.segment(base) if base is not None else None
-    if segment is not None:
-        return segment.header.created
     return reader.disk.modified(reader.path(base)) if base is not None else 0.0
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "interval_of",
     "is_incoming",
     "retry_lane",
+    "tells_of_mail",
 ]
 
 JOURNAL = "journal"
@@ -32,6 +33,11 @@ _RETRY = "retry."
 
 def is_incoming(lane: str) -> bool:
     return lane.startswith(_INCOMING)
+
+
+def tells_of_mail(lane: str) -> bool:
+    """Whether its records are news: in all others mail is only put back that arrived before."""
+    return lane in (JOURNAL, LOCAL) or is_incoming(lane)
 
 
 def incoming(receiver: int) -> str:

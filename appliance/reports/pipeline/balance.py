@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,7 +25,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from appliance.reports.pipeline.cuts import Cut, between
-from appliance.reports.pipeline.events import EventFile, Gap, nothing
+from appliance.reports.pipeline.events import EventFile, nothing
+from appliance.reports.pipeline.missing import Gap
 from appliance.reports.pipeline.silver import Silver, read
 
 __all__ = ["BALANCED", "UNBALANCED", "UNCHECKED", "Balance", "Suspect", "added", "balance", "suspects"]
@@ -70,6 +71,16 @@ class Balance:
     suspects_left_out: int = 0
     gaps: list[Gap] = field(default_factory=list)
 
+    def without(self, gaps: Sequence[Gap]) -> Balance:
+        """As it is, where these stretches of lanes are missing: nothing balances of which not all is known."""
+        if not gaps:
+            return self
+        words = self.words
+        if self.state == BALANCED:
+            lost = "a stretch of the log is" if len(gaps) == 1 else f"{len(gaps)} stretches of the log are"
+            words = f"It is not complete: in number it balances, but {lost} in no file of events."
+        return replace(self, state=UNBALANCED, words=words, gaps=list(gaps))
+
     def told(self) -> dict[str, Any]:
         """For the report's JSON."""
         lists = {"suspects": [vars(each) for each in self.suspects], "gaps": [vars(each) for each in self.gaps]}
@@ -83,7 +94,7 @@ def balance(session: SparkSession, silver: Sequence[Silver], first: Cut | None, 
         return Balance(UNCHECKED, f"Nobody counted what was queued at {which}: whether it balances is not known.")
     inside = between(first, last)
     checked = first.checksum is not None and last.checksum is not None
-    arrived = read(session, silver, "accepted").where(inside).agg(*_counted(F.size("recipients"), checked))
+    arrived = read(session, silver, "accepted").where(inside).agg(*_counted(_size(F.col("recipients")), checked))
     later = added(read(session, silver, "order").where(inside)).agg(*_counted(F.col("n"), checked))
     ended = read(session, silver, "attempt").where(inside & F.col("status").isin(*ENDS))
     came = arrived.unionByName(later).collect()
@@ -116,6 +127,11 @@ def _counted(recipients: Column, checked: bool) -> list[Column]:
     return [F.coalesce(each, F.lit(0)).cast("long").alias(name) for name, each in sums.items()]
 
 
+def _size(listed: Column) -> Column:
+    """Of what is no list 0, where Spark's own says -1."""
+    return F.greatest(F.size(listed), F.lit(0))
+
+
 def _words(difference: int, by_message: bool | None) -> str:
     if difference == 0 and by_message is None:
         return (
@@ -135,7 +151,7 @@ def _words(difference: int, by_message: bool | None) -> str:
 def added(orders: DataFrame) -> DataFrame:
     """The orders that added recipients to messages, with ``n``: how many."""
     listed = F.from_json("arguments", "recipients array<string>")["recipients"]
-    return orders.where(F.col("operation") == "add_recipients").withColumn("n", F.coalesce(F.size(listed), F.lit(0)))
+    return orders.where(F.col("operation") == "add_recipients").withColumn("n", _size(listed))
 
 
 def suspects(
@@ -157,7 +173,7 @@ def _by_message(session: SparkSession, silver: Sequence[Silver], first: Cut, las
     lie."""
     nothing, one = F.lit(0).cast("long"), F.lit(1).cast("long")
     sides = {
-        "accepted": (read(session, silver, "accepted"), F.size("recipients").cast("long")),
+        "accepted": (read(session, silver, "accepted"), _size(F.col("recipients")).cast("long")),
         "added": (added(read(session, silver, "order")), F.col("n").cast("long")),
         "ended": (read(session, silver, "attempt").where(F.col("status").isin(*ENDS)), one),
         "finished": (read(session, silver, "finished"), one),

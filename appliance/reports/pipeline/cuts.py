@@ -27,6 +27,7 @@ class Cut:
     recipients: int  # queued, those that are done not counted
     lanes: Mapping[str, int] = field(default_factory=dict)  # what lies before these positions is counted in
     checksum: int | None = None  # of what is queued, as ``mailcore/export/schema.py`` has it; None: an older version's
+    exported: Mapping[str, int] | None = None  # files of events have these lanes up to there; None: an older version's
     ids: Path | None = None  # a JSON line for each message that is queued, when somebody asked for it
 
 
@@ -49,10 +50,15 @@ def _read(path: Path) -> Cut:
         at=float(said["at"]),
         messages=int(said["messages"]),
         recipients=int(said["recipients"]),
-        lanes={str(lane): int(offset) for lane, offset in (said.get("lanes") or {}).items()},
+        lanes=_positions(said.get("lanes")),
+        exported=None if said.get("exported") is None else _positions(said["exported"]),
         checksum=None if said.get("checksum") is None else int(said["checksum"]),
         ids=path.parent / Path(said["ids"]).name if said.get("ids") else None,
     )
+
+
+def _positions(said: Mapping[str, int] | None) -> dict[str, int]:
+    return {str(lane): int(offset) for lane, offset in (said or {}).items()}
 
 
 def nearest(cuts: Sequence[Cut], at: float) -> Cut | None:

@@ -40,14 +40,13 @@ __all__ = [
     "RAW",
     "Damage",
     "EventFile",
-    "Gap",
     "SetAside",
     "fingerprint",
-    "gaps",
     "look",
     "nothing",
     "overlapping",
     "raw",
+    "read_footer",
 ]
 
 _TYPES: dict[str, DataType] = {
@@ -77,6 +76,7 @@ class EventFile:
     last: int
     damaged: int = 0  # records of its stretch that the export set aside
     kinds: frozenset[str] | None = None  # of its rows; None: its footer does not say
+    days: tuple[str, ...] = ()  # the UTC days its stretch has files on
 
     @property
     def identity(self) -> str:
@@ -89,15 +89,6 @@ class Damage:
     file: str  # "dt=2026-11-20/journal.0.parquet"
     why: str
     identity: str
-
-
-@dataclass(frozen=True)
-class Gap:
-    """A stretch of a lane that no file holds."""
-
-    lane: str
-    begin: int
-    end: int
 
 
 class SetAside:
@@ -146,7 +137,7 @@ def look(events: Path, dt: str, aside: SetAside) -> tuple[list[EventFile], list[
         damage = aside.known.get(identity)
         if damage is None:
             try:
-                good.append(_read_footer(path, dt, stat))
+                good.append(read_footer(path, dt, stat))
                 continue
             except (OSError, ValueError, pyarrow.ArrowException) as error:
                 damage = Damage(f"dt={dt}/{path.name}", " ".join(str(error).split())[:300], identity)
@@ -155,7 +146,7 @@ def look(events: Path, dt: str, aside: SetAside) -> tuple[list[EventFile], list[
     return good, damaged
 
 
-def _read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
+def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
     """Raises OSError, ValueError or what Arrow raises: it is damaged, or none of ours."""
     named = _NAMED.fullmatch(path.name)
     if named is None:
@@ -174,6 +165,9 @@ def _read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
     lost = json.loads(said.get("waypost.damaged", "[]"))
     if not isinstance(lost, list):
         raise ValueError("what it says of damaged records is no list")
+    days = json.loads(said.get("waypost.days", "[]"))
+    if not isinstance(days, list):
+        raise ValueError("what it says of its days is no list")
     end = said.get("waypost.to")
     return EventFile(
         path=path,
@@ -188,6 +182,7 @@ def _read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
         last=last,
         damaged=len(lost),
         kinds=_kinds(footer),
+        days=tuple(map(str, days)),
     )
 
 
@@ -241,22 +236,6 @@ def overlapping(files: Sequence[EventFile]) -> list[EventFile]:
             if each.last > furthest.last:
                 furthest = each
     return [each for each in files if each.path in found]
-
-
-def gaps(files: Iterable[EventFile]) -> list[Gap]:
-    """What lies between stretches that say where they end; the same stretch may have files on two days."""
-    lanes: dict[str, set[tuple[int, int]]] = defaultdict(set)
-    for each in files:
-        if each.end is not None and each.lane != WINDOWS:
-            lanes[each.lane].add((each.begin, each.end))
-    found = []
-    for lane, stretches in sorted(lanes.items()):
-        reached = min(stretches)[0]
-        for begin, end in sorted(stretches):
-            if begin > reached:
-                found.append(Gap(lane, reached, begin))
-            reached = max(reached, end)
-    return found
 
 
 def nothing(session: SparkSession, schema: StructType) -> DataFrame:

@@ -25,10 +25,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from appliance.reports.pipeline import ages, comparison
-from appliance.reports.pipeline.balance import UNBALANCED, Balance, balance, suspects
+from appliance.reports.pipeline.balance import UNBALANCED, UNCHECKED, Balance, balance, suspects
 from appliance.reports.pipeline.cuts import Cut, cuts_in, ends, stretch
 from appliance.reports.pipeline.days import HOUR_S, Day, utc_days
-from appliance.reports.pipeline.events import Damage, EventFile, SetAside, fingerprint, gaps, look
+from appliance.reports.pipeline.events import Damage, EventFile, SetAside, fingerprint, look
 from appliance.reports.pipeline.gold.arrivals import arrivals
 from appliance.reports.pipeline.gold.cells import cells
 from appliance.reports.pipeline.gold.correspondents import clients, recipients, senders
@@ -41,6 +41,7 @@ from appliance.reports.pipeline.gold.reasons import reasons
 from appliance.reports.pipeline.gold.refused import refused
 from appliance.reports.pipeline.gold.totals import totals
 from appliance.reports.pipeline.gold.windows import windows
+from appliance.reports.pipeline.missing import missing
 from appliance.reports.pipeline.session import INTERPRETED
 from appliance.reports.pipeline.silver import VERSION as SILVER_VERSION
 from appliance.reports.pipeline.silver import Silver, made, make
@@ -142,7 +143,7 @@ class Maker:
         self.partition(sum(each.rows for each in silver))
         aside = self.store.begin(f"gold/{day.name}")
         self._tables(Facts(self.session, day, silver), aside)
-        self._ages(day, aside)
+        self._ages(day, aside, last.at if last is not None and last.at < day.end else day.end)
         self.progress("comparing with the days before", 0.85)
         self._compare(day, aside, so_far)
         self.progress("balancing", 0.88)
@@ -205,11 +206,11 @@ class Maker:
                 write_table(aside / making[made], made.result())
                 made_so_many(done)
 
-    def _ages(self, day: Day, aside: Path) -> None:
+    def _ages(self, day: Day, aside: Path, end: float) -> None:
         rows = [read_table(aside / "arrivals")]
         for back in range(1, ages.DAYS):
             rows.append(self._before(day.before(back), "arrivals"))
-        write_table(aside / "ages", ages.ages((each.to_pylist() for each in rows if each is not None), day.end))
+        write_table(aside / "ages", ages.ages((each.to_pylist() for each in rows if each is not None), end))
 
     def _before(self, day: Day, table: str) -> pyarrow.Table | None:
         """Of a day that was made before. None when it is not there, or can't be read, which is noted."""
@@ -241,14 +242,18 @@ class Maker:
     def _balance(self, first: Cut | None, last: Cut | None, dts: Sequence[str]) -> Balance:
         silver = self.silver(dts)
         found = balance(self.session, silver, first, last)
+        if found.state == UNCHECKED:
+            return found
+        assert first is not None
+        assert last is not None
+        files = [each for dt in dts for each in self._files[dt]]
+        if first.exported is not None and last.exported is not None:
+            found = found.without(missing(self.events, files, first.exported, last.exported))
         if found.state == UNBALANCED:
-            assert first is not None
-            assert last is not None
             history = utc_days(first.at - HISTORY_DAYS * 24 * HOUR_S, last.at + HOUR_S)
             known = self.silver([dt for dt in history if (self.events / f"dt={dt}").is_dir()])
             files = [each for day in known for each in self._files[day.dt]]
             found.suspects, found.suspects_left_out = suspects(self.session, known, first, last, files)
-            found.gaps = gaps([each for dt in dts for each in self._files[dt]])
         return found
 
     def _told(self, day: Day, aside: Path, balanced: Balance, unreadable: Sequence[str]) -> Told:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from appliance.reports.pipeline.events import EventFile, Gap, SetAside, fingerprint, gaps, look, overlapping
+from appliance.reports.pipeline.events import EventFile, SetAside, fingerprint, look, overlapping
 from tests.appliance.reports.pipeline.world import World, utc, write_file
 
 DT = "2026-11-20"
@@ -34,7 +34,6 @@ def test_a_file_tells_its_stretch_and_its_offsets(events: Path, aside: SetAside)
         assert each.end is not None
         assert each.begin <= each.first <= each.last < each.end
     assert overlapping(files) == []
-    assert gaps(files) == []
 
 
 def test_what_is_not_published_yet_is_not_there(events: Path, aside: SetAside) -> None:
@@ -134,11 +133,6 @@ def test_files_of_a_lane_that_lie_across_each_other_may_share_rows() -> None:
     assert overlapping(apart) == []
     across = made("journal", 150, 160, 150)
     assert overlapping([*apart, across]) == [apart[1], across]
-
-
-def test_a_stretch_that_no_file_holds_is_named() -> None:
-    files = [made("journal", 0, 1, 0, 100), made("journal", 0, 1, 300, 400), made("journal", 0, 1, 100, 200)]
-    assert gaps(files) == [Gap("journal", 200, 300)]
 
 
 def test_a_file_that_changed_is_another(events: Path, aside: SetAside) -> None:

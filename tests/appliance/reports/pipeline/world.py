@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mailcore.export.schema import COLUMNS, VERSION
+from mailcore.queue.lanes import tells_of_mail
 from mailcore.queue.queue_id import QueueIds
 
 __all__ = ["ARROW", "BOUNCED", "DEFERRED", "DELIVERED", "World", "utc", "write_file"]
@@ -209,7 +210,8 @@ class World:
                     days[datetime.fromtimestamp(row["at"], UTC).date().isoformat()].append(row)
                 for day, those in days.items():
                     kept = [row for row in those if not without(row)]
-                    written.append(write_file(events / f"dt={day}" / f"{lane}.{begin}.parquet", kept, lane, begin, end))
+                    path = events / f"dt={day}" / f"{lane}.{begin}.parquet"
+                    written.append(write_file(path, kept, lane, begin, end, sorted(days)))
         return written
 
     def cut(self, events: Path, at: float, ids: bool = False, by_time: bool = False, checksum: bool = True) -> None:
@@ -221,9 +223,10 @@ class World:
             "messages": len(queued),
             "recipients": sum(queued.values()),
             "lanes": dict(self._ends),
+            "exported": {lane: end for lane, end in self._ends.items() if tells_of_mail(lane)},
         }
         if by_time:
-            del said["lanes"]
+            del said["lanes"], said["exported"]
         if checksum:
             said["checksum"] = sum(zlib.crc32(queue_id.encode()) * n for queue_id, n in queued.items())
         (events / "cuts").mkdir(parents=True, exist_ok=True)
@@ -242,9 +245,12 @@ class World:
         self.rows.append({"lane": lane, "offset": offset, "part": part, "at": at, "kind": kind, **row})
 
 
-def write_file(path: Path, rows: Iterable[Mapping[str, Any]], lane: str, begin: int, end: int) -> Path:
+def write_file(
+    path: Path, rows: Iterable[Mapping[str, Any]], lane: str, begin: int, end: int, days: Sequence[str] = ()
+) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     said = {"waypost.events": str(VERSION), "waypost.lane": lane, "waypost.from": str(begin), "waypost.to": str(end)}
+    said |= {"waypost.days": json.dumps(days)} if days else {}
     table = pa.Table.from_pylist(list(rows), ARROW.with_metadata(said))
     pq.write_table(table, path, compression="zstd")
     return path
