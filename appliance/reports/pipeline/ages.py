@@ -1,4 +1,5 @@
-"""How long what is still queued at a day's end has been there: what arrived, less what was finished since."""
+"""How long what is still queued at a day's end has been there: what arrived, less what was finished since. On a day that is
+not over, at the last cut: that is how far its events tell."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ SCHEMA = pyarrow.schema([("from_s", pyarrow.int64()), ("to_s", pyarrow.int64()),
 
 def ages(days: Iterable[Iterable[Mapping[str, Any]]], end: float) -> pyarrow.Table:
     """from_s, to_s (null: and older), messages. ``days``: rows of ``arrivals``, of the day and those before; ``end``: of
-    the day.
+    the day, or the last cut in it.
 
     What arrived before the oldest of them is not seen; a stretch that ends more than began with it is one of these.
     """

@@ -143,7 +143,7 @@ class Maker:
         self.partition(sum(each.rows for each in silver))
         aside = self.store.begin(f"gold/{day.name}")
         self._tables(Facts(self.session, day, silver), aside)
-        self._ages(day, aside, last.at if last is not None and last.at < day.end else day.end)
+        self._ages(day, aside, last.at if last is not None and last.at < day.end else min(self.now(), day.end))
         self.progress("comparing with the days before", 0.85)
         self._compare(day, aside, so_far)
         self.progress("balancing", 0.88)

@@ -13,13 +13,14 @@ SECOND_LEVELS = ("ac", "co", "com", "edu", "gob", "go", "gov", "gv", "mil", "ne"
 
 
 def provider_of(relay: Column) -> Column:
-    """Of "mx1.mail.example.net[192.0.2.1]:25" "example.net"; of a host without a name its address; "" where there was no
-    host."""
+    """Of "mx1.mail.example.net[192.0.2.1]:25" "example.net"; of a host whose name is none but its address "[192.0.2.1]"; ""
+    where there was no host."""
     host = F.lower(F.rtrim(F.substring_index(relay, "[", 1), F.lit(".")))
     two = F.substring_index(host, ".", -2)
     below = F.substring_index(two, ".", 1).isin(*SECOND_LEVELS) & (F.length(F.substring_index(host, ".", -1)) == 2)
     name = F.when(below, F.substring_index(host, ".", -3)).otherwise(two)
-    address = F.concat(F.substring_index(relay, "]", 1), F.lit("]"))
-    return (
-        F.when(relay.isNull() | relay.isin("", "none"), F.lit("")).when(relay.startswith("["), address).otherwise(name)
-    )
+    no_name = (F.translate(host, "0123456789.", "") == "") | host.contains(
+        ":"
+    )  # also of an address literal, before its [
+    address = F.concat(F.lit("["), F.lower(F.substring_index(F.substring_index(relay, "[", -1), "]", 1)), F.lit("]"))
+    return F.when(relay.isNull() | relay.isin("", "none"), F.lit("")).when(no_name, address).otherwise(name)

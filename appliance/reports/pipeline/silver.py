@@ -38,7 +38,7 @@ from mailcore.export.schema import FIELDS, KINDS
 
 __all__ = ["TYPED", "VERSION", "Silver", "made", "make", "manifest", "read", "typed"]
 
-VERSION = 3  # of what this file makes of the events: raise it, and all days are made anew when next asked for
+VERSION = 4  # of what this file makes of the events: raise it, and all days are made anew when next asked for
 IDENTITY = ("lane", "offset", "part")
 HALF = "delivered"  # of attempts: whether they are
 OF_ALL = (*IDENTITY, "at", "queue_id")

@@ -185,3 +185,17 @@ def test_weeks_add_up_and_late_events_make_days_and_weeks_anew(maker: Maker, eve
         assert new != old
         for path in sorted(each.relative_to(old) for each in old.rglob("*") if each.is_file()):
             assert (new / path).read_bytes() == (old / path).read_bytes(), f"{name} {path} differs"
+
+
+def test_on_a_day_that_is_not_over_what_is_queued_is_as_old_as_the_last_cut_finds_it(
+    maker: Maker, events: Path
+) -> None:
+    world = World()
+    world.cut(events, DAY.begin)
+    world.accept(DAY.begin + 6 * 3_600)
+    world.accept(DAY.begin + 12 * 3_600 - 120)
+    world.write(events)
+    world.cut(events, DAY.begin + 12 * 3_600)
+    maker.day(DAY)
+    ages = {row["from_s"]: row["messages"] for row in rows(maker, "ages") if row["messages"]}
+    assert ages == {0: 1, 19_200: 1}
