@@ -78,11 +78,17 @@ def delivering(directory: Path, more: str = "", pause_s: float = 0.0) -> Iterato
 
 def kill(postfix: Postfix) -> None:
     """SIGKILL of all its processes, as if the machine's power went; only the files stay as they are."""
-    master = postfix.pid
-    while processes := [pid for pid in tree(master) if _is_alive(pid)]:
-        for pid in processes:
+    master, stopped = postfix.pid, set[int]()
+    # All stand still before the first dies: a cleanup whose client has gone would take its file along.
+    while running := set(tree(master)) - stopped:
+        for pid in running:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGSTOP)
+        stopped |= running
+    for pid in stopped:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    while any(map(_is_alive, stopped)):
         time.sleep(0.01)
 
 
