@@ -11,7 +11,11 @@ import pytest
 from mailcore.log.disk import Disk, Locked
 from tests.simulated_disk import PowerLoss, RandomChoice, SimulatedDisk, every
 
-INHERITED = {"make_directory"}  # built from the calls below it, so that its syncs are simulated, too
+INHERITED = {
+    "make_directory",
+    "read_whole",
+    "write_whole",
+}  # built from the calls below, whose syncs are simulated
 
 
 def test_every_call_of_the_real_disk_is_simulated() -> None:
