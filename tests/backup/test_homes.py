@@ -63,18 +63,27 @@ async def test_what_a_release_has_made_is_listed_and_delivered_whole(packed: Pat
 
 async def delivered_whole(house: House, lab: Lab, expected: dict[str, Any]) -> None:
     everybody = Counter(address for each in expected.values() for address in each["recipients"])
-    seen = {item["queue_id"]: item["state"] for item in [*await house.listed(), *await house.listed(lane="deleted")]}
-    arrived = set(recipients_of(lab.messages))  # what was being worked on goes out at once
-    for queue_id, each in expected.items():
-        assert seen.get(queue_id) in (each["state"], "active") or arrived & set(each["recipients"]), queue_id
+    seen: dict[str, str] = {}
+
+    async def all_of_it() -> bool:
+        """A message that moves while a list is read may be missing from it (mailcore/queue/browse.py): look again."""
+        seen.update(
+            {item["queue_id"]: item["state"] for item in [*await house.listed(), *await house.listed(lane="deleted")]}
+        )
+        arrived = set(recipients_of(lab.messages))  # what was being worked on goes out at once
+        return all(queue_id in seen or arrived & set(each["recipients"]) for queue_id, each in expected.items())
+
+    await house.eventually(all_of_it, "every message, in a list or at its next hop")
+    for queue_id, state in seen.items():
+        assert state in (expected[queue_id]["state"], "active"), queue_id
     limit = (await house.ask("transports"))["smtp"]["process_limit"]
     assert (limit["value"], limit["origin"]) == (7, "tuned")
     for operation, lane in (("undelete", "deleted"), ("release", "hold"), ("retry", "retry.600")):
         await command(house, "queue", operation, "--all-matching", "--lane", lane, "--yes")
     await house.until_empty()
     assert Counter(recipients_of(lab.messages)) == everybody
-    for file in (house.home / "events").glob("dt=*/*.parquet"):
-        assert pq.read_metadata(file).num_rows
+    # A file may be empty: nothing happened in its stretch (docs/events.md). One that cannot be read raises.
+    assert sum(pq.read_metadata(file).num_rows for file in (house.home / "events").glob("dt=*/*.parquet"))
 
 
 def tree(folder: Path) -> dict[str, str]:
