@@ -242,23 +242,9 @@ def _write(export: Export, positions: RestartPositions, at: float, counted: _Cou
     if counted.named is not None:
         cut = msgspec.structs.replace(cut, ids=cut.name + IDS)
         lines = b"".join(msgspec.json.encode(each._asdict()) + b"\n" for each in counted.named)
-        _store(export.events_disk, directory, cut.ids, lines)
-    _store(export.events_disk, directory, f"{cut.name}.json", msgspec.json.encode(cut) + b"\n")
+        export.events_disk.write_whole(os.path.join(directory, cut.ids), lines)
+    export.events_disk.write_whole(os.path.join(directory, f"{cut.name}.json"), msgspec.json.encode(cut) + b"\n")
     return cut
-
-
-def _store(disk: Disk, directory: str, name: str, content: bytes) -> None:
-    new = os.path.join(directory, f".{name}")
-    with contextlib.suppress(FileNotFoundError):
-        disk.unlink(new)
-    fd = disk.create(new)
-    try:
-        disk.write(fd, [content], 0)
-        disk.sync(fd)
-    finally:
-        disk.close(fd)
-    disk.replace(new, os.path.join(directory, name))
-    disk.sync_directory(directory)
 
 
 def _told_elsewhere(damage: object) -> None:

@@ -129,8 +129,10 @@ class ControlServer:
             self.start(asyncio.create_task(self.link.run()))
             async with asyncio.timeout(1):
                 await self.link.tried.wait()
-            server = await asyncio.get_running_loop().create_unix_server(lambda: Client(self), sock=self._listen())
-            beat(asyncio.get_running_loop())
+            loop = asyncio.get_running_loop()
+            # Not serving yet, it has nothing to wait for: whoever is cancelled here leaves no socket behind.
+            server = await loop.create_unix_server(lambda: Client(self), sock=self._listen(), start_serving=False)
+            beat(loop)
             async with server:
                 await server.serve_forever()
         finally:
