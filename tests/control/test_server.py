@@ -53,6 +53,24 @@ async def test_a_stale_socket_is_replaced() -> None:
         assert not house.socket.with_name("control.new").exists()
 
 
+async def test_a_server_cancelled_while_it_begins_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    listening: list[socket.socket] = []
+    listen = ControlServer._listen
+
+    def cancelled(server: ControlServer) -> socket.socket:
+        listening.append(listen(server))
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()  # taken at the next await
+        return listening[-1]
+
+    monkeypatch.setattr(ControlServer, "_listen", cancelled)
+    with pytest.raises(asyncio.CancelledError):
+        async with open_house():
+            pass
+    assert listening[0].fileno() < 0
+
+
 async def test_a_second_control_process_leaves_the_first_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "LOCK_WAIT_S", 0.05)
     async with open_house() as house:
