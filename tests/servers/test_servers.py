@@ -252,6 +252,26 @@ async def test_a_firewall_that_is_no_longer_wanted_is_gone(servers: Servers) -> 
     await until_empty(one)
 
 
+async def test_a_portal_that_is_no_longer_wanted_goes_and_comes_back_as_it_was(
+    servers: Servers, passwords: dict[str, str]
+) -> None:
+    one = servers.machines[1]
+    servers.variables.update({"waypost_portal": False, "waypost_reports": False})
+    assert servers.play("--check", "--diff", "--limit", one.name)[one.name]["changed"] > 0
+    assert one.open(443)
+    servers.play("--limit", one.name)
+    assert [port for port in (25, 443) if one.open(port)] == [25]
+    assert (
+        one.ssh("systemctl list-units --no-legend 'waypost-*.service' | grep -o 'waypost-[a-z]*'") == "waypost-core\n"
+    )
+    servers.nothing_would_change("--limit", one.name)
+    await some_mail_arrives(one)
+    servers.variables.clear()
+    servers.play("--limit", one.name)
+    await the_portal_is_the_old_one(one, passwords[one.name])
+    servers.nothing_would_change("--limit", one.name)
+
+
 def changes(counts: dict[str, dict[str, int]]) -> list[int]:
     return [count["changed"] for count in counts.values()]
 
