@@ -48,6 +48,7 @@ __all__ = [
     "Transport",
     "allowed",
     "load",
+    "load_text",
 ]
 
 
@@ -67,6 +68,11 @@ def load(path: Path) -> Settings:
     return _Reading(path).settings()
 
 
+def load_text(path: Path, text: str) -> Settings:
+    """As ``load``, of what will stand in the file; the certificate that it names need not be there yet. Raises ConfigError."""
+    return _Reading(path, text).settings()
+
+
 def allowed(kind: Any, metadata: typing.Mapping[str, Any]) -> str:
     """What a setting may be, in words; ``kind`` is the field's type."""
     if typing.get_origin(kind) is tuple:
@@ -84,10 +90,11 @@ def allowed(kind: Any, metadata: typing.Mapping[str, Any]) -> str:
 class _Reading:
     """One file on its way to Settings. Faults are collected, so that the operator sees all of them at once."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, text: str | None = None) -> None:
         self._path = path
         self._base = Path(os.path.abspath(path)).parent
-        self._text = self._read()
+        self._is_to_come = text is not None
+        self._text = self._read() if text is None else text
         self._faults: list[tuple[Key, str]] = []
         try:
             self._document = tomllib.loads(self._text)
@@ -327,7 +334,7 @@ class _Reading:
             if len(given) == 1:
                 (missing,) = set(names) - set(given)
                 raise ValueError(f"stands alone; allowed: both, or neither: {missing} is missing")
-            if given:
+            if given and not self._is_to_come:
                 values.check_certificate(receiver["tls_certificate"], receiver["tls_key"])
         except ValueError as error:
             self._fault(("receiver", given[0]), error)

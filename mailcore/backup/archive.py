@@ -6,18 +6,14 @@ waypost-backup.json   first: version of this format, of Waypost, when it was mad
 manifest.json         last: each member with its size and SHA-256, and what a restore must know
 ```
 
-`tar --zstd -tf FILE` lists it. Laws: it has its name only when it is whole and synced; nobody but its owner may read it (keys
-are in it). A file without its last member, or of which any byte differs, is damaged, and says in what.
+`tar --zstd -tf FILE` lists it. Laws: it has its name only when it is whole and synced, and never another's; nobody but its
+owner may read it (keys are in it). A file without its last member, or of which any byte differs, is damaged, and says in what.
 """
 
 from __future__ import annotations
 
 import contextlib
-import grp
 import hashlib
-import io
-import os
-import pwd
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +32,6 @@ __all__ = [
     "Head",
     "Manifest",
     "Member",
-    "Writer",
 ]
 
 T = TypeVar("T")
@@ -86,110 +81,6 @@ class Manifest(msgspec.Struct, frozen=True):
     queue: dict[str, Any] = {}  # ``snapshot.Taken.manifest``
 
 
-class Writer:
-    """One archive being written beside its place. ``finish`` gives it its name; leaving without takes it away."""
-
-    def __init__(self, path: Path, head: Head) -> None:
-        self.path = path
-        self._new = path.with_name(f".{path.name}.new")
-        self._members: list[Member] = []
-        self._folders: dict[str, Folder] = {}
-        self._new.unlink(missing_ok=True)
-        descriptor = os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
-        self._synced = os.dup(descriptor)  # the compressor closes the other
-        self._compressor = pa.CompressedOutputStream(os.fdopen(descriptor, "wb"), "zstd")
-        self._tar = tarfile.open(fileobj=self._compressor, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115
-        self.add_bytes(HEAD, msgspec.json.format(msgspec.json.encode(head), indent=1) + b"\n")
-
-    def add_bytes(self, name: str, content: bytes, like: Path | None = None) -> None:
-        """It belongs to whom ``like`` belongs to."""
-        info = tarfile.TarInfo(name)
-        info.mode = MODE
-        if like is not None and like.exists():
-            info.uname, info.gname = _names(like.stat())
-        self._add(info, io.BytesIO(content), len(content))
-
-    def add_folder(self, name: str, path: str | Path) -> None:
-        """Only who it belongs to; nothing when it is not there."""
-        with contextlib.suppress(FileNotFoundError):
-            status = os.stat(path)
-            self._folders[name] = Folder(status.st_mode & 0o7777, *_names(status))
-
-    def add_file(self, name: str, path: str, size: int | None = None, like: Path | None = None) -> None:
-        """``size``: of a file that grows, so much of its beginning. ``like``: whose owner it has, of a copy. Raises OSError,
-        also when it is shorter."""
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            info = tarfile.TarInfo(name)
-            info.mode, info.mtime = status.st_mode & 0o7777, int(status.st_mtime)
-            info.uid, info.gid = status.st_uid, status.st_gid
-            info.uname, info.gname = _names(status if like is None or not like.exists() else like.stat())
-            self._add(info, file, status.st_size if size is None else size)
-
-    def _add(self, info: tarfile.TarInfo, file: IO[bytes], size: int) -> None:
-        info.size = size
-        hashed = _Hashed(file)
-        self._tar.addfile(info, hashed)  # raises OSError when the file ends before
-        self._members.append(Member(info.name, size, hashed.hash.hexdigest()))
-
-    @property
-    def files(self) -> int:
-        return len(self._members)
-
-    @property
-    def bytes_read(self) -> int:
-        return sum(member.size for member in self._members)
-
-    def finish(self, queue: dict[str, Any]) -> None:
-        """Raises OSError."""
-        manifest = Manifest(tuple(self._members), self._folders, queue)
-        self.add_bytes(MANIFEST, msgspec.json.encode(manifest))
-        self._tar.close()
-        self._compressor.close()
-        os.fsync(self._synced)
-        os.close(self._synced)
-        self._synced = -1
-        self._new.replace(self.path)
-        directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-    def abandon(self) -> None:
-        """Nothing is left of it, unless it was finished."""
-        if self._synced >= 0:
-            with contextlib.suppress(OSError, ValueError, pa.ArrowException):
-                self._tar.close()
-                self._compressor.close()
-            os.close(self._synced)
-            self._synced = -1
-            self._new.unlink(missing_ok=True)
-
-
-class _Hashed(io.RawIOBase):
-    """Reads a file and hashes what was read."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.hash = hashlib.sha256()
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self.hash.update(data)
-        return data
-
-
-def _names(status: os.stat_result) -> tuple[str, str]:
-    """Of user and group; "" for who has none."""
-    user = group = ""
-    with contextlib.suppress(KeyError):
-        user = pwd.getpwuid(status.st_uid).pw_name
-    with contextlib.suppress(KeyError):
-        group = grp.getgrgid(status.st_gid).gr_name
-    return user, group
-
-
 class Archive:
     """An archive being read. ``files`` gives what is in it, once; only when it has ended all of it is known to be whole."""
 
@@ -202,7 +93,7 @@ class Archive:
                 self._stream = pa.CompressedInputStream(self._file, "zstd")
                 self._tar = tarfile.open(fileobj=self._stream, mode="r|")  # noqa: SIM115
                 first = self._tar.next()
-            if first is None or first.name != HEAD:
+            if first is None or first.name != HEAD or not first.isreg():
                 raise BackupDamaged(f"{path} is no backup of Waypost")
             self.head, self._first = self._read_head(first)
         except BaseException:
@@ -227,12 +118,14 @@ class Archive:
                 info = self._tar.next()
             if info is None:
                 raise BackupDamaged(f"{self.path}: its end is missing, behind {after}")
+            if not info.isreg() or not _is_inside(info.name):
+                raise BackupDamaged(f"{self.path}: {info.name!r} is nothing that a backup has")
+            if info.name in found:
+                raise BackupDamaged(f"{self.path}: {info.name} is in it twice")
             content = Content(self, info)
             if info.name == MANIFEST:
                 self.manifest = self._decoded(content.everything(), MANIFEST, Manifest)
                 break
-            if not info.isreg() or not _is_inside(info.name):
-                raise BackupDamaged(f"{self.path}: {info.name!r} is nothing that a backup has")
             yield info, content
             found[info.name] = content.member()
             after = info.name

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -22,10 +21,11 @@ from typing import Any
 
 import msgspec
 
-from mailcore.backup.archive import Head, Writer
+from mailcore.backup.archive import Head
 from mailcore.backup.database import copy_database, database_url, portal_environment, sqlite_path
 from mailcore.backup.postgresql import is_postgresql
 from mailcore.backup.snapshot import Snapshot
+from mailcore.backup.writer import Writer
 from mailcore.log.disk import Disk
 from mailcore.queue.exported import EXPORTED, read_exported
 from mailcore.queue.spool import FANOUT
@@ -68,19 +68,16 @@ def make_backup(
     try:
         environment = portal_environment(config, environment)
         _configuration(writer, settings, config, environment)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-            url = database_url(settings, environment)
-            copy = copy_database(url, settings.home, Path(folder))
-            if copy is None:
-                where = sqlite_path(url, settings.home)
-                notes.append(f"no database of a portal: there is no {where}, and DATABASE_URL names no other")
-            writer.add_folder("home", settings.home)
-            writer.add_folder("portal", settings.home / "portal")
-            if copy is not None:
-                original = sqlite_path("" if is_postgresql(url) else url, settings.home)
-                writer.add_file(
-                    f"portal/{copy.name}", str(copy), like=original if original.exists() else original.parent
-                )
+        url = database_url(settings, environment)
+        copy = copy_database(url, settings.home, writer.folder)
+        if copy is None:
+            where = sqlite_path(url, settings.home)
+            notes.append(f"no database of a portal: there is no {where}, and DATABASE_URL names no other")
+        writer.add_folder("home", settings.home)
+        writer.add_folder("portal", settings.home / "portal")
+        if copy is not None:
+            original = sqlite_path("" if is_postgresql(url) else url, settings.home)
+            writer.add_file(f"portal/{copy.name}", str(copy), like=original if original.exists() else original.parent)
         if reports:  # before the queue: what is exported is never further than the lanes are then
             _events(writer, settings.events_directory)
             _reports(writer, settings.reports_directory)

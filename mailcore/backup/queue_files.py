@@ -46,6 +46,9 @@ def mend_queue(directory: Path, manifest: Mapping[str, Any], backup_at: float, n
         )
     except (msgspec.MsgspecError, ValueError) as error:
         raise BackupDamaged(f"what the backup says of its queue can't be read: {error}") from error
+    for lane in (*told.younger, *told.ends, *told.taken, *(() if positions is None else positions.lanes)):
+        if "/" in lane or lane.startswith("."):
+            raise BackupDamaged(f"what the backup says of its queue can't be read: {lane!r} is no lane")
     for lane, offsets in told.younger.items():
         _take_back_marks(disk, directory / lane, offsets)
     if positions is not None:

@@ -3,6 +3,7 @@
 Laws
 - Nothing is overwritten: a home that has something of what comes is refused, or, when that is asked for, moved aside.
 - Nothing is in its place before the whole archive was read and found undamaged, and all of it is synced.
+- What has a disk of its own stays on it: of a mount point what is in it is renamed, never itself.
 - A queue has its marker (``mailcore/queue/restored.py``) before it has its name.
 - While it is being put into its place ``restoring`` lies in the home, and no core starts there: killed in between, a restore is
   done again.
@@ -13,18 +14,28 @@ Laws
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from mailcore.backup.archive import Archive, BackupDamaged, Content, Folder, Head
 from mailcore.backup.database import SQLITE, sqlite_path
+from mailcore.backup.places import (
+    BEFORE,
+    FOLDER_MODE,
+    SUFFIX,
+    give,
+    give_as,
+    has_something,
+    is_mounted,
+    make_folder,
+    remove,
+)
 from mailcore.backup.postgresql import DUMP, Postgresql, is_postgresql
 from mailcore.backup.queue_files import floors_of_events, make_floors, mend_queue
 from mailcore.log.disk import Disk, Locked
@@ -35,8 +46,8 @@ from mailcore.settings import Settings
 __all__ = ["Restore", "RestoreRefused", "Restored", "verify"]
 
 FILE_MODE = 0o600
-FOLDER_MODE = 0o700
-SUFFIX = ".restoring"
+LOST_AND_FOUND = "lost+found"  # e2fsck's, on a disk of its own
+PART = r"(?!\.{1,2}(?:/|$))[\w=.-]+"  # of a path, and no way up
 
 
 class RestoreRefused(Exception):
@@ -77,8 +88,14 @@ class Restore:
     _links: dict[str, str] = field(default_factory=dict)
     _made_home: bool = False  # or it was empty
 
+    def __post_init__(self) -> None:
+        settings = self.settings  # a link to a disk stays one
+        queue, spool = settings.queue_directory.resolve(), settings.spool_directory.resolve()
+        self.settings = dataclasses.replace(settings, queue_directory=queue, spool_directory=spool)
+
     def run(self, path: Path, copied: Callable[[str], None] = lambda name: None) -> Restored:
-        """Raises RestoreRefused, BackupDamaged, BackupTooNew, DatabaseFailed, OSError; then everything is as it was."""
+        """Raises RestoreRefused, BackupDamaged, BackupTooNew, DatabaseFailed, OSError; then everything is as it was, unless
+        RESTORING lies in the home."""
         home = self.settings.home
         with contextlib.ExitStack() as stack:
             archive = stack.enter_context(Archive(path))
@@ -97,7 +114,7 @@ class Restore:
                 self._fill_database()
             except BaseException:
                 for staged in self._staged.values():
-                    _remove(staged)
+                    remove(staged)
                 raise
             self._put_into_place()
         return Restored(archive.head, files, parts, tuple(self._moved), tuple(self.notes))
@@ -128,7 +145,7 @@ class Restore:
             places += [settings.events_directory, settings.reports_directory]
         if "queue" in parts or "reports" in parts:
             places += [settings.spool_directory, settings.queue_directory]
-        there = [place for place in places if _has_something(place)]
+        there = [place for place in places if has_something(place)]
         if there and not self.aside:
             names = ", ".join(map(str, there))
             raise RestoreRefused(f"{settings.home} is not empty: {names}; --move-aside gives them another name first")
@@ -152,7 +169,7 @@ class Restore:
                 continue
             root, below = place
             target = self._staged_for(root) / below if below else self._staged_for(root)
-            _make_folder(target.parent)
+            make_folder(target.parent)
             descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
             with os.fdopen(descriptor, "wb") as file:
                 for chunk in content.chunks():
@@ -161,18 +178,18 @@ class Restore:
                 if root == self.config:
                     file.write(self.config_text.encode())
                 is_secret = info.name.startswith(("keys/", "portal/"))
-                _give(target, info.uname, info.gname, info.mode & (FILE_MODE if is_secret else 0o777))
+                give(target, info.uname, info.gname, info.mode & (FILE_MODE if is_secret else 0o777))
                 file.flush()
                 os.fsync(file.fileno())
             files += 1
             copied(info.name)
         for link, target_name in self._links.items():
             made = self._staged_for(self.settings.reports_directory) / link
-            _make_folder(made.parent)
+            make_folder(made.parent)
             made.symlink_to(target_name)
         if "queue" in archive.head.parts and self.with_queue:  # also when nothing is in it
-            _make_folder(self._staged_for(self.settings.queue_directory))
-            _make_folder(self._staged_for(self.settings.spool_directory))
+            make_folder(self._staged_for(self.settings.queue_directory))
+            make_folder(self._staged_for(self.settings.spool_directory))
         for name, folder in archive.manifest.folders.items():
             self._own(name, folder)
         return files
@@ -193,11 +210,11 @@ class Restore:
         elif top in roots and roots[top] in self._staged:
             path = self._staged[roots[top]] / below
             if top in ("queue", "spool"):
-                _make_folder(path)
+                make_folder(path)
         else:
             return
         if path != Path() and path.is_dir():
-            _give(path, folder.user, folder.group, folder.mode)
+            give(path, folder.user, folder.group, folder.mode)
 
     def _place_of(self, name: str) -> tuple[Path, str] | None:
         """(what is renamed, what is below it); None for what is not restored."""
@@ -240,16 +257,18 @@ class Restore:
     def _staged_for(self, place: Path) -> Path:
         staged = self._staged.get(place)
         if staged is None:
-            staged = self._staged[place] = place.with_name(f"{place.name}{SUFFIX}")
-            _make_folder(staged.parent)
-            _remove(staged)
+            staged = place / SUFFIX if is_mounted(place) else place.with_name(f"{place.name}{SUFFIX}")
+            self._staged[place] = staged
+            # What lies outside the home, as certificates do, is not ours alone.
+            staged.parent.mkdir(FOLDER_MODE if staged.is_relative_to(self.settings.home) else 0o755, True, True)
+            remove(staged)
         return staged
 
     def _mend_queue(self, archive: Archive) -> None:
         queue = self._staged_for(self.settings.queue_directory)
         before = set(queue.iterdir())
         mend_queue(queue, archive.manifest.queue, archive.head.made_at, self.now)
-        _give_as(queue, [each for each in queue.iterdir() if each not in before])
+        give_as(queue, [each for each in queue.iterdir() if each not in before])
 
     def _begin_behind_events(self) -> None:
         """Lanes begin where the events of the old ones end, or new events would take their names."""
@@ -258,9 +277,9 @@ class Restore:
         if exported is None:
             return
         queue = self._staged_for(self.settings.queue_directory)
-        _make_folder(queue)
+        make_folder(queue)
         make_floors(queue, floors_of_events(exported), self.now)
-        _give_as(self.settings.home, [queue, *queue.rglob("*")])
+        give_as(self.settings.home, [queue, *queue.rglob("*")])
 
     def _sync(self) -> None:
         """The names; what is in the files is synced."""
@@ -296,7 +315,7 @@ class Restore:
             if not was_there:
                 (self.settings.home / RESTORING).unlink()
             raise
-        _remove(self._staged.pop(place))
+        remove(self._staged.pop(place))
         self.notes.append(f"the portal's database, {database}, was empty and has been filled")
 
     # -- into place
@@ -311,18 +330,42 @@ class Restore:
         self._mark_home()
         last = self.settings.queue_directory
         for place in sorted(self._staged, key=lambda place: place == last):
-            if _has_something(place) or place.is_symlink():
+            if self._staged[place].parent == place:
+                self._fill_mounted(place)
+                continue
+            if has_something(place):
                 self._move_aside(place)
             elif place.is_dir():
-                _remove(place)  # directories without a file in them, as a package makes
+                remove(place)  # directories without a file in them, as a package makes
             os.rename(self._staged[place], place)
             disk.sync_directory(str(place.parent))
         (home / RESTORING).unlink()
         disk.sync_directory(str(home))
 
+    def _fill_mounted(self, place: Path) -> None:
+        """Names that begin with a dot are nobody's mail (``mailcore/queue/browse.py``)."""
+        staged = self._staged[place]
+        kept = (SUFFIX, BEFORE, LOST_AND_FOUND)
+        there = [each for each in place.iterdir() if not each.name.startswith(kept)]
+        if any(map(has_something, there)):
+            aside = place / f"{BEFORE}{self.now:.0f}"
+            make_folder(aside)
+            for each in there:
+                os.rename(each, aside / each.name)
+            self._moved.append(aside)
+        else:
+            for each in there:
+                remove(each)
+        for each in staged.iterdir():
+            os.rename(each, place / each.name)
+        owner = staged.stat()
+        os.chown(place, owner.st_uid, owner.st_gid)
+        place.chmod(owner.st_mode & 0o7777)
+        staged.rmdir()
+        Disk().sync_directory(str(place))
+
     def _move_aside(self, place: Path) -> None:
-        stamp = f"{self.now:.0f}"
-        aside = place.with_name(f"{place.name}.before-{stamp}")
+        aside = place.with_name(f"{place.name}{BEFORE}{self.now:.0f}")
         os.rename(place, aside)
         self._moved.append(aside)
         if place == self._database:  # what SQLite keeps beside it would be played into the restored file
@@ -331,45 +374,15 @@ class Restore:
                     os.rename(beside, aside.with_name(aside.name + beside.name.removeprefix(place.name)))
 
 
-def _give(path: Path, user: str, group: str, mode: int) -> None:
-    """Only root can give something away; a name that this host does not have is passed over."""
-    if os.geteuid() == 0 and user:
-        with contextlib.suppress(LookupError):
-            shutil.chown(path, user, group or None)
-    path.chmod(mode)  # afterwards: giving away takes the setgid bit
-
-
-def _give_as(like: Path, paths: Iterable[Path]) -> None:
-    """What root has made belongs to whom ``like`` belongs to."""
-    if os.geteuid() == 0:
-        owner = like.stat()
-        for path in paths:
-            os.chown(path, owner.st_uid, owner.st_gid)
-
-
 def _links_of(content: Content) -> dict[str, str]:
     links: dict[str, str] = {}
-    found: Any = msgspec.json.decode(content.everything(), type=dict[str, str])
+    try:
+        found = msgspec.json.decode(content.everything(), type=dict[str, str])
+    except msgspec.MsgspecError as error:
+        raise BackupDamaged(f"reports.json: {error}") from error
     for link, target in found.items():
         # One folder below the reports, as it is made; nothing may lead out of them.
-        if not re.fullmatch(r"[\w=.-]+/[\w=.-]+", link) or not re.fullmatch(r"\.\./[\w=.-]+/[\w=.-]+", target):
+        if not re.fullmatch(f"{PART}/{PART}", link) or not re.fullmatch(rf"\.\./{PART}/{PART}", target):
             raise BackupDamaged(f"reports.json: {link!r} leads to {target!r}")
         links[link] = target
     return links
-
-
-def _has_something(place: Path) -> bool:
-    if place.is_dir():
-        return any(path.is_file() and path.name != "lock" for path in place.rglob("*"))
-    return place.exists()
-
-
-def _make_folder(folder: Path) -> None:
-    folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -29,12 +29,20 @@ ENDING = ".tar.zst"
 def configure(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument(
-        "place", type=Path, metavar="FILE", help=f"a file, or a directory for WAYPOST-HOST-TIME{ENDING}"
+        "place", type=_place, metavar="FILE", help=f"a file, or a directory for WAYPOST-HOST-TIME{ENDING}"
     )
     parser.add_argument("--queue", action="store_true", help="the queue as it is now, too; restored, its mail is held")
     parser.add_argument("--reports", action="store_true", help="events and reports, too")
     parser.add_argument("--verify", action="store_true", help="make none: read this one, and say whether it is whole")
     parser.set_defaults(run=_run)
+
+
+def _place(given: str) -> Path:
+    """Raises argparse.ArgumentTypeError: a directory that is not there is no file's name."""
+    path = Path(given)
+    if not (path if given.endswith("/") else path.parent).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no directory {path if given.endswith('/') else path.parent}")
+    return path
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -63,6 +71,12 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     except (DatabaseFailed, SnapshotFailed, PositionsDamaged, PositionsTooNew, SegmentTooNew, ValueError) as error:
         complain(f"no backup was made: {error}")
+        return NOT_DONE
+    except FileExistsError:
+        complain(f"no backup was made: {path} is there by now; another has made it")
+        return NOT_DONE
+    except OSError as error:
+        complain(f"no backup was made: {error.filename or path}: {error.strerror or error}")
         return NOT_DONE
     if arguments.json:
         told = {"file": str(made.path), "parts": made.parts, "files": made.files}

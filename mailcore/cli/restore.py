@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import re
 import time
-import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from mailcore.backup.archive import Archive, BackupDamaged, BackupTooNew
 from mailcore.backup.database import database_url, portal_environment
@@ -20,13 +17,13 @@ from mailcore.backup.restore import Restore, RestoreRefused
 from mailcore.cli.backup import told_of
 from mailcore.cli.command import CONFIGURATIONS, DONE, NOT_DONE, add_common
 from mailcore.cli.output import complain, print_json, rows_to_lines, say
-from mailcore.config import ConfigError, load
+from mailcore.config import load_text
+from mailcore.queue.versions import RESTORING
 from mailcore.settings import DIRECTORIES, Settings
 
 __all__ = ["configure", "moved_home"]
 
 CONFIG = "config/waypost.toml"
-TLS = ("tls_certificate", "tls_key")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +44,10 @@ def _run(arguments: argparse.Namespace) -> int:
             head = archive.head
             text = _configuration_of(archive)
         config, settings, changed = _target(arguments.config, arguments.into, Path(head.config), text)
+    except (BackupDamaged, BackupTooNew, RestoreRefused) as error:
+        complain(f"nothing was restored: {error}")
+        return NOT_DONE
+    try:
         restore = Restore(
             settings,
             config,
@@ -60,6 +61,15 @@ def _run(arguments: argparse.Namespace) -> int:
         done = restore.run(arguments.file)
     except (BackupDamaged, BackupTooNew, DatabaseFailed, RestoreRefused) as error:
         complain(f"nothing was restored: {error}")
+        return NOT_DONE
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}" if error.filename else error
+        if (settings.home / RESTORING).exists():
+            complain(
+                f"the restore stopped half-way, and no core starts in {settings.home} until it is done again: {why}"
+            )
+        else:
+            complain(f"nothing was restored: {why}")
         return NOT_DONE
     if arguments.json:
         aside = [str(path) for path in done.moved]
@@ -102,36 +112,18 @@ def _target(given: Path | None, into: Path | None, was: Path, text: str) -> tupl
     else:
         config = given or next((path for path in CONFIGURATIONS if path.exists()), was)
     if config.exists():
-        settings = _settings(config, config.read_text(encoding="utf-8"))
+        settings = load_text(config, config.read_text(encoding="utf-8"))
         if into is not None and settings.home != into.absolute():
             raise RestoreRefused(f"{config} says that home is {settings.home}, and --into {into}")
         return config, settings, ""
-    return config, _settings(config, text), changed
-
-
-def _settings(config: Path, text: str) -> Settings:
-    """As ``load`` would read the text there, but for the receiver's certificate: that is still in the backup."""
-    try:
-        receiver = tomllib.loads(text).get("receiver")
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{config}: is not TOML: {error}") from None
-    given = receiver if isinstance(receiver, dict) else {}
-    paths: dict[str, Any] = {name: str(config.absolute().parent / str(given[name])) for name in TLS if given.get(name)}
-    without = re.sub(rf"^[ \t]*({'|'.join(TLS)})[ \t]*=.*$", "", text, flags=re.MULTILINE)
-    config.parent.mkdir(parents=True, exist_ok=True)
-    beside = config.with_name(f".{config.name}.restoring")  # its paths may be relative to where it lies
-    beside.touch(mode=0o600)
-    try:
-        beside.write_text(without, encoding="utf-8")
-        settings = load(beside)
-    finally:
-        beside.unlink()
-    return dataclasses.replace(settings, receiver=dataclasses.replace(settings.receiver, **paths))
+    return config, load_text(config, text), changed
 
 
 def moved_home(text: str, home: Path) -> str:
     """A configuration file with another home, and all directories below it."""
     top, section, rest = text.partition("\n[") if not text.startswith("[") else ("", "[", text[1:])
     names = "|".join(("home", *DIRECTORIES))
-    kept = re.sub(rf"^[ \t]*({names})[ \t]*=.*\n?", "", top if not section else f"{top}\n", flags=re.MULTILINE)
+    kept = re.sub(
+        rf"""^[ \t]*["']?({names})["']?[ \t]*=.*\n?""", "", top if not section else f"{top}\n", flags=re.MULTILINE
+    )
     return f"home = {json.dumps(str(home))}\n{kept}{section.removeprefix(chr(10))}{rest}"

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from mailcore.backup import archive
-from mailcore.backup.archive import Archive, BackupDamaged, BackupTooNew, Head, Writer
+from mailcore.backup.archive import Archive, BackupDamaged, BackupTooNew, Head
 from mailcore.backup.restore import verify
+from mailcore.backup.writer import Writer
 
 HEAD = Head("0.1.0", 1_795_000_000.0, "mx1.example.org", ("configuration",))
 FILES = {"config/waypost.toml": b"home = 'x'\n", "spool/00/A": bytes(range(256)) * 4_000, "spool/01/B": b""}

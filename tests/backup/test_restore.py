@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import pwd
 import sqlite3
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from mailcore.backup.archive import Head
+from mailcore.backup.places import remove
+from mailcore.backup.writer import Writer
 from mailcore.cli.main import main
 from mailcore.cli.restore import moved_home
 from mailcore.config import load
@@ -225,6 +229,134 @@ def test_what_root_restores_belongs_to_whom_it_belonged_to(place: Path, options:
         if path not in ours and not path.is_symlink():
             assert path.stat().st_uid == user.pw_uid, path
     assert not (place / "new" / "lock").exists()
+
+
+def with_a_queue(place: Path) -> None:
+    (place / "home" / "queue" / "journal").mkdir(parents=True)
+    write_positions(Disk(), str(place / "home" / "queue"), RestartPositions(1, 2.0, {}, 0, 0))
+    (place / "elsewhere" / "0a").mkdir(parents=True)
+    (place / "elsewhere" / "0a" / "A").write_text("of the backup")
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Iterator[None]:
+    """The queue and the spool on disks of their own, in a home that the backup does not come from."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    places = [tmp_path / "new" / "queue", tmp_path / "new" / "spool"]
+    for each in places:
+        each.mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(each)], check=True)
+        (each / "lost+found").mkdir()
+    yield
+    for each in places:
+        subprocess.run(["umount", str(each)], check=True)
+
+
+@pytest.mark.usefixtures("disks")
+def test_queue_and_spool_may_be_disks_of_their_own(place: Path) -> None:
+    with_a_queue(place)
+    backup, new = backed_up(place, "--queue"), place / "new"
+    assert run("restore", backup, "--into", new) == 0
+    for each in (new / "queue", new / "spool"):
+        assert each.is_mount()
+        assert (each / "lost+found").is_dir()
+    assert (new / "spool" / "0a" / "A").read_text() == "of the backup"
+    look_at_versions(Disk(), str(new), str(new / "queue"), str(new / "events" / EXPORTED))
+    (new / "spool" / "0a" / "A").write_text("of the time since")
+    assert run("restore", backup, "--into", new) == 1
+    assert run("restore", backup, "--into", new, "--move-aside") == 0
+    assert (new / "spool" / "0a" / "A").read_text() == "of the backup"
+    (aside,) = (new / "spool").glob(".before-*")
+    assert (aside / "0a" / "A").read_text() == "of the time since"
+    assert not [path for path in new.rglob("*") if "restoring" in path.name]
+
+
+@pytest.mark.usefixtures("disks")
+def test_killed_while_it_fills_a_disk_it_is_done_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_a_queue(place)
+    backup, new = backed_up(place, "--queue"), place / "new"
+    rename = os.rename
+
+    def killed(old: Path, new: Path) -> None:
+        if new.name == "0a":
+            raise KeyboardInterrupt
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", killed)
+    assert run("restore", backup, "--into", new) == 130
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(NotOurs, match="has not come to its end"):
+        look_at_versions(Disk(), str(new), str(new / "queue"), str(new / "events" / EXPORTED))
+    assert run("restore", backup, "--into", new, "--move-aside") == 0
+    assert (new / "spool" / "0a" / "A").read_text() == "of the backup"
+    look_at_versions(Disk(), str(new), str(new / "queue"), str(new / "events" / EXPORTED))
+    assert not [path for path in new.rglob("*") if "restoring" in path.name]
+
+
+def test_a_link_to_where_the_spool_lies_stays_one(place: Path) -> None:
+    with_a_queue(place)
+    backup = backed_up(place, "--queue")
+    (place / "new").mkdir()
+    (place / "disk").mkdir()
+    (place / "new" / "spool").symlink_to(place / "disk")
+    assert run("restore", backup, "--into", place / "new") == 0
+    assert (place / "new" / "spool").is_symlink()
+    assert (place / "disk" / "0a" / "A").read_text() == "of the backup"
+
+
+@pytest.mark.parametrize("links", [b"[]", b"{", b'{"../x": "../a/b"}', b'{"a/..": "../a/b"}', b'{"a/b": "../../x"}'])
+def test_no_link_of_a_backup_leads_out_of_the_reports(
+    place: Path, links: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer = Writer(place / "b", Head("0.1.0", 1.0, "mx1.example.org", ("configuration", "reports")))
+    writer.add_bytes("config/waypost.toml", b"")
+    writer.add_bytes("reports.json", links)
+    writer.finish({})
+    assert run("restore", place / "b", "--into", place / "new") == 1
+    assert "nothing was restored: reports.json" in capsys.readouterr().err
+    assert everything_below(place / "new") == set()
+
+
+@pytest.mark.parametrize("told", ["younger", "ends", "taken"])
+def test_what_a_backup_says_of_its_queue_is_said_of_lanes(
+    place: Path, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer = Writer(place / "b", Head("0.1.0", 1.0, "mx1.example.org", ("configuration", "queue")))
+    writer.add_bytes("config/waypost.toml", b"")
+    empty: dict[str, object] = {"positions": None, "ends": {}, "taken": {}, "younger": {}}
+    writer.finish(empty | {told: {"../../home": [0] if told == "younger" else 0}})
+    assert run("restore", place / "b", "--into", place / "new") == 1
+    assert "'../../home' is no lane" in capsys.readouterr().err
+    assert everything_below(place / "new") == set()
+
+
+@pytest.mark.parametrize(
+    "receiver",
+    [
+        'receiver.tls_certificate = "tls/c.pem"\nreceiver.tls_key = "tls/k.pem"\n',
+        '[receiver]\n"tls_certificate" = "tls/c.pem"\n"tls_key" = "tls/k.pem"\n',
+        'receiver = {tls_certificate = "tls/c.pem", tls_key = "tls/k.pem"}\n',
+    ],
+)
+def test_a_certificate_comes_back_however_the_file_names_it(place: Path, receiver: str) -> None:
+    (place / "waypost.toml").write_text(f'"home" = "home"\n{receiver}')
+    (place / "tls").mkdir()
+    (place / "certificate.pem").rename(place / "tls" / "c.pem")
+    (place / "key.pem").rename(place / "tls" / "k.pem")
+    assert run("restore", backed_up(place), "--into", place / "new") == 0
+    assert load(place / "new" / "waypost.toml").home == place / "new"
+    assert (place / "new" / "tls" / "k.pem").read_text() == PAIR[1]
+    for each in ("waypost.toml", "tls", "home"):
+        remove(place / each)
+    assert run("restore", place / "b", "--config", place / "waypost.toml") == 0
+    assert (place / "tls").stat().st_mode & 0o777 == 0o755  # the receiver, which has its own user, must come by
+
+
+def test_no_backup_is_made_where_there_is_no_directory(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("nowhere/", "nowhere/b"):
+        assert run("backup", f"{place}/{name}") == 2
+        assert "there is no directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""Files and directories that a restore puts into their places: whose they are, and whether something is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["BEFORE", "FOLDER_MODE", "SUFFIX", "give", "give_as", "has_something", "is_mounted", "make_folder", "remove"]
+
+FOLDER_MODE = 0o700
+SUFFIX = ".restoring"  # of what lies aside until all is whole
+BEFORE = ".before-"  # of what was there, and the time
+
+
+def give(path: Path, user: str, group: str, mode: int) -> None:
+    """Only root can give something away; a name that this host does not have is passed over."""
+    if os.geteuid() == 0 and user:
+        with contextlib.suppress(LookupError):
+            shutil.chown(path, user, group or None)
+    path.chmod(mode)  # afterwards: giving away takes the setgid bit
+
+
+def give_as(like: Path, paths: Iterable[Path]) -> None:
+    """What root has made belongs to whom ``like`` belongs to."""
+    if os.geteuid() == 0:
+        owner = like.stat()
+        for path in paths:
+            os.chown(path, owner.st_uid, owner.st_gid)
+
+
+def has_something(place: Path) -> bool:
+    """A restore before this one, and what it moved aside, are nothing where a disk is mounted."""
+    if place.is_dir():
+        return any(
+            path.is_file() and path.name != "lock" and not path.relative_to(place).parts[0].startswith((SUFFIX, BEFORE))
+            for path in place.rglob("*")
+        )
+    return place.exists()
+
+
+def is_mounted(place: Path) -> bool:
+    """Whether something is mounted just there (proc_pid_mountinfo(5)): it can't be renamed."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        points = {re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[4]) for line in mounts}
+    return os.path.realpath(place) in points
+
+
+def make_folder(folder: Path) -> None:
+    folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+
+
+def remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
