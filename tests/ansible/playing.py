@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 from tests.test_tidy import ROOT
 
-__all__ = ["COLLECTION", "TOOLS", "environment", "play"]
+__all__ = ["COLLECTION", "TOOLS", "environment", "little_release", "play"]
 
 COLLECTION = ROOT / "ansible"
 TOOLS = Path(sys.executable).parent
@@ -36,6 +39,21 @@ def environment(place: Path) -> dict[str, str]:
         "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",  # by default it compresses, too: wheels are
         "ANSIBLE_HOST_KEY_CHECKING": "0",
     }
+
+
+def little_release(place: Path, version: str) -> Path:
+    """A file as make-release makes it, for each platform, of nothing but our own wheel. Its directory."""
+    wheel = place / f"waypost-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path in (ROOT / "mailcore").rglob("*.py"):
+            archive.write(path, str(path.relative_to(ROOT)))
+    sums = place / "SHA256SUMS"
+    sums.write_text(f"{hashlib.sha256(wheel.read_bytes()).hexdigest()}  {wheel.name}\n")
+    for tag in ("cp311", "cp312", "cp313"):
+        with tarfile.open(place / f"waypost-{version}-{tag}-x86_64.tar", "w") as release:
+            for each in (wheel, sums):
+                release.add(each, each.name)
+    return place
 
 
 def play(

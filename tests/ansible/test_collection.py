@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
-from tests.ansible.playing import COLLECTION, TOOLS, environment, play
+from tests.ansible.playing import COLLECTION, TOOLS, environment, little_release, play
 
 SITE = "waypost.appliance.site"
 RIGHT: dict[str, Any] = {
@@ -17,6 +19,15 @@ RIGHT: dict[str, Any] = {
     "ansible_connection": "local",
     "ansible_python_interpreter": sys.executable,
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the release lies; as small as one can be."""
+    place = tmp_path_factory.mktemp("dist")
+    RIGHT["waypost_release_directory"] = str(little_release(place, "0.0.1"))
+    yield place
+    del RIGHT["waypost_release_directory"]
 
 
 def inventory(**variables: object) -> dict[str, Any]:
@@ -75,9 +86,19 @@ def test_wrong_variables_stop_with_their_names_and_what_is_allowed(tmp_path: Pat
         ],
         [
             ({"waypost_deliverer_processes": 65}, ["waypost_deliverer_processes", "from 1 to 64"]),
-            ({"waypost_listen": ["25"]}, ["waypost_listen", "address:port"]),
             ({"waypost_tls_key": "a.key"}, ["waypost_tls_certificate", "neither"]),
             ({"waypost_portal": False}, ["waypost_reports", "false where waypost_portal is false"]),
+        ],
+        [
+            ({"waypost_version": "0.0.7"}, ["waypost_version 0.0.7", "there is no file", "./make-release"]),
+        ],
+        [
+            ({"waypost_relay_networks": ["0.0.0.0/0"]}, ["waypost_relay_networks", "open relay"]),
+            ({"waypost_routes": {"*": "pigeon:x"}}, ["waypost_routes", "pigeon"]),
+            (
+                {"waypost_settings": {"scheduler": {"maximal_queue_lifetime": "abc"}}},
+                ["waypost_settings is wrong: [scheduler] maximal_queue_lifetime", "a number from"],
+            ),
         ],
     ]
     for step in steps:

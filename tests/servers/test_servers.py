@@ -76,7 +76,7 @@ def test_a_wrong_variable_stops_before_anything_is_changed(servers: Servers) -> 
     done = servers.ansible()
     servers.variables.clear()
     assert done.returncode != 0
-    assert "waypost_listen is wrong; allowed: a list of address:port" in done.stdout
+    assert "waypost_listen is wrong: '25'; allowed: address:port" in done.stdout
     assert done.stdout.count("changed=0") == len(servers.machines)
     for one in servers.machines:
         nothing_is_there(one)
@@ -270,6 +270,20 @@ async def test_a_portal_that_is_no_longer_wanted_goes_and_comes_back_as_it_was(
     servers.play("--limit", one.name)
     await the_portal_is_the_old_one(one, passwords[one.name])
     servers.nothing_would_change("--limit", one.name)
+
+
+async def test_what_a_play_that_was_killed_has_changed_is_read_by_the_next(servers: Servers) -> None:
+    one = servers.machines[1]
+    part = ("--limit", one.name)
+    one.ssh("touch /etc/waypost/tls/certificate.pem /etc/nginx/sites-available/waypost")  # written, and nobody told
+    core, nginx = main_pid(one), one.ssh("systemctl show -P StateChangeTimestampMonotonic nginx")
+    assert servers.play("--check", *part)[one.name]["changed"] > 0
+    assert main_pid(one) == core
+    servers.play(*part)
+    assert main_pid(one) != core
+    assert one.ssh("systemctl show -P StateChangeTimestampMonotonic nginx") != nginx
+    servers.nothing_would_change(*part)
+    await some_mail_arrives(one)
 
 
 def changes(counts: dict[str, dict[str, int]]) -> list[int]:

@@ -1,0 +1,291 @@
+"""Filters that say what is wrong with an operator's variables, on the control machine and before any host is changed.
+
+Each gives a list of faults, which name the variable and what is allowed; [] when there is none. What the core itself has to say
+of its settings, the core says: of the release that is to be installed, out of its file.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import ssl
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zoneinfo
+from pathlib import Path
+from typing import Any
+
+SUMS = "SHA256SUMS"  # the last member of a release's file, and so a sign that it is whole
+CONFIGURATION = "/etc/waypost/waypost.toml"
+CHECK_S = 30.0
+CHECK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+try:
+    from mailcore.config import ConfigError, load_text
+except ImportError:
+    sys.exit(0)  # a release that does not know how; the host will say
+try:
+    load_text(Path(sys.argv[2]), sys.stdin.read())
+except ConfigError as error:
+    print(error)
+"""
+OF = {  # the setting -> the variable that makes it
+    "[receiver] listen": "waypost_listen",
+    "[receiver] processes": "waypost_receiver_processes",
+    "[receiver] hostname": "waypost_hostname",
+    "[deliverer] processes": "waypost_deliverer_processes",
+    "[relay] networks": "waypost_relay_networks",
+    "[relay] domains": "waypost_relay_domains",
+    "[routes]": "waypost_routes",
+    "[portal] public_url": "waypost_public_name",
+    "home": "waypost_home",
+}
+LISTS = ("waypost_listen", "waypost_relay_networks", "waypost_relay_domains", "waypost_https_listen")
+LISTS_OF_FIREWALL = ("waypost_firewall_admin_networks", "waypost_firewall_ports")
+MAPPINGS = ("waypost_routes", "waypost_settings")
+BOUNDS = {
+    "waypost_receiver_processes": (1, 64),
+    "waypost_deliverer_processes": (1, 64),
+    "waypost_redis_memory_mb": (1, 65_536),
+    "waypost_log_keep_days": (1, 3_650),
+    "waypost_journal_mb": (16, 1_000_000),
+}
+OURS = {  # other roles go by them
+    "receiver": ("listen", "tls_certificate", "tls_key"),
+    "control": ("group",),
+    "portal": ("listen", "public_url", "database_url"),
+}
+VERSION = re.compile(r"[0-9][0-9A-Za-z.+]*")
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?")
+ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
+PASSWORD = re.compile(r"[0-9A-Za-z_.~+/=-]{8,200}")
+HOME = re.compile(r"(/[0-9A-Za-z_][0-9A-Za-z_.-]*)+")
+# Where a unit sees other files than the host (ProtectHome, PrivateTmp, PrivateDevices), or where nothing lasts.
+NO_HOMES = (
+    "/home",
+    "/root",
+    "/tmp",  # noqa: S108 - refused
+    "/var/tmp",  # noqa: S108
+    "/run",
+    "/dev",
+    "/proc",
+    "/sys",
+    "/boot",
+    "/etc",
+    "/usr",
+    "/opt/waypost",
+)
+
+
+def variable_faults(values: dict[str, Any]) -> list[str]:
+    """``values``: all variables by name. Tells nothing of a secret but its name."""
+    faults = [f"{name} has no value; leave it out, or give it one" for name, value in values.items() if value is None]
+    for name in (*LISTS, *LISTS_OF_FIREWALL):
+        if values[name] is not None and not isinstance(values[name], list):
+            faults.append(_wrong(name, values[name], "a list"))
+    for name in MAPPINGS:
+        if values[name] is not None and not isinstance(values[name], dict):
+            faults.append(_wrong(name, values[name], "a mapping"))
+    if faults:
+        return faults  # what follows takes them as they ought to be
+    faults += _of_names(values)
+    for name, (low, high) in BOUNDS.items():
+        if not (re.fullmatch("-?[0-9]+", str(values[name])) and low <= int(values[name]) <= high):
+            faults.append(_wrong(name, values[name], f"a whole number from {low} to {high}"))
+    faults += _of_sockets(values)
+    faults += _of_secrets(values)
+    faults += _of_firewall(values)
+    if _true(values["waypost_reports"]) and not _true(values["waypost_portal"]):
+        faults.append("waypost_reports is wrong; allowed: false where waypost_portal is false")
+    for section, keys in values["waypost_settings"].items():
+        if not isinstance(keys, dict):
+            faults.append(_wrong(f"waypost_settings.{section}", keys, "a section, which maps keys to values"))
+        for key in OURS.get(section, ()) if isinstance(keys, dict) else ():
+            if key in keys:
+                faults.append(
+                    f"waypost_settings is wrong: {section}.{key}; allowed: what no variable or role sets by itself"
+                )
+        if section in ("home", "routes") or str(section).endswith("_directory"):
+            faults.append(
+                f"waypost_settings is wrong: {section}; allowed: sections; routes are in waypost_routes, and directories "
+                "below waypost_home"
+            )
+    return faults
+
+
+def certificate_faults(certificate: str, key: str) -> list[str]:
+    """Of two files, as a server would load them; "" for none."""
+    if not certificate and not key:
+        return []
+    for name, path in (("waypost_tls_certificate", certificate), ("waypost_tls_key", key)):
+        if not path:
+            return ["waypost_tls_certificate is wrong; allowed: both it and waypost_tls_key, or neither"]
+        if not Path(path).is_file():
+            return [f"{name} is wrong: there is no file {path} here; allowed: a PEM file on the control machine"]
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "reason", None) or error
+        return [
+            f"waypost_tls_certificate is wrong: {certificate} and {key} do not go together ({why}); allowed: a certificate, "
+            "its chain behind it, and the key of it, in PEM and without a passphrase"
+        ]
+    return []
+
+
+def release_faults(file: str, name: str) -> list[str]:
+    """Of the file that ``make-release`` made; ``name`` is the variable that asks for it."""
+    try:
+        with tarfile.open(file) as archive:
+            names = [member.name.removeprefix("./") for member in archive if member.isfile()]
+            told = archive.extractfile(SUMS) if names[-1:] == [SUMS] else None
+            wanted = (
+                [] if told is None else [line.split(None, 1)[1].strip() for line in told.read().decode().splitlines()]
+            )
+    except FileNotFoundError:
+        return [f"{name} is wrong: there is no file {file} here; allowed: a release that ./make-release made"]
+    except (OSError, EOFError, tarfile.TarError, ValueError, IndexError) as error:
+        return [f"{name} is wrong: {file} can't be read ({error}); make it anew with ./make-release"]
+    if not wanted or {*wanted, SUMS} != set(names):
+        return [f"{name} is wrong: {file} is cut short or is no release; make it anew with ./make-release"]
+    return []
+
+
+def configuration_faults(text: str, file: str) -> list[str]:
+    """What the core of the release in ``file`` says of this waypost.toml. [] too where this Python is too old to ask it."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - Ansible's, on the control machine
+        return []
+    with tarfile.open(file) as archive, tempfile.TemporaryDirectory() as folder:
+        wheel = next(member for member in archive if re.fullmatch(r"(\./)?waypost-[^/]+\.whl", member.name))
+        content = archive.extractfile(wheel)
+        assert content is not None
+        path = Path(folder, wheel.name).resolve()
+        path.write_bytes(content.read())
+        done = subprocess.run(  # noqa: S603 - our own file
+            [sys.executable, "-I", "-S", "-c", CHECK, str(path), CONFIGURATION],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=CHECK_S,
+            check=False,
+        )
+    if done.returncode:
+        return [f"{file} can't be asked about the settings: {(done.stderr.strip().splitlines() or ['?'])[-1]}"]
+    return [_with_variable(line) for line in done.stdout.splitlines()]
+
+
+def _with_variable(line: str) -> str:
+    told = re.sub(rf"^{re.escape(CONFIGURATION)}(:[0-9]+)?: ", "", line)
+    variable = next((name for setting, name in OF.items() if told.startswith((f"{setting} ", f"{setting}["))), None)
+    return f"{variable or 'waypost_settings'} is wrong: {told}"
+
+
+def _wrong(name: str, value: Any, allowed: str) -> str:
+    return f"{name} is wrong: {str(value)[:100]!r}; allowed: {allowed}"
+
+
+def _true(value: Any) -> bool:
+    return value is True or str(value).lower() in ("1", "true", "yes", "on", "y", "t")
+
+
+def _of_names(values: dict[str, Any]) -> list[str]:
+    faults = []
+    for name in ("waypost_version", "waypost_core_version", "waypost_portal_version"):
+        if not VERSION.fullmatch(str(values[name])):
+            faults.append(_wrong(name, values[name], "letters, digits, . and +, beginning with a digit"))
+    for name in ("waypost_hostname", "waypost_public_name"):
+        if not HOST.fullmatch(str(values[name])):
+            faults.append(_wrong(name, values[name], "a host's name"))
+    zone = str(values["waypost_time_zone"])
+    if zone and zone not in zoneinfo.available_timezones():
+        faults.append(
+            _wrong("waypost_time_zone", zone, "a name of the time zone database, as Europe/Berlin, or nothing")
+        )
+    home = str(values["waypost_home"])
+    if not HOME.fullmatch(home) or any(f"{home}/".startswith(f"{each}/") for each in NO_HOMES):
+        allowed = f"an absolute path of letters, digits, _ . and -, not below {', '.join(NO_HOMES)}"
+        faults.append(_wrong("waypost_home", home, allowed))
+    return faults
+
+
+def _of_sockets(values: dict[str, Any]) -> list[str]:
+    faults = []
+    taken: dict[int, str] = {}
+    for name in ("waypost_listen", "waypost_https_listen"):
+        is_mail = name == "waypost_listen"
+        if not is_mail and not _true(values["waypost_portal"]):
+            continue
+        if not values[name]:
+            faults.append(_wrong(name, values[name], "one or more addresses"))
+        for given in map(str, values[name]):
+            port = _port_of(given if is_mail or ":" in given else f"0.0.0.0:{given}")
+            if port is None:
+                also = "" if is_mail else "a port, or "
+                faults.append(
+                    _wrong(
+                        name, given, f"{also}address:port, IPv6 in brackets, as in 0.0.0.0:25, ports from 1 to 65535"
+                    )
+                )
+            elif values[name].count(given) > 1 or taken.get(port, name) != name:
+                faults.append(
+                    _wrong(name, given, f"each port for one service, and each address once ({port} is taken)")
+                )
+            else:
+                taken[port] = name
+    return faults
+
+
+def _port_of(address: str) -> int | None:
+    match = ADDRESS.fullmatch(address)
+    try:
+        ipaddress.ip_address((match["six"] or match["four"]) if match else "")
+    except ValueError:
+        return None
+    port = int(match["port"]) if match else 0
+    return port if 0 < port < 65_536 else None
+
+
+def _of_secrets(values: dict[str, Any]) -> list[str]:
+    faults = []
+    url = str(values["waypost_database_url"])
+    if (values["waypost_database"] == "other") != bool(url):
+        faults.append("waypost_database_url is wrong; allowed: a URL where waypost_database is other, and else nothing")
+    elif url and not re.fullmatch(r"postgres(ql)?://[^\s'\"\\]+/[^\s'\"\\/]+", url):
+        faults.append("waypost_database_url is wrong; allowed: postgresql://USER:PASSWORD@HOST:PORT/NAME")
+    password = str(values["waypost_redis_password"])
+    if password and not PASSWORD.fullmatch(password):
+        faults.append(
+            "waypost_redis_password is wrong; allowed: 8 to 200 letters, digits and _ . ~ + / = -, or nothing"
+        )
+    return faults
+
+
+def _of_firewall(values: dict[str, Any]) -> list[str]:
+    faults = []
+    for given in values["waypost_firewall_admin_networks"]:
+        try:
+            ipaddress.ip_network(str(given))
+        except ValueError as error:
+            faults.append(f"waypost_firewall_admin_networks is wrong: {error}; allowed: networks as 192.0.2.0/24")
+    if not values["waypost_firewall_admin_networks"]:
+        faults.append("waypost_firewall_admin_networks is wrong: it is empty, and would lock everybody out")
+    for given in values["waypost_firewall_ports"]:
+        if not (re.fullmatch("[0-9]{1,5}", str(given)) and 0 < int(given) < 65_536):
+            faults.append(_wrong("waypost_firewall_ports", given, "ports, from 1 to 65535"))
+    return faults
+
+
+class FilterModule:
+    """As Ansible looks for them."""
+
+    def filters(self) -> dict[str, Any]:
+        return {
+            "variable_faults": variable_faults,
+            "certificate_faults": certificate_faults,
+            "release_faults": release_faults,
+            "configuration_faults": configuration_faults,
+        }

@@ -1,0 +1,159 @@
+"""What is said of wrong variables, each by its name, and of a release's file and a certificate."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.ansible.playing import COLLECTION, little_release
+from tests.test_config import certificate
+
+
+def loaded() -> ModuleType:
+    """As Ansible does: it is in no package."""
+    spec = importlib.util.spec_from_file_location("variables", COLLECTION / "plugins" / "filter" / "variables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FILTERS: dict[str, Any] = loaded().FilterModule().filters()
+DEFAULTS = yaml.safe_load((COLLECTION / "roles/waypost/defaults/main.yml").read_text()) | {
+    "waypost_version": "0.1.0",
+    "waypost_core_version": "0.1.0",
+    "waypost_portal_version": "0.1.0",
+    "waypost_hostname": "mx1.example.org",
+    "waypost_public_name": "mx1.example.org",
+}
+CONFIGURATION = """home = "/var/lib/waypost"
+[receiver]
+listen = ["0.0.0.0:25"]
+tls_certificate = "/etc/waypost/tls/certificate.pem"
+tls_key = "/etc/waypost/tls/key.pem"
+[relay]
+networks = ["127.0.0.0/8"]
+"""
+
+
+def faults(**given: object) -> list[str]:
+    found: list[str] = FILTERS["variable_faults"](DEFAULTS | given)
+    return found
+
+
+def test_the_defaults_are_right() -> None:
+    assert faults() == []
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_none_is_a_value_of_nothing(name: str) -> None:
+    assert faults(**{name: None}) == [f"{name} has no value; leave it out, or give it one"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("waypost_version", ".."),
+        ("waypost_version", "../../x"),
+        ("waypost_core_version", ""),
+        ("waypost_hostname", "mx 1"),
+        ("waypost_public_name", "a/b"),
+        ("waypost_listen", "0.0.0.0:25"),
+        ("waypost_listen", []),
+        ("waypost_listen", ["25"]),
+        ("waypost_listen", ["0.0.0.0:99999"]),
+        ("waypost_listen", ["0.0.0.0:0"]),
+        ("waypost_listen", ["999.0.0.1:25"]),
+        ("waypost_listen", ["0.0.0.0:25", "0.0.0.0:25"]),
+        ("waypost_https_listen", ["25"]),
+        ("waypost_https_listen", ["https"]),
+        ("waypost_https_listen", []),
+        ("waypost_receiver_processes", 0),
+        ("waypost_deliverer_processes", 65),
+        ("waypost_relay_networks", "10.0.0.0/8"),
+        ("waypost_routes", ["smtp"]),
+        ("waypost_settings", {"scheduler": None}),
+        ("waypost_settings", {"queue_directory": {}}),
+        ("waypost_settings", {"portal": {"listen": "127.0.0.1:9000"}}),
+        ("waypost_settings", {"receiver": {"listen": ["0.0.0.0:26"]}}),
+        ("waypost_home", "var"),
+        ("waypost_home", "/"),
+        ("waypost_home", "/home/mail"),
+        ("waypost_home", "/tmp"),
+        ("waypost_home", "/srv/my mail"),
+        ("waypost_home", "/srv/../etc"),
+        ("waypost_redis_memory_mb", -1),
+        ("waypost_redis_password", "two words"),
+        ("waypost_log_keep_days", -1),
+        ("waypost_journal_mb", 0),
+        ("waypost_time_zone", "Europe/Atlantis"),
+        ("waypost_database_url", "postgresql://u:p@h/n"),
+        ("waypost_reports", "maybe not, but the portal is off"),
+        ("waypost_firewall_admin_networks", ["the office"]),
+        ("waypost_firewall_admin_networks", []),
+        ("waypost_firewall_ports", [70_000]),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_name(name: str, value: object) -> None:
+    more = {"waypost_portal": False} if name == "waypost_reports" else {}
+    if name == "waypost_reports":
+        value = True
+    (told,) = faults(**{name: value}, **more)[:1]
+    assert told.startswith(name)
+    assert "allowed: " in told or "lock" in told
+
+
+def test_a_secret_is_not_told() -> None:
+    for name, value in (("waypost_redis_password", "my secret"), ("waypost_database_url", "my secret")):
+        told = faults(**{name: value, "waypost_database": "other"})
+        assert told
+        assert not [each for each in told if "secret" in each]
+
+
+def test_a_certificate_must_be_that_of_its_key(tmp_path: Path) -> None:
+    first, other = certificate("mx1.example.org")[:2], certificate("mx1.example.org")[:2]
+    for name, content in (("c.pem", first[0]), ("k.pem", first[1]), ("other.pem", other[1]), ("none.pem", b"-")):
+        (tmp_path / name).write_bytes(content)
+    of = FILTERS["certificate_faults"]
+
+    def told(*names: str) -> str:
+        return "; ".join(of(*(str(tmp_path / name) if name else "" for name in names)))
+
+    assert told("", "") == ""
+    assert told("c.pem", "k.pem") == ""
+    assert "neither" in told("c.pem", "")
+    assert "there is no file" in told("c.pem", "nowhere.pem")
+    assert "do not go together" in told("c.pem", "other.pem")
+    assert "do not go together" in told("none.pem", "k.pem")
+
+
+def test_a_release_that_is_cut_short_is_told(tmp_path: Path) -> None:
+    file = little_release(tmp_path, "0.0.1") / "waypost-0.0.1-cp311-x86_64.tar"
+    of = FILTERS["release_faults"]
+    assert of(str(file), "waypost_version 0.0.1") == []
+    whole = file.read_bytes()
+    sums = whole.index(b"SHA256SUMS")
+    for cut in (0, 700, sums, len(whole) // 2):  # at the border of a member too, where tar itself says nothing
+        file.write_bytes(whole[:cut])
+        (told,) = of(str(file), "waypost_version 0.0.1")
+        assert "make it anew" in told
+    (told,) = of(f"{file}.gone", "waypost_version 0.0.1")
+    assert "there is no file" in told
+
+
+def test_the_core_of_the_release_says_what_it_will(tmp_path: Path) -> None:
+    file = str(little_release(tmp_path, "0.0.1") / "waypost-0.0.1-cp311-x86_64.tar")
+    of = FILTERS["configuration_faults"]
+    assert of(CONFIGURATION, file) == []
+    told = of(
+        CONFIGURATION.replace("127.0.0.0/8", "127.0.0.0/99") + "[scheduler]\nmaximal_queue_lifetime = 'abc'\n", file
+    )
+    assert [each.partition(" ")[0] for each in told] == ["waypost_relay_networks", "waypost_settings"]
+    assert all("allowed: " in each for each in told)
+    assert not [each for each in told if "waypost.toml" in each]
