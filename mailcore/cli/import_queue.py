@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             if not arguments.dry_run:
                 work.settle()
             work.all_messages()
-            return work.told()
+            return work.told(machine.other_instances())
     except (MasterRuns, LedgerInUse) as refused:
         complain(refused)
         return NOT_DONE
@@ -261,7 +261,8 @@ class _Import:
             say(queue_id)
         return DONE
 
-    def told(self) -> int:
+    def told(self, others: list[str]) -> int:
+        """``others``: Postfixes that were not looked at."""
         tally = self._tally
         bounces = sorted(aside(self._directory, "bounce"))
         corrupt = sorted(aside(self._directory, "corrupt"))
@@ -272,7 +273,8 @@ class _Import:
                     "messages": tally.messages, "recipients": tally.recipients, "held": tally.held, "before": tally.before,
                     "nobody": tally.nobody, "done_before": tally.done_before, "notes": tally.notes,
                     "stays": [{"queue_id": queue_id, "why": why} for queue_id, why in tally.stays],
-                    "unsent_bounces": bounces, "corrupt": corrupt, "ledger": str(self._ledger.path),
+                    "unsent_bounces": bounces, "corrupt": corrupt, "other_instances": others,
+                    "ledger": str(self._ledger.path),
                 }
             )  # fmt: skip
             return status
@@ -290,6 +292,7 @@ class _Import:
             (bounces, "messages have refusals that Postfix has not told their senders (its directory bounce):"),
             (corrupt, "files in Postfix's directory corrupt, which were not looked at:"),
             ([f"{queue_id}: {why}" for queue_id, why in tally.stays], "files stay in Postfix's queue:"),
+            (others, "more Postfixes on this host, whose queues were not looked at; import each by itself:"),
         ):
             if names:
                 say(f"{len(names)} {what}")

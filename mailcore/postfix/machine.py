@@ -41,6 +41,10 @@ class Machine:
         self.seen.add(name)
         return self.cf.value(name)
 
+    def other_instances(self) -> list[str]:
+        """Configuration directories of more Postfixes on this host, each with a queue of its own (postmulti(1))."""
+        return self.cf.list("multi_instance_directories")
+
     def smtp_services(self) -> list[Service]:
         """Those that deliver over SMTP."""
         return [each for each in self.services or () if each.kind == "unix" and each.command == "smtp"]

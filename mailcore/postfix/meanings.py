@@ -14,7 +14,7 @@ HOUSE = frozenset((
     "data_directory", "debug_peer_level", "debug_peer_list", "debugger_command", "default_database_type",
     "default_privs", "html_directory", "import_environment", "export_environment", "in_flow_delay", "mail_name",
     "mail_owner", "mail_spool_directory", "mail_version", "maillog_file", "maillog_file_prefixes", "mailq_path",
-    "manpage_directory", "meta_directory", "multi_instance_directories", "multi_instance_enable",
+    "manpage_directory", "meta_directory", "multi_instance_enable",
     "multi_instance_name", "multi_instance_wrapper", "newaliases_path", "parent_domain_matches_subdomains",
     "queue_directory", "queue_run_delay", "readme_directory", "sample_directory", "sendmail_path", "setgid_group",
     "shlib_directory", "smtp_tls_loglevel", "smtp_tls_session_cache_database", "smtpd_tls_loglevel",

@@ -180,11 +180,10 @@ def local_domains(machine: Machine, draft: Draft) -> set[str]:
         ("virtual_alias_domains", "Waypost rewrites no addresses"),
     ):
         machine.seen.add(name)
-        try:
-            names = {word.lower() for true, word in machine.tables.elements(machine.cf.list(name)) if true}
-        except TableFault as fault:
-            draft.left(machine.where(name), machine.what(name), f"{fault}; {gone}")
-            continue
+        unread: list[tuple[str, str]] = []
+        names = {word.lower() for true, word in machine.tables.elements(machine.cf.list(name), unread) if true}
+        for word, why in unread:
+            draft.left(machine.where(name), f"{name} = {word}", f"{why}; {gone}")
         names = {each for each in names if each and "@" not in each}
         found |= names
         if names:
@@ -202,13 +201,12 @@ def relay_domains(machine: Machine, draft: Draft, local: set[str]) -> list[str]:
     name = "relay_domains"
     machine.seen |= {name, "parent_domain_matches_subdomains"}
     where, what = machine.where(name), machine.what(name)
-    try:
-        words = list(machine.tables.elements(machine.cf.list(name)))
-    except TableFault as fault:
-        draft.left(
-            where, what, f"{fault}; mail for these domains is refused from outside until they are in [relay] domains"
-        )
-        return []
+    unread: list[tuple[str, str]] = []
+    words = list(machine.tables.elements(machine.cf.list(name), unread))
+    for table, why in unread:
+        refused = "mail for the domains in it is refused from outside until they are in [relay] domains"
+        excepted = "what it excepts is not excepted here: look whether it matters"
+        draft.left(where, f"{name} = {table}", f"{why}; {excepted if table.startswith('!') else refused}")
     below = name in machine.cf.list("parent_domain_matches_subdomains")
     found: list[str] = []
     for true, word in words:
@@ -231,7 +229,7 @@ def relay_domains(machine: Machine, draft: Draft, local: set[str]) -> list[str]:
         draft.put("relay", "domains", found)
         more = "; each also with all below it, as Postfix's parent_domain_matches_subdomains says" if below else ""
         draft.taken(where, what, f"[relay] domains: {_some(found)}{more}")
-    elif name in machine.cf:
+    elif name in machine.cf and not unread:
         draft.taken(where, what, "[relay] domains is empty: from outside no mail is taken")
     return found
 

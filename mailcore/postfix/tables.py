@@ -62,25 +62,36 @@ class Tables:
                 found.faults.append(f"{path.name}:{number}: {words[0]!a} has no value")
         return found
 
-    def elements(self, words: list[str], depth: int = 0) -> Iterator[tuple[bool, str]]:
+    def elements(
+        self, words: list[str], unread: list[tuple[str, str]] | None = None, depth: int = 0
+    ) -> Iterator[tuple[bool, str]]:
         """Of a list such as mynetworks or relay_domains: (is it so, element); ``!`` in front says that it is not.
 
-        A file's lines and a table's keys are elements. Raises TableFault at what is not read.
+        A file's lines and a table's keys are elements. What is not read goes to ``unread``, as (word, why), and the rest is
+        given; without it raises TableFault.
         """
         if depth > _LIST_DEPTH_MAX:
             raise TableFault("files name files that name files")
         for given in words:
-            true = not given.startswith("!")
-            word = given.lstrip("!")
-            if word.startswith("/"):
-                lines = [line for _, line in logical_lines(self._text(Path(word)))]
-                inner = [each for line in lines for each in split_list(line)]
-                for so, element in self.elements(inner, depth + 1):
-                    yield so is true, element
-            elif _is_table(word):
-                yield from ((true, key) for key in self._keys(word))
-            else:
-                yield true, word
+            try:
+                yield from self._element(given, unread, depth)
+            except TableFault as fault:
+                if unread is None:
+                    raise
+                unread.append((given, str(fault)))
+
+    def _element(self, given: str, unread: list[tuple[str, str]] | None, depth: int) -> Iterator[tuple[bool, str]]:
+        true = not given.startswith("!")
+        word = given.lstrip("!")
+        if word.startswith("/"):
+            lines = [line for _, line in logical_lines(self._text(Path(word)))]
+            inner = [each for line in lines for each in split_list(line)]
+            for so, element in self.elements(inner, unread, depth + 1):
+                yield so is true, element
+        elif _is_table(word):
+            yield from ((true, key) for key in self._keys(word))
+        else:
+            yield true, word
 
     def _keys(self, name: str) -> list[str]:
         kind, _, rest = name.removeprefix("proxy:").partition(":")

@@ -31,11 +31,23 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     measures(machine, draft)
     names = transports(machine, draft)
     routes(machine, draft, names, domains)
+    _instances(machine, draft)
     _rest(machine, draft)
     for fault in [*machine.faults, *(each for each in machine.cf.faults if each not in machine.faults)]:
         where, _, said = fault.partition(": ")
         draft.left(where, "what stands there", said)
     return draft, machine
+
+
+def _instances(machine: Machine, draft: Draft) -> None:
+    name = "multi_instance_directories"
+    for directory in machine.other_instances():
+        machine.seen.add(name)
+        said = (
+            "another Postfix of this host, with settings and a queue of its own: neither is in this import. Do one for each: "
+            f"waypost import-postfix {directory}"
+        )
+        draft.left(machine.where(name), f"{name} = {directory}", said)
 
 
 def _rest(machine: Machine, draft: Draft) -> None:

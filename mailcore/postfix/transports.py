@@ -18,7 +18,17 @@ TRANSPORTS_MAX = 90  # of the 100 the configuration takes; the shipped ones are 
 _PROCESSES = Take(zero="unlimited")
 _SILENT = frozenset({"syslog_name"})  # says nothing about mail
 _LEVELS = {"": "none", "none": "none", "may": "may", "encrypt": "encrypt"}
-_STRICTER = frozenset({"dane", "dane-only", "fingerprint", "verify", "secure"})
+_UNCHECKED = "mail goes out encrypted or not at all, but nobody's certificate is checked"
+# Levels that Waypost has not: the nearest it has, by what each means in postconf(5), and what is lost.
+_NEAREST = {
+    "dane": (
+        "may",
+        "Waypost asks for no TLSA records. Postfix encrypts where there are some, and checks the certificate by them; Waypost "
+        "encrypts where the other side can, and nobody's certificate is checked",
+    ),
+    "dane-only": ("encrypt", f"{_UNCHECKED}, also to hosts without TLSA records, to which Postfix sends nothing"),
+    **dict.fromkeys(("fingerprint", "verify", "secure"), ("encrypt", _UNCHECKED)),
+}
 
 
 def transports(machine: Machine, draft: Draft) -> dict[str, str]:
@@ -95,7 +105,5 @@ def _tls(machine: Machine, draft: Draft, service: Service, name: str) -> None:
         advice = '; "may" would encrypt where the other side can' if not level or level == "none" else ""
         draft.taken(where, what, f'[transports.{name}] tls = "{table["tls"]}"{advice}')
     else:
-        table["tls"] = "encrypt"
-        said = "mail goes out encrypted or not at all, but nobody's certificate is checked"
-        reason = said if level in _STRICTER else f"{level!a} is no level Waypost knows: {said}"
-        draft.changed(where, what, f'[transports.{name}] tls = "encrypt": {reason}')
+        table["tls"], said = _NEAREST.get(level, ("encrypt", f"{level!a} is no level Waypost knows: {_UNCHECKED}"))
+        draft.changed(where, what, f'[transports.{name}] tls = "{table["tls"]}": {said}')

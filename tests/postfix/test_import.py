@@ -78,13 +78,14 @@ async def test_what_postfix_had_to_deliver_is_delivered_once_and_what_it_held_is
         try:
             run = Import(old, appliance, capsys)
             with (old.etc / "main.cf").open("a") as main_cf:
-                main_cf.write("mydestination = $myhostname\n")
+                main_cf.write("mydestination = $myhostname\nmulti_instance_directories = /etc/postfix-out\n")
             dry = await run("--dry-run")
             assert "6 messages with 9 recipients would be handed in, 1 of them held" in dry
             assert "1 messages: a recipient's domain had mailboxes or aliases on the old host" in dry
+            assert "1 more Postfixes on this host, whose queues were not looked at" in dry
             told = await run.told("--queue")
             assert (told["messages"], told["recipients"], told["held"], told["done_before"]) == (6, 9, 1, 1)
-            assert told["stays"] == []
+            assert (told["stays"], told["other_instances"]) == ([], ["/etc/postfix-out"])
             assert await arrived(catcher, len(WAITING)) == WAITING
             assert "6 messages were in already" in await run("--queue")
             assert sorted((await run("--list-done")).split()) == sorted(old.ids.values())

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.config import load
-from mailcore.postfix.draft import Draft, Fate, Finding
+from mailcore.postfix.draft import Fate
 from mailcore.postfix.translation import translate
-from mailcore.routing.resolve import Resolved, Routing
 from mailcore.settings import Settings
+from tests.postfix.translating import MASTER, route_of, said_of, settings_of, told_of
 
 MAIN = """
 compatibility_level = 3.6
@@ -49,25 +48,6 @@ surprise_setting = 1
 my_own = x
 smtpd_banner = $my_own
 """
-MASTER = """
-# service type private unpriv chroot wakeup maxproc command
-smtp      inet  n  -  y  -  -  smtpd
-2525      inet  n  -  y  -  -  smtpd
-  -o content_filter= -o smtpd_client_restrictions=permit
-submission inet n  -  y  -  -  smtpd
-  -o smtpd_sasl_auth_enable=yes
-smtps     inet  n  -  y  -  -  smtpd
-  -o { smtpd_tls_wrappermode = yes }
-smtp      unix  -  -  y  -  -  smtp
-relay     unix  -  -  y  -  30 smtp
-slow      unix  -  -  y  -  2  smtp
-  -o smtp_tls_security_level=encrypt
-  -o smtp_bind_address=192.0.2.1
-Old.Hop   unix  -  -  y  -  -  smtp
-error     unix  -  -  y  -  -  error
-maildrop  unix  -  n  n  -  -  pipe
-  flags=DRhu user=vmail argv=/usr/bin/maildrop -d ${recipient}
-"""
 TRANSPORT = """
 # a comment
 slow.example        slow:
@@ -104,23 +84,6 @@ def directory(tmp_path: Path) -> Path:
     return place
 
 
-def settings_of(draft: Draft, directory: Path) -> Settings:
-    """As the appliance takes them."""
-    path = directory.parent / "waypost.toml"
-    path.write_text(draft.toml("home", ["Made."]))
-    return load(path)
-
-
-def said_of(draft: Draft, what: str) -> list[Finding]:
-    return [each for each in draft.findings if each.what.startswith(what)]
-
-
-def route_of(settings: Settings, address: str) -> str:
-    resolved = Routing(settings.routes, settings.transports).resolve(address)
-    assert isinstance(resolved, Resolved)
-    return resolved.destination
-
-
 def test_what_is_written_is_taken_by_the_appliance(directory: Path) -> None:
     draft, _ = translate(directory, "host")
     settings = settings_of(draft, directory)
@@ -148,7 +111,7 @@ def test_transports_have_what_postfix_gave_each(directory: Path) -> None:
     assert (smtp.process_limit, smtp.destination_concurrency_limit) == (50, 10)
     assert smtp.destination_concurrency_negative_feedback == "1/sqrt_concurrency"
     assert (relay.process_limit, relay.destination_recipient_limit) == (30, 10_000)
-    assert (slow.tls, smtp.tls) == ("encrypt", "encrypt")
+    assert (slow.tls, smtp.tls) == ("encrypt", "may")
     assert set(settings.transports) == {"smtp", "relay", "bulk", "slow", "told-hop"}
 
 
@@ -183,7 +146,7 @@ def test_mail_goes_where_postfix_sent_it(directory: Path, address: str, destinat
         ("2525 inet", Fate.CHANGED, "content_filter"),
         ("mynetworks", Fate.CHANGED, "without what ! took out"),
         ("mydestination", Fate.LEFT, "no mailboxes"),
-        ("smtp_tls_security_level = dane", Fate.CHANGED, "nobody's certificate is checked"),
+        ("smtp_tls_security_level = dane", Fate.CHANGED, 'tls = "may": Waypost asks for no TLSA records'),
         ("relay_destination_recipient_limit", Fate.CHANGED, "0 is unlimited"),
         ("Old.Hop unix", Fate.CHANGED, "is called told-hop"),
         ("slow unix smtp -o smtp_bind_address", Fate.LEFT, "can't be set here"),
@@ -215,6 +178,66 @@ def test_each_setting_has_a_finding(directory: Path) -> None:
     # Looked at together with another: what is listened on, how a list is read.
     assert set(machine.cf.given) - told <= {"inet_protocols", "relay_transport", "smtp_mail_timeout"}
     assert all(each.where and each.said for each in draft.findings)
+
+
+@pytest.mark.parametrize(
+    ("level", "tls", "fate", "said"),
+    [
+        ("none", "none", Fate.TAKEN, '"may" would encrypt'),
+        ("may", "may", Fate.TAKEN, 'tls = "may"'),
+        ("encrypt", "encrypt", Fate.TAKEN, 'tls = "encrypt"'),
+        ("dane", "may", Fate.CHANGED, "nobody's certificate is checked"),
+        ("dane-only", "encrypt", Fate.CHANGED, "also to hosts without TLSA records"),
+        ("fingerprint", "encrypt", Fate.CHANGED, "nobody's certificate is checked"),
+        ("verify", "encrypt", Fate.CHANGED, "nobody's certificate is checked"),
+        ("secure", "encrypt", Fate.CHANGED, "nobody's certificate is checked"),
+        ("dnae", "encrypt", Fate.CHANGED, "'dnae' is no level Waypost knows"),
+    ],
+)
+def test_each_level_of_tls_becomes_the_nearest(tmp_path: Path, level: str, tls: str, fate: Fate, said: str) -> None:
+    """Postfix's dane without TLSA records is may: as encrypt, mail to hosts without TLS would never go."""
+    draft, settings = told_of(tmp_path, f"smtp_tls_security_level = {level}\n")
+    assert settings.transports["smtp"].tls == settings.transports["relay"].tls == tls
+    found = said_of(draft, "smtp_tls_security_level")[0]
+    assert found.fate is fate
+    assert said in found.said
+
+
+def test_other_postfixes_of_the_host_are_named_each(tmp_path: Path) -> None:
+    main = "multi_instance_wrapper = ${command_directory}/postmulti -p --\nmulti_instance_enable = yes\n"
+    draft, _ = told_of(tmp_path, main + "multi_instance_directories = /etc/postfix-out, /etc/postfix-bulk\n")
+    found = said_of(draft, "multi_instance_directories")
+    assert [each.what.partition(" = ")[2] for each in found] == ["/etc/postfix-out", "/etc/postfix-bulk"]
+    for each in found:
+        assert (each.fate, each.where) == (Fate.LEFT, "main.cf:3")
+        assert "settings and a queue of its own" in each.said
+    assert "waypost import-postfix /etc/postfix-bulk" in found[1].said
+    assert not any("multi_instance_directories" in each.what for each in draft.findings if "own house" in each.said)
+
+
+def test_of_relay_domains_what_can_be_read_is_taken_and_the_table_that_can_not_is_named(tmp_path: Path) -> None:
+    main = (
+        "compatibility_level = 3.6\nmydestination = own.example, regexp:DIR/rules\nparent_domain_matches_subdomains =\n"
+        "relay_domains = literal.example, own.example, regexp:DIR/rules, texthash:DIR/listed, DIR/file, !ldap:DIR/x\n"
+    )
+    draft, settings = told_of(
+        tmp_path,
+        main,
+        rules="/^a/ OK\n/^b/ OK\n",
+        listed="table.example OK\n",
+        file="inner.example\nhash:DIR/none\nlast.example\n",
+    )
+    assert settings.relay.domains == ("literal.example", "table.example", "inner.example", "last.example")
+    found = said_of(draft, "relay_domains")
+    assert [(each.what.partition(" = ")[2].rpartition("/")[2], each.fate) for each in found[:3]] == [
+        ("rules", Fate.LEFT), ("none", Fate.LEFT), ("x", Fate.LEFT),
+    ]  # fmt: skip
+    assert found[0].what.endswith(f"regexp:{tmp_path}/etc/rules")
+    assert "2 rules" in found[0].said
+    assert "is refused from outside" in found[0].said
+    assert "what it excepts is not excepted" in found[2].said
+    assert found[3].fate is Fate.TAKEN
+    assert [each.fate for each in said_of(draft, "mydestination")] == [Fate.LEFT, Fate.LEFT]
 
 
 def test_nothing_below_the_directory_is_changed(directory: Path) -> None:
