@@ -177,8 +177,7 @@ class Restore:
                         file.write(chunk)
                 if root == self.config:
                     file.write(self.config_text.encode())
-                is_secret = info.name.startswith(("keys/", "portal/"))
-                give(target, info.uname, info.gname, info.mode & (FILE_MODE if is_secret else 0o777))
+                give(target, info.uname, info.gname, info.mode & _mode_of(info.name))
                 file.flush()
                 os.fsync(file.fileno())
             files += 1
@@ -372,6 +371,13 @@ class Restore:
             for beside in list(place.parent.iterdir()):
                 if beside.name.startswith(f"{place.name}-"):
                     os.rename(beside, aside.with_name(aside.name + beside.name.removeprefix(place.name)))
+
+
+def _mode_of(name: str) -> int:
+    """The most that others may do with it: a receiver reads the key of its certificate as a member of its group."""
+    if name.startswith("keys/tls/"):
+        return 0o640 if name.endswith("key.pem") else 0o644
+    return FILE_MODE if name.startswith(("keys/", "portal/")) else 0o777
 
 
 def _links_of(content: Content) -> dict[str, str]:

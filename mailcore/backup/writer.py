@@ -110,7 +110,11 @@ class Writer:
     def abandon(self) -> None:
         """Nothing is left of it, unless it was finished."""
         if self._synced >= 0:
-            for each in (self._tar, self._compressor, self._file):  # one that is not closed complains aloud when it goes
+            for each in (
+                self._tar,
+                self._compressor,
+                self._file,
+            ):  # one that is not closed complains aloud when it goes
                 with contextlib.suppress(OSError, ValueError, pa.ArrowException):
                     each.close()
             shutil.rmtree(_folder_of(self._new), ignore_errors=True)

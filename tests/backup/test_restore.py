@@ -344,13 +344,16 @@ def test_a_certificate_comes_back_however_the_file_names_it(place: Path, receive
     (place / "tls").mkdir()
     (place / "certificate.pem").rename(place / "tls" / "c.pem")
     (place / "key.pem").rename(place / "tls" / "k.pem")
+    (place / "tls" / "k.pem").chmod(0o640)
     assert run("restore", backed_up(place), "--into", place / "new") == 0
     assert load(place / "new" / "waypost.toml").home == place / "new"
     assert (place / "new" / "tls" / "k.pem").read_text() == PAIR[1]
     for each in ("waypost.toml", "tls", "home"):
         remove(place / each)
     assert run("restore", place / "b", "--config", place / "waypost.toml") == 0
-    assert (place / "tls").stat().st_mode & 0o777 == 0o755  # the receiver, which has its own user, must come by
+    # The receiver, which has its own user, must come by.
+    modes = [path.stat().st_mode & 0o777 for path in (place / "tls", place / "tls" / "c.pem", place / "tls" / "k.pem")]
+    assert modes == [0o755, 0o644, 0o640]
 
 
 def test_no_backup_is_made_where_there_is_no_directory(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
