@@ -63,14 +63,14 @@ RUN_DIRECTORY_BYTES_MAX = 80  # a socket's path has 107 (unix(7)); the rest is f
 _POSITION = re.compile(r" \((?:at line (?P<line>\d+), column (?P<column>\d+)|at end of document)\)$")
 
 
-def load(path: Path) -> Settings:
+def load(path: Path, *, look_at_certificate: bool = True) -> Settings:
     """Reads and checks the file. Raises ConfigError naming file, line, key and what is allowed, one line a fault."""
-    return _Reading(path).settings()
+    return _Reading(path, look_at_certificate=look_at_certificate).settings()
 
 
 def load_text(path: Path, text: str) -> Settings:
     """As ``load``, of what will stand in the file; the certificate that it names need not be there yet. Raises ConfigError."""
-    return _Reading(path, text).settings()
+    return _Reading(path, text, look_at_certificate=False).settings()
 
 
 def allowed(kind: Any, metadata: typing.Mapping[str, Any]) -> str:
@@ -90,10 +90,10 @@ def allowed(kind: Any, metadata: typing.Mapping[str, Any]) -> str:
 class _Reading:
     """One file on its way to Settings. Faults are collected, so that the operator sees all of them at once."""
 
-    def __init__(self, path: Path, text: str | None = None) -> None:
+    def __init__(self, path: Path, text: str | None = None, *, look_at_certificate: bool) -> None:
         self._path = path
         self._base = Path(os.path.abspath(path)).parent
-        self._is_to_come = text is not None
+        self._looks_at_certificate = look_at_certificate
         self._text = self._read() if text is None else text
         self._faults: list[tuple[Key, str]] = []
         try:
@@ -334,10 +334,11 @@ class _Reading:
             if len(given) == 1:
                 (missing,) = set(names) - set(given)
                 raise ValueError(f"stands alone; allowed: both, or neither: {missing} is missing")
-            if given and not self._is_to_come:
+            if given and self._looks_at_certificate:
                 values.check_certificate(receiver["tls_certificate"], receiver["tls_key"])
         except ValueError as error:
-            self._fault(("receiver", given[0]), error)
+            wrong = "tls_key" if str(error).startswith("tls_key ") else given[0]
+            self._fault(("receiver", wrong), str(error).removeprefix(f"{wrong} "))
 
     def _backoff(self, scheduler: dict[str, Any]) -> None:
         default = Scheduler()

@@ -349,6 +349,8 @@ def test_a_certificate_that_would_fail_later_fails_at_the_start(file: Path) -> N
     assert "are no certificate with its key (KEY_VALUES_MISMATCH)" in told("other.pem")
     assert "the key not encrypted" in told("encrypted.pem")
     assert "are no certificate with its key" in told("key.pem", "empty.pem")
+    assert "3: [receiver] tls_key 'missing.pem' cannot be read" in told("missing.pem")
+    assert "2: [receiver] tls_certificate 'missing.pem' cannot be read" in told("key.pem", "missing.pem")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -7,6 +7,8 @@ one that takes longer is a finding. A finding is a plain table, as ``mailcore/do
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
 import tempfile
 import threading
 import time
@@ -19,6 +21,7 @@ from urllib.parse import quote
 from django.conf import settings
 from django.db import DatabaseError, connection, connections
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
@@ -28,7 +31,7 @@ from appliance.reports.by_hand import database_is_there
 from appliance.reports.models import ENDED, Run, State
 from appliance.reports.pipeline.java import NoJava, java_home
 from appliance.reports.preferences import in_force, yesterday
-from appliance.reports.schedules import scheduler_seen
+from appliance.reports.schedules import SILENT, scheduler_seen
 
 __all__ = ["LOOKS", "Look", "examine", "read_only"]
 
@@ -37,12 +40,26 @@ ANSWER_S = 3  # of a database or a Redis that is well
 PING_S = 2.0
 REPORT_LATE = timedelta(hours=12)  # behind the end of its day
 LIMIT_S = 20.0  # together; Java starts slowly on a busy machine
+UNITS = Path("/etc/systemd/system")  # where Ansible puts ours; a checkout has none
+PROC = Path("/proc")
+RESTARTS_MAX = 20  # at a start it may have to wait for the database; one that ends for ever comes here in some minutes
 
 Finding = dict[str, Any]
 
 
 def told(what: str, state: str, found: str, remedy: str = "", **figures: Any) -> Finding:
     return {"what": what, "state": state, "found": found, "remedy": remedy, "figures": figures}
+
+
+def has_unit(name: str) -> bool:
+    return (UNITS / f"waypost-{name}.service").is_file()
+
+
+def start(name: str, otherwise: str) -> str:
+    """The remedy that can be carried out on this host."""
+    if not has_unit(name):
+        return otherwise
+    return f"Run: systemctl restart waypost-{name}; what it says is in journalctl --unit waypost-{name}."
 
 
 def read_only() -> None:
@@ -69,6 +86,7 @@ def database() -> Iterator[Finding]:
         took_ms = (time.monotonic() - began) * 1000
         executor = MigrationExecutor(connection)
         left = [str(migration) for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
+        newer = _unknown(executor.loader)
     except DatabaseError as error:
         words = " ".join(str(error).split())
         yield told(
@@ -79,19 +97,35 @@ def database() -> Iterator[Finding]:
         )
         return
     if left:
-        yield told(what, BAD, f"{len(left)} migrations are missing, the first is {left[0]}",
-                   "Start the portal of this version once, or run manage.py migrate.", missing=left)  # fmt: skip
+        remedy = start("portal", "Start the portal of this version once, or run manage.py migrate.")
+        yield told(what, BAD, f"{len(left)} migrations are missing, the first is {left[0]}", remedy, missing=left)
+    elif newer:
+        found = f"{len(newer)} of its migrations are unknown here, the first is {newer[0]}: a newer portal made it"
+        remedy = "Install that version again, or bring back a backup of before (docs/backup.md)."
+        yield told(what, BAD, found, remedy, unknown=newer)
     else:
         yield told(what, GOOD, f"{connection.display_name} answers in {took_ms:.0f} ms, migrated", answer_ms=took_ms)
 
 
+def _unknown(loader: MigrationLoader) -> list[str]:
+    """Migrations of our apps that were carried out and that nothing here knows. Several may have been made into one."""
+    known = set(loader.disk_migrations)
+    for migration in loader.disk_migrations.values():
+        known.update(migration.replaces)
+    return [
+        f"{app}.{name}"
+        for app, name in loader.applied_migrations
+        if app in loader.migrated_apps and (app, name) not in known
+    ]
+
+
 def redis() -> Iterator[Finding]:
     own = settings.CELERY_BROKER_URL.endswith(str(settings.REDIS_SOCKET))
-    remedy = (
-        "Start it (it comes with what makes the reports: manage.py nights)."
-        if own
-        else "Look at [reports] broker_url, and whether it runs."
-    )
+    remedy = "Look at [reports] broker_url, and whether it runs."
+    if own:
+        remedy = "Start it (it comes with what makes the reports: manage.py nights)."
+    elif "/waypost-redis/" in settings.CELERY_BROKER_URL:
+        remedy = start("redis", remedy)
     with app.connection() as broker:
         where = broker.as_uri()  # without the password
         try:
@@ -113,7 +147,7 @@ def redis() -> Iterator[Finding]:
         yield told("Celery", GOOD, f"{len(names)} answer", workers=names)
     else:
         yield told("Celery", BAD, "no worker answers: no report is made by itself",
-                   "Start the worker (manage.py nights); its reports.log says why it ended.")  # fmt: skip
+                   start("worker", "Start the worker (manage.py nights); its reports.log says why it ended."))  # fmt: skip
 
 
 def schedule() -> Iterator[Finding]:
@@ -122,11 +156,52 @@ def schedule() -> Iterator[Finding]:
         yield told("schedule", NOT_KNOWN, "nobody ever looked at the schedules")
     elif not runs:
         minutes = (timezone.now() - seen).total_seconds() / 60
-        remedy = "Start the scheduler (Celery's beat, manage.py nights)."
         found = f"nobody has looked at the schedules for {minutes:.0f} minutes"
+        age_s = scheduler_age_s()
+        if age_s is not None and age_s < SILENT.total_seconds() and restarts() <= RESTARTS_MAX:
+            found = f"the scheduler started {age_s:.0f} s ago, and has not written down yet that it looked"
+            yield told("schedule", NOT_KNOWN, found, "Ask again in some minutes.", seen_at=seen.timestamp())
+            return
+        remedy = start("beat", "Start the scheduler (Celery's beat, manage.py nights).")
         yield told("schedule", BAD, found, remedy, seen_at=seen.timestamp())
     else:
         yield told("schedule", GOOD, "is looked at", seen_at=seen.timestamp())
+
+
+def scheduler_age_s() -> float | None:
+    """Of the oldest process that looks at this portal's schedules, or that starts who does; None when there is none."""
+    ages = []
+    for process in PROC.iterdir():
+        with contextlib.suppress(OSError, IndexError):
+            if process.name.isdigit() and _looks_at_schedules(process):
+                ticks = int((process / "stat").read_text().rpartition(")")[2].split()[19])  # proc(5): starttime
+                ages.append(time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+    return max(ages, default=None)
+
+
+def _looks_at_schedules(process: Path) -> bool:
+    words = (process / "cmdline").read_bytes().split(b"\0")
+    beats = b"appliance.celery" in words and not {b"beat", b"--beat"}.isdisjoint(words)
+    if not (beats or b"appliance.reports.nights" in words) or process.stat().st_uid != os.geteuid():
+        return False
+    try:
+        given = dict(each.partition(b"=")[::2] for each in (process / "environ").read_bytes().split(b"\0"))
+    except PermissionError:  # that of a service with users of its own is closed even to the same user
+        return True
+    config = os.fsdecode(given.get(b"WAYPOST_CONFIG", b""))
+    return os.path.samefile(process / "cwd" / config if config else settings.BASE_DIR / "waypost.toml", settings.CONFIG)
+
+
+def restarts() -> int:
+    """How often systemd has started the scheduler again since somebody did."""
+    if not has_unit("beat"):
+        return 0
+    command = ["systemctl", "show", "--property=NRestarts", "--value", "waypost-beat.service"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=ANSWER_S, check=False)  # noqa: S603
+        return int(done.stdout or 0)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return 0
 
 
 def last_report() -> Iterator[Finding]:
@@ -196,6 +271,9 @@ def examine(looks: Iterable[Look] = LOOKS, limit_s: float = LIMIT_S) -> list[Fin
     """All side by side."""
     there = database_is_there()
     findings: list[Finding] = []
+    if has_unit("core") and not has_unit("worker"):
+        findings.append(told("reports", GOOD, "nothing on this host makes any by itself (waypost_reports)"))
+        looks = [each for each in looks if each.look is database]
     if not there:
         findings.append(told("database", NOT_KNOWN, "there is none: no portal was ever started on this home"))
     read_only()

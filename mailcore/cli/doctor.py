@@ -10,13 +10,15 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from mailcore.cli.command import add_common, config_path
 from mailcore.cli.output import plain, print_json, say, width
-from mailcore.config import load
+from mailcore.config import ConfigError, load
 from mailcore.doctor.examination import examine
 from mailcore.doctor.finding import Finding, State, worst
 from mailcore.doctor.patient import Patient
+from mailcore.settings import Settings
 
 __all__ = ["configure"]
 
@@ -32,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     path = config_path(arguments)
-    patient = Patient.of(load(path), path)
+    patient = Patient.of(_settings(path), path)
     findings = examine(patient)
     state = worst(findings)
     if arguments.json:
@@ -41,6 +43,17 @@ def _run(arguments: argparse.Namespace) -> int:
         for line in lines(findings, width(sys.stdout)):
             say(line)
     return STATUS[state]
+
+
+def _settings(path: Path) -> Settings:
+    """A wrong certificate is a finding, and no reason not to look at the rest. Raises ConfigError."""
+    try:
+        return load(path)
+    except ConfigError as wrong:
+        try:
+            return load(path, look_at_certificate=False)
+        except ConfigError:
+            raise wrong from None  # it tells all faults
 
 
 def lines(findings: Sequence[Finding], columns: int) -> Iterator[str]:

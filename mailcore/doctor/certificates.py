@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from mailcore.config_values import listen_address
+from mailcore.config_values import check_certificate, listen_address
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
 from mailcore.doctor.patient import Patient
 
@@ -35,6 +35,9 @@ def _receivers(patient: Patient) -> Iterator[Finding]:
     if not path:
         yield good("receivers", "no certificate is set, so no STARTTLS is offered")
         return
+    if (wrong := _wrong(path, patient.settings.receiver.tls_key)) is not None:
+        yield wrong
+        return
     certificate = x509.load_pem_x509_certificate(Path(path).read_bytes())
     yield _judged(
         "receivers", certificate, patient.greeting, patient.wall(), f"Renew {path}, and restart the receivers."
@@ -49,6 +52,26 @@ def _receivers(patient: Patient) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield good("receivers", "they serve what is in the file")
+
+
+def _wrong(certificate: str, key: str) -> Finding | None:
+    """When no server could use the two files."""
+    for name in (certificate, key):
+        try:
+            with open(name, "rb"):
+                pass
+        except PermissionError:
+            return not_known("receivers", f"{name} is closed to this user", "Run it as root.")
+        except (OSError, ValueError):  # which is told below
+            break
+    try:
+        check_certificate(certificate, key)
+    except ValueError as error:
+        return bad(
+            "receivers", f"{error}; Waypost does not start again with them",
+            f"Put a certificate and its own key into {certificate} and {key}, and restart Waypost.",
+        )  # fmt: skip
+    return None
 
 
 def _over_smtp(patient: Patient) -> x509.Certificate | None:

@@ -48,6 +48,7 @@ class Patient:
     wall: Callable[[], float] = time.time
     sources: tuple[str, ...] | None = None
     resolv_conf: Path = Path("/etc/resolv.conf")
+    units: Path = Path("/etc/systemd/system")  # where Ansible puts ours; a checkout has none
     processes: dict[str, Process] = field(default_factory=dict)
     answer_s: float | None = None  # how long the manager took
     state: dict[str, Any] | None = None  # of the manager; None when it gave none
@@ -74,6 +75,10 @@ class Patient:
         """Whether the supervisor does."""
         supervisor = self.processes.get("supervisor")
         return supervisor is not None and supervisor.is_up
+
+    def has_unit(self, name: str) -> bool:
+        """Whether systemd starts it on this host."""
+        return (self.units / f"{name}.service").is_file()
 
     def pids(self) -> set[int]:
         return {each.pid for each in self.processes.values() if each.pid is not None and each.is_up}

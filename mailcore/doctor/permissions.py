@@ -5,6 +5,7 @@ A mode counts only where its owner's directories let others come that far.
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
@@ -16,6 +17,7 @@ from pathlib import Path
 from mailcore.doctor.disk import places
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
 from mailcore.doctor.patient import PROC, Patient
+from mailcore.log.segment import SUFFIX
 
 __all__ = ["look"]
 
@@ -30,11 +32,13 @@ def look(patient: Patient) -> Iterator[Finding]:
     owner = _owner(patient)
     for name, path in places(patient.settings).items():
         if path.exists():
-            yield _directory(name, path, owner if name not in ("events", "reports") else None)
+            yield _directory(name, path, owner if name != "reports" else None)  # those are the portal's
     yield from _strangers(patient, owner)
     for what, path in _secrets(patient):
         if os.path.lexists(path):
             yield _secret(what, path)
+    yield from _tuned(patient.settings.home / "tuned.toml", owner)
+    yield from _lanes(patient, owner)
 
 
 def _owner(patient: Patient) -> int | None:
@@ -90,6 +94,74 @@ def _strangers(patient: Patient, owner: int | None) -> Iterator[Finding]:
             f"Run, while Waypost is down: chown -R --from=root {_user(owner or 0)} {patient.settings.queue_directory}",
             files=found[:NAMES_TOLD],
         )
+
+
+def _lanes(patient: Patient, owner: int | None) -> Iterator[Finding]:
+    """Each lane and its newest segment. A lane of arrivals may be its receiver's (docs/decisions/0015)."""
+    queue = patient.settings.queue_directory
+    lanes = sorted(each for each in queue.iterdir() if each.is_dir()) if queue.is_dir() else []
+    receivers = set()
+    for name, each in patient.processes.items():
+        with contextlib.suppress(OSError):  # it has just ended
+            if name.startswith("receiver.") and each.is_up:
+                receivers.add((PROC / str(each.pid)).stat().st_uid)
+    strange: dict[int, list[Path]] = {}
+    open_: list[Path] = []
+    for lane in lanes:
+        for path, status in _newest(lane):
+            arrives = lane.name.startswith("incoming.") and (status.st_uid in receivers or not receivers)
+            if owner not in (None, 0, status.st_uid) and status.st_uid != 0 and not arrives:  # root's are told already
+                strange.setdefault(status.st_uid, []).append(path)
+            if status.st_mode & stat.S_IWOTH:
+                open_.append(path)
+    for uid, paths in strange.items():
+        yield bad(
+            "lanes", f"{_listed(paths)}: {_user(uid)}'s, and Waypost runs as {_user(owner or 0)}",
+            f"Run, while Waypost is down: chown -R --from={_user(uid)} {_user(owner or 0)} {queue}",
+            files=[str(each) for each in paths],
+        )  # fmt: skip
+    if open_:
+        yield _open("lanes", _listed(open_), open_[0], f"Run: chmod -R o-w {queue}")
+    if lanes and not strange and not open_:
+        yield good("lanes", f"{len(lanes)}, they and their newest segments are written by nobody else")
+
+
+def _newest(lane: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """The lane itself, and the segment that is written; one that goes just now is passed over."""
+    segments = [each for each in lane.iterdir() if each.name.endswith(SUFFIX)]
+    for path in (lane, *sorted(segments)[-1:]):
+        with contextlib.suppress(FileNotFoundError):
+            yield path, path.stat()
+
+
+def _tuned(path: Path, owner: int | None) -> Iterator[Finding]:
+    """What is set there counts before the configuration."""
+    if not path.exists():
+        return
+    status = path.stat()
+    told = f"{_shown(status)} {path}"
+    if status.st_mode & stat.S_IWOTH:
+        yield _open(
+            "tuned values", told, path, f"Run: chmod o-w {path}, and look at what is set: waypost transport list"
+        )
+    elif owner not in (None, 0, status.st_uid):
+        yield bad(
+            "tuned values", f"{told}: it is not {_user(owner or 0)}'s, as whom Waypost runs",
+            f"Run: chown {_user(owner or 0)} {path}",
+        )  # fmt: skip
+    else:
+        yield good("tuned values", told)
+
+
+def _open(what: str, told: str, path: Path, remedy: str) -> Finding:
+    if _others_reach(path):
+        return bad(what, f"{told}: everybody on this host may change it", remedy)
+    return warn(what, f"{told}: everybody might change it, but for the directories above, which are closed", remedy)
+
+
+def _listed(paths: list[Path]) -> str:
+    more = f" and {len(paths) - NAMES_TOLD} more" if len(paths) > NAMES_TOLD else ""
+    return ", ".join(map(str, paths[:NAMES_TOLD])) + more
 
 
 def _secrets(patient: Patient) -> list[tuple[str, Path]]:

@@ -54,10 +54,13 @@ def _is_stopped(pid: int) -> bool:
 def _manager(patient: Patient) -> Finding:
     what = "control socket"
     if patient.state is None:
-        return bad(
-            what, patient.silence or "no answer",
-            f"Kill the manager if it hangs, it is started again; run the doctor as a user who may ask (not uid {os.getuid()}).",
-        )  # fmt: skip
+        process = patient.processes.get("manager")
+        remedy = "Kill the manager if it hangs, it is started again"
+        if process is not None and not process.is_up:
+            remedy = "Find out why the manager does not run: the log says how it ended"
+        if os.getuid() != 0:  # root always may
+            remedy += f"; run the doctor as a user who may ask (not uid {os.getuid()})"
+        return bad(what, patient.silence or "no answer", f"{remedy}.")
     took_s = patient.answer_s or 0.0
     if took_s > SLOW_ANSWER_S:
         return warn(

