@@ -103,7 +103,9 @@ class Changes:
 
     async def change_matching(self, session: Session, arguments: ChangeMatchingArguments) -> AsyncGenerator[Any, None]:
         if not arguments.dry_run and not self._view.link.connected:
-            raise ManagerAway("the manager is not running; mail is still accepted, but nothing can be changed")
+            raise ManagerAway(
+                "the manager is not running; mail is still accepted while the disk has room, but nothing can be changed"
+            )
         assert arguments.change in CHANGES
         extra: dict[str, Any] = {}
         if arguments.until is not None:

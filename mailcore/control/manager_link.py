@@ -78,7 +78,7 @@ class ManagerLink:
     async def call(self, operation: str, arguments: dict[str, Any], who: str = "", why: str = "") -> Any:
         """The result. Raises ManagerAway, ManagerRefused, OutcomeUnknown."""
         if self._writer is None:
-            raise ManagerAway("the manager is not running; mail is still accepted")
+            raise ManagerAway("the manager is not running; mail is still accepted while the disk has room")
         if len(self._waiting) >= REQUESTS_MAX:
             raise ManagerAway(f"the manager has {REQUESTS_MAX} requests to answer already; try again")
         number = next(self._numbers)

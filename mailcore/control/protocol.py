@@ -127,7 +127,7 @@ OPERATIONS: dict[str, Operation] = {
         Operation("locate", OneMessage, _INTERNAL, _MANAGER, "where a message in memory lies"),
         Operation("inject", InjectArguments, _INTERNAL, _MANAGER, "a message whose spool file is complete"),
         Operation("delete", ChangeArguments, _CHANGE, _RESOLVED, "can be undone for undo_time"),
-        Operation("undelete", ChangeArguments, _CHANGE, _RESOLVED, "undoes a delete"),
+        Operation("undelete", ChangeArguments, _CHANGE, _RESOLVED, "undoes a delete; what was held is held again"),
         Operation("hold", ChangeArguments, _CHANGE, _RESOLVED, "waits until it is released"),
         Operation("release", ChangeArguments, _CHANGE, _RESOLVED, "ends a hold; due at once"),
         Operation("retry", ChangeArguments, _CHANGE, _RESOLVED, "due at once"),

@@ -43,6 +43,8 @@ def _held(envelope: Envelope) -> dict[str, Any]:
 
 def _deleted(envelope: Envelope) -> dict[str, Any]:
     until = f"; it can be undeleted until {_shown(envelope.due_at)}" if envelope.due_at else ""
+    if until and envelope.held_before is not None:
+        until += f", and is held again then{_because(envelope.held_before)}"
     sentence = f"deleted{_since(envelope)}{_because(envelope.held_because)}{until}"
     return _group(
         envelope, "deleted", sentence, since=envelope.written_at or None, until=envelope.due_at or None,

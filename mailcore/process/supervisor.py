@@ -7,6 +7,7 @@ start is never refused by an orphan. There is no shutdown: SIGTERM may as well b
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -28,6 +29,7 @@ from mailcore.process.users import ALONE, Users
 from mailcore.queue.exported import EXPORTED
 from mailcore.queue.versions import NotOurs, look_at_versions
 from mailcore.settings import Settings
+from mailcore.smtp.server import listen
 
 __all__ = ["main"]
 
@@ -246,6 +248,23 @@ class Supervisor:
             self._unpublished = True
 
 
+def _refuse_shared_ports(endpoints: Sequence[str]) -> None:
+    """Receivers share their ports with each other, and so would with those of another Waypost: half of its mail would be ours.
+    Raises OSError."""
+    for endpoint in endpoints:
+        until = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                listen(endpoint, shared=False).close()
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    break  # an address that is not there yet; the receivers wait for it
+                if time.monotonic() > until:
+                    raise OSError(f"[receiver] listen: {endpoint} is in use by another process") from None
+            time.sleep(0.05)
+
+
 def main(settings: Settings, users: Users = ALONE) -> int:
     """Runs until it is killed; returns only when it can't start, with an exit status."""
     stored = settings.run_directory / SETTINGS_NAME
@@ -257,6 +276,8 @@ def main(settings: Settings, users: Users = ALONE) -> int:
     users.begin()
     try:
         lock = prepare_home(settings, users)
+        if not listeners:
+            _refuse_shared_ports(settings.receiver.listen)
         look_at_versions(
             Disk(), str(settings.home), str(settings.queue_directory), str(settings.events_directory / EXPORTED)
         )

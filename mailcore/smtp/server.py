@@ -35,14 +35,14 @@ PAUSE_S_MAX = 5.0
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # accept(2)
 
 
-def listen(endpoint: str) -> socket.socket:
+def listen(endpoint: str, *, shared: bool = True) -> socket.socket:
     """A listening socket on "address:port", shared with the other receivers by SO_REUSEPORT. Raises OSError."""
     host, port = listen_address(endpoint)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited by what it accepts
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # else it would shadow "0.0.0.0" beside it

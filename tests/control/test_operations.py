@@ -117,7 +117,7 @@ async def test_without_the_manager_a_list_says_of_when_it_is() -> None:
         page = await control.call("list")
         assert len(page["items"]) == 1
         assert page["note"].startswith("the manager is away; as of 2026-11-18 ")
-        with pytest.raises(Refused, match=r"^the manager is not running; mail is still accepted$"):
+        with pytest.raises(Refused, match=r"^the manager is not running; mail is still accepted while the disk has room$"):
             await control.call("size")
 
 
@@ -256,6 +256,6 @@ async def test_a_message_that_grows_too_big_is_refused_and_gone(house: House, co
 
 async def test_without_the_manager_nothing_is_taken_in() -> None:
     async with open_house(manager=False) as house, house.client() as control:
-        with pytest.raises(Refused, match="mail is still accepted over SMTP"):
+        with pytest.raises(Refused, match="mail is still accepted while the disk has room over SMTP"):
             await control.call("inject_begin", {"sender": "", "recipients": ["you@example.org"]})
         assert house.spool_files() == []

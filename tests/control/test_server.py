@@ -232,7 +232,7 @@ async def test_the_manager_is_found_again(monkeypatch: pytest.MonkeyPatch) -> No
         await control.call("size")
         await house.manager.stop()
         await until(lambda: not house.server.link.connected)
-        with pytest.raises(Refused, match="the manager is not running; mail is still accepted"):
+        with pytest.raises(Refused, match="the manager is not running; mail is still accepted while the disk has room"):
             await control.call("size")
         await house.manager.start()
         await until(lambda: house.server.link.connected)

@@ -45,6 +45,12 @@ def test_deleted_and_until_when_it_can_be_undone() -> None:
     assert (group["state"], group["until"]) == ("deleted", NOW + 3600)
 
 
+def test_deleted_out_of_hold_where_it_comes_back_to() -> None:
+    message = envelope(held_because="spam", due_at=NOW + 3600, written_at=NOW, held_before="looks odd")
+    sentence = f"deleted since {DATE}: spam; it can be undeleted until {DATE}, and is held again then: looks odd"
+    only(why("deleted", message), sentence)
+
+
 def test_deferred_until_when_and_the_last_words_of_each_destination() -> None:
     recipients = (
         Recipient(0, "a@one.example", "smtp:one.example", "", "450 4.2.0 busy"),

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mailcore.process import supervisor as supervisor_module
 from mailcore.process.pulse import Pulse
 from mailcore.process.supervisor import BACKOFF_S_MAX, Supervisor
+from mailcore.smtp.server import listen
 from tests.process.receiving import settings_in
 
 
@@ -100,3 +104,17 @@ def test_receivers_begin_before_anything_else_is_started(tmp_path: Path, monkeyp
     finally:
         signal.signal(signal.SIGCHLD, before)
         signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["another Waypost", "another program"])
+def test_a_port_somebody_else_listens_on_is_not_shared_with_him(
+    tmp_path: Path, shared: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(supervisor_module, "LOCK_WAIT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    with listen(endpoint, shared=shared):
+        settings = settings_in(tmp_path)
+        settings = replace(settings, receiver=replace(settings.receiver, listen=(endpoint,)))
+        assert supervisor_module.main(settings) == 1
+    assert f"{endpoint} is in use by another process" in capsys.readouterr().err
