@@ -68,12 +68,14 @@ def read_message(queue: str, path: Path, file: BinaryIO) -> QueuedMessage:
     place = 0
     for record in records(file):
         kind, data = record.kind, record.data
-        if kind is Kind.MESSAGE:
+        if kind is Kind.MESSAGE and not in_content:
             in_content = True
         elif kind is Kind.EXTRACTED:
             in_content = False
         elif kind in (Kind.LINE, Kind.PART) and in_content:
             message.content_bytes += len(data) + (kind is Kind.LINE)
+        elif in_content:  # Postfix would not send it either: "unreadable mail queue entry" (smtp_proto.c)
+            raise FileFault(f"is damaged: the record at byte {record.offset} is none of a message's content")
         elif kind in (Kind.PART, Kind.INSPECTOR):
             message.notes.add("a content filter was to see it")
         elif kind is Kind.SENDER:

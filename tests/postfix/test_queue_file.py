@@ -114,6 +114,18 @@ def test_what_waypost_could_not_deliver_likewise_stays(tmp_path: Path, kind: byt
     assert read("deferred", path)[0].recipients == [(0, "r")]
 
 
+@pytest.mark.parametrize("record", [b"x\x02yy", b"R\x01q", b"M\x00", b"E\x00"])
+def test_a_message_with_something_else_amidst_its_content_stays(tmp_path: Path, record: bytes) -> None:
+    path = tmp_path / "ABCDEF"
+    whole = b"T\x011S\x01sR\x01rM\x00N\x01ap\x010w\x01 L\x01bN\x01cX\x00E\x00"
+    path.write_bytes(whole.replace(b"L\x01b", record + b"L\x01b"))
+    path.chmod(0o700)
+    with pytest.raises(FileFault, match="is damaged: the record at byte 20 is none of a message's content"):
+        read("deferred", path)
+    path.write_bytes(whole)
+    assert read("deferred", path)[1] == b"a\nbc\n"
+
+
 def test_a_queue_whose_master_runs_is_not_touched(old: OldQueue) -> None:
     assert old.refused == f"Postfix runs on {old.refused_at} (process {old.master}): stop it first, or copy its queue"
     with nobody_else(old.queue), pytest.raises(MasterRuns, match="stop it first"), nobody_else(old.queue):
