@@ -78,7 +78,10 @@ class Patient:
 
     def has_unit(self, name: str) -> bool:
         """Whether systemd starts it on this host."""
-        return (self.units / f"{name}.service").is_file()
+        return self.unit(name).is_file()
+
+    def unit(self, name: str) -> Path:
+        return self.units / f"{name}.service"
 
     def pids(self) -> set[int]:
         return {each.pid for each in self.processes.values() if each.pid is not None and each.is_up}

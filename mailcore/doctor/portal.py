@@ -7,8 +7,10 @@ PostgreSQL and open Redis' socket is told by the user.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import re
 import secrets
 import subprocess
 import sys
@@ -27,6 +29,7 @@ __all__ = ["look"]
 
 LIMIT_S = 28.0
 OUTPUT_BYTES_MAX = 1 << 20
+STARTED = re.compile(r"^ExecStart=(/\S+/python) -m django ", re.MULTILINE)
 # Of root's environment another user is given no more.
 HANDED_OVER = ("PATH", "LANG", "TZ", "JAVA_HOME", "DATABASE_URL", "REDIS_URL", "WAYPOST_SECRET_KEY")
 
@@ -43,8 +46,8 @@ def look(patient: Patient) -> Iterator[Finding]:
         yield not_known("portal", str(error), "Run it as root.")
         return
     try:
-        ended = subprocess.run(
-            [sys.executable, "-m", "django", "doctor"],
+        ended = subprocess.run(  # noqa: S603  # our own command line
+            [_python(patient.unit("waypost-portal")), "-m", "django", "doctor"],
             capture_output=True,
             stdin=subprocess.DEVNULL,
             env=_environment(patient.config, service, handed),
@@ -67,6 +70,14 @@ def look(patient: Patient) -> Iterator[Finding]:
         words = ended.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
         told = words[-1] if words else f"exit status {ended.returncode}"
         yield not_known("portal", f"its part can't be asked: {told}", says_more)
+
+
+def _python(unit: Path) -> str:
+    """The service's: a portal may be of another version than the core, and its database with it."""
+    with contextlib.suppress(OSError):
+        if (found := STARTED.search(unit.read_text())) and os.access(found[1], os.X_OK):
+            return found[1]
+    return sys.executable
 
 
 def _environment(config: Path, service: Mapping[str, str], handed: Mapping[str, str]) -> dict[str, str]:

@@ -174,6 +174,24 @@ def test_it_is_gone(tmp_path: Path) -> None:
     assert f"process {process.pid} is gone" in finding.found
 
 
+@pytest.mark.parametrize(("user", "words"), [(0, ""), (1234, "as a user who may ask (not uid 1234)")])
+def test_what_to_do_about_a_manager_that_gives_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, words: str
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    with running() as process:
+        wait_for(process.pid)
+        children(patient(tmp_path).settings, {"supervisor": process.pid, "manager": process.pid})
+        hangs = found(processes.look(patient(tmp_path)), "control socket").remedy
+        children(patient(tmp_path).settings, {"supervisor": process.pid, "manager": None})
+        is_down = found(processes.look(patient(tmp_path)), "control socket").remedy
+    assert "Kill the manager" in hangs
+    assert "why the manager does not run" in is_down
+    for remedy in (hangs, is_down):
+        assert words in remedy
+        assert ("not uid" in remedy) is bool(words)
+
+
 def test_a_number_that_belongs_to_another_program_now(tmp_path: Path) -> None:
     with running("sleep", "100") as process:
         children(patient(tmp_path).settings, {"supervisor": process.pid})

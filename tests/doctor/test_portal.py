@@ -125,6 +125,18 @@ def test_where_it_cannot_be_asked_the_remedy_is_one_of_this_host(
     assert finding.remedy == "Run: journalctl --unit waypost-portal, which says more."
 
 
+def test_it_is_asked_with_the_python_of_its_own_version(tmp_path: Path) -> None:
+    own = tmp_path / "0.2.0" / "python"
+    own.parent.mkdir()
+    own.write_text("""#!/bin/sh\necho '[{"what": "database", "state": "good", "found": "'$*'"}]'\n""")
+    own.chmod(0o755)
+    (tmp_path / "waypost-portal.service").write_text(f"[Service]\nUser=x\nExecStart={own} -m django serve\n")
+    (finding,) = portal.look(patient(tmp_path, units=tmp_path))
+    assert finding.found == "-m django doctor"
+    own.unlink()
+    assert portal._python(tmp_path / "waypost-portal.service") == sys.executable
+
+
 def test_its_services_environment_is_closed_to_this_user(tmp_path: Path) -> None:
     examined = patient(tmp_path)
     (tmp_path / "portal.env").mkdir()  # root can read everything else
@@ -132,3 +144,18 @@ def test_its_services_environment_is_closed_to_this_user(tmp_path: Path) -> None
     assert finding.state is State.NOT_KNOWN
     assert "portal.env" in finding.found
     assert finding.remedy
+
+
+def test_which_configuration_is_the_portals_stands_in_its_environment(tmp_path: Path) -> None:
+    """What is in the shell may be of another; a database that is named there is meant, as with a backup."""
+    shell = {"WAYPOST_CONFIG": "of another", "DATABASE_URL": "sqlite:///given", "WAYPOST_SECRET_KEY": "", "TZ": "UTC"}
+    service = {
+        "WAYPOST_CONFIG": "/etc/waypost/portal.toml",
+        "DATABASE_URL": "sqlite:///its",
+        "REDIS_URL": "redis://its",
+    }
+    told = portal._environment(tmp_path / "waypost.toml", service, shell)
+    assert told["WAYPOST_CONFIG"] == "/etc/waypost/portal.toml"
+    assert (told["DATABASE_URL"], told["REDIS_URL"], told["TZ"]) == ("sqlite:///given", "redis://its", "UTC")
+    assert told["WAYPOST_SECRET_KEY"], "none is made in the portal's directory"
+    assert portal._environment(tmp_path / "waypost.toml", {}, shell)["WAYPOST_CONFIG"] == f"{tmp_path}/waypost.toml"
