@@ -26,6 +26,9 @@ TREND_DAYS = 30
 HOURS_MAX = 26  # of the longest day there is anywhere
 SUSPECTS_SHOWN = 100
 OUTSTANDING_SHOWN = 4
+PUT_BACK = (
+    "A file that was set aside stays where it is. If it is damaged, put it back from a backup; then make the day anew."
+)
 LINES = ("recipients", "delivered", "deferred", "bounced")  # columns of hours and totals; all of them count recipients
 NAMES = {"recipients": "accepted"}
 FIGURES = (
@@ -276,7 +279,8 @@ def _notes(report: Report, writing: Writing) -> list[str]:
     if report.so_far:
         found.append("The day was not over when this was made: it is compared with no other day.")
     found += [str(each) for each in _list(report.told.get("left_out"))[:SUSPECTS_SHOWN]]
-    return found + [f"Set aside: {_gap(each)}" for each in _list(report.told.get("damaged"))[:SUSPECTS_SHOWN]]
+    aside = [f"Set aside: {_gap(each)}" for each in _list(report.told.get("damaged"))[:SUSPECTS_SHOWN]]
+    return found + aside + ([PUT_BACK] if any("by the export" not in each for each in aside) else [])
 
 
 def _ranges(days: list[date], writing: Writing) -> Iterator[str]:

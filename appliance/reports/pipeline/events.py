@@ -3,7 +3,9 @@
 A file is named LANE.FROM for the stretch of a lane it holds (``mailcore/export/schema.py``). Its footer says what
 offsets are in it, so that most files are known to share no row with any other without a row being read.
 
-A damaged file is set aside: named in the report, not read again until it changes, and left where it is.
+A damaged file is set aside: named in the report, not read again until it changes, and left where it is. What the system
+did not let us read (no permission, a disk's error, too many open files) is no damage: it is left out of one run, and told as
+that.
 """
 
 from __future__ import annotations
@@ -77,10 +79,11 @@ class EventFile:
     damaged: int = 0  # records of its stretch that the export set aside
     kinds: frozenset[str] | None = None  # of its rows; None: its footer does not say
     days: tuple[str, ...] = ()  # the UTC days its stretch has files on
+    identity: str = ""  # another whenever anybody wrote to the file, or put another in its place
 
     @property
-    def identity(self) -> str:
-        """Another when the file changes."""
+    def written(self) -> str:
+        """Another when it has other rows; the same for a copy or a link of it."""
         return f"{self.dt}/{self.path.name} {self.size_bytes} {self.changed_ns}"
 
 
@@ -90,14 +93,20 @@ class Damage:
     why: str
     identity: str
 
+    @classmethod
+    def of(cls, file: str, why: object, identity: str) -> Damage:
+        return cls(file, " ".join(str(why).split())[:300], identity)
+
 
 class SetAside:
     """The files found damaged, kept in a small file, so that each is found once. When that one cannot be read it is set
-    aside itself, ``fault`` names it, and they are found again."""
+    aside itself, ``fault`` names it, and they are found again. What cannot be read now is known for this run alone, so that
+    all its steps go by the same files."""
 
     def __init__(self, kept: Path) -> None:
         self.kept = kept
         self.known: dict[str, Damage] = {}
+        self._now: dict[str, Damage] = {}
         self.fault = ""
         try:
             self.known = {each["identity"]: Damage(**each) for each in json.loads(kept.read_text(encoding="utf-8"))}
@@ -108,7 +117,24 @@ class SetAside:
             kept.replace(broken)
             self.fault = f"{kept.name} could not be read, and is {broken.name} now: {error}"[:300]
 
+    def of(self, identity: str) -> Damage | None:
+        return self.known.get(identity) or self._now.get(identity)
+
+    def found(self, file: str, identity: str, error: Exception) -> Damage:
+        """What came of reading it. An OSError without a number is Arrow's word for what is in the file."""
+        if isinstance(error, OSError) and error.errno is not None:
+            return self.not_now(file, identity, error.strerror or os.strerror(error.errno))
+        damage = Damage.of(file, error, identity)
+        self.add(damage)
+        return damage
+
+    def not_now(self, file: str, identity: str, why: str) -> Damage:
+        damage = Damage.of(file, f"it cannot be read now ({why}); the next run tries again", identity)
+        self._now[identity] = damage
+        return damage
+
     def add(self, damage: Damage) -> None:
+        self.known = {name: each for name, each in self.known.items() if each.file != damage.file}
         self.known[damage.identity] = damage
         text = json.dumps(
             [vars(each) for each in sorted(self.known.values(), key=lambda each: each.identity)], indent=1
@@ -131,19 +157,23 @@ def look(events: Path, dt: str, aside: SetAside) -> tuple[list[EventFile], list[
         try:
             stat = path.stat()
         except OSError as error:  # a link that leads nowhere, or it is gone again
-            damaged.append(Damage(f"dt={dt}/{path.name}", str(error), ""))
+            damaged.append(Damage.of(f"dt={dt}/{path.name}", error, ""))
             continue
-        identity = f"{dt}/{path.name} {stat.st_size} {stat.st_mtime_ns}"
-        damage = aside.known.get(identity)
+        identity = _identity(path, dt, stat)
+        damage = aside.of(identity)
         if damage is None:
             try:
                 good.append(read_footer(path, dt, stat))
                 continue
             except (OSError, ValueError, pyarrow.ArrowException) as error:
-                damage = Damage(f"dt={dt}/{path.name}", " ".join(str(error).split())[:300], identity)
-                aside.add(damage)
+                damage = aside.found(f"dt={dt}/{path.name}", identity, error)
         damaged.append(damage)
     return good, damaged
+
+
+def _identity(path: Path, dt: str, stat: os.stat_result) -> str:
+    """Size and time of writing alone do not tell a flipped byte, or a good file that ``cp -p`` put back over it."""
+    return f"{dt}/{path.name} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
 
 
 def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
@@ -183,6 +213,7 @@ def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
         damaged=len(lost),
         kinds=_kinds(footer),
         days=tuple(map(str, days)),
+        identity=_identity(path, dt, stat),
     )
 
 
@@ -216,7 +247,7 @@ def _bounds(footer: pyarrow.parquet.FileMetaData, name: str) -> list[tuple[Any, 
 
 def fingerprint(files: Iterable[EventFile], version: int) -> str:
     """The same for the same files read by the same version of the code."""
-    told = "\n".join([str(version), *sorted(each.identity for each in files)])
+    told = "\n".join([str(version), *sorted(each.written for each in files)])
     return hashlib.sha256(told.encode()).hexdigest()
 
 

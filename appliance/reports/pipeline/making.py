@@ -58,6 +58,11 @@ TABLES_AT_ONCE = 4  # while one is planned or collected, another keeps the cores
 SMALL_ROWS = 200_000  # a second of work for one core
 ROWS_PER_PARTITION = 1_000_000  # of a shuffle: some tens of megabytes
 _FILE_IN_ERROR = re.compile(r"(dt=\d{4}-\d\d-\d\d)/([^/\s]+\.parquet)")
+# Java's words for what is not the file's fault.
+_PASSING = re.compile(
+    r"Permission denied|Input/output error|Too many open files|Stale file handle|Cannot allocate memory"
+    r"|No such file or directory|does not exist"
+)
 
 Progress = Callable[[str, float], None]
 
@@ -117,7 +122,10 @@ class Maker:
             for each in files:
                 if (f"dt={each.dt}", each.path.name) == (dt, name):
                     why = next((line for line in str(error).splitlines() if name in line), "it cannot be read")[:300]
-                    self.aside.add(Damage(f"{dt}/{name}", why, each.identity))
+                    if passing := _PASSING.search(str(error)):
+                        self.aside.not_now(f"{dt}/{name}", each.identity, passing[0])
+                    else:
+                        self.aside.add(Damage(f"{dt}/{name}", why, each.identity))
                     return
         raise error
 

@@ -10,24 +10,24 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from appliance.reports.pipeline.events import Damage, EventFile, SetAside
+from appliance.reports.pipeline.events import EventFile, SetAside
 from mailcore.export.checksum import ChecksumError, check
 
 __all__ = ["whole"]
 
 
 def whole(files: Sequence[EventFile], aside: SetAside) -> bool:
-    """Whether all are; those that are not are set aside."""
+    """Whether all are; those that are not, or that nobody can read now, are set aside."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        found = [damage for damage in pool.map(_damage, files) if damage is not None]
-    for damage in found:
-        aside.add(damage)
+        found = [(file, error) for file, error in zip(files, pool.map(_fault, files), strict=True) if error is not None]
+    for file, error in found:
+        aside.found(f"dt={file.dt}/{file.path.name}", file.identity, error)
     return not found
 
 
-def _damage(file: EventFile) -> Damage | None:
+def _fault(file: EventFile) -> Exception | None:
     try:
         check(file.path, whole=True)
     except (ChecksumError, OSError) as error:
-        return Damage(f"dt={file.dt}/{file.path.name}", " ".join(str(error).split())[:300], file.identity)
+        return error
     return None

@@ -93,6 +93,7 @@ def test_strangers_text_does_nothing(reports_directory: Path) -> None:
     assert "\x1b" not in text
     assert "=cmd|" in text, "shown, but harmless"
     assert "Set aside: " in text
+    assert "put it back from a backup; then make the day anew" in text
 
 
 def test_figures_and_units(reports_directory: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from appliance.reports.pipeline.events import EventFile, SetAside, fingerprint, look, overlapping
+from appliance.reports.pipeline.whole import whole
 from tests.appliance.reports.pipeline.world import World, utc, write_file
 
 DT = "2026-11-20"
@@ -80,6 +84,63 @@ def test_when_the_list_of_them_is_broken_itself_it_is_set_aside_and_named(
     assert [each.file for each in look(events, DT, again)[1]] == [f"dt={DT}/{path.name}"], "it is found again"
     assert SetAside(aside.kept).known == again.known
     assert SetAside(aside.kept).fault == ""
+
+
+def flip(path: Path, byte: int) -> None:
+    """One byte, and the file's time as before: as a disk does it, or who copies with the times."""
+    stat = path.stat()
+    with path.open("r+b") as file:
+        file.seek(byte)
+        (was,) = file.read(1)
+        file.seek(byte)
+        file.write(bytes([was ^ 1]))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+@pytest.mark.parametrize("how", ["written over", "another file"])
+def test_a_good_file_that_comes_back_with_its_time_is_read_again(
+    events: Path, aside: SetAside, tmp_path: Path, how: str
+) -> None:
+    (path, *others) = some_day(events)
+    backup = Path(shutil.copy2(path, tmp_path / "backup"))
+    assert look(events, DT, aside)[1] == []
+    flip(path, path.stat().st_size - 9)
+    assert path.stat().st_mtime_ns == backup.stat().st_mtime_ns
+    assert len(look(events, DT, aside)[1]) == 1
+    if how == "another file":
+        path.unlink()
+    shutil.copy2(backup, path)
+    again = SetAside(aside.kept)
+    assert look(events, DT, again)[1] == []
+    assert len(look(events, DT, again)[0]) == len(others) + 1
+    flip(path, path.stat().st_size - 9)
+    look(events, DT, again)
+    assert len(again.known) == 1, "of a file what was found last"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE])
+@pytest.mark.parametrize("whole_file", [False, True])
+def test_what_cannot_be_read_now_is_told_as_that_and_looked_at_anew_by_the_next_run(
+    events: Path, aside: SetAside, monkeypatch: pytest.MonkeyPatch, number: int, whole_file: bool
+) -> None:
+    (path, *others) = some_day(events)
+
+    def refuses(it: Path, whole: bool) -> None:
+        if it == path and whole == whole_file:
+            raise OSError(number, os.strerror(number), str(it))
+
+    with monkeypatch.context() as faulty:
+        faulty.setattr("appliance.reports.pipeline.events.check", refuses)
+        faulty.setattr("appliance.reports.pipeline.whole.check", refuses)
+        files, _ = look(events, DT, aside)
+        assert whole(files, aside) is not whole_file
+        _, damaged = look(events, DT, aside)
+        words = f"it cannot be read now ({os.strerror(number)}); the next run tries again"
+        assert [(each.file, each.why) for each in damaged] == [(f"dt={DT}/{path.name}", words)]
+    assert look(events, DT, aside)[1] == damaged, "all steps of a run go by the same files"
+    files, damaged = look(events, DT, SetAside(aside.kept))
+    assert not damaged
+    assert len(files) == len(others) + 1
 
 
 FOREIGN = {

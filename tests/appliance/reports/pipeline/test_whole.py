@@ -7,6 +7,7 @@ from random import Random
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 from appliance.reports.pipeline.events import SetAside, look
 from appliance.reports.pipeline.making import Maker
@@ -68,6 +69,18 @@ def test_silver_is_made_of_the_files_that_are_whole_and_names_the_other(maker: M
     assert [(each.file, each.why) for each in maker._damaged[DT]] == [
         (f"dt={DT}/{path.name}", "its rows are damaged: their checksum is another")
     ]
+
+
+def test_what_java_could_not_read_for_a_moment_is_not_kept(maker: Maker, events: Path) -> None:
+    path = attempts(events, 0)
+    files, _ = look(events, DT, maker.aside)
+    denied = f"java.io.FileNotFoundException: {path} (Permission denied)"
+    maker._set_aside(files, PySparkException(denied))
+    (damage,) = look(events, DT, maker.aside)[1]
+    assert damage.why == "it cannot be read now (Permission denied); the next run tries again"
+    assert look(events, DT, SetAside(maker.aside.kept))[1] == []
+    maker._set_aside(files, PySparkException(f"java.io.IOException: {path} is no Parquet"))
+    assert len(look(events, DT, SetAside(maker.aside.kept))[1]) == 1
 
 
 @pytest.mark.parametrize("checksum", [True, False])
