@@ -53,9 +53,7 @@ def report(
     store = Store(output)
     with store.locked():
         progress("starting Spark", 0.0)
-        session = start(
-            master, store.root / "scratch", (QUICK if _small(events, Day(day, zone)) else {}) | (options or {})
-        )
+        session = start(master, store.scratch, (QUICK if _small(events, Day(day, zone)) else {}) | (options or {}))
         try:
             return make(Maker(session, store, events.resolve(), progress), Day(day, zone))
         finally:

@@ -4,11 +4,12 @@
 OUTPUT/versions/gold.day=2026-11-20.TOKEN/   written here, synced,
 OUTPUT/gold/day=2026-11-20 -> ../versions/…  then pointed at: one rename
 OUTPUT/lock                                  held by the run that writes
+OUTPUT/scratch/                              Spark's own, while it runs
 ```
 
 Laws
 - What a name points at is never written to again. A run killed at any point leaves the pointers as they were, and a
-  version nobody points at, which the next run sweeps.
+  version nobody points at, which the next run sweeps, with what its Java spilled.
 - What was replaced stays until the next run begins, so that who is reading it reads on. Who reads several tables of a day
   resolves its pointer once.
 """
@@ -25,6 +26,8 @@ from pathlib import Path
 
 __all__ = ["Busy", "Store"]
 
+SPILLED = ("blockmgr-*", "spark-*")  # what Spark calls its directories; it clears them when it ends in peace
+
 
 class Busy(Exception):
     """Another run writes there."""
@@ -34,6 +37,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self.versions = self.root / "versions"
+        self.scratch = self.root / "scratch"
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -88,6 +92,9 @@ class Store:
                 version.unlink()
             elif version not in used:
                 shutil.rmtree(version)
+        for spilled in SPILLED:
+            for left in self.scratch.glob(spilled):
+                shutil.rmtree(left, ignore_errors=True)  # a Java that is about to end may still write there
 
 
 def _sync_tree(directory: Path) -> None:

@@ -72,6 +72,19 @@ def test_who_reads_reads_on_when_another_version_is_published(tmp_path: Path) ->
         assert not reading.exists()
 
 
+def test_what_a_java_that_was_killed_spilled_is_swept_by_the_next_run_and_nothing_else(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.locked():
+        for name in ("blockmgr-1/0c", "spark-2/pyspark-3", "java/bin"):
+            (store.scratch / name).mkdir(parents=True)
+            (store.scratch / name / "rows").write_text("spilled")
+        with pytest.raises(Busy), Store(tmp_path).locked():
+            pass
+        assert len(list(store.scratch.iterdir())) == 3, "they are of who holds the lock"
+    with store.locked():
+        assert [path.name for path in store.scratch.iterdir()] == ["java"]
+
+
 def test_two_runs_never_write_at_once(tmp_path: Path) -> None:
     with Store(tmp_path).locked(), pytest.raises(Busy), Store(tmp_path).locked():
         pass
