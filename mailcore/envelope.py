@@ -85,6 +85,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     resting: dict[str, int] = {}  # destination -> recipients it is counted with; "" for what is not routed or not named
     numbers_used: int = 0  # recipients it ever had: what those added later are numbered from; 0: recipient_count
     written_at: float = 0.0  # when a replacement came to rest: held, deleted or deferred since; 0: as received
+    held_before: str | None = None  # in the deleted lane: the reason it was held for until then; None: it was not held
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

@@ -32,7 +32,7 @@ __all__ = ["OPERATIONS", "TooMany", "change_chosen", "count", "doc_of", "go", "i
 # operation -> what it does, for its dialog
 OPERATIONS = {
     "delete": "They leave the queue; this can be undone for {undo}.",
-    "undelete": "They go back into the queue, due at once.",
+    "undelete": "They go back to where they were: what was held is held again, all else is due at once.",
     "hold": "They wait until somebody releases them.",
     "release": "The hold ends: they are due at once.",
     "retry": "They are due at once, whatever time they wait for.",

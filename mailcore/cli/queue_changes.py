@@ -22,7 +22,7 @@ __all__ = ["configure"]
 
 _HELP = {
     "delete": "can be undone for [queue] undo_time_s",
-    "undelete": "undo a delete",
+    "undelete": "undo a delete: what was held is held again, all else is due at once",
     "hold": "wait until it is released",
     "release": "end a hold: due at once",
     "retry": "due at once",

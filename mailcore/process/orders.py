@@ -22,6 +22,7 @@ from mailcore.queue.active import Active
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Gone
 from mailcore.queue.records import Administrative
+from mailcore.queue.undelete import HELD
 from mailcore.routing.address import is_mailbox
 from mailcore.routing.route import RouteError, parse_route
 
@@ -103,6 +104,8 @@ class Orders:
             raise Gone("it is just being put elsewhere; try again")
         if active is not None:
             _fits_active(operation, active.order)
+            if operation in ("delete", "undelete") and (held := core.restored.held_before(active)) is not None:
+                order = msgspec.structs.replace(order, arguments={**arguments, HELD: held})
             core.queue.administer(order)
             active.order = order
             self.flow.stop_for_order(active)
@@ -169,6 +172,8 @@ def _fits_active(operation: str, before: Administrative | None) -> None:
         _fits(operation, HOLD)
     elif before.operation == "delete":
         _fits(operation, DELETED)
+    elif before.operation == "undelete" and HELD in before.arguments:
+        _fits(operation, HOLD)
     elif operation in ("undelete", "release"):
         raise Gone("it is being delivered: neither deleted nor held")
     if operation not in _PLACED or before.operation not in _PLACED:

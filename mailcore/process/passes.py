@@ -261,10 +261,14 @@ class Passes:
             )
             return
         lane, interval, until = AT_ONCE, 0, active.envelope.not_before
+        held = core.restored.held_before(active)
+        held_because = order.why if operation in ("hold", "delete") else ""
         if operation == "hold":
             lane = HOLD
         elif operation == "delete":
             lane, interval = DELETED, core.queue.undo_time_s
+        elif operation == "undelete" and held is not None:
+            lane, held_because = HOLD, held
         elif operation == "retry":
             until = 0.0
         elif operation == "delay":
@@ -285,7 +289,8 @@ class Passes:
                 age_s=core.age_s(active),
                 attempted=bool(active.deferred),
                 not_before=until,
-                held_because=order.why if operation in ("hold", "delete") else "",
+                held_because=held_because,
+                held_before=held if operation == "delete" else None,
                 change=change,
                 added=added,
             )

@@ -9,6 +9,7 @@ Laws
   into hold (or, when that was ordered, into deleted) by a pass that delivers nothing. A manager killed in the middle finds
   the message where it was, and does the same.
 - A bounce that is owed for such a message is held as well.
+- What lay in deleted then, or was going there, is held when it is undeleted, as what is deleted out of hold is.
 - A marker that can't be read stops the manager: nobody knows then what may be delivered.
 """
 
@@ -24,6 +25,7 @@ from mailcore.log.disk import Disk
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL
 from mailcore.queue.records import Administrative
+from mailcore.queue.undelete import held_before
 
 __all__ = ["NAME", "NOT_RESTORED", "Restored", "RestoredDamaged", "read_restored", "write_restored"]
 
@@ -75,8 +77,14 @@ class Restored(msgspec.Struct, frozen=True):
         if before is not None and before.operation in ("hold", "delete"):
             return before
         arguments = {} if before is None else before.arguments
-        why = active.envelope.held_because or self.why
+        why = held_before(active) or self.why
         return Administrative("hold", active.queue_id, "", why, wall, arguments)
+
+    def held_before(self, active: Active) -> str | None:
+        """The reason a message has to be in hold for when it is undeleted, if it is deleted or about to be; None: it goes on.
+        What was held before the backup keeps its own."""
+        why = held_before(active)
+        return self.why if why is None and active.offset < self.lanes.get(active.lane, 0) else why
 
 
 NOT_RESTORED = Restored()

@@ -62,6 +62,7 @@ def write_replacement(
     attempted: bool,
     not_before: float = 0.0,
     held_because: str = "",
+    held_before: str | None = None,
     change: Callable[[Recipient], Recipient] = lambda recipient: recipient,
     added: Sequence[Recipient] = (),
 ) -> Envelope:
@@ -111,6 +112,7 @@ def write_replacement(
         resting=resting,
         numbers_used=numbers_used(envelope) + len(added),
         written_at=now,
+        held_before=held_before,
     )
 
 

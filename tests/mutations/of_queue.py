@@ -180,4 +180,25 @@ MUTATIONS = [
         "    # after it was taken",
         f"{LAWS} {HISTORIES}",
     ),
+    Mutation(
+        "what was deleted out of hold forgets that",
+        "mailcore/queue/undelete.py",
+        "        return envelope.held_before\n",
+        "        return None\n",
+        "tests/queue/test_undelete.py",
+    ),
+    Mutation(
+        "a delete that waits for deliveries forgets the hold before it",
+        "mailcore/queue/undelete.py",
+        "    if order is not None and HELD in order.arguments:\n",
+        "    if False:\n",
+        "tests/queue/test_undelete.py",
+    ),
+    Mutation(
+        "what lay deleted in a backup is delivered when it is undeleted",
+        "mailcore/queue/restored.py",
+        "        return self.why if why is None and active.offset < self.lanes.get(active.lane, 0) else why\n",
+        "        return why\n",
+        "tests/queue/test_undelete.py",
+    ),
 ]

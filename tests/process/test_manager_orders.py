@@ -176,6 +176,8 @@ async def test_an_order_waits_for_what_is_in_flight(tmp_path: Path, killed: bool
         await house.order("delete", queue_id)  # the last word counts
         assert "undelete it first" in await house.refusal("hold", queue_id)
         await house.order("undelete", queue_id)
+        assert "held already" in await house.refusal("hold", queue_id)  # as it was before the delete
+        await house.order("release", queue_id)
         await house.order("hold", queue_id)
         if killed:
             await house.kill("manager")
