@@ -22,6 +22,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
+from django.db.models import F
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
@@ -228,7 +229,7 @@ def last_report() -> Iterator[Finding]:
 
 
 def last_run() -> Iterator[Finding]:
-    run = Run.objects.filter(state__in=ENDED).first()
+    run = Run.objects.filter(state__in=ENDED).order_by(F("ended_at").desc(nulls_last=True), "-pk").first()
     if run is not None and run.state == State.FAILED:
         yield told(
             "last run",

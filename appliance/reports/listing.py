@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 from django.urls import reverse
 
@@ -33,7 +33,7 @@ class Line:
     standing: Standing
     words: str = ""
     url: str = ""
-    run: Run | None = None  # the last
+    run: Run | None = None  # the last, or the one that is under way
 
     @property
     def last(self) -> date:
@@ -49,15 +49,14 @@ def lines(period: Period, today: date, count: int) -> list[Line]:
         start = period.start(start - timedelta(days=1))
         wanted.append(start)
     older = [each for each in gold.available(period) if each < start][:count]
-    runs = _runs(min([*wanted, *older])) if period is Period.DAY else {}
+    runs = _runs(day__gte=min([*wanted, *older])) if period is Period.DAY else {}
     found = list(_lines(period, [*wanted, *older], runs))
     return [replace(line, words=line.words or "so far") if line.last >= today else line for line in found]
 
 
 def line_of(period: Period, start: date) -> Line:
     """One of them."""
-    run = Run.objects.filter(day=start).first() if period is Period.DAY else None
-    return next(_lines(period, [start], {start: run} if run is not None else {}))
+    return next(_lines(period, [start], _runs(day=start) if period is Period.DAY else {}))
 
 
 def _lines(period: Period, starts: list[date], runs: dict[date, Run]) -> Iterator[Line]:
@@ -77,6 +76,10 @@ def _lines(period: Period, starts: list[date], runs: dict[date, Run]) -> Iterato
         yield Line(period, start, standing, words, url, run)
 
 
-def _runs(oldest: date) -> dict[date, Run]:
-    """The last of each day."""
-    return {run.day: run for run in Run.objects.filter(day__gte=oldest).order_by("pk").defer("log")}
+def _runs(**which: date) -> dict[date, Run]:
+    """Of each day the one that is made, or waits, or ended last: a run asked for early may end late."""
+    return {run.day: run for run in sorted(Run.objects.filter(**which).defer("log"), key=_how_late)}
+
+
+def _how_late(run: Run) -> tuple[bool, bool, datetime, int]:
+    return run.under_way, run.state == State.RUNNING, run.ended_at or run.asked_at, run.pk

@@ -239,6 +239,16 @@ def test_the_last_report(reports_directory: Path, balances: bool | None, state: 
 
 
 @pytest.mark.django_db
+def test_the_last_run_is_the_one_that_ended_last() -> None:
+    now, day = timezone.now(), date(2026, 11, 18)
+    early = Run.objects.create(day=day, who="x", state=State.DONE, ended_at=now)
+    Run.objects.create(day=day, who="x", state=State.FAILED, words="no Java", ended_at=now - timedelta(hours=1))
+    assert list(doctor.last_run()) == []
+    Run.objects.filter(pk=early.pk).update(ended_at=now - timedelta(hours=2))
+    assert [each["found"] for each in doctor.last_run()] == ["of 2026-11-18 failed: no Java"]
+
+
+@pytest.mark.django_db
 def test_a_day_has_events_and_no_report(
     reports_directory: Path, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

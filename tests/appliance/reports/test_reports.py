@@ -14,7 +14,7 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 from appliance.accounts.middleware import _SEEN
 from appliance.audit.models import Entry
 from appliance.reports.gold import Period
-from appliance.reports.listing import Standing, lines
+from appliance.reports.listing import Standing, line_of, lines
 from appliance.reports.models import Run, State
 from appliance.reports.schedules import SIGN_OF_LIFE, previous, scheduled, scheduler_seen
 from tests.appliance.accounts.cast import client_of
@@ -115,6 +115,28 @@ def test_each_line_says_how_its_report_stands(reports_directory: Path) -> None:
     text = client_of("viewer").get("/reports/").content.decode()
     assert "There is no report yet" not in text
     assert "no Java &lt;b&gt;" in text
+
+
+def test_the_run_that_ended_last_stands_there_and_one_that_is_under_way_before_all(reports_directory: Path) -> None:
+    now, day = timezone.now(), datetime.now(UTC).date() - timedelta(days=1)
+
+    def run(state: State, minutes: int | None = None) -> Run:
+        ended = None if minutes is None else now - timedelta(minutes=minutes)
+        return Run.objects.create(day=day, state=state, who="x", words="no Java", ended_at=ended)
+
+    def shown() -> tuple[Run | None, Run | None]:
+        return line_of(Period.DAY, day).run, lines(Period.DAY, now.date(), 1)[0].run
+
+    late, failed = run(State.DONE, 1), run(State.FAILED, 2)  # asked for first, and ended last
+    make_report(reports_directory, Period.DAY, day)
+    assert shown() == (late, late)
+    assert "could not be made" not in client_of("viewer").get(f"/reports/day/{day}/").content.decode()
+    Run.objects.filter(pk=late.pk).update(ended_at=now - timedelta(minutes=3))
+    assert shown() == (failed, failed)
+    running = run(State.RUNNING)
+    run(State.ASKED)
+    run(State.FAILED, 0)
+    assert shown() == (running, running)
 
 
 def test_a_report_that_cannot_be_read_is_as_if_it_were_not_there(reports_directory: Path) -> None:
