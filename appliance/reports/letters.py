@@ -30,7 +30,7 @@ from appliance.reports.gold import Period, Report
 from appliance.reports.models import Run, State
 from appliance.reports.pictures import bars
 from appliance.reports.preferences import InForce, in_force
-from appliance.reports.runs import letters_due
+from appliance.reports.runs import letters_due, made_by
 from appliance.reports.tables import Kind, Shown
 from appliance.reports.text import as_text
 from appliance.reports.writing import Writing
@@ -99,12 +99,15 @@ def letter(report: Report, now: InForce) -> EmailMessage:
 
 
 def failure_letter(it: Run, now: InForce) -> EmailMessage:
-    """There is no report, and why."""
+    """What there is no report of, and why: the day, or only its weeks and months."""
+    report = gold.report_of(Period.DAY, it.day)
+    made = report is not None and made_by(it, report)
     context = {
-        "run": it, "day": now.writing.day(it.day), "url": _site() + reverse("reports:run", args=(it.pk,)),
+        "run": it, "made": made, "day": now.writing.day(it.day), "url": _site() + reverse("reports:run", args=(it.pk,)),
         "tail": it.log.splitlines()[-20:],
     }  # fmt: skip
-    message = _envelope(f"Waypost: the report of {it.day} could not be made", now)
+    words = "is made, its weeks and months are not" if made else "could not be made"
+    message = _envelope(f"Waypost: the report of {it.day} {words}", now)
     message["X-Priority"] = "1"
     message.set_content(render_to_string("mail/failure.txt", context))
     message.add_alternative(render_to_string("mail/failure.html", context), subtype="html")

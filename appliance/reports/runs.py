@@ -32,6 +32,7 @@ __all__ = [
     "ended",
     "heard",
     "letters_due",
+    "made_by",
     "make",
     "ring",
     "send_letters",
@@ -127,7 +128,7 @@ def ended(it: Run, came: Ended) -> Run:
     report = gold.report_of(gold.Period.DAY, it.day)
     if came.why == "stopped":
         state, words = State.STOPPED, "stopped"
-    elif came.status in MADE and report is not None and _is_of(it, report):
+    elif came.status in MADE and report is not None and made_by(it, report):
         state, words = (State.RED if report.balances is False else State.DONE), report.words
     else:
         state, words = State.FAILED, ""
@@ -145,8 +146,8 @@ def ended(it: Run, came: Ended) -> Run:
     return it
 
 
-def _is_of(it: Run, report: gold.Report) -> bool:
-    """Whether this run made it."""
+def made_by(it: Run, report: gold.Report) -> bool:
+    """Whether this run made it. It may have failed later, in weeks and months."""
     return it.begun_at is not None and report.made_at >= it.begun_at.timestamp() - 1
 
 

@@ -43,7 +43,7 @@ def _lines(content: Content, tables: list[Shown], writing: Writing, url: str) ->
 def _balance(balance: Balance, writing: Writing) -> Iterator[str]:
     yield balance.words.upper() if balance.red else balance.words
     if balance.left and balance.right:
-        for sign, parts in (("  ", balance.left), ("= ", balance.right)):
+        for sign, parts in (("  ", balance.left), ("≠ " if balance.red else "= ", balance.right)):
             yield sign + " + ".join(f"{label} {writing.number(number)}" for label, number in parts)
     if balance.red_days:
         yield f"  not balanced: {', '.join(map(writing.short_day, balance.red_days))}"

@@ -25,6 +25,7 @@ from appliance.reports.models import Run
 from appliance.reports.preferences import PreferencesForm, in_force, today, yesterday
 from appliance.reports.rows import Unreadable
 from appliance.reports.run_views import RunForm
+from appliance.reports.runs import made_by
 from appliance.reports.schedules import EXPLANATIONS, ScheduleForm, described, scheduled, scheduler_seen, shown_tasks
 
 __all__ = ["csv", "parquet", "preferences", "report", "reports", "schedule", "schedules"]
@@ -80,6 +81,7 @@ def report(request: HttpRequest, period: str, start: str) -> HttpResponse:
         "period": kind, "start": first, "line": line, "writing": writing, "title": writing.period(kind, first),
         "content": content_of(it, writing, request.GET.dict()) if it is not None else None,
         "before": _neighbour(kind, first, -1), "after": _neighbour(kind, first, 1), "zone": now.zone,
+        "made": it is not None and line.run is not None and made_by(line.run, it),
         "percent": round(line.run.share * 100) if line.run is not None else 0,
         "over": not there_is_one and (today(now.zone) - kind.last(first)).days > settings.REPORTS.keep_days,
         "to_come": kind.last(first) > today(now.zone), "keep_days": settings.REPORTS.keep_days,

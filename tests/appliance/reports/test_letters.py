@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from appliance.reports import gold
 from appliance.reports.gold import Period
-from appliance.reports.letters import letter, send_due
+from appliance.reports.letters import failure_letter, letter, send_due
 from appliance.reports.models import Preferences, Run, State
 from appliance.reports.preferences import in_force
 from appliance.reports.tables import Kind
@@ -126,6 +126,8 @@ def test_one_that_does_not_balance_says_so_first(reports_directory: Path) -> Non
         assert "0123456789ABCDEF" in text
         assert "its acceptance is missing" in text
         assert "make the report again" in text, "what to do next"
+        assert "≠" in text
+    assert not any(line.startswith("= ") for line in plain.splitlines())
 
 
 def test_strangers_text_does_nothing_in_it(reports_directory: Path) -> None:
@@ -226,6 +228,21 @@ def test_that_it_could_not_be_made_is_mailed_too(reports_directory: Path) -> Non
     assert "no Java \\u202e<b>" in plain
     assert "no Java \\u202e&lt;b&gt;" in html
     assert "&lt;script&gt;\\x1b" in html
+
+
+def test_a_run_that_was_killed_behind_its_day_is_mailed_as_that(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.DAY, DAY)
+    began = timezone.now() - timedelta(minutes=1)
+    message = failure_letter(ended(State.FAILED, words="killed by signal 9", begun_at=began), in_force())
+    assert message["Subject"] == "Waypost: the report of 2026-11-18 is made, its weeks and months are not"
+    for text in bodies(parsed(message)):
+        assert "is made; its weeks and months were not made anew" in text
+        assert "could not be made" not in text
+        assert "killed by signal 9" in text
+    later = timezone.now() + timedelta(minutes=1)
+    message = failure_letter(ended(State.FAILED, words="killed", begun_at=later), in_force())
+    assert message["Subject"] == "Waypost: the report of 2026-11-18 could not be made"
+    assert "could not be made" in bodies(parsed(message))[0]
 
 
 def test_nobody_gets_what_is_stopped_old_or_for_nobody(reports_directory: Path) -> None:

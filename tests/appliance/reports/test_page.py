@@ -204,6 +204,17 @@ def test_a_day_that_failed_says_why(reports_directory: Path) -> None:
     assert "It could not be made anew" in page()
 
 
+def test_a_run_that_failed_behind_its_day_is_of_weeks_and_months(reports_directory: Path) -> None:
+    make_report(reports_directory, Period.DAY, DAY)
+    began = timezone.now() - timedelta(minutes=1)
+    it = Run.objects.create(day=DAY, state=State.FAILED, who="x", words="killed by signal 9", begun_at=began)
+    text = page()
+    assert "its weeks and months were not made anew:</strong> <bdi>killed by signal 9" in text
+    assert "It could not be made" not in text
+    Run.objects.filter(pk=it.pk).update(begun_at=timezone.now() + timedelta(minutes=1))
+    assert "It could not be made anew" in page()
+
+
 def test_a_day_without_events_says_so(reports_directory: Path) -> None:
     given: dict[str, list[dict[str, Any]]] = {"totals": [dict.fromkeys(tables()["totals"][0], 0)]}
     make_report(reports_directory, Period.DAY, DAY, given=given)
