@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 
@@ -10,14 +11,27 @@ __all__ = ["in_short"]
 
 LINE_MAX = 500
 JAVA_ENDED = "Java ended in the middle of it; the kernel kills what takes too much memory, and says so in its log"
+STOPPED = "Spark stopped in the middle of it"
+_STOPPED = "Cannot call methods on a stopped SparkContext"  # Spark's words when its master does not answer
+_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _CAUSE = re.compile(r"^Caused by: (.+)$", re.M)
 _TOLD = re.compile(r"^: (.+)$", re.M)  # py4j's second line: what Java threw
 _PACKAGES = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])")
 _LAST_ERROR = re.compile(r".*\b([A-Z]\w*(?:Exception|Error): .*)")  # of "…, most recent failure: …: IOException: words"
 
 
-def in_short(error: BaseException) -> str:
-    """The file's or the disk's own words, wherever Spark has wrapped them."""
+def in_short(error: BaseException, output: Path | None = None, master: str = "local") -> str:
+    """The file's or the disk's own words, wherever Spark has wrapped them. ``output``: below which all is written, for
+    a disk that is full; ``master``: who did not answer."""
+    line = _line(error)
+    if _STOPPED in line:
+        return STOPPED if master.startswith("local") else f"Spark's master {master} did not answer, or refused"
+    if output is not None and _FULL.search(line):
+        return f"{line}, below {output.absolute()}"
+    return line
+
+
+def _line(error: BaseException) -> str:
     if isinstance(error, Py4JNetworkError | ConnectionError):
         return f"{JAVA_ENDED} ({type(error).__name__})"
     try:

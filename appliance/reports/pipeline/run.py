@@ -86,7 +86,7 @@ def make(maker: Maker, day: Day) -> Told:
             make_period(maker, period, day.zone)
         except Exception as error:  # a full disk, Spark's, Arrow's: the next one may have room
             traceback.print_exc()
-            unmade.append(f"{period.name} ({in_short(error)})")
+            unmade.append(f"{period.name} ({in_short(error, maker.store.root)})")
     maker.progress("done", 1.0)
     return replace(told, unmade=tuple(unmade))
 
@@ -126,7 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
         return FAILED
     except Exception as error:  # Python's own end would be 1, which says that the tables are there
         traceback.print_exc()
-        print(f"it could not be made: {in_short(error)}", file=sys.stderr)
+        print(f"it could not be made: {in_short(error, given.output, given.master)}", file=sys.stderr)
         return FAILED
     print(told.words, flush=True)
     if told.balances is False:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
@@ -30,13 +32,22 @@ This stopped SparkContext was created at:"""
     [
         (WRAPPED, "IOException: No space left on device"),
         (WITHOUT_CAUSES, "IOException: No space left"),
-        (STOPPED, "IllegalStateException: Cannot call methods on a stopped SparkContext."),
+        (STOPPED, "Spark stopped in the middle of it"),
         ("[Errno 28] No space left on device\nand more", "RuntimeError: [Errno 28] No space left on device"),
         ("", "RuntimeError: "),
     ],
 )
 def test_the_deepest_cause_is_told(text: str, words: str) -> None:
     assert in_short(RuntimeError(text)) == words
+
+
+def test_a_disk_that_is_full_and_a_master_that_is_silent_are_named() -> None:
+    assert in_short(RuntimeError(WRAPPED), Path("/var/reports")) == (
+        "IOException: No space left on device, below /var/reports"
+    )
+    assert in_short(RuntimeError(WITHOUT_CAUSES[:40]), Path("/var/reports")).count("below") == 0
+    told = in_short(RuntimeError(STOPPED), None, "spark://master:7077")
+    assert told == "Spark's master spark://master:7077 did not answer, or refused"
 
 
 def test_that_java_is_gone_is_said() -> None:

@@ -16,11 +16,13 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from appliance.reports.pipeline import run
 from appliance.reports.pipeline.days import Day
 from appliance.reports.pipeline.making import read_table
 from appliance.reports.pipeline.run import BUSY, FAILED, UNBALANCED, main
+from appliance.reports.pipeline.session import NoMaster, start
 from appliance.reports.pipeline.store import Store
 from tests.appliance.reports.pipeline.world import World
 
@@ -68,7 +70,21 @@ def test_a_full_disk_is_a_failure_and_no_day_that_does_not_balance(
     monkeypatch.setattr(run, "report", full)
     assert main([str(DAY.date), "--events", str(tmp_path), "--output", str(tmp_path / "reports")]) == FAILED
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last == "it could not be made: OSError: [Errno 28] No space left on device"
+    words = f"it could not be made: OSError: [Errno 28] No space left on device, below {tmp_path / 'reports'}"
+    assert last == words
+
+
+def test_a_master_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark tries for a minute, and then says this."""
+
+    def silent(_: object) -> None:
+        raise RuntimeError("IllegalStateException: Cannot call methods on a stopped SparkContext.")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", silent)
+    with pytest.raises(NoMaster) as failed:
+        start("spark://192.0.2.1:7077", tmp_path)
+    assert "Spark's master spark://192.0.2.1:7077 did not answer, or refused" in str(failed.value)
+    assert "IllegalState" not in str(failed.value)
 
 
 def test_a_master_that_is_none_is_named(tmp_path: Path) -> None:
