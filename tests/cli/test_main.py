@@ -99,7 +99,10 @@ async def test_options_for_all_may_stand_in_front(house: House, waypost: Waypost
 async def test_while_the_manager_is_away_errors_say_so(house: House, waypost: Waypost) -> None:
     await house.lose_the_manager()
     said = await waypost("queue", "size")
-    assert (said.status, said.err) == (1, "waypost: the manager is not running; mail is still accepted while the disk has room\n")
+    assert (said.status, said.err) == (
+        1,
+        "waypost: the manager is not running; mail is still accepted while the disk has room\n",
+    )
 
 
 def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:

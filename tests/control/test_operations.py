@@ -117,7 +117,9 @@ async def test_without_the_manager_a_list_says_of_when_it_is() -> None:
         page = await control.call("list")
         assert len(page["items"]) == 1
         assert page["note"].startswith("the manager is away; as of 2026-11-18 ")
-        with pytest.raises(Refused, match=r"^the manager is not running; mail is still accepted while the disk has room$"):
+        with pytest.raises(
+            Refused, match=r"^the manager is not running; mail is still accepted while the disk has room$"
+        ):
             await control.call("size")
 
 
