@@ -32,6 +32,7 @@ class Noted:
 
     def __init__(self, day: date) -> None:
         self._it: Run | None = None
+        self.not_exported = ""  # why the core did not, where it was asked to
         if database_is_there():
             with contextlib.suppress(DatabaseError):
                 self._it = Run.objects.create(
@@ -42,13 +43,13 @@ class Noted:
         """False when somebody stopped it on the page."""
         if self._it is not None:
             with contextlib.suppress(DatabaseError):
-                return runs.heard(self._it.pk, told)
+                return runs.heard(self._it.pk, told, self.not_exported)
         return True
 
     def ended(self, came: Ended) -> None:
         if self._it is not None:
             with contextlib.suppress(DatabaseError, Run.DoesNotExist):
-                runs.ended(self._it, came)
+                runs.ended(self._it, came, self.not_exported)
 
     def interrupted(self) -> None:
         """By who began it."""

@@ -18,16 +18,19 @@ ZONE_S = 5.0  # it is told again each minute
 log = logging.getLogger(__name__)
 
 
-def cut(who: str, zone: str) -> None:
-    """So that the report has all up to now, and what is queued now is counted."""
+def cut(who: str, zone: str) -> str:
+    """So that the report has all up to now, and what is queued now is counted. Why that failed; "" when it did not, or when
+    there is no core."""
     if not settings.EXPORTER_SOCKET.exists():
-        return
+        return ""
     tell_zone(zone)
     try:
         with ControlClient(settings.EXPORTER_SOCKET, who=who, timeout_s=CUT_S) as exporter:
             exporter.call("cut", {"ids": False})
     except ControlError as error:
         log.warning("the core did not export: %s", error)
+        return " ".join(str(error).split()) or type(error).__name__
+    return ""
 
 
 def tell_zone(zone: str) -> None:

@@ -10,9 +10,10 @@ from django.utils import timezone
 
 from appliance.reports.running import is_held
 
-__all__ = ["ENDED", "LOG_MAX", "Preferences", "Run", "State"]
+__all__ = ["ENDED", "LOG_MAX", "NOT_EXPORTED", "Preferences", "Run", "State"]
 
 LOG_MAX = 40_000  # characters: the end of what a run said
+NOT_EXPORTED = "the core did not export what happened last: "  # and why: the first line of a run's log
 WAITED = timedelta(minutes=3)  # longer, and nobody seems to be there to begin: who does looks every minute
 
 
@@ -58,6 +59,12 @@ class Run(models.Model):
     @property
     def under_way(self) -> bool:
         return self.state in (State.ASKED, State.RUNNING)
+
+    @property
+    def not_exported(self) -> str:
+        """Why its report may lack what happened last; "" when nothing says so."""
+        first = self.log.partition("\n")[0]
+        return first.removeprefix(NOT_EXPORTED) if first.startswith(NOT_EXPORTED) else ""
 
     @property
     def forgotten(self) -> bool:

@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from appliance.celery import app
 from appliance.reports import exporter, gold
-from appliance.reports.models import ENDED, LOG_MAX, Run, State
+from appliance.reports.models import ENDED, LOG_MAX, NOT_EXPORTED, Run, State
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.running import Busy, Ended, Heard, command_of, held, run
 
@@ -105,25 +105,27 @@ def make(pk: int) -> Run | None:
                 return None
             it = Run.objects.get(pk=pk)
             zone = in_force().zone
-            exporter.cut(SCHEDULE, zone)
+            not_exported = exporter.cut(SCHEDULE, zone)
             command = command_of(
                 it.day, settings.EVENTS_DIRECTORY, settings.REPORTS_DIRECTORY, zone, settings.REPORTS.spark_master
             )
-            came = run(command, hold, timeout_s=settings.REPORTS.timeout_s, listen=lambda each: heard(pk, each))
-            it = ended(it, came)
+            came = run(
+                command, hold, timeout_s=settings.REPORTS.timeout_s, listen=lambda each: heard(pk, each, not_exported)
+            )
+            it = ended(it, came, not_exported)
     except Busy:
         return None
     _try_again(it)
     return it
 
 
-def heard(pk: int, told: Heard) -> bool:
+def heard(pk: int, told: Heard, not_exported: str = "") -> bool:
     """Notes how far it is; False when somebody wants it stopped."""
-    Run.objects.filter(pk=pk).update(stage=told.stage, share=told.share, log=told.log[-LOG_MAX:])
+    Run.objects.filter(pk=pk).update(stage=told.stage, share=told.share, log=_log(told.log, not_exported))
     return not Run.objects.filter(pk=pk, stop_wanted=True).exists()
 
 
-def ended(it: Run, came: Ended) -> Run:
+def ended(it: Run, came: Ended, not_exported: str = "") -> Run:
     """Notes what the run's end says, and what the report beside the tables says of itself."""
     report = gold.report_of(gold.Period.DAY, it.day)
     if came.why == "stopped":
@@ -139,11 +141,17 @@ def ended(it: Run, came: Ended) -> Run:
         it.state, it.stage, it.due_at = State.ASKED, "", timezone.now() + timedelta(seconds=BUSY_WAIT_S)
         it.save(update_fields=("state", "stage", "due_at"))
         return it
-    it.state, it.words, it.log, it.ended_at = state, words[:2000], came.log[-LOG_MAX:], timezone.now()
+    it.state, it.words, it.log, it.ended_at = state, words[:2000], _log(came.log, not_exported), timezone.now()
     if state in (State.DONE, State.RED):
         it.share = 1.0
     it.save()
     return it
+
+
+def _log(said: str, not_exported: str) -> str:
+    """What is kept of it: its end, and in front of that why the core exported nothing."""
+    head = f"{NOT_EXPORTED}{not_exported[:1000]}\n" if not_exported else ""
+    return head + said[-(LOG_MAX - len(head)) :]
 
 
 def made_by(it: Run, report: gold.Report) -> bool:

@@ -225,7 +225,16 @@ def test_the_core_exports_what_there_is_first_and_may_be_away(
         core.answers["cut"] = Refusal("the disk is full")
         made = runs.make(runs.ask(DAY, "somebody").pk)
     assert made is not None
+    made.refresh_from_db()
     assert made.state == State.DONE
+    assert made.log == "the core did not export what happened last: the disk is full\nsome words"
+    assert "so it may be missing here:</strong> <bdi>the disk is full" in _day_page()
+    Run.objects.filter(pk=made.pk).delete()
+    assert "the disk is full" not in _day_page(), "the run before had all"
+
+
+def _day_page() -> str:
+    return str(client_of("viewer").get(f"/reports/day/{DAY}/").content.decode())
 
 
 # -- by hand, on the page

@@ -44,7 +44,7 @@ class Command(BaseCommand):
                 noted = Noted(day)
                 try:
                     _bar(Heard("asking the core for its events", 0.0, ""))
-                    exporter.cut("waypost report", zone)
+                    noted.not_exported = exporter.cut("waypost report", zone)
                     ended = run(
                         command,
                         hold,
