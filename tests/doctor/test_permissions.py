@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +14,6 @@ from tests.doctor.cast import certificate, children, found, patient, running, st
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 STRANGER = 54_321  # nobody on this host
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """Where others may come: pytest's own directories are closed to them."""
-    directory = Path(tempfile.mkdtemp(prefix="wp-"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
 
 
 def modes(examined: Patient, home: int, **others: int) -> None:

@@ -8,7 +8,6 @@ import pwd
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -27,15 +26,6 @@ from tests.process.test_users import as_root, entered
 
 postgresql = test_postgresql.postgresql  # a fixture
 PORTAL = "games"  # any user of this host that is not root
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """Not below pytest's own directory, which other users may not enter."""
-    directory = Path(tempfile.mkdtemp(prefix="wp-"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.fixture

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import subprocess
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -20,15 +18,6 @@ from mailcore.doctor.patient import Patient
 from tests.doctor.cast import found, states
 from tests.end_to_end.appliance import COMMAND
 from tests.process.test_users import CORE, OwnUsers, as_root, entered
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """Not below pytest's own directory, which other users may not enter."""
-    directory = Path(tempfile.mkdtemp(prefix="wp-"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.fixture
