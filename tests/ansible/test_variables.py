@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tarfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -94,19 +95,20 @@ def test_none_is_a_value_of_nothing(name: str) -> None:
         ("waypost_journal_mb", 0),
         ("waypost_time_zone", "Europe/Atlantis"),
         ("waypost_database_url", "postgresql://u:p@h/n"),
-        ("waypost_reports", "maybe not, but the portal is off"),
         ("waypost_firewall_admin_networks", ["the office"]),
         ("waypost_firewall_admin_networks", []),
         ("waypost_firewall_ports", [70_000]),
     ],
 )
 def test_a_wrong_value_is_told_with_its_name(name: str, value: object) -> None:
-    more = {"waypost_portal": False} if name == "waypost_reports" else {}
-    if name == "waypost_reports":
-        value = True
-    (told,) = faults(**{name: value}, **more)[:1]
+    told = faults(**{name: value})[0]
     assert told.startswith(name)
     assert "allowed: " in told or "lock" in told
+
+
+def test_reports_need_a_portal() -> None:
+    assert faults(waypost_portal=False) == ["waypost_reports is wrong; allowed: false where waypost_portal is false"]
+    assert faults(waypost_portal=False, waypost_reports=False) == []
 
 
 def test_a_secret_is_not_told() -> None:
@@ -143,6 +145,13 @@ def test_a_release_that_is_cut_short_is_told(tmp_path: Path) -> None:
         file.write_bytes(whole[:cut])
         (told,) = of(str(file), "waypost_version 0.0.1")
         assert "make it anew" in told
+    wheel, sums_file = tmp_path / "waypost-0.0.1-py3-none-any.whl", tmp_path / "SHA256SUMS"
+    for lacking in ([wheel], [sums_file]):  # ended as a tar ends
+        with tarfile.open(file, "w") as release:
+            for each in lacking:
+                release.add(each, each.name)
+        (told,) = of(str(file), "waypost_version 0.0.1")
+        assert "is cut short or is no release" in told
     (told,) = of(f"{file}.gone", "waypost_version 0.0.1")
     assert "there is no file" in told
 
