@@ -1,12 +1,15 @@
 """Changes to messages: by queue id, by position, or to all that match. The manager makes them; here they are found.
 
-Law: what a change to all that match may touch is fixed when it begins, so that nothing is changed twice and nothing newer.
+Law: what a change to all that match may touch is fixed when it begins, so that nothing is changed twice and nothing newer;
+and all of that is found, wherever it has gone meanwhile.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from array import array
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,14 +19,15 @@ from mailcore.control.manager_link import ManagerAway
 from mailcore.control.protocol import CHANGES, ArgumentError
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, Place, View
-from mailcore.queue.browse import Budget
+from mailcore.queue.browse import Budget, Item, Stretch
 from mailcore.queue.cut import Cut, CutError
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL
-from mailcore.queue.matching import Filter
+from mailcore.queue.matching import Filter, text_matcher
 
 __all__ = ["Changes", "fits"]
 
 ERRORS_SHOWN = 100  # of a change to all that match; the count goes on
+LOOKS_AGAIN = 3  # for a message that went elsewhere; it rests for seconds at least between two journeys
 PROGRESS_S = 1.0  # a client hears at least this often how far it is
 
 
@@ -43,7 +47,7 @@ def fits(change: str, lane: str) -> bool:
 class Changes:
     def __init__(self, view: View) -> None:
         self._view = view
-        self._matching = Budget(items=MESSAGES_MAX)
+        self._budget = Budget(items=MESSAGES_MAX)
 
     async def change(self, name: str, arguments: ChangeArguments, session: Session) -> AsyncGenerator[Any, None]:
         given = {queue_id: (lane, offset) for queue_id, lane, offset in arguments.messages}
@@ -57,23 +61,35 @@ class Changes:
         extra = msgspec.structs.asdict(arguments)
         del extra["queue_ids"], extra["messages"]
         places = given | await self._view.places(unplaced)
-        result = await self._send_change(name, places, extra, session)
-        # What went elsewhere between looking and changing is looked for once more; nothing was done to it yet.
-        moved = {
-            queue_id: place
-            for queue_id, place in (await self._view.places(result["errors"])).items()
-            if place != places.get(queue_id)
-        }
-        if moved:
-            again = await self._send_change(name, moved, extra, session)
-            result["changed"] += again["changed"]
-            for queue_id in moved:
-                del result["errors"][queue_id]
-            result["errors"].update(again["errors"])
+        result = await self._change_placed(name, places, extra, session)
         for queue_id in unplaced:
-            if queue_id not in places and queue_id not in moved:
+            if queue_id not in places:
                 result["errors"][queue_id] = "there is no such message in the queue"
         yield result
+
+    async def _change_placed(
+        self, name: str, places: dict[str, Place], extra: dict[str, Any], session: Session, lane: str = ""
+    ) -> dict[str, Any]:
+        """What went elsewhere between looking and changing is looked for again: nothing was done to it yet. ``lane``: only
+        where this pattern matches."""
+        result = await self._send_change(name, places, extra, session)
+        in_lane = text_matcher(lane)
+        for _ in range(LOOKS_AGAIN):
+            found = await self._view.places(result["errors"])
+            moved = {
+                queue_id: place
+                for queue_id, place in found.items()
+                if place != places[queue_id] and (in_lane is None or in_lane(place[0]))
+            }
+            if not moved:
+                break
+            places = places | moved
+            again = await self._send_change(name, moved, extra, session)
+            result["changed"] += again["changed"]
+            result["errors"] = {
+                queue_id: error for queue_id, error in result["errors"].items() if queue_id not in moved
+            } | again["errors"]
+        return result
 
     async def _send_change(
         self, name: str, places: dict[str, Place], extra: dict[str, Any], session: Session
@@ -112,33 +128,20 @@ class Changes:
             extra["until"] = arguments.until
         if arguments.route:
             extra["route"] = arguments.route
-        # Taken once: what a change writes anew lies beyond these ends, so nothing is changed twice.
-        stretches, note = await self._view.stretches()
-        browser = self._view.browser
-        now = browser.clock()
         since = _cut(arguments.cut)
-        filter_ = _where_it_fits(arguments.filter, arguments.change)
-        if since is not None:
-            filter_ = _as_of(filter_, since.at, now)
+        stretches, note = await self._view.stretches()
         progress: dict[str, Any] = {
             "matched": 0, "matched_recipients": 0, "changed": 0, "failed": 0, "errors": {}, "done": False, "note": note,
         }  # fmt: skip
         if arguments.dry_run:
-            progress["cut"] = arguments.cut or str(Cut.of(stretches, now))
-        cursor: str | None = ""
+            progress["cut"] = arguments.cut or str(Cut.of(stretches, self._view.browser.clock()))
         said = time.monotonic()
-        while cursor is not None:
-            page = await self._view.in_thread(browser.page, stretches, filter_, cursor, self._matching)
-            cursor = page.cursor
-            items = [item for item in page.items if fits(arguments.change, item.lane)]
-            if since is not None and items:
-                newer = await self._view.in_thread(since.newer, browser.disk, browser.queue_directory, stretches, items)
-                items = [item for item in items if item.queue_id not in newer]
+        async for items in self._matching(arguments, stretches, since):
             places = {item.queue_id: (item.lane, item.offset) for item in items}
             progress["matched"] += len(places)
             progress["matched_recipients"] += sum(item.recipient_count for item in items)
             if places and not arguments.dry_run:
-                result = await self._send_change(arguments.change, places, extra, session)
+                result = await self._change_placed(arguments.change, places, extra, session, arguments.filter.lane)
                 progress["changed"] += result["changed"]
                 progress["failed"] += len(result["errors"])
                 for queue_id, error in result["errors"].items():
@@ -149,11 +152,70 @@ class Changes:
                 yield dict(progress)
         yield progress | {"done": True}
 
+    async def _matching(
+        self, arguments: ChangeMatchingArguments, stretches: Mapping[str, Stretch], since: Cut | None
+    ) -> AsyncGenerator[list[Item], None]:
+        """What matches in the queue as it is now, a page at a time; then, unless it is only counted, what moved while that was
+        read, and was seen neither where it left nor where it went. Nothing comes twice."""
+        now = self._view.browser.clock()
+        filter_ = _where_it_fits(arguments.filter, arguments.change)
+        if since is not None:
+            filter_ = _as_of(filter_, since.at, now)
+        seen = array(
+            "q"
+        )  # hashes, so that a million messages take 8 MB; two that are alike leave one message as it was
+        async for items in self._pages(_fitting(stretches, arguments.change), filter_, since):
+            seen.extend(hash(item.queue_id) for item in items)
+            yield items
+        if arguments.dry_run:
+            return
+        filter_ = _as_of(filter_, now, self._view.browser.clock())
+        since = since or Cut.of(stretches, now)
+        for _ in range(LOOKS_AGAIN):
+            later, _ = await self._view.stretches()
+            moved = False
+            async for found in self._pages(_fitting(_beyond(stretches, later), arguments.change), filter_, since):
+                known = {hash(item.queue_id) for item in found}.intersection(seen) if found else set()
+                items = [item for item in found if hash(item.queue_id) not in known]
+                seen.extend(hash(item.queue_id) for item in items)
+                moved = moved or bool(items)
+                yield items
+            if not moved:
+                break
+            stretches = later
+
+    async def _pages(
+        self, stretches: Mapping[str, Stretch], filter_: Filter, since: Cut | None
+    ) -> AsyncGenerator[list[Item], None]:
+        """What matches and is no newer than the cut. Some pages are empty: they cost as much as others."""
+        browser = self._view.browser
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self._view.in_thread(browser.page, stretches, filter_, cursor, self._budget)
+            cursor, items = page.cursor, page.items
+            if since is not None and items:
+                newer = await self._view.in_thread(since.newer, browser.disk, browser.queue_directory, stretches, items)
+                items = [item for item in items if item.queue_id not in newer]
+            yield items
+
+
+def _fitting(stretches: Mapping[str, Stretch], change: str) -> dict[str, Stretch]:
+    return {lane: stretch for lane, stretch in stretches.items() if fits(change, lane)}
+
+
+def _beyond(before: Mapping[str, Stretch], later: Mapping[str, Stretch]) -> dict[str, Stretch]:
+    """What the lanes have grown by; of one whose end nobody knew, nothing."""
+    grown = {}
+    for lane, stretch in later.items():
+        start = before[lane].end if lane in before else stretch.start
+        if start is not None and stretch.end is not None and stretch.end > start:
+            grown[lane] = replace(stretch, start=max(start, stretch.start))
+    return grown
+
 
 def _where_it_fits(filter_: Filter, change: str) -> Filter:
-    """Undelete and release need not read lanes where there is nothing for them."""
-    only = {"undelete": DELETED, "release": HOLD}.get(change)
-    return msgspec.structs.replace(filter_, lane=only) if only and not filter_.lane else filter_
+    """Deleted messages are seen only by who asks for their lane."""
+    return msgspec.structs.replace(filter_, lane=DELETED) if change == "undelete" and not filter_.lane else filter_
 
 
 def _cut(text: str) -> Cut | None:

@@ -115,10 +115,13 @@ async def test_all_that_match_are_changed_in_batches(house: House, control: Asyn
 
 
 async def test_what_the_change_writes_anew_is_not_changed_again(house: House, control: AsyncControlClient) -> None:
-    house.write("retry.5", *(deferred("a@example.org") for _ in range(20)))
+    messages = [deferred("a@example.org") for _ in range(20)]
+    house.write("retry.5", *messages)
 
     def delay(given: dict[str, Any]) -> dict[str, Any]:
-        house.write("retry.4000", *(deferred("a@example.org") for _ in given["messages"]))
+        house.write("retry.4000", *(msgspec.structs.replace(each, generation=9) for each in messages))
+        for _, lane, offset in given["messages"]:
+            house.lane(lane).mark_garbage(offset)
         return {"changed": len(given["messages"]), "errors": {}}
 
     house.lane("retry.4000")
@@ -235,6 +238,50 @@ async def test_messages_that_could_not_be_changed_are_counted_and_named(
     }  # fmt: skip
     result = await control.call("change_matching", {"change": "bounce", "filter": {}})
     assert (result["failed"], len(result["errors"])) == (150, 100)
+
+
+@pytest.mark.parametrize(("lane", "changed"), [("", 2), ("incoming*", 1)])
+async def test_what_matched_and_went_elsewhere_meanwhile_is_changed_there(
+    house: House, control: AsyncControlClient, lane: str, changed: int
+) -> None:
+    stays, goes = envelope(sender="spam@example.org"), envelope(sender="spam@example.org")
+    _, left = house.write("incoming.0", stays, goes)
+
+    def hold(given: dict[str, Any]) -> dict[str, Any]:
+        if ["incoming.0", left] not in [place for _, *place in given["messages"]]:
+            return {"changed": len(given["messages"]), "errors": {}}
+        house.write("retry.5", msgspec.structs.replace(goes, generation=1))
+        house.lane("incoming.0").mark_garbage(left)
+        return {"changed": len(given["messages"]) - 1, "errors": {goes.queue_id: "it rests elsewhere by now"}}
+
+    house.manager.answers["hold"] = hold
+    given = {"change": "hold", "filter": {"sender": "spam@*", "lane": lane}}
+    result = await control.call("change_matching", given)
+    # With a lane asked for it is left where it went, and said so.
+    assert (result["changed"], list(result["errors"])) == (changed, [goes.queue_id] if lane else [])
+    assert result["changed"] + result["failed"] == 2
+
+
+async def test_what_moves_while_the_queue_is_read_is_found_where_it_went(
+    house: House, control: AsyncControlClient
+) -> None:
+    """It has left its lane before that is read, and lies beyond the end of another; what came in since is left alone."""
+    house.write("incoming.0", *(envelope(sender="spam@example.org") for _ in range(1000)))
+    goes = envelope(sender="spam@example.org")
+    (left,) = house.write("retry.5", goes)
+    house.lane("retry.30")
+
+    def delete(given: dict[str, Any]) -> dict[str, Any]:
+        if len(house.manager.asked("delete")) == 1:
+            house.write("retry.30", msgspec.structs.replace(goes, generation=1))
+            house.lane("retry.5").mark_garbage(left)
+            house.write("incoming.0", envelope(sender="spam@example.org", arrived_at=time.time() - 1))
+        return {"changed": len(given["messages"]), "errors": {}}
+
+    house.manager.answers["delete"] = delete
+    result = await control.call("change_matching", {"change": "delete", "filter": {"sender": "spam@*"}})
+    assert (result["matched"], result["changed"], result["failed"]) == (1001, 1001, 0)
+    assert house.manager.asked("delete")[-1].arguments["messages"][0][:2] == [goes.queue_id, "retry.30"]
 
 
 async def test_nothing_is_changed_by_halves_while_the_manager_is_away() -> None:

@@ -184,7 +184,7 @@ async def test_a_client_that_goes_away_ends_its_change_of_all_that_match() -> No
             return {"changed": len(given["messages"]), "errors": {}}
 
         house.manager.answers["delete"] = slowly
-        house.server.operations._changes._matching = house.server.operations._changes._matching.__class__(items=10)
+        house.server.operations._changes._budget = house.server.operations._changes._budget.__class__(items=10)
         reader, writer = await raw(house, encode(Request(1, "change_matching", {"change": "delete", "filter": {}})))
         await asked.wait()
         writer.close()
