@@ -120,18 +120,26 @@ environment() {
         # PIP_USER would install past the environment, PIP_REQUIRE_HASHES would refuse our own source tree.
         # Spark comes as a source package only; it is built with the lock's own setuptools, which must be there before it.
         awk '/^setuptools==/ { p = 1; print; next } /^[^ #]/ { p = 0 } p' "$1" >.venv/first.txt
-        if ! { PIP_USER=0 .venv/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: \
-            --require-hashes --requirement .venv/first.txt &&
-            PIP_USER=0 .venv/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: \
-                --no-binary pyspark --no-build-isolation --require-hashes --requirement "$1" &&
-            PIP_USER=0 PIP_REQUIRE_HASHES=0 .venv/bin/python -m pip --disable-pip-version-check install --quiet \
-                --no-deps --no-build-isolation --editable .; } >&2 </dev/null; then
+        # It takes 2 GB to build, and where /tmp lies in memory, as on Debian 13, there may be less.
+        rm -rf .venv/tmp
+        mkdir .venv/tmp
+        if ! {
+            pip_install --only-binary :all: --require-hashes --requirement .venv/first.txt &&
+                pip_install --only-binary :all: --no-binary pyspark --no-build-isolation --require-hashes --requirement "$1" &&
+                pip_install --no-deps --no-build-isolation --editable .
+        }; then
             say "pip could not install what $1 names (its own words are above). It asks the index that its settings name."
             exit 69
         fi
+        rm -rf .venv/tmp
         fingerprint "$1" >".venv/installed.$1"
     fi
     exec 9>&-
+}
+
+pip_install() {
+    PIP_USER=0 PIP_REQUIRE_HASHES=0 TMPDIR="$PWD/.venv/tmp" \
+        .venv/bin/python -m pip --disable-pip-version-check install --quiet "$@" >&2 </dev/null
 }
 
 installed() {

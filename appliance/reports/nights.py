@@ -119,7 +119,10 @@ def main(lock: str, logs: str, socket: str) -> int:
     if socket:
         server = redis_server()
         if server is None:
-            say("reports: there is no redis-server: no report is made by itself. The mail goes on.")
+            say(
+                "reports: there is no redis-server: no report is made by itself. The mail goes on. Install the package "
+                "redis-server, and start again."
+            )
             return 1
         children.insert(0, Child("Redis", redis_command(server, Path(socket)), Path(logs, "redis.log")))
     supervise(children, Path(lock), say)

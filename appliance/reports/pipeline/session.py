@@ -70,8 +70,11 @@ def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> 
         "spark.shuffle.compress": "true",
     }
     if local:
-        # Nothing comes from elsewhere, and a host name that does not resolve stops nobody.
+        # Nothing comes from elsewhere, and a host name that does not resolve stops nobody: Spark asks for its own address
+        # before it reads its settings.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        for name in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"):
+            os.environ.setdefault(name, "127.0.0.1")
     settings |= options or {}
     builder = SparkSession.Builder().master(master).appName("waypost reports")
     for name, value in settings.items():
