@@ -275,6 +275,11 @@ def _notes(report: Report, writing: Writing) -> list[str]:
     missing = [each for each in _dates(report.told.get("missing")) if each < today]  # the others are to come
     words = "there is no report of it" if len(missing) == 1 else "there are no reports of them"
     found = [f"Without {', '.join(_ranges(missing, writing))}: {words}."] if missing else []
+    if report.behind:
+        found.append(
+            f"Added up before there was what the reports of {', '.join(_ranges(report.behind, writing))} say now: the run that "
+            "next ends adds it up anew."
+        )
     found += [f"The figures of the whole: {gone('totals')}"] if "totals" in report.deleted else []
     if report.so_far:
         found.append("The day was not over when this was made: it is compared with no other day.")

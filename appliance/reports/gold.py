@@ -7,6 +7,7 @@ as if it were not there.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import os
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+
+from appliance.reports.pipeline.store import report_fingerprint
 
 __all__ = [
     "DELETED",
@@ -102,6 +105,23 @@ class Report:
     @property
     def words(self) -> str:
         return str(self.balance.get("words") or self.told.get("words") or "")
+
+    @cached_property
+    def behind(self) -> list[date]:
+        """Of a week or month: days that have a report other than the one this was made of. What of them could not be read then
+        is told in ``left_out``; a day that is gone is still in what was made of it."""
+        made_of, left_out = self.told.get("made_of"), str(self.told.get("left_out"))
+        if not isinstance(made_of, dict):
+            return []
+        days = [self.start + timedelta(days=index) for index in range((self.last - self.start).days + 1)]
+        found = []
+        for day in days:
+            name = Period.DAY.directory(day)
+            with contextlib.suppress(OSError):
+                said = (settings.REPORTS_DIRECTORY / "gold" / name / REPORT).read_bytes()
+                if made_of.get(day.isoformat()) != report_fingerprint(said) and f"{name} " not in left_out:
+                    found.append(day)
+        return found
 
     @cached_property
     def tables(self) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from appliance.accounts.roles import operator, viewer
 from appliance.audit.record import audited, record
-from appliance.reports import runs
-from appliance.reports.models import Run
+from appliance.reports import gold, runs
+from appliance.reports.models import Run, State
 from appliance.reports.preferences import in_force, today
 
 __all__ = ["RunForm", "run", "run_now", "stop"]
@@ -74,4 +74,8 @@ def stop(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _context(it: Run) -> dict[str, Any]:
     now = in_force()
-    return {"run": it, "percent": round(it.share * 100), "writing": now.writing, "nobody": not now.recipients}
+    report = gold.report_of(gold.Period.DAY, it.day) if it.state == State.FAILED else None
+    return {
+        "run": it, "percent": round(it.share * 100), "writing": now.writing, "nobody": not now.recipients,
+        "made": report is not None and runs.made_by(it, report),
+    }  # fmt: skip

@@ -18,15 +18,21 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Busy", "Store"]
+__all__ = ["Busy", "Store", "report_fingerprint"]
 
 SPILLED = ("blockmgr-*", "spark-*")  # what Spark calls its directories; it clears them when it ends in peace
+
+
+def report_fingerprint(said: bytes) -> str:
+    """Of a day, by its ``report.json``: it names its events, its counts, its balance; from these its tables follow."""
+    return hashlib.sha256(said).hexdigest()
 
 
 class Busy(Exception):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -22,7 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from appliance.reports.pipeline.days import Period, month_of, week_of
 from appliance.reports.pipeline.gold.periods import MERGED
 from appliance.reports.pipeline.making import VERSION, Maker, write_json
-from appliance.reports.pipeline.store import Store
+from appliance.reports.pipeline.store import Store, report_fingerprint
 from appliance.reports.pipeline.tables import damaged
 
 __all__ = ["behind", "make_period"]
@@ -73,7 +72,7 @@ def _is_behind(store: Store, period: Period, zone: str) -> bool:
         return bool(there)
     made_of = json.loads(said).get("made_of")
     if isinstance(made_of, dict):
-        return any(made_of.get(name) != _fingerprint(text) for name, (_, text) in there.items())
+        return any(made_of.get(name) != report_fingerprint(text) for name, (_, text) in there.items())
     # An older version's, which did not tell.
     made_at = (version / "report.json").stat().st_mtime
     return any((day / "report.json").stat().st_mtime > made_at for day, _ in there.values())
@@ -98,11 +97,6 @@ def _said(version: Path) -> bytes | None:
         return None
 
 
-def _fingerprint(said: bytes) -> str:
-    """Of a day: what it says of itself names its events, its counts, its balance; from these its tables follow."""
-    return hashlib.sha256(said).hexdigest()
-
-
 def _content(period: Period, zone: str, days: dict[str, bytes]) -> dict[str, Any]:
     all_days = [day.date.isoformat() for day in period.days(zone)]
     reports = [json.loads(text) for text in days.values()]
@@ -116,7 +110,7 @@ def _content(period: Period, zone: str, days: dict[str, bytes]) -> dict[str, Any
         "version": VERSION,
         "zone": zone,
         "days": sorted(days),
-        "made_of": {name: _fingerprint(text) for name, text in days.items()},
+        "made_of": {name: report_fingerprint(text) for name, text in days.items()},
         "missing": sorted(set(all_days) - set(days)),
         "words": words,
         "balance": {"balances": balances, "words": words, "unbalanced": unbalanced, "unchecked": unchecked},

@@ -23,26 +23,13 @@ from appliance.reports.tables import Kind, columns_of, table
 from appliance.reports.writing import Writing
 from tests.appliance.accounts.cast import client_of
 from tests.appliance.reports.made import HOSTILE, make_report, tables
+from tests.appliance.reports.reading import DAY, URL, page, section
 
 pytestmark = pytest.mark.django_db
-DAY = date(2026, 11, 18)
-URL = "/reports/day/2026-11-18/"
-
-
-def page(url: str = URL) -> str:
-    answer = client_of("viewer").get(url)
-    assert answer.status_code == 200
-    return str(answer.content.decode())
 
 
 def body(answer: HttpResponseBase) -> bytes:
     return b"".join(answer) if isinstance(answer, StreamingHttpResponse) else answer.content  # type: ignore[attr-defined]
-
-
-def section(text: str, name: str) -> str:
-    found = re.search(rf'<section class="report-table" id="{name}">.*?</section>', text, re.DOTALL)
-    assert found is not None
-    return found[0]
 
 
 def test_a_report_that_balances(reports_directory: Path) -> None:
@@ -164,19 +151,6 @@ def test_bars_are_of_the_hours_and_of_the_days_before(reports_directory: Path) -
     assert json.loads(told[1])["labels"][0] == "Mon 16 Nov"
 
 
-def test_weeks_and_months_have_pages(reports_directory: Path) -> None:
-    for day in range(9, 16):
-        make_report(reports_directory, Period.DAY, date(2026, 11, day))
-    make_report(reports_directory, Period.WEEK, date(2026, 11, 9), missing=["2026-11-12"])
-    make_report(reports_directory, Period.MONTH, date(2026, 11, 1))
-    text = page("/reports/week/2026-11-09/")
-    assert "Week 46 of 2026" in text
-    assert "Without Thu 12 Nov: there is no report of it." in text
-    assert "Recipients by the day" in text
-    assert "November 2026" in page("/reports/month/2026-11-01/")
-    assert "← week before" not in text
-
-
 @pytest.mark.parametrize(
     "path",
     ["day/2026-11-19", "week/2026-11-18", "month/2026-11-02", "day/tomorrow", "year/2026-01-01", "day/20261118",
@@ -245,50 +219,6 @@ def test_what_stands_out_is_said_at_the_top(reports_directory: Path) -> None:
     text = page()
     assert 'id="outstanding"' not in text
     assert "Nothing stands out." in section(text, "comparison")
-
-
-def test_a_week_says_what_its_numbers_count(reports_directory: Path) -> None:
-    make_report(reports_directory, Period.WEEK, date(2026, 11, 9))
-    make_report(reports_directory, Period.DAY, DAY)
-    words = "Messages and recipients count once for each day on which they were tried"
-    assert words in section(page("/reports/week/2026-11-09/"), "destinations")
-    assert words not in page()
-
-
-def test_a_week_says_of_how_many_days_it_is(reports_directory: Path) -> None:
-    def words(days: int, **told: Any) -> str:
-        version = make_report(
-            reports_directory, Period.WEEK, date(2026, 11, 9), days=["a day"] * days, missing=["x"] * (7 - days)
-        )
-        content = json.loads((version / "report.json").read_text())
-        (version / "report.json").write_text(json.dumps(content | {"balance": told}))
-        report = gold.report_of(Period.WEEK, date(2026, 11, 9))
-        assert report is not None
-        return content_of(report, Writing()).balance.words
-
-    assert words(7, balances=True) == "7 of 7 days have a report; all of them balance."
-    assert words(1, balances=True) == "1 of 7 days has a report; it balances."
-    assert words(5, balances=False, unbalanced=["x"], unchecked=["y"]) == (
-        "5 of 7 days have a report; 1 of them does not balance; of 1 of them nobody counted what was queued."
-    )
-
-
-def test_days_without_a_report_are_named_in_short_and_those_to_come_are_not(reports_directory: Path) -> None:
-    today = timezone.now().date()
-    to_come = [str(today + timedelta(days=more)) for more in range(3)]
-    missing = ["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-05", *to_come]
-    make_report(reports_directory, Period.MONTH, date(2026, 1, 1), missing=missing)
-    assert "Without Thu 1 Jan – Sat 3 Jan, Mon 5 Jan: there are no reports of them." in page(
-        "/reports/month/2026-01-01/"
-    )
-
-
-def test_a_week_that_does_not_balance_leads_to_its_days(reports_directory: Path) -> None:
-    version = make_report(reports_directory, Period.WEEK, date(2026, 11, 9), balances=False)
-    told = json.loads((version / "report.json").read_text())
-    told["balance"]["unbalanced"] = ["2026-11-10", "tomorrow"]
-    (version / "report.json").write_text(json.dumps(told))
-    assert '<a href="/reports/day/2026-11-10/">Tue 10 Nov</a>' in page("/reports/week/2026-11-09/")
 
 
 def test_the_page_is_written_in_the_readers_way(reports_directory: Path) -> None:

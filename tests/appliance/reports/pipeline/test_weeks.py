@@ -17,7 +17,7 @@ from appliance.reports.pipeline import run, weeks
 from appliance.reports.pipeline.days import Day, month_of, week_of
 from appliance.reports.pipeline.making import Maker, Told, read_table
 from appliance.reports.pipeline.run import FAILED, UNBALANCED, main, make
-from appliance.reports.pipeline.store import Store
+from appliance.reports.pipeline.store import Store, report_fingerprint
 from appliance.reports.pipeline.weeks import behind
 from tests.appliance.reports.pipeline.world import World
 
@@ -86,7 +86,7 @@ def made(store: Store) -> None:
     for day in (DAY, DAY.before(1)):
         for period in (week_of(day.date), month_of(day.date)):
             there = weeks._made(store, period, "UTC")
-            publish(store, period.name, made_of={name: weeks._fingerprint(said) for name, (_, said) in there.items()})
+            publish(store, period.name, made_of={name: report_fingerprint(said) for name, (_, said) in there.items()})
 
 
 def test_never_made_made_anew_or_come_late_days_leave_their_week_and_month_behind(store: Store) -> None:
