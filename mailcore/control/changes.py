@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from bisect import bisect_left
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -161,11 +162,9 @@ class Changes:
         filter_ = _where_it_fits(arguments.filter, arguments.change)
         if since is not None:
             filter_ = _as_of(filter_, since.at, now)
-        seen = array(
-            "q"
-        )  # hashes, so that a million messages take 8 MB; two that are alike leave one message as it was
+        seen = _Seen()
         async for items in self._pages(_fitting(stretches, arguments.change), filter_, since):
-            seen.extend(hash(item.queue_id) for item in items)
+            seen.add(items)
             yield items
         if arguments.dry_run:
             return
@@ -174,29 +173,50 @@ class Changes:
         for _ in range(LOOKS_AGAIN):
             later, _ = await self._view.stretches()
             moved = False
-            async for found in self._pages(_fitting(_beyond(stretches, later), arguments.change), filter_, since):
-                known = {hash(item.queue_id) for item in found}.intersection(seen) if found else set()
-                items = [item for item in found if hash(item.queue_id) not in known]
-                seen.extend(hash(item.queue_id) for item in items)
-                moved = moved or bool(items)
-                yield items
+            async for found in self._pages(_fitting(_beyond(stretches, later), arguments.change), filter_, since, seen):
+                seen.add(found)
+                moved = moved or bool(found)
+                yield found
             if not moved:
                 break
             stretches = later
 
     async def _pages(
-        self, stretches: Mapping[str, Stretch], filter_: Filter, since: Cut | None
+        self, stretches: Mapping[str, Stretch], filter_: Filter, since: Cut | None, seen: _Seen | None = None
     ) -> AsyncGenerator[list[Item], None]:
-        """What matches and is no newer than the cut. Some pages are empty: they cost as much as others."""
+        """What matches, is no newer than the cut and was not seen. Some pages are empty: they cost as much as others."""
         browser = self._view.browser
         cursor: str | None = ""
         while cursor is not None:
             page = await self._view.in_thread(browser.page, stretches, filter_, cursor, self._budget)
             cursor, items = page.cursor, page.items
+            if seen is not None:
+                items = await self._view.in_thread(seen.others, items)
             if since is not None and items:
                 newer = await self._view.in_thread(since.newer, browser.disk, browser.queue_directory, stretches, items)
                 items = [item for item in items if item.queue_id not in newer]
             yield items
+
+
+class _Seen:
+    """Queue ids, by their hashes: a million take 8 MB, and 40 for the moment in which they are sorted. Of two that were alike,
+    which two of a million never are, one message would be left as it was."""
+
+    def __init__(self) -> None:
+        self._sorted, self._added = array("q"), array("q")
+
+    def add(self, items: list[Item]) -> None:
+        self._added.extend(hash(item.queue_id) for item in items)
+
+    def others(self, items: list[Item]) -> list[Item]:
+        """Those that were never added."""
+        if items and self._added:
+            self._sorted, self._added = array("q", sorted([*self._sorted, *self._added])), array("q")
+        return [item for item in items if not self._has(hash(item.queue_id))]
+
+    def _has(self, value: int) -> bool:
+        at = bisect_left(self._sorted, value)
+        return at < len(self._sorted) and self._sorted[at] == value
 
 
 def _fitting(stretches: Mapping[str, Stretch], change: str) -> dict[str, Stretch]:

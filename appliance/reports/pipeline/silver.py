@@ -137,7 +137,7 @@ def make(session: SparkSession, store: Store, dt: str, files: Sequence[EventFile
         for _ in pool.map(write, there_are):
             pass
     count = sum(each.rows for each in files)
-    said = {"dt": dt, "inputs": fingerprint(files, VERSION), "rows": count, "kinds": there_are}
+    said = {"dt": dt, "inputs": fingerprint(files, VERSION), "rows": count, "kinds": there_are, "files": _files(aside)}
     (aside / "made.json").write_text(json.dumps(said), encoding="utf-8")
     store.publish(aside, f"silver/dt={dt}")
     there = manifest(store, dt)
@@ -152,7 +152,8 @@ def made(store: Store, dt: str, files: Sequence[EventFile]) -> Silver | None:
 
 
 def manifest(store: Store, dt: str) -> Silver | None:
-    """None when it is not there, or nobody can read what it says, or rows it names are gone: it is made anew then."""
+    """None when it is not there, or nobody can read what it says, or a file it names is gone or cut short: it is made anew
+    then."""
     path = store.current(f"silver/dt={dt}")
     if path is None:
         return None
@@ -160,9 +161,17 @@ def manifest(store: Store, dt: str) -> Silver | None:
         said = json.loads((path / "made.json").read_text(encoding="utf-8"))
         kinds = frozenset(said.get("kinds", ()))
         made = Silver(dt=dt, path=path, inputs=said["inputs"], rows=said["rows"], kinds=kinds)
+        return made if said["files"] == _files(path) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return made if all((path / "rows" / kind / "_SUCCESS").exists() for kind in kinds) else None
+
+
+def _files(version: Path) -> dict[str, int]:
+    """Its rows' files and how many bytes they have; the empty one that says that a kind was written to its end is one of
+    them."""
+    rows = version / "rows"
+    found = (*rows.rglob("*.parquet"), *rows.rglob("_SUCCESS"))
+    return {str(path.relative_to(rows)): path.stat().st_size for path in sorted(found)}
 
 
 def read(session: SparkSession, days: Sequence[Silver], kind: str, delivered: bool | None = None) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -73,6 +74,23 @@ def test_a_day_that_does_not_say_what_it_is_is_made_anew(maker: Maker, events: P
     assert (made.path != day.path, made.rows) == (True, day.rows)
     shutil.rmtree(made.path / "rows" / "attempt")
     assert manifest(maker.store, DT) is None
+
+
+@pytest.mark.parametrize("lost", [1, None])
+def test_a_day_whose_rows_were_cut_short_or_lost_is_made_anew(maker: Maker, events: Path, lost: int | None) -> None:
+    world = World()
+    world.traffic(TEN, TEN + 600, 20)
+    world.write(events)
+    (day,) = maker.silver([DT])
+    before = read(maker.session, [day], "attempt").count()
+    path = max((day.path / "rows" / "attempt").rglob("*.parquet"))
+    if lost is None:
+        path.unlink()
+    else:
+        os.truncate(path, path.stat().st_size - lost)
+    (made,) = again(maker).silver([DT])
+    assert made.path != day.path
+    assert read(maker.session, [made], "attempt").count() == before
 
 
 def test_a_file_damaged_in_its_middle_is_set_aside_and_the_others_are_read(maker: Maker, events: Path) -> None:
