@@ -73,33 +73,30 @@ class Changes:
     ) -> dict[str, Any]:
         """What went elsewhere between looking and changing is looked for again: nothing was done to it yet. ``lane``: only
         where this pattern matches."""
-        result = await self._send_change(name, places, extra, session)
+        changed, errors, elsewhere = await self._send_change(name, places, extra, session)
         in_lane = text_matcher(lane)
         for _ in range(LOOKS_AGAIN):
-            found = await self._view.places(result["errors"])
             moved = {
                 queue_id: place
-                for queue_id, place in found.items()
-                if place != places[queue_id] and (in_lane is None or in_lane(place[0]))
+                for queue_id, place in (await self._view.places(elsewhere)).items()
+                if in_lane is None or in_lane(place[0])
             }
             if not moved:
                 break
-            places = places | moved
-            again = await self._send_change(name, moved, extra, session)
-            result["changed"] += again["changed"]
-            result["errors"] = {
-                queue_id: error for queue_id, error in result["errors"].items() if queue_id not in moved
-            } | again["errors"]
-        return result
+            more, still, elsewhere = await self._send_change(name, moved, extra, session)
+            changed += more
+            errors = {queue_id: error for queue_id, error in errors.items() if queue_id not in moved} | still
+        return {"changed": changed, "errors": errors}
 
     async def _send_change(
         self, name: str, places: dict[str, Place], extra: dict[str, Any], session: Session
-    ) -> dict[str, Any]:
+    ) -> tuple[int, dict[str, str], list[str]]:
+        """How many were changed, why the others were not, and which of these are somewhere else."""
         if not places:
-            return {"changed": 0, "errors": {}}
+            return 0, {}, []
         messages = [[queue_id, lane, offset] for queue_id, (lane, offset) in places.items()]
         answer = await self._view.link.call(name, {"messages": messages, **extra}, session.who, session.why)
-        return {"changed": int(answer.get("changed", 0)), "errors": dict(answer.get("errors") or {})}
+        return int(answer["changed"]), dict(answer["errors"]), list(answer["elsewhere"])
 
     async def add_recipients(self, arguments: AddRecipientsArguments, session: Session) -> AsyncGenerator[Any, None]:
         place = (arguments.lane, arguments.offset)
@@ -108,15 +105,8 @@ class Changes:
             if found is None:
                 raise NotFound(f"there is no message {arguments.queue_id} in the queue")
             place = found
-        yield await self._view.link.call(
-            "add_recipients",
-            {
-                "messages": [[arguments.queue_id, *place]],
-                "recipients": arguments.recipients,
-            },
-            session.who,
-            session.why,
-        )
+        extra = {"recipients": arguments.recipients}
+        yield await self._change_placed("add_recipients", {arguments.queue_id: place}, extra, session)
 
     async def change_matching(self, session: Session, arguments: ChangeMatchingArguments) -> AsyncGenerator[Any, None]:
         if not arguments.dry_run and not self._view.link.connected:

@@ -20,7 +20,7 @@ from mailcore.process.passes import Passes
 from mailcore.process.wire import Request
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
-from mailcore.queue.queue import Gone
+from mailcore.queue.queue import Elsewhere, Gone
 from mailcore.queue.records import Administrative
 from mailcore.queue.undelete import HELD
 from mailcore.routing.address import is_mailbox
@@ -48,7 +48,8 @@ class Orders:
         self.passes = passes
 
     async def change(self, request: Request) -> dict[str, Any]:
-        """Answers ``{"changed": n, "errors": {queue id: text}}`` once the records are synced."""
+        """Answers ``{"changed": n, "errors": {queue id: text}, "elsewhere": [queue id]}`` once the records are synced; the last
+        are those of the errors that whoever asks may find somewhere else."""
         operation, arguments = request.operation, dict(request.arguments)
         messages = arguments.pop("messages", None)
         if operation == "add_recipients" and messages is None:
@@ -57,16 +58,19 @@ class Orders:
         self._check_route(arguments)
         changed: list[Active] = []
         errors: dict[str, str] = {}
+        elsewhere: list[str] = []
         for queue_id, lane, offset in messages:
             try:
                 changed.append(await self._order(queue_id, lane, offset, operation, arguments, request))
             except Gone as gone:
                 errors[queue_id] = str(gone)
+                if isinstance(gone, Elsewhere):
+                    elsewhere.append(queue_id)
         if changed:
             await self.core.commit.wait()
             self.core.go_on()
             await self._until_seen(changed)
-        return {"changed": len(changed), "errors": errors}
+        return {"changed": len(changed), "errors": errors, "elsewhere": elsewhere}
 
     async def _until_seen(self, changed: Sequence[Active]) -> None:
         """The change holds by now. Whoever looks next should find the messages where it took them, so that is waited for,
@@ -114,7 +118,11 @@ class Orders:
         elif core.restored.covers(lane, offset):
             raise Gone("it came out of a backup and is about to be held; try again then")
         else:
-            _fits(operation, lane)
+            try:
+                _fits(operation, lane)
+            except Gone:
+                core.queue.resting(lane, offset, queue_id)  # else what is true of this lane is not of the message
+                raise
             active = core.queue.claim(lane, offset, queue_id, core.now())
             core.queue.administer(order)
             active.order = order

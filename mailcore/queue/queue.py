@@ -51,11 +51,15 @@ from mailcore.queue.runner import Runner
 from mailcore.queue.sizes import Sizes
 from mailcore.queue.spool import Spool
 
-__all__ = ["Gone", "Queue", "Unmarked"]
+__all__ = ["Elsewhere", "Gone", "Queue", "Unmarked"]
 
 
 class Gone(Exception):
     """There is no such message at this position any more; the message says what is there instead."""
+
+
+class Elsewhere(Gone):
+    """Nor was anything done: it is finished, or whoever looks again finds it at another position."""
 
 
 class Unmarked(NamedTuple):
@@ -168,21 +172,25 @@ class Queue:
         return active
 
     def claim(self, lane: str, offset: int, queue_id: str, now: float) -> Active:
-        """A message is taken out of the middle of its lane, for an operator. Raises Gone."""
+        """A message is taken out of the middle of its lane, for an operator. Raises Elsewhere."""
+        return self._begin(lane, *self.resting(lane, offset, queue_id), now)
+
+    def resting(self, lane: str, offset: int, queue_id: str) -> tuple[Record, Envelope]:
+        """The message at this position, where nobody works on it. Raises Elsewhere."""
         runner = self.runners.get(lane)
         if runner is None or offset >= runner.readable_end:
-            raise Gone(f"there is no message at {lane}:{offset}")
+            raise Elsewhere(f"there is no message at {lane}:{offset}")
         reader = self.reader(lane)
         reader.refresh()
         record = reader.read(offset, runner.readable_end)
         if record is None or record.type != RecordType.ENVELOPE:
-            raise Gone(f"there is no message at {lane}:{offset}")
+            raise Elsewhere(f"there is no message at {lane}:{offset}")
         envelope = decode_envelope(record.body)
         if envelope.queue_id != queue_id:
-            raise Gone(f"{lane}:{offset} is message {envelope.queue_id}")
+            raise Elsewhere(f"{lane}:{offset} is message {envelope.queue_id}")
         if not record.live or self.taken.get(queue_id, -1) >= envelope.generation:
-            raise Gone("it is finished, or rests elsewhere by now")
-        return self._begin(lane, record, envelope, now)
+            raise Elsewhere("it is finished, or rests elsewhere by now")
+        return record, envelope
 
     def next_recovered(self, now: float) -> Active | None:
         """One of those that were being worked on when we started. None when it can't be read: it is reported, its START

@@ -137,7 +137,7 @@ async def test_the_size(house: House, waypost: Waypost) -> None:
 
 def accept(house: House, *changes: str) -> None:
     for change in changes:
-        house.manager.answers[change] = lambda given: {"changed": len(given["messages"]), "errors": {}}
+        house.manager.answers[change] = lambda given: {"changed": len(given["messages"]), "errors": {}, "elsewhere": []}
 
 
 async def test_messages_are_changed_by_queue_id(house: House, waypost: Waypost) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -19,8 +21,15 @@ ABSENT = "1K0RDGV4BE9ZZ"
 # -- changing named messages
 
 
+def answer(
+    changed: int, errors: Mapping[str, str] = MappingProxyType({}), elsewhere: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The manager's."""
+    return {"changed": changed, "errors": dict(errors), "elsewhere": list(elsewhere)}
+
+
 def accept(house: House, change: str) -> None:
-    house.manager.answers[change] = lambda given: {"changed": len(given["messages"]), "errors": {}}
+    house.manager.answers[change] = lambda given: answer(len(given["messages"]))
 
 
 async def test_queue_ids_become_positions(house: House, control: AsyncControlClient) -> None:
@@ -54,7 +63,7 @@ async def test_a_message_that_moved_meanwhile_is_looked_for_once_more(
 
     def delete(given: dict[str, Any]) -> dict[str, Any]:
         ((queue_id, lane, _),) = given["messages"]
-        return {"changed": 1, "errors": {}} if lane == "retry.5" else {"changed": 0, "errors": {queue_id: "gone"}}
+        return answer(1) if lane == "retry.5" else answer(0, {queue_id: "gone"}, [queue_id])
 
     house.manager.answers["delete"] = delete
     result = await control.call("delete", {"messages": [[message.queue_id, "incoming.0", 4096]]})
@@ -65,7 +74,7 @@ async def test_a_message_that_moved_meanwhile_is_looked_for_once_more(
 async def test_a_change_that_does_not_fit_is_not_tried_twice(house: House, control: AsyncControlClient) -> None:
     message = envelope()
     house.write("hold", message)
-    house.manager.answers["retry"] = lambda given: {"changed": 0, "errors": {message.queue_id: "it is held"}}
+    house.manager.answers["retry"] = lambda given: answer(0, {message.queue_id: "it is held"})
     result = await control.call("retry", {"queue_ids": [message.queue_id]})
     assert result == {"changed": 0, "errors": {message.queue_id: "it is held"}}
     assert len(house.manager.asked("retry")) == 1
@@ -122,7 +131,7 @@ async def test_what_the_change_writes_anew_is_not_changed_again(house: House, co
         house.write("retry.4000", *(msgspec.structs.replace(each, generation=9) for each in messages))
         for _, lane, offset in given["messages"]:
             house.lane(lane).mark_garbage(offset)
-        return {"changed": len(given["messages"]), "errors": {}}
+        return answer(len(given["messages"]))
 
     house.lane("retry.4000")
     house.manager.answers["delay"] = delay
@@ -233,9 +242,9 @@ async def test_messages_that_could_not_be_changed_are_counted_and_named(
     house: House, control: AsyncControlClient
 ) -> None:
     house.write("incoming.0", *(envelope() for _ in range(150)))
-    house.manager.answers["bounce"] = lambda given: {
-        "changed": 0, "errors": {queue_id: "busy" for queue_id, _, _ in given["messages"]}
-    }  # fmt: skip
+    house.manager.answers["bounce"] = lambda given: answer(
+        0, {queue_id: "busy" for queue_id, _, _ in given["messages"]}
+    )
     result = await control.call("change_matching", {"change": "bounce", "filter": {}})
     assert (result["failed"], len(result["errors"])) == (150, 100)
 
@@ -249,10 +258,10 @@ async def test_what_matched_and_went_elsewhere_meanwhile_is_changed_there(
 
     def hold(given: dict[str, Any]) -> dict[str, Any]:
         if ["incoming.0", left] not in [place for _, *place in given["messages"]]:
-            return {"changed": len(given["messages"]), "errors": {}}
+            return answer(len(given["messages"]))
         house.write("retry.5", msgspec.structs.replace(goes, generation=1))
         house.lane("incoming.0").mark_garbage(left)
-        return {"changed": len(given["messages"]) - 1, "errors": {goes.queue_id: "it rests elsewhere by now"}}
+        return answer(len(given["messages"]) - 1, {goes.queue_id: "it rests elsewhere by now"}, [goes.queue_id])
 
     house.manager.answers["hold"] = hold
     given = {"change": "hold", "filter": {"sender": "spam@*", "lane": lane}}
@@ -276,7 +285,7 @@ async def test_what_moves_while_the_queue_is_read_is_found_where_it_went(
             house.write("retry.30", msgspec.structs.replace(goes, generation=1))
             house.lane("retry.5").mark_garbage(left)
             house.write("incoming.0", envelope(sender="spam@example.org", arrived_at=time.time() - 1))
-        return {"changed": len(given["messages"]), "errors": {}}
+        return answer(len(given["messages"]))
 
     house.manager.answers["delete"] = delete
     result = await control.call("change_matching", {"change": "delete", "filter": {"sender": "spam@*"}})

@@ -181,7 +181,7 @@ async def test_a_client_that_goes_away_ends_its_change_of_all_that_match() -> No
 
         def slowly(given: dict[str, Any]) -> dict[str, Any]:
             asked.set()
-            return {"changed": len(given["messages"]), "errors": {}}
+            return {"changed": len(given["messages"]), "errors": {}, "elsewhere": []}
 
         house.manager.answers["delete"] = slowly
         house.server.operations._changes._budget = house.server.operations._changes._budget.__class__(items=10)

@@ -112,6 +112,19 @@ async def test_a_message_at_rest_is_tried_now_rerouted_and_delayed(tmp_path: Pat
         assert [len(hop.messages) for hop in lab.hops] == [2, 1]
 
 
+async def test_what_a_list_said_of_its_lane_is_not_held_against_a_message_that_has_moved(tmp_path: Path) -> None:
+    async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
+        queue_id = await in_retry(house)
+        await house.order("hold", queue_id)
+        item = await house.until_in(queue_id, "hold")
+        await house.order("release", queue_id)
+        await house.until_in(queue_id, "retry.")
+        answer = await house.ask("hold", messages=[[queue_id, "hold", item["offset"]]])
+        assert answer == {"changed": 1, "errors": {}}
+        assert await house.until_in(queue_id, "hold")
+        assert await house.refusal("hold", queue_id) == "it is held already"
+
+
 async def test_a_message_is_returned_to_its_sender(tmp_path: Path) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
         queue_id = await in_retry(house, "a@example.org", "b@example.org")
