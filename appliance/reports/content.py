@@ -224,7 +224,7 @@ def balance_of(report: Report) -> Balance:
 def _words(report: Report) -> str:
     days, missing = _list(report.told.get("days")), _list(report.told.get("missing"))
     if report.period is Period.DAY or not days:
-        return str(report.balance.get("words") or "Whether it balances is not known.")
+        return report.words or "Whether it balances is not known."
     red, unchecked = (len(_list(report.balance.get(name))) for name in ("unbalanced", "unchecked"))
     parts = [f"{red} of them do not balance" if red > 1 else "1 of them does not balance"] if red else []
     parts += [f"of {unchecked} of them nobody counted what was queued"] if unchecked else []

@@ -43,7 +43,9 @@ def batches(report: Report, table: str, columns: list[str], rows_max: int) -> It
     left = rows_max
     with _reading(table):
         for file in _files(report, table):
-            for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=columns):
+            for batch in pq.ParquetFile(file, page_checksum_verification=True).iter_batches(
+                BATCH_ROWS, columns=columns
+            ):
                 piece = batch.slice(0, left)
                 left -= piece.num_rows
                 yield piece

@@ -69,7 +69,10 @@ class _Tally:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    machine = open_machine(arguments.directory, socket.gethostname())
+    try:
+        machine = open_machine(arguments.directory, socket.gethostname())
+    except UnicodeDecodeError:
+        raise UsageError(f"import-postfix: {arguments.directory}/main.cf is not UTF-8") from None
     directory: Path = arguments.queue_directory or Path(machine.cf.value("queue_directory"))
     if not directory.is_dir():
         raise UsageError(f"import-postfix: {directory} is no directory; give the queue with --queue-directory DIR")

@@ -15,7 +15,7 @@ __all__ = ["look"]
 
 DAY_S = 86_400
 BLOCK_BYTES = 1 << 20
-READ_BYTES_MAX = 256 << 20  # some two seconds; at 1 kB a message a quarter of a million of them
+READ_BYTES_MAX = 64 << 20  # half a second, or some on a busy host; at 1 kB a message 64 000 of them
 FIELD_CHARACTERS = 160
 
 

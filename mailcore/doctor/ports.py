@@ -49,7 +49,7 @@ def _receiver(
     if foreign:
         return bad(
             what,
-            f"held by {_named(foreign)}, which is not Waypost",
+            f"held by {_named(foreign)}, {'another Waypost' if all(map(_is_waypost, foreign)) else 'which is not Waypost'}",
             "Stop and disable that program, or set another port in [receiver] listen.",
             holders=foreign,
         )
@@ -116,6 +116,14 @@ def _pids(address: str, port: int, there: Sequence[Listener], owners: dict[int, 
     """None: nobody listens. Empty: somebody does whom this user may not see."""
     found = [each.inode for each in there if matches(each, address, port)]
     return {pid for inode in found for pid in owners.get(inode, ())} if found else None
+
+
+def _is_waypost(pid: int) -> bool:
+    """One with another home: this one's processes are known."""
+    try:
+        return b"mailcore." in (PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def _is_portal(pid: int) -> bool:

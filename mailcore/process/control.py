@@ -247,14 +247,14 @@ class Client(asyncio.Protocol):
         """Sends all parts; the last one says so. Raises ClientGone."""
         server = self._server
         number = request.number
+        before: object = None
+        have_one = False
         session.who = session.peer.who(request.who)
         session.why = request.why[:WHY_CHARACTERS]
         try:
             operation, arguments = check(request.operation, request.arguments)
             if not session.peer.may(operation.access, server.group):
                 raise PermissionError(f"{session.who} may not {operation.name}: {_who_may(server.settings)}")
-            before: object = None
-            have_one = False
             parts = server.operations.answer(operation, arguments, session)
             async with contextlib.aclosing(parts):
                 async for part in parts:
@@ -265,6 +265,8 @@ class Client(asyncio.Protocol):
                     before, have_one = part, True
             await self._send(Response(number, before))
         except ANSWERED as error:
+            if have_one:  # what was done before this is told
+                await self._send(Response(number, before, last=False))
             await self._send(Response(number, None, _in_words(error)))
         except ClientGone:
             raise

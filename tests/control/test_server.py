@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mailcore.control import access
+from mailcore.control import access, changes
 from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, NotRunning, Refused, TimedOut
 from mailcore.log.disk import Locked
 from mailcore.process import control as server_module
@@ -191,6 +191,28 @@ async def test_a_client_that_goes_away_ends_its_change_of_all_that_match() -> No
         await until(lambda: not house.server.clients)
         del reader
         assert len(house.manager.asked("delete")) < 300
+
+
+async def test_what_was_changed_before_the_manager_died_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "MESSAGES_MAX", 10)
+    async with open_house() as house, house.client() as control:
+        house.write("incoming.0", *(envelope() for _ in range(30)))
+
+        def twice(given: dict[str, Any]) -> dict[str, Any]:
+            if len(house.manager.asked("delete")) > 2:
+                raise ValueError("it is dying")
+            return {"changed": len(given["messages"]), "errors": {}, "elsewhere": []}
+
+        house.manager.answers["delete"] = twice
+        told = []
+
+        async def hear() -> None:
+            async for part in control.parts("change_matching", {"change": "delete", "filter": {}}):
+                told.append(part["changed"])
+
+        with pytest.raises(ControlError, match="it is dying"):
+            await hear()
+        assert told == [10, 20]
 
 
 async def test_a_stranger_may_look_and_not_touch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,16 @@ def test_another_program_holds_the_port(tmp_path: Path) -> None:
     assert finding.figures["holders"] == [os.getpid()]
 
 
+def test_another_waypost_holds_the_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proc = tmp_path / "proc"
+    (proc / str(os.getpid())).mkdir(parents=True)
+    (proc / str(os.getpid()) / "cmdline").write_bytes(b"python\0-m\0mailcore.process.receiver\0")
+    with listening() as port:
+        monkeypatch.setattr(ports, "PROC", proc)
+        finding = found(ports.look(patient(tmp_path, config(port))), "(SMTP)")
+    assert f"(process {os.getpid()}), another Waypost" in finding.found
+
+
 def test_another_program_holds_it_on_all_addresses(tmp_path: Path) -> None:
     with listening("0.0.0.0") as port:
         assert found(ports.look(patient(tmp_path, config(port))), "(SMTP)").state is State.BAD

@@ -213,5 +213,9 @@ def test_the_file_is_written_whole_never_over_another_and_the_appliance_takes_it
     assert main(["import-postfix", str(tmp_path / "etc"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["settings"] == before
+    (tmp_path / "etc" / "main.cf").write_bytes(b"myhostname = \xff\n")
+    for more in ([], ["--dry-run"], ["--queue"]):
+        assert main(["import-postfix", str(tmp_path / "etc"), *more]) == 2
+        assert "main.cf is not UTF-8" in capsys.readouterr().err
     assert main(["import-postfix", str(tmp_path / "nowhere")]) == 1
     assert "No such file" in capsys.readouterr().err

@@ -19,13 +19,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Busy", "Store", "report_fingerprint"]
+__all__ = ["Busy", "Store", "report_fingerprint", "tells"]
 
 SPILLED = ("blockmgr-*", "spark-*")  # what Spark calls its directories; it clears them when it ends in peace
 
@@ -33,6 +34,21 @@ SPILLED = ("blockmgr-*", "spark-*")  # what Spark calls its directories; it clea
 def report_fingerprint(said: bytes) -> str:
     """Of a day, by its ``report.json``: it names its events, its counts, its balance; from these its tables follow."""
     return hashlib.sha256(said).hexdigest()
+
+
+def tells(said: bytes) -> bool:
+    """Whether a day's ``report.json`` says what weeks and pages go by; one that does not is as if it were not there."""
+    try:
+        told = json.loads(said)
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(told, dict)
+        and isinstance(told.get("day"), str)
+        and isinstance(told.get("damaged"), list)
+        and isinstance(told.get("balance"), dict)
+        and "balances" in told["balance"]
+    )
 
 
 class Busy(Exception):

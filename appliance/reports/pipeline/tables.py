@@ -15,7 +15,11 @@ UNREADABLE = (OSError, ValueError, pyarrow.ArrowException)
 def read_table(directory: Path) -> pyarrow.Table | None:
     """A table of a report, or None. Raises one of UNREADABLE."""
     files = sorted(directory.glob("*.parquet"))
-    return pyarrow.concat_tables([pyarrow.parquet.read_table(file) for file in files]) if files else None
+    return (
+        pyarrow.concat_tables([pyarrow.parquet.read_table(file, page_checksum_verification=True) for file in files])
+        if files
+        else None
+    )
 
 
 def write_table(directory: Path, table: pyarrow.Table) -> None:

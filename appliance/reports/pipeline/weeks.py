@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from appliance.reports.pipeline.days import Period, month_of, week_of
 from appliance.reports.pipeline.gold.periods import MERGED
 from appliance.reports.pipeline.making import VERSION, Maker, write_json
-from appliance.reports.pipeline.store import Store, report_fingerprint
+from appliance.reports.pipeline.store import Store, report_fingerprint, tells
 from appliance.reports.pipeline.tables import damaged
 
 __all__ = ["behind", "make_period"]
@@ -84,7 +84,7 @@ def _made(store: Store, period: Period, zone: str) -> dict[str, tuple[Path, byte
     for day in period.days(zone):
         version = store.current(f"gold/{day.name}")
         said = _said(version) if version is not None else None
-        if version is not None and said is not None:
+        if version is not None and said is not None and tells(said):
             found[day.date.isoformat()] = version, said
     return found
 

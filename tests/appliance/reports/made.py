@@ -112,6 +112,8 @@ def make_report(
     if balances is False:
         balance |= {"suspects": [SUSPECT], "gaps": [{"lane": "journal", "begin": 1000, "end": 2000}]}
     content = {"zone": "Europe/Vienna", "words": words, "balance": balance, "damaged": [], **told}
+    if period is Period.DAY:
+        content = {"day": start.isoformat(), **content}
     (version / "report.json").write_text(json.dumps(content))
     pointer = root / "gold" / period.directory(start)
     pointer.parent.mkdir(exist_ok=True)

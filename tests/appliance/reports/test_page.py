@@ -10,6 +10,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from django.http.response import HttpResponseBase, StreamingHttpResponse
@@ -243,6 +244,29 @@ def test_a_damaged_table_says_so_and_the_others_are_there(reports_directory: Pat
     assert client_of("viewer").get(URL).status_code == 200
     assert client_of("viewer").get(f"{URL}reasons.csv").status_code == 500
     assert client_of("viewer").get(f"{URL}reasons.parquet").status_code == 500
+
+
+def test_a_flipped_bit_is_no_number(reports_directory: Path) -> None:
+    version = make_report(reports_directory, Period.DAY, DAY, given={"reasons": []})
+    (path,) = (version / "reasons").glob("*.parquet")
+    many = pa.table({"reason": [f"reason {number}" for number in range(1000)]})
+    pq.write_table(many, path, write_page_checksum=True, compression="none", use_dictionary=False)
+    flipped = bytearray(path.read_bytes())
+    flipped[len(flipped) // 2] ^= 1
+    path.write_bytes(flipped)
+    report = gold.report_of(Period.DAY, DAY)
+    assert report is not None
+    with pytest.raises(rows.Unreadable, match="reasons cannot be read"):
+        list(rows.batches(report, "reasons", ["reason"], 1000))
+
+
+def test_a_balance_whose_numbers_do_not_add_up_is_red(reports_directory: Path) -> None:
+    version = make_report(reports_directory, Period.DAY, DAY)
+    path = version / "report.json"
+    path.write_text(path.read_text().replace('"delivered": 1100', '"delivered": 1000'))
+    text = page()
+    assert "what this report says of itself is damaged. Make it again." in text
+    assert "It balances." not in text
 
 
 def test_a_table_nobody_named_is_shown_with_units_by_the_names_of_its_columns(reports_directory: Path) -> None:

@@ -72,6 +72,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def publish(store: Store, name: str, **said: Any) -> Path:
     aside = store.begin(f"gold/{name}")
+    if name.startswith("day="):
+        said = {"day": name.removeprefix("day="), "damaged": [], "balance": {"balances": True}} | said
     (aside / "report.json").write_text(json.dumps(said))
     store.publish(aside, f"gold/{name}")
     return aside
@@ -105,6 +107,17 @@ def test_never_made_made_anew_or_come_late_days_leave_their_week_and_month_behin
     made(store)
     publish(store, LATER.name, words="far away")
     assert periods(store) == [week_of(LATER.date).name, month_of(LATER.date).name]
+
+
+def test_a_day_that_does_not_say_what_it_is_is_in_no_week(store: Store) -> None:
+    publish(store, DAY.name, balance=None)
+    assert periods(store) == []
+    publish(store, DAY.before(1).name)
+    made(store)
+    assert periods(store) == []
+    there = weeks._made(store, week_of(DAY.date), "UTC")
+    content = weeks._content(week_of(DAY.date), "UTC", {name: said for name, (_, said) in there.items()})
+    assert DAY.date.isoformat() in content["missing"]
 
 
 def test_a_day_whose_time_was_over_is_still_in_its_week(store: Store) -> None:
