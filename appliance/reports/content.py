@@ -45,9 +45,6 @@ FIGURES = (
     ("delay_p90_s", "delay, p90", Kind.SPAN),
     ("delay_p99_s", "delay, p99", Kind.SPAN),
 )
-_LEFT = (("queued_at_start", "queued at the start"), ("accepted", "accepted"))
-_RIGHT = (("delivered", "delivered"), ("bounced", "bounced"), ("expired", "expired"), ("deleted", "deleted"),
-          ("queued_at_end", "queued at the end"))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -211,8 +208,8 @@ def balance_of(report: Report) -> Balance:
     return Balance(
         balances=report.balances,
         words=_words(report),
-        left=[(label, told[name]) for name, label in _LEFT if isinstance(told.get(name), int)],
-        right=[(label, told[name]) for name, label in _RIGHT if isinstance(told.get(name), int)],
+        left=[(label, told[name]) for name, label in gold.CAME.items() if isinstance(told.get(name), int)],
+        right=[(label, told[name]) for name, label in gold.ENDED.items() if isinstance(told.get(name), int)],
         suspects=suspects[:SUSPECTS_SHOWN],
         suspects_left_out=int(left_out) + max(len(suspects) - SUSPECTS_SHOWN, 0),
         gaps=gaps,

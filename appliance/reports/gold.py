@@ -23,7 +23,9 @@ from django.conf import settings
 from appliance.reports.pipeline.store import report_fingerprint, tells
 
 __all__ = [
+    "CAME",
     "DELETED",
+    "ENDED",
     "Period",
     "Report",
     "available",
@@ -37,8 +39,9 @@ __all__ = [
 REPORT = "report.json"
 REPORT_BYTES_MAX = 16 << 20
 DELETED = ".deleted"  # behind a table's name: an empty file where ``retention`` took it away
-CAME = ("queued_at_start", "accepted")
-ENDED = ("delivered", "bounced", "expired", "deleted", "queued_at_end")
+CAME = {"queued_at_start": "queued at the start", "accepted": "accepted"}  # what balances what, and its words
+ENDED = {"delivered": "delivered", "bounced": "bounced", "expired": "expired", "deleted": "deleted",
+         "queued_at_end": "queued at the end"}  # fmt: skip
 DAMAGED = (
     "It was found to balance, and its numbers here do not: what this report says of itself is damaged. Make it again."
 )
