@@ -265,6 +265,7 @@ def test_a_balance_whose_numbers_do_not_add_up_is_red(reports_directory: Path) -
     path = version / "report.json"
     path.write_text(path.read_text().replace('"delivered": 1100', '"delivered": 1000'))
     text = page()
+    assert 'class="balance notice error" role="alert"' in text
     assert "what this report says of itself is damaged. Make it again." in text
     assert "It balances." not in text
 
