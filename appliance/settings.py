@@ -1,7 +1,7 @@
 """Django's settings of the portal, made from waypost.toml and checked there; what is secret lies below home/portal.
 
 Environment: WAYPOST_CONFIG (the file; waypost.toml of the checkout by default), DATABASE_URL, WAYPOST_SECRET_KEY. A wrong
-value stops the start with the file, the line and what is allowed (``mailcore.config``). The portal takes nothing else from
+value stops the start with the file, the line and what is allowed (``mailcore.config.load``). The portal takes nothing else from
 ``mailcore`` but the control client.
 """
 
@@ -16,9 +16,9 @@ import dj_database_url
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
-from appliance.core.secret import secret_key
-from mailcore.config import ConfigError, load
-from mailcore.config_values import listen_address
+from appliance.common.secret import secret_key
+from mailcore.config.load import ConfigError, load
+from mailcore.config.values import listen_address
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 # Templates and static files lie beside the package in a checkout, and in it where make-release has put them.
@@ -46,13 +46,12 @@ ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", LISTEN_HOST, *filter(None, [
 CSRF_TRUSTED_ORIGINS = [PORTAL.public_url.rstrip("/")] if PORTAL.public_url else []
 
 INSTALLED_APPS = [
-    "appliance.core",
+    "appliance.common",
     "appliance.live",
     "appliance.queue",
     "appliance.destinations",
     "appliance.tuning",
-    "appliance.positions",
-    "appliance.routes",
+    "appliance.status",
     "appliance.reports",
     "appliance.accounts",
     "appliance.audit",
@@ -86,8 +85,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "appliance.accounts.middleware.SessionMiddleware",
-    "appliance.core.middleware.TimeZoneMiddleware",
-    "appliance.core.middleware.CoreErrorsMiddleware",
+    "appliance.common.middleware.TimeZoneMiddleware",
+    "appliance.common.middleware.CoreErrorsMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
 
@@ -99,12 +98,12 @@ TEMPLATES: list[dict[str, Any]] = [
         "DIRS": [ASSETS / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
-            "builtins": ["appliance.core.templatetags.waypost"],
+            "builtins": ["appliance.common.templatetags.waypost"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "appliance.core.context.portal",
+                "appliance.common.context.portal",
             ],
         },
     }

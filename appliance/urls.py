@@ -5,16 +5,16 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import include, path
 
-handler500 = "appliance.core.faults.server_error"
-handler429 = "appliance.core.faults.too_many_requests"  # allauth asks for it
+handler500 = "appliance.common.faults.server_error"
+handler429 = "appliance.common.faults.too_many_requests"  # allauth asks for it
 
 urlpatterns = [
     path("", include("appliance.live.urls")),
     path("queue/", include("appliance.queue.urls")),
     path("destinations/", include("appliance.destinations.urls")),
     path("tuning/", include("appliance.tuning.urls")),
-    path("positions/", include("appliance.positions.urls")),
-    path("routes/", include("appliance.routes.urls")),
+    path("positions/", include("appliance.status.positions_urls")),
+    path("routes/", include("appliance.status.routes_urls")),
     path("reports/", include("appliance.reports.urls")),
     path("audit/", include("appliance.audit.urls")),
     path("accounts/", include("appliance.accounts.urls")),

@@ -22,7 +22,7 @@ import uvloop
 from bench.probe import hand_over
 from bench.verdicts import Verdicts
 from mailcore.lab.lab import Lab
-from tests.process.house import House
+from tests.running.running_manager import House
 
 __all__ = ["LIMITER", "Limited", "limited", "main"]
 

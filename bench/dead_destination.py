@@ -22,7 +22,7 @@ from bench.fill import fill
 from bench.probe import hand_over
 from bench.verdicts import Verdicts
 from mailcore.lab.lab import Lab
-from tests.process.house import House, Sections
+from tests.running.running_manager import House, Sections
 
 __all__ = ["Deferred", "NotReady", "deferred_untouched", "main"]
 

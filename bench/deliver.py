@@ -24,10 +24,10 @@ import aiosmtplib
 import uvloop
 
 from bench.processes import free_port, listening, wait_until
-from mailcore.process.deliverer import MANAGER_SOCKET, Deliverer
-from mailcore.process.wire import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, NextHop
-from mailcore.settings import Deliverer as Limits
-from mailcore.settings import Settings
+from mailcore.config.settings import Deliverer as Limits
+from mailcore.config.settings import Settings
+from mailcore.deliverer.deliverer import MANAGER_SOCKET, Deliverer
+from mailcore.frames import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, NextHop
 
 SINK = "/usr/sbin/smtp-sink"  # Debian's postfix
 

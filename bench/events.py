@@ -22,11 +22,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from mailcore.envelope import Status, Verdict
-from mailcore.export import files
-from mailcore.export.files import StretchFiles
-from mailcore.export.rows import Row
-from mailcore.export.schema import FIELDS
-from mailcore.export.stretch import write_stretch
+from mailcore.events.rows import Row
+from mailcore.events.schema import FIELDS
+from mailcore.events.write import files
+from mailcore.events.write.files import StretchFiles
+from mailcore.events.write.stretch import write_stretch
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.log.reader import LaneReader

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from tests.end_to_end.appliance import COMMAND
-from tests.process.house import House, Sections
+from tests.running.running_manager import House, Sections
 
 __all__ = ["Clock", "TimedHouse"]
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mailcore.export.checksum import Summed
-from mailcore.export.schema import COLUMNS, VERSION
+from mailcore.events.checksum import Summed
+from mailcore.events.schema import COLUMNS, VERSION
 
 __all__ = ["Expected", "make_day"]
 

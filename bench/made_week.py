@@ -20,12 +20,12 @@ from random import Random
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from appliance.reports.pipeline.days import Day
-from appliance.reports.pipeline.making import Maker
-from appliance.reports.pipeline.run import make
-from appliance.reports.pipeline.session import end, start
-from appliance.reports.pipeline.store import Store
-from tests.appliance.reports.pipeline.world import BOUNCED, DEFERRED, DELIVERED, World
+from appliance.pipeline.build_day import Maker
+from appliance.pipeline.days import Day
+from appliance.pipeline.run import make
+from appliance.pipeline.session import end, start
+from appliance.pipeline.store import Store
+from tests.appliance.pipeline.sample_events import BOUNCED, DEFERRED, DELIVERED, World
 
 __all__ = ["make_week"]
 

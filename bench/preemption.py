@@ -21,7 +21,7 @@ import uvloop
 from bench.probe import Delays, Probe, hand_over
 from mailcore.lab.hop import Hop
 from mailcore.lab.lab import Lab
-from tests.process.house import House, Sections
+from tests.running.running_manager import House, Sections
 
 __all__ = ["Beside", "beside_a_big_one", "main"]
 

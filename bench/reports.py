@@ -164,7 +164,7 @@ def measure(given: argparse.Namespace, directory: Path) -> int:
             command = [
                 sys.executable,
                 "-m",
-                "appliance.reports.pipeline.run",
+                "appliance.pipeline.run",
                 str(DAY),
                 "--events",
                 str(directory / "events"),

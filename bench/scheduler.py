@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import process_time
 
-from mailcore.process.child import COLLECT_AFTER
 from mailcore.scheduler import Entry, Parameters, Scheduler, TransportParameters
+from mailcore.supervisor.child import COLLECT_AFTER
 
 __all__ = ["Cost", "Load", "main"]
 

@@ -72,7 +72,7 @@ REPORTS = {
 LETTER = """
 import base64
 from datetime import date
-from appliance.reports.gold import Period, report_of
+from appliance.reports.report_store import Period, report_of
 from appliance.reports.letters import letter
 from appliance.reports.preferences import in_force
 report = report_of(Period.DAY, date.fromisoformat({day!r}))

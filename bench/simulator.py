@@ -12,12 +12,12 @@ import resource
 import time
 
 from mailcore.scheduler.parameters import Parameters, TransportParameters
-from mailcore.scheduler.simulate import simulate
-from mailcore.scheduler.simulation.backlog import Backlog, Mail
-from mailcore.scheduler.simulation.concurrency_tests import FEEDBACKS, TESTS, markdown, row_of, scenario_of
-from mailcore.scheduler.simulation.distribution import Chance, Distribution
-from mailcore.scheduler.simulation.next_hop import NextHop
-from mailcore.scheduler.simulation.scenario import Scenario
+from mailcore.simulator.backlog import Backlog, Mail
+from mailcore.simulator.concurrency_tests import FEEDBACKS, TESTS, markdown, row_of, scenario_of
+from mailcore.simulator.distribution import Chance, Distribution
+from mailcore.simulator.next_hop import NextHop
+from mailcore.simulator.scenario import Scenario
+from mailcore.simulator.simulate import simulate
 
 __all__ = ["chances", "main", "million"]
 

@@ -22,7 +22,7 @@ import uvloop
 from bench.fill import fill
 from bench.probe import Delays, Probe
 from mailcore.lab.lab import Lab
-from tests.process.house import House, Sections
+from tests.running.running_manager import House, Sections
 
 __all__ = ["Beside", "beside_a_slow_hop", "main"]
 

@@ -28,16 +28,16 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from appliance.reports.pipeline.days import Day, week_of
-from appliance.reports.pipeline.making import Maker
-from appliance.reports.pipeline.run import make
-from appliance.reports.pipeline.session import QUICK, end, start
-from appliance.reports.pipeline.store import Store
+from appliance.pipeline.build_day import Maker
+from appliance.pipeline.days import Day, week_of
+from appliance.pipeline.run import make
+from appliance.pipeline.session import QUICK, end, start
+from appliance.pipeline.store import Store
 from bench.faked_clock import Clock, TimedHouse
 from mailcore.control.client import AsyncControlClient
 from mailcore.lab.lab import Lab
 from tests.end_to_end.reporting import Gold, gold_of, ordered, with_more
-from tests.process.house import route_to
+from tests.running.running_manager import route_to
 
 __all__ = ["Week", "faults", "live", "make_reports"]
 

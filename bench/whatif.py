@@ -25,7 +25,7 @@ import uvloop
 from bench.probe import hand_over
 from mailcore.control.client import AsyncControlClient
 from mailcore.lab.lab import Lab
-from tests.process.house import House
+from tests.running.running_manager import House
 
 __all__ = ["CASES", "Backtest", "Case", "backtest", "main"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis
 import pytest
 
-pytest.register_assert_rewrite("tests.queue.machine")  # the audit's asserts say what they compared
+pytest.register_assert_rewrite("tests.queue.simulated_machine")  # the audit's asserts say what they compared
 
 
 # How long an example takes says something of the machine, and nothing of the code.

@@ -24,11 +24,11 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from appliance.accounts.admin_forms import NewUserForm, PasswordForm, RoleForm, UserForm
 from appliance.accounts.audited_admin import AuditedAdmin, ReasonForm
+from appliance.accounts.permissions import is_last_administrator, read_bodies, role_name, set_standing, standing
 from appliance.accounts.roles import Role
 from appliance.accounts.sessions import end_sessions
-from appliance.accounts.standing import is_last_administrator, read_bodies, role_name, set_standing, standing
 from appliance.audit.record import record
-from appliance.core.templatetags.waypost import clock, shown, when
+from appliance.common.templatetags.waypost import clock, shown, when
 
 __all__ = ["LockAdmin", "RoleAdmin", "UserAdmin"]
 

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
 from appliance.accounts.audited_admin import reason_field
-from appliance.accounts.standing import (
+from appliance.accounts.permissions import (
     ROLE_CHOICES,
     is_last_administrator,
     may_read_by_own_right,

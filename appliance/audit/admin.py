@@ -10,7 +10,7 @@ from django.utils.functional import cached_property
 
 from appliance.accounts.audited_admin import AuditedAdmin
 from appliance.audit.models import Entry
-from appliance.core.templatetags.waypost import clock, shown
+from appliance.common.templatetags.waypost import clock, shown
 
 __all__ = ["EntryAdmin"]
 

@@ -17,7 +17,7 @@ from django.db import OperationalError
 from django.http import HttpRequest
 
 from appliance.audit.models import Entry, Outcome
-from appliance.core.faults import NotEntered
+from appliance.common.faults import NotEntered
 from mailcore.control.client import ControlError, Refused
 
 __all__ = ["audited", "client_address", "record"]

@@ -15,7 +15,7 @@ from appliance.accounts.roles import operator
 from appliance.audit.difference import difference
 from appliance.audit.filters import FilterForm, page
 from appliance.audit.models import Entry
-from appliance.core.csv import CONTENT_TYPE, line
+from appliance.common.csv import CONTENT_TYPE, line
 
 __all__ = ["csv", "entries", "entry"]
 

@@ -18,12 +18,12 @@ from django.views.decorators.http import require_http_methods
 
 from appliance.accounts.roles import operator
 from appliance.audit.record import audited
-from appliance.core.door import Door, door
-from appliance.core.templatetags.waypost import span, visible
+from appliance.common.door import Door, door
+from appliance.common.templatetags.waypost import span, visible
 from appliance.destinations.forms import OverrideForm, ReasonForm, SeenForm, SuspendForm
 from appliance.destinations.seen import as_text, meanwhile
 from appliance.tuning.applying import one_at_a_time
-from appliance.tuning.noting import note
+from appliance.tuning.external_changes import note
 from appliance.tuning.value import same
 from mailcore.control.client import ControlError
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from appliance.core.templatetags.waypost import visible
+from appliance.common.templatetags.waypost import visible
 from appliance.tuning.parameter import Shown, same_shown
 from appliance.tuning.value import is_value, typed
 

@@ -10,8 +10,8 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from appliance.accounts.roles import viewer
-from appliance.core.door import Door, door
-from appliance.core.templatetags.waypost import visible
+from appliance.common.door import Door, door
+from appliance.common.templatetags.waypost import visible
 from appliance.destinations.row import NAMES_MAX, SORTS, Row, rows_of
 
 __all__ = ["known_row", "listed", "one"]

@@ -14,7 +14,7 @@ from typing import Any
 from django.utils import timezone
 
 from appliance.live.models import Sample
-from appliance.live.picture import COUNTS
+from appliance.live.snapshot import COUNTS
 
 __all__ = ["Balance", "balance_of"]
 

@@ -40,8 +40,9 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Protocol
 
-from appliance.core.templatetags.waypost import visible
-from appliance.live.picture import (
+from appliance.common.templatetags.waypost import visible
+from appliance.live.rings import Ring
+from appliance.live.snapshot import (
     COUNTS,
     DESTINATIONS_MAX,
     counts_of,
@@ -51,7 +52,6 @@ from appliance.live.picture import (
     queue_of,
     trouble_of,
 )
-from appliance.live.rings import Ring
 from mailcore.control.client import AsyncControlClient, ControlError, NotRunning, Refused, TimedOut
 
 __all__ = ["Hub", "Keeper", "TooManyReaders", "nothing_known"]

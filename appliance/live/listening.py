@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from django.conf import settings
 
-from appliance.core.door import async_door
+from appliance.common.door import async_door
 from appliance.live.hub import Hub
 from appliance.live.samples import DatabaseKeeper
 

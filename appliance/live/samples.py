@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import connections
 
 from appliance.live.models import LastPicture, Sample
-from appliance.live.picture import COUNTS
+from appliance.live.snapshot import COUNTS
 
 __all__ = ["LINES", "DatabaseKeeper", "day_lines"]
 

@@ -43,7 +43,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "balance": balance_of(picture),
         "fault": _fault(picture["core"]),
     }
-    return render(request, "live/overview.html", context)
+    return render(request, "status/overview.html", context)
 
 
 def _used_share(disk: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from appliance.accounts.roles import viewer
-from appliance.core.door import Door, door
+from appliance.common.door import Door, door
 
 __all__ = ["Cell", "HeatMap", "ages", "heat_map", "short"]
 

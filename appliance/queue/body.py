@@ -11,8 +11,8 @@ import email.policy
 from dataclasses import dataclass, field
 from email.message import EmailMessage, Message
 
-from appliance.core.door import Door
-from appliance.core.templatetags.waypost import visible
+from appliance.common.door import Door
+from appliance.common.templatetags.waypost import visible
 
 __all__ = ["CHUNK_BYTES", "SHOWN_BYTES", "Body", "Part", "parsed", "read_data", "readable"]
 

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from appliance.accounts.roles import may_read_bodies, viewer
 from appliance.audit.models import Outcome
 from appliance.audit.record import audited, record
-from appliance.core.door import async_door, door
+from appliance.common.door import async_door, door
 from appliance.queue.body import CHUNK_BYTES, parsed, read_data, readable
 
 __all__ = ["body", "eml", "raw"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from appliance.core.door import Door
+from appliance.common.door import Door
 
 __all__ = ["PAGE", "Place", "Reading", "read_on"]
 

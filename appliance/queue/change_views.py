@@ -10,7 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from appliance.accounts.roles import operator, viewer
-from appliance.core.door import door
+from appliance.common.door import door
 from appliance.queue.change_forms import ChosenForm, CountForm, GoForm, RouteForm, WhyForm, chosen
 from appliance.queue.changing import OPERATIONS, TooMany, change_chosen, count, doc_of, go, in_background, past_of, undo
 from appliance.queue.filters import FilterForm
@@ -223,4 +223,4 @@ def _piece(request: HttpRequest, it: Change, status: int = 200, **more: Any) -> 
 
 def _sorry(request: HttpRequest, words: str) -> HttpResponse:
     """Into the notice of the dialog."""
-    return render(request, "core/error_piece.html", {"title": "Nothing was changed", "words": words}, status=409)
+    return render(request, "common/error_piece.html", {"title": "Nothing was changed", "words": words}, status=409)

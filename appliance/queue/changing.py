@@ -20,11 +20,11 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from appliance.audit.record import audited, record
-from appliance.core.door import NOT_KNOWN, door_of
-from appliance.core.templatetags.waypost import span
+from appliance.common.door import NOT_KNOWN, door_of
+from appliance.common.templatetags.waypost import span
 from appliance.queue.filters import DELETED
 from appliance.queue.models import Change, Phase
-from appliance.queue.worker import own
+from appliance.queue.owner_process import own
 from mailcore.control.client import ControlError, NotRunning, Refused, TimedOut
 
 __all__ = ["OPERATIONS", "TooMany", "change_chosen", "count", "doc_of", "go", "in_background", "past_of", "undo"]

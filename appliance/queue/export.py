@@ -17,8 +17,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from appliance.accounts.roles import viewer
-from appliance.core.door import async_door, door
-from appliance.core.templatetags.waypost import visible
+from appliance.common.door import async_door, door
+from appliance.common.templatetags.waypost import visible
 from appliance.queue.browsing import Reading, read_on, take
 from appliance.queue.filters import FilterForm
 from mailcore.control.client import ControlError

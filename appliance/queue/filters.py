@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from django import forms
 
-from appliance.core.templatetags.waypost import visible
+from appliance.common.templatetags.waypost import visible
 from appliance.queue.amounts import duration_of, moment_of, size_of
 
 __all__ = ["FIELDS", "FilterForm"]

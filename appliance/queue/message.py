@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from appliance.core.door import Door
+from appliance.common.door import Door
 from appliance.queue.timeline import Timeline, fates, timeline
 from mailcore.control.client import Refused
 

@@ -8,7 +8,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import may_read_bodies, viewer
-from appliance.core.door import door
+from appliance.common.door import door
 from appliance.queue.message import Message, message_of, recipients_of, waiting_of
 from mailcore.control.client import ControlError
 

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from appliance.queue.worker import WORKER_MAX, is_gone
+from appliance.queue.owner_process import WORKER_MAX, is_gone
 
 __all__ = ["Change", "Phase"]
 

@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import viewer
-from appliance.core.door import door
+from appliance.common.door import door
 from appliance.queue.queue_id import queue_id_in
 
 __all__ = ["found", "search"]

@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import viewer
-from appliance.core.door import door
+from appliance.common.door import door
 from appliance.queue.browsing import PAGE, Place, Reading, read_on
 from appliance.queue.change_views import recent_deletions
 from appliance.queue.filters import DELETED, HOLD, FilterForm

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django_celery_beat.models import PeriodicTask
 
 from appliance.accounts.audited_admin import AuditedAdmin
-from appliance.core.templatetags.waypost import when
+from appliance.common.templatetags.waypost import when
 from appliance.reports.schedules import ScheduleForm, described, shown_tasks
 
 __all__ = ["ScheduleAdmin"]

@@ -13,8 +13,8 @@ from typing import Any
 
 from django.conf import settings
 
-from appliance.reports import gold, rows
-from appliance.reports.gold import Period, Report
+from appliance.reports import report_store, rows
+from appliance.reports.report_store import Period, Report
 from appliance.reports.retention import days_kept
 from appliance.reports.rows import Unreadable
 from appliance.reports.tables import Column, Kind, Shown, shown_tables, spec_of, table
@@ -188,7 +188,7 @@ def _hours(report: Report) -> Lines:
 def _days(first: date, last: date, writing: Writing) -> Lines:
     """From the first day that has a report."""
     days = [first + timedelta(days=each) for each in range((last - first).days + 1)]
-    found = [(day, gold.report_of(Period.DAY, day)) for day in days]
+    found = [(day, report_store.report_of(Period.DAY, day)) for day in days]
     while found and found[0][1] is None:
         found.pop(0)
     totals = [_totals(report) if report is not None else {} for _, report in found]
@@ -208,8 +208,8 @@ def balance_of(report: Report) -> Balance:
     return Balance(
         balances=report.balances,
         words=_words(report),
-        left=[(label, told[name]) for name, label in gold.CAME.items() if isinstance(told.get(name), int)],
-        right=[(label, told[name]) for name, label in gold.ENDED.items() if isinstance(told.get(name), int)],
+        left=[(label, told[name]) for name, label in report_store.CAME.items() if isinstance(told.get(name), int)],
+        right=[(label, told[name]) for name, label in report_store.ENDED.items() if isinstance(told.get(name), int)],
         suspects=suspects[:SUSPECTS_SHOWN],
         suspects_left_out=int(left_out) + max(len(suspects) - SUSPECTS_SHOWN, 0),
         gaps=gaps,

@@ -27,10 +27,10 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from appliance.celery import app
-from appliance.reports import gold
+from appliance.pipeline.java import NoJava, java_home
+from appliance.reports import report_store
 from appliance.reports.by_hand import database_is_there
 from appliance.reports.models import ENDED, Run, State
-from appliance.reports.pipeline.java import NoJava, java_home
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.schedules import SILENT, scheduler_seen
 
@@ -210,8 +210,8 @@ def last_report() -> Iterator[Finding]:
     zone = settings.REPORTS.zone
     with contextlib.suppress(DatabaseError):  # or there is none
         zone = in_force().zone
-    day = next(iter(gold.available(gold.Period.DAY)), None)
-    report = gold.report_of(gold.Period.DAY, day) if day is not None else None
+    day = next(iter(report_store.available(report_store.Period.DAY)), None)
+    report = report_store.report_of(report_store.Period.DAY, day) if day is not None else None
     if report is None:
         yield told(what, NOT_KNOWN, "none has been made yet")
     elif report.balances is False:
@@ -221,7 +221,7 @@ def last_report() -> Iterator[Finding]:
         balance = "balances" if report.balances else "can't say whether it balances: no count at its beginning or end"
         yield told(what, GOOD, f"{day} {balance}", day=str(day), balances=report.balances)
     last = yesterday(zone)
-    late = gold.has_events(last) and not gold.exists(gold.Period.DAY, last)
+    late = report_store.has_events(last) and not report_store.exists(report_store.Period.DAY, last)
     if late and timezone.now() - _midnight_after(last) > REPORT_LATE:
         yield told(
             what, WARN, f"{last} has events and no report yet", f"Make it: waypost report {last}", missing=str(last)

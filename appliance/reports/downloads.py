@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from django.conf import settings
 from django.http import FileResponse, HttpResponse, StreamingHttpResponse
 
-from appliance.core.csv import CONTENT_TYPE, line
+from appliance.common.csv import CONTENT_TYPE, line
 from appliance.reports import rows
-from appliance.reports.gold import Report
+from appliance.reports.report_store import Report
 from appliance.reports.rows import Unreadable
 from appliance.reports.tables import columns_of, plain_value
 

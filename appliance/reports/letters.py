@@ -23,13 +23,13 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
-from appliance.core.door import door_of
-from appliance.reports import gold
+from appliance.common.door import door_of
+from appliance.reports import report_store
+from appliance.reports.charts import bars
 from appliance.reports.content import Content, Lines, content_of
-from appliance.reports.gold import Period, Report
 from appliance.reports.models import Run, State
-from appliance.reports.pictures import bars
 from appliance.reports.preferences import InForce, in_force
+from appliance.reports.report_store import Period, Report
 from appliance.reports.runs import letters_due, made_by
 from appliance.reports.tables import Kind, Shown
 from appliance.reports.text import as_text
@@ -58,7 +58,7 @@ def _send(it: Run) -> bool:
     if not now.recipients or it.state == State.STOPPED:
         Run.objects.filter(pk=it.pk).update(mail=False, mail_words="nobody is to get it" if not now.recipients else "")
         return False
-    report = gold.report_of(Period.DAY, it.day) if it.state != State.FAILED else None
+    report = report_store.report_of(Period.DAY, it.day) if it.state != State.FAILED else None
     message = failure_letter(it, now) if report is None else letter(report, now)
     try:
         queue_id = door_of(WHO).inject(
@@ -100,7 +100,7 @@ def letter(report: Report, now: InForce) -> EmailMessage:
 
 def failure_letter(it: Run, now: InForce) -> EmailMessage:
     """What there is no report of, and why: the day, or only its weeks and months."""
-    report = gold.report_of(Period.DAY, it.day)
+    report = report_store.report_of(Period.DAY, it.day)
     made = report is not None and made_by(it, report)
     context = {
         "run": it, "made": made, "day": now.writing.day(it.day), "url": _site() + reverse("reports:run", args=(it.pk,)),

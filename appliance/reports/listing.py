@@ -9,9 +9,9 @@ from datetime import date, datetime, timedelta
 
 from django.urls import reverse
 
-from appliance.reports import gold
-from appliance.reports.gold import Period
+from appliance.reports import report_store
 from appliance.reports.models import Run, State
+from appliance.reports.report_store import Period
 
 __all__ = ["Line", "Standing", "line_of", "lines"]
 
@@ -44,11 +44,11 @@ def lines(period: Period, today: date, count: int) -> list[Line]:
     """The one that is not over, if there is a report so far; the last ``count`` that are, newest first; and whatever older ones
     there are, up to as many again."""
     start = period.start(today)
-    wanted = [start] if gold.exists(period, start) else []
+    wanted = [start] if report_store.exists(period, start) else []
     for _ in range(count):
         start = period.start(start - timedelta(days=1))
         wanted.append(start)
-    older = [each for each in gold.available(period) if each < start][:count]
+    older = [each for each in report_store.available(period) if each < start][:count]
     runs = _runs(day__gte=min([*wanted, *older])) if period is Period.DAY else {}
     found = list(_lines(period, [*wanted, *older], runs))
     return [replace(line, words=line.words or "so far") if line.last >= today else line for line in found]
@@ -61,7 +61,7 @@ def line_of(period: Period, start: date) -> Line:
 
 def _lines(period: Period, starts: list[date], runs: dict[date, Run]) -> Iterator[Line]:
     for start in starts:
-        report, run = gold.report_of(period, start), runs.get(start)
+        report, run = report_store.report_of(period, start), runs.get(start)
         url = reverse("reports:report", args=(period.value, start.isoformat())) if report or run else ""
         standing, words = Standing.NONE, ""
         if report is not None:

@@ -16,7 +16,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
 from appliance.accounts.audited_admin import reason_field
-from appliance.core.templatetags.waypost import plain
+from appliance.common.templatetags.waypost import plain
 from appliance.reports.models import Preferences
 from appliance.reports.writing import LANGUAGES, Writing
 

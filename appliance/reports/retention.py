@@ -17,8 +17,8 @@ from pathlib import Path
 from django.conf import settings
 from django.utils import timezone
 
-from appliance.reports.gold import DELETED, Period, Report, available, report_of
 from appliance.reports.models import ENDED, Run
+from appliance.reports.report_store import DELETED, Period, Report, available, report_of
 from appliance.reports.running import Busy, held
 
 __all__ = ["Tidied", "days_kept", "tidy"]

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from appliance.reports.gold import Report
+from appliance.reports.report_store import Report
 
 __all__ = ["Unreadable", "batches", "count", "schema", "top"]
 

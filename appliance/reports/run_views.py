@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from appliance.accounts.roles import operator, viewer
 from appliance.audit.record import audited, record
-from appliance.reports import gold, runs
+from appliance.reports import report_store, runs
 from appliance.reports.models import Run, State
 from appliance.reports.preferences import in_force, today
 
@@ -74,7 +74,7 @@ def stop(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _context(it: Run) -> dict[str, Any]:
     now = in_force()
-    report = gold.report_of(gold.Period.DAY, it.day) if it.state == State.FAILED else None
+    report = report_store.report_of(report_store.Period.DAY, it.day) if it.state == State.FAILED else None
     return {
         "run": it, "percent": round(it.share * 100), "writing": now.writing, "nobody": not now.recipients,
         "made": report is not None and runs.made_by(it, report),

@@ -32,7 +32,7 @@ __all__ = ["Busy", "Ended", "Heard", "command_of", "held", "is_held", "run"]
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 ROOT = Path(__file__).resolve().parent.parent.parent
-PIPELINE = "appliance.reports.pipeline.run"
+PIPELINE = "appliance.pipeline.run"
 LINE_MAX = 2_000  # bytes of a line that are kept
 LINES_MAX = 500  # of the log: its end
 NICER = 5  # the mail goes first

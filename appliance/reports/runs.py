@@ -20,7 +20,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from appliance.celery import app
-from appliance.reports import exporter, gold
+from appliance.reports import exporter, report_store
 from appliance.reports.models import ENDED, LOG_MAX, NOT_EXPORTED, Run, State
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.running import Busy, Ended, Heard, command_of, held, run
@@ -85,7 +85,7 @@ def ask_for_the_night() -> list[Run]:
     """Yesterday's, mailed; and of the days before, those that have events and no report, or one so far."""
     last = yesterday(in_force().zone)
     oldest_first = [last - timedelta(days=back) for back in range(settings.REPORTS.catch_up_days - 1, 0, -1)]
-    missing = [day for day in oldest_first if gold.has_events(day) and not gold.is_whole(day)]
+    missing = [day for day in oldest_first if report_store.has_events(day) and not report_store.is_whole(day)]
     return [*(ask(day, SCHEDULE) for day in missing), ask(last, SCHEDULE, mail=True)]
 
 
@@ -127,7 +127,7 @@ def heard(pk: int, told: Heard, not_exported: str = "") -> bool:
 
 def ended(it: Run, came: Ended, not_exported: str = "") -> Run:
     """Notes what the run's end says, and what the report beside the tables says of itself."""
-    report = gold.report_of(gold.Period.DAY, it.day)
+    report = report_store.report_of(report_store.Period.DAY, it.day)
     if came.why == "stopped":
         state, words = State.STOPPED, "stopped"
     elif came.status in MADE and report is not None and made_by(it, report):
@@ -154,7 +154,7 @@ def _log(said: str, not_exported: str) -> str:
     return head + said[-(LOG_MAX - len(head)) :]
 
 
-def made_by(it: Run, report: gold.Report) -> bool:
+def made_by(it: Run, report: report_store.Report) -> bool:
     """Whether this run made it. It may have failed later, in weeks and months."""
     return it.begun_at is not None and report.made_at >= it.begun_at.timestamp() - 1
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from django.urls import reverse
 
 from appliance.reports import rows
-from appliance.reports.gold import Report
+from appliance.reports.report_store import Report
 
 __all__ = [
     "Column",

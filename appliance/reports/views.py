@@ -17,12 +17,12 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from appliance.accounts.roles import administrator, viewer
 from appliance.audit.record import record
-from appliance.reports import downloads, gold
+from appliance.reports import downloads, report_store
 from appliance.reports.content import content_of, gone
-from appliance.reports.gold import Period, Report
 from appliance.reports.listing import Standing, line_of, lines
 from appliance.reports.models import Run
 from appliance.reports.preferences import PreferencesForm, in_force, today, yesterday
+from appliance.reports.report_store import Period, Report
 from appliance.reports.rows import Unreadable
 from appliance.reports.run_views import RunForm
 from appliance.reports.runs import made_by
@@ -63,7 +63,7 @@ def reports(request: HttpRequest) -> HttpResponse:
 def _seen(runs: list[Run], day: date) -> str:
     """Another word when the list is another: a run more, or at another point, or a report that was published."""
     states = [(run.pk, run.state, run.mailed_at, run.forgotten) for run in runs]
-    published = [gold.last_published(), str(day)]
+    published = [report_store.last_published(), str(day)]
     return hashlib.sha256(repr((states, published)).encode()).hexdigest()[:16]
 
 
@@ -73,7 +73,7 @@ def _seen(runs: list[Run], day: date) -> str:
 def report(request: HttpRequest, period: str, start: str) -> HttpResponse:
     """One report. ``?TABLE=COLUMN`` sorts a table, with a minus from the greatest."""
     kind, first = _asked(period, start)
-    it, line = gold.report_of(kind, first), line_of(kind, first)
+    it, line = report_store.report_of(kind, first), line_of(kind, first)
     now = in_force()
     writing = now.writing
     there_is_one = it is not None or line.run is not None
@@ -102,7 +102,7 @@ def parquet(request: HttpRequest, period: str, start: str, table: str) -> HttpRe
 
 
 def _file(make: Callable[[Report, str], HttpResponse], period: str, start: str, table: str) -> HttpResponse:
-    it = gold.report_of(*_asked(period, start))
+    it = report_store.report_of(*_asked(period, start))
     if it is not None and table in it.deleted:
         return HttpResponse(gone(table), status=410, content_type="text/plain; charset=utf-8")
     if it is None or table not in it.tables:
@@ -125,7 +125,7 @@ def _asked(period: str, start: str) -> tuple[Period, date]:
 
 def _neighbour(period: Period, start: date, by: int) -> date | None:
     """The next one there is, or the one before."""
-    there = gold.available(period)
+    there = report_store.available(period)
     found = [each for each in there if (each > start if by > 0 else each < start)]
     return (min(found) if by > 0 else max(found)) if found else None
 

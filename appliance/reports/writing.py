@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
-from appliance.core.templatetags.waypost import size, span, visible
-from appliance.reports.gold import Period
+from appliance.common.templatetags.waypost import size, span, visible
+from appliance.reports.report_store import Period
 from appliance.reports.tables import Kind
 
 __all__ = ["LANGUAGES", "Writing"]

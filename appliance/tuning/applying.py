@@ -18,7 +18,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 
 from appliance.audit.record import audited
-from appliance.core.door import Door, door
+from appliance.common.door import Door, door
 from appliance.tuning.draft import Checked, Draft, Wanted, check
 from appliance.tuning.models import Change, Outcome, Prediction
 from appliance.tuning.parameter import Shown, in_force, is_own, same_shown

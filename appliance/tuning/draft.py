@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from django.http import QueryDict
 
-from appliance.core.door import Door
-from appliance.core.templatetags.waypost import span
+from appliance.common.door import Door
+from appliance.common.templatetags.waypost import span
 from appliance.tuning.parameter import Known, Shown, same_shown
 from appliance.tuning.value import Value, is_value, read, same, typed
 from mailcore.control.client import Refused

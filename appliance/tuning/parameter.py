@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.core.door import Door
-from appliance.core.templatetags.waypost import span
+from appliance.common.door import Door
+from appliance.common.templatetags.waypost import span
 from appliance.tuning.scope import kind_of
 from appliance.tuning.value import Value, same, typed
 from mailcore.control.client import Refused

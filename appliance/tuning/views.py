@@ -15,13 +15,13 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from appliance.accounts.roles import operator, viewer
-from appliance.core.door import Door, door
+from appliance.common.door import Door, door
 from appliance.tuning.applying import Invalid, Stale, apply
+from appliance.tuning.chart import picture, rows
 from appliance.tuning.draft import Checked, Draft, DraftError, check, from_form, from_json, lines
 from appliance.tuning.forms import FOR, FOREVER, UNITS, UNTIL, ApplyForm
 from appliance.tuning.models import Change, Outcome, Prediction
 from appliance.tuning.parameter import Known, Shown, grouped, in_force, of_transport, read_known
-from appliance.tuning.picture import picture, rows
 from appliance.tuning.records import outside_names
 from appliance.tuning.scope import kind_of, said
 from appliance.tuning.whatif import running

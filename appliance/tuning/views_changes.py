@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import operator, viewer
-from appliance.core.door import Door, door
+from appliance.common.door import Door, door
 from appliance.tuning.applying import settle, summary
 from appliance.tuning.draft import Draft, Wanted
 from appliance.tuning.history import Past, past_of, target_of

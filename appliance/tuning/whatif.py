@@ -19,7 +19,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from appliance.core.door import async_door
+from appliance.common.door import async_door
 from appliance.tuning.models import Prediction
 from mailcore.control.client import ControlError
 

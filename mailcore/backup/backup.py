@@ -26,10 +26,10 @@ from mailcore.backup.database import copy_database, database_url, portal_environ
 from mailcore.backup.postgresql import is_postgresql
 from mailcore.backup.snapshot import Snapshot
 from mailcore.backup.writer import Writer
+from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
 from mailcore.queue.exported import EXPORTED, read_exported
 from mailcore.queue.spool import FANOUT
-from mailcore.settings import Settings
 
 __all__ = ["Made", "make_backup"]
 

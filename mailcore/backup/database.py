@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from mailcore.backup.postgresql import DUMP, DatabaseFailed, Postgresql, is_postgresql
-from mailcore.settings import Settings
+from mailcore.config.settings import Settings
 
 __all__ = ["SQLITE", "copy_database", "database_url", "portal_environment", "sqlite_path"]
 

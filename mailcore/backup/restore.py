@@ -38,10 +38,10 @@ from mailcore.backup.places import (
 )
 from mailcore.backup.postgresql import DUMP, Postgresql, is_postgresql
 from mailcore.backup.queue_files import floors_of_events, make_floors, mend_queue
+from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk, Locked
 from mailcore.queue.exported import EXPORTED, read_exported
 from mailcore.queue.versions import RESTORING
-from mailcore.settings import Settings
 
 __all__ = ["Restore", "RestoreRefused", "Restored", "verify"]
 
@@ -342,7 +342,7 @@ class Restore:
         disk.sync_directory(str(home))
 
     def _fill_mounted(self, place: Path) -> None:
-        """Names that begin with a dot are nobody's mail (``mailcore/queue/browse.py``)."""
+        """Names that begin with a dot are nobody's mail (``mailcore/lookup/browse.py``)."""
         staged = self._staged[place]
         kept = (SUFFIX, BEFORE, LOST_AND_FOUND)
         there = [each for each in place.iterdir() if not each.name.startswith(kept)]

@@ -15,11 +15,11 @@ from mailcore.backup.backup import make_backup
 from mailcore.backup.postgresql import DatabaseFailed
 from mailcore.backup.restore import verify
 from mailcore.backup.snapshot import SnapshotFailed
-from mailcore.cli.command import DONE, NOT_DONE, UsageError, add_common, config_path
-from mailcore.cli.output import complain, print_json, rows_to_lines, say, size_shown
-from mailcore.config import load
+from mailcore.config.load import load
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, config_path
+from mailcore.terminal.output import complain, print_json, rows_to_lines, say, size_shown
 
 __all__ = ["configure", "told_of"]
 

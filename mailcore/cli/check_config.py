@@ -8,9 +8,9 @@ import json
 import sys
 from typing import Any
 
-from mailcore.cli.command import DONE, WRONG_USE, add_common, config_path
-from mailcore.cli.output import plain, print_json, say
-from mailcore.config import ConfigError, load
+from mailcore.config.load import ConfigError, load
+from mailcore.terminal.command import DONE, WRONG_USE, add_common, config_path
+from mailcore.terminal.output import plain, print_json, say
 
 __all__ = ["configure"]
 

@@ -7,11 +7,11 @@ import re
 import sys
 from typing import Any
 
-from mailcore.cli.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment
-from mailcore.cli.output import plain, print_json, say, table, whole_table, width
 from mailcore.cli.parameter import DEFAULT, VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
-from mailcore.cli.times import TIME_FORMS, shown
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment
+from mailcore.terminal.output import plain, print_json, say, table, whole_table, width
+from mailcore.terminal.times import TIME_FORMS, shown
 
 __all__ = ["configure"]
 

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mailcore.cli.command import add_common, config_path
-from mailcore.cli.output import plain, print_json, say, width
-from mailcore.config import ConfigError, load
-from mailcore.doctor.examination import examine
+from mailcore.config.load import ConfigError, load
+from mailcore.config.settings import Settings
+from mailcore.doctor.checks import examine
 from mailcore.doctor.finding import Finding, State, worst
-from mailcore.doctor.patient import Patient
-from mailcore.settings import Settings
+from mailcore.doctor.host import Patient
+from mailcore.terminal.command import add_common, config_path
+from mailcore.terminal.output import plain, print_json, say, width
 
 __all__ = ["configure"]
 

@@ -13,17 +13,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mailcore.cli.command import DONE, NOT_DONE, UsageError, add_common, settings_of
-from mailcore.cli.output import complain, plain, print_json, rows_to_lines, say, table, width
+from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient
-from mailcore.export.checksum import ChecksumError, check
-from mailcore.export.schema import KINDS
+from mailcore.events.checksum import ChecksumError, check
+from mailcore.events.exporter import EXPORTER_SOCKET
+from mailcore.events.schema import KINDS
 from mailcore.log.disk import Disk
 from mailcore.log.positions import read_all_positions
-from mailcore.process.exporter import EXPORTER_SOCKET
 from mailcore.queue.exported import EXPORTED, ExportedLane, read_exported
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
-from mailcore.settings import Settings
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, settings_of
+from mailcore.terminal.output import complain, plain, print_json, rows_to_lines, say, table, width
 
 __all__ = ["configure"]
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from email.parser import BytesHeaderParser
 from typing import BinaryIO
 
-from mailcore.cli.command import DONE, UsageError, add_common, control_client, moment
-from mailcore.cli.output import print_json, say
-from mailcore.cli.times import TIME_FORMS
 from mailcore.control.arguments import CHUNK_BYTES_MAX
+from mailcore.terminal.command import DONE, UsageError, add_common, control_client, moment
+from mailcore.terminal.output import print_json, say
+from mailcore.terminal.times import TIME_FORMS
 
 __all__ = ["configure"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mailcore.cli.command import DONE, WRONG_USE, Parser, UsageError
-from mailcore.cli.output import say
-from mailcore.config import load
-from mailcore.queue import dump
+from mailcore.config.load import load
+from mailcore.lookup import dump
+from mailcore.terminal.command import DONE, WRONG_USE, Parser, UsageError
+from mailcore.terminal.output import say
 
 __all__ = ["main"]
 

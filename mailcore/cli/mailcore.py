@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from mailcore.cli.command import UsageError, add_common, config_path
-from mailcore.config import load
-from mailcore.process import supervisor
-from mailcore.process.users import UsersError, find_users
+from mailcore.config.load import load
+from mailcore.supervisor import supervisor
+from mailcore.supervisor.users import UsersError, find_users
+from mailcore.terminal.command import UsageError, add_common, config_path
 
 __all__ = ["configure"]
 

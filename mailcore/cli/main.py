@@ -13,10 +13,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mailcore.cli.command import DONE, INTERRUPTED, NOT_DONE, NOT_RUNNING, WRONG_USE, Parser, UsageError
-from mailcore.cli.output import complain, say
-from mailcore.config import ConfigError
+from mailcore.config.load import ConfigError
 from mailcore.control.client import ControlError, NotRunning, TimedOut
+from mailcore.terminal.command import DONE, INTERRUPTED, NOT_DONE, NOT_RUNNING, WRONG_USE, Parser, UsageError
+from mailcore.terminal.output import complain, say
 
 __all__ = ["main"]
 
@@ -27,8 +27,8 @@ COMMANDS = {
     "doctor": ("mailcore.cli.doctor", "look at this host and Waypost on it, and say what to do; changes nothing"),
     "check-config": ("mailcore.cli.check_config", "read the configuration and print the settings, or what is wrong"),
     "inject": ("mailcore.cli.inject", "hand in a message from a file or stdin"),
-    "import-postfix": ("mailcore.cli.import_postfix", "settings and queue of a Postfix, and what became of each"),
-    "queue": ("mailcore.cli.queue", "list, show, size; delete, hold, retry and other changes"),
+    "import-postfix": ("mailcore.import_postfix.command", "settings and queue of a Postfix, and what became of each"),
+    "queue": ("mailcore.cli.queue.command", "list, show, size; delete, hold, retry and other changes"),
     "transport": ("mailcore.cli.transport", "list parameters, set them live"),
     "destination": ("mailcore.cli.destination", "list, suspend, resume, tune destinations"),
     "report": ("mailcore.cli.report", "make the report of a day by hand"),
@@ -36,7 +36,7 @@ COMMANDS = {
     "export": ("mailcore.cli.export", "events for the reports: how far, export now, count the queue, look into a file"),
     "backup": ("mailcore.cli.backup", "configuration, database and keys in one file, on request reports and queue"),
     "restore": ("mailcore.cli.restore", "back from a backup; a queue comes back held"),
-    "simulate": ("mailcore.cli.simulate", "what would happen: the scheduler over modelled next hops"),
+    "simulate": ("mailcore.cli.simulate.command", "what would happen: the scheduler over modelled next hops"),
     "lab": ("mailcore.lab.main", "next hops with a temper, for tests and demos"),
     "demo": ("mailcore.lab.demo", "what ./run --demo starts beside the core: such hops, and gentle mixed traffic"),
 }

@@ -6,9 +6,9 @@ import argparse
 import re
 from typing import Any
 
-from mailcore.cli.command import UsageError, duration, moment
-from mailcore.cli.output import plain
-from mailcore.cli.times import TIME_FORMS, shown
+from mailcore.terminal.command import UsageError, duration, moment
+from mailcore.terminal.output import plain
+from mailcore.terminal.times import TIME_FORMS, shown
 
 __all__ = ["DEFAULT", "VALUE_HELP", "add_end", "described", "end_of", "origin_of", "value_of", "value_shown"]
 

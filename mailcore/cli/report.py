@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 
-from mailcore.cli.command import NOT_DONE, add_common, config_path, settings_of
-from mailcore.cli.output import complain
+from mailcore.terminal.command import NOT_DONE, add_common, config_path, settings_of
+from mailcore.terminal.output import complain
 
 __all__ = ["configure"]
 

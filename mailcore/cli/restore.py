@@ -15,11 +15,11 @@ from mailcore.backup.database import database_url, portal_environment
 from mailcore.backup.postgresql import DatabaseFailed
 from mailcore.backup.restore import Restore, RestoreRefused
 from mailcore.cli.backup import told_of
-from mailcore.cli.command import CONFIGURATIONS, DONE, NOT_DONE, add_common
-from mailcore.cli.output import complain, print_json, rows_to_lines, say
-from mailcore.config import load_text
+from mailcore.config.load import load_text
+from mailcore.config.settings import DIRECTORIES, Settings
 from mailcore.queue.versions import RESTORING
-from mailcore.settings import DIRECTORIES, Settings
+from mailcore.terminal.command import CONFIGURATIONS, DONE, NOT_DONE, add_common
+from mailcore.terminal.output import complain, print_json, rows_to_lines, say
 
 __all__ = ["configure", "moved_home"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from mailcore.cli.command import DONE, NOT_DONE, add_common, control_client
-from mailcore.cli.output import print_json, rows_to_lines, say
-from mailcore.cli.times import shown_duration
 from mailcore.control.client import Refused
+from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client
+from mailcore.terminal.output import print_json, rows_to_lines, say
+from mailcore.terminal.times import shown_duration
 
 __all__ = ["configure"]
 

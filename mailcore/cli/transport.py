@@ -6,9 +6,9 @@ import argparse
 import sys
 from typing import Any
 
-from mailcore.cli.command import DONE, UsageError, add_common, control_client
-from mailcore.cli.output import print_json, say, whole_table, width
 from mailcore.cli.parameter import VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
+from mailcore.terminal.command import DONE, UsageError, add_common, control_client
+from mailcore.terminal.output import print_json, say, whole_table, width
 
 __all__ = ["configure"]
 

@@ -15,7 +15,7 @@ from mailcore.control.arguments import AgesArguments
 from mailcore.control.operations import Answers
 from mailcore.control.session import Session
 from mailcore.control.view import View
-from mailcore.queue.ages import AgesScan
+from mailcore.lookup.ages import AgesScan
 
 __all__ = ["Ages"]
 

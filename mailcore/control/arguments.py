@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope
-from mailcore.queue.matching import Filter
+from mailcore.lookup.filter import Filter
 from mailcore.routing.route import parse_route
 
 __all__ = [

@@ -20,10 +20,10 @@ from mailcore.control.manager_link import ManagerAway
 from mailcore.control.protocol import CHANGES, ArgumentError
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, Place, View
-from mailcore.queue.browse import Budget, Item, Stretch
-from mailcore.queue.cut import Cut, CutError
+from mailcore.lookup.browse import Budget, Item, Stretch
+from mailcore.lookup.cutoff import Cut, CutError
+from mailcore.lookup.filter import Filter, text_matcher
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL
-from mailcore.queue.matching import Filter, text_matcher
 
 __all__ = ["Changes", "fits"]
 

@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, Iterator
 from types import TracebackType
 from typing import Any
 
-from mailcore.process.wire import Frame, FrameDecoder, Request, Response, WireError, encode
+from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError, encode
 
 __all__ = ["AsyncControlClient", "ControlClient", "ControlError", "NotRunning", "Refused", "TimedOut"]
 

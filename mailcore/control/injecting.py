@@ -12,13 +12,13 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from mailcore.config.settings import Settings
 from mailcore.control.arguments import Arguments, InjectBeginArguments, InjectDataArguments
 from mailcore.control.injection import Injection, InjectionRefused
 from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefused, OutcomeUnknown
 from mailcore.control.session import Session
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import Spool
-from mailcore.settings import Settings
 
 __all__ = ["Injecting"]
 

@@ -13,7 +13,7 @@ import itertools
 import os
 from typing import Any
 
-from mailcore.process.wire import FrameDecoder, Hello, Request, Response, WireError, encode
+from mailcore.frames import FrameDecoder, Hello, Request, Response, WireError, encode
 
 __all__ = ["ManagerAway", "ManagerLink", "ManagerRefused", "OutcomeUnknown"]
 

@@ -30,7 +30,7 @@ from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.control.waiting import why_at_rest
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
-from mailcore.queue.browse import REASON_CHARACTERS, Budget, Found, Item, State, Stretch
+from mailcore.lookup.browse import REASON_CHARACTERS, Budget, Found, Item, State, Stretch
 
 __all__ = ["Answers", "Operations"]
 

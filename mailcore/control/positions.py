@@ -18,10 +18,10 @@ from mailcore.control.view import View
 from mailcore.log.positions import RestartPositions, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.segment import Damage
-from mailcore.queue.browse import lane_order
+from mailcore.lookup.browse import lane_order
+from mailcore.lookup.segments import LanePlaces, lane_segments
 from mailcore.queue.exported import UNEXPORTED, ExportedLane, read_exported
 from mailcore.queue.lanes import JOURNAL, interval_of
-from mailcore.queue.segments import LanePlaces, lane_segments
 
 __all__ = ["Positions"]
 

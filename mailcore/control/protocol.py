@@ -45,7 +45,7 @@ from mailcore.control.arguments import (
     TransportSetArguments,
     WorkingArguments,
 )
-from mailcore.queue.matching import Filter
+from mailcore.lookup.filter import Filter
 
 __all__ = [
     "CHANGES",

@@ -15,11 +15,12 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+from mailcore.config.settings import DEFAULT_ROUTE, Settings
 from mailcore.control.arguments import Arguments, ResolveArguments
 from mailcore.control.operations import Answers
 from mailcore.control.session import Session
 from mailcore.control.view import View
-from mailcore.process.wire import NextHop
+from mailcore.frames import NextHop
 from mailcore.routing.mx import HostFinder
 from mailcore.routing.resolve import Refused, Routing
 from mailcore.routing.route import parse_route
@@ -34,7 +35,6 @@ from mailcore.scheduler.parameters import (
     Kind,
     Value,
 )
-from mailcore.settings import DEFAULT_ROUTE, Settings
 
 __all__ = ["Tables"]
 

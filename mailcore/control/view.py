@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from mailcore.control.manager_link import ManagerAway, ManagerLink, OutcomeUnknown
-from mailcore.queue.browse import Browser, Found, Stretch, stretches_of
-from mailcore.queue.older import Older
+from mailcore.lookup.archive import Older
+from mailcore.lookup.browse import Browser, Found, Stretch, stretches_of
 
 __all__ = ["NotFound", "Place", "View"]
 

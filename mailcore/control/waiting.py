@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from mailcore.envelope import Envelope
-from mailcore.queue.browse import REASON_CHARACTERS, Found, Stretch
+from mailcore.lookup.browse import REASON_CHARACTERS, Found, Stretch
 from mailcore.queue.lanes import DELETED, HOLD, interval_of
 
 __all__ = ["why_at_rest"]

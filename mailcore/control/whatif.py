@@ -17,18 +17,18 @@ from typing import Any
 
 import msgspec
 
+from mailcore.config.settings import Settings
 from mailcore.control.arguments import SimulateArguments
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.control.whatif_gather import Gathered, TimesSince, gather
-from mailcore.control.whatif_question import Question, encoded
 from mailcore.control.whatif_values import asked_values, checked_hops, live_values, scheduler_with
 from mailcore.scheduler.parameters import Parameters
-from mailcore.settings import Settings
+from mailcore.simulator.question import Question, encoded
 
 __all__ = ["WhatIf", "WhatIfRefused"]
 
-CHILD = "mailcore.process.whatif"  # started by name: it is in a room above this one
+CHILD = "mailcore.simulator.child"  # started by name: it is in a room above this one
 LINE_BYTES_MAX = 16 << 20  # of its answer
 PROGRESS_S = 0.5  # between two parts at the most: an asker who is gone is seen by them
 OF_PATIENCE = 0.5  # the child's share of the time allowed; then it says how far it came

@@ -12,13 +12,13 @@ from typing import Any
 
 from mailcore.control.arguments import SimulateArguments
 from mailcore.control.view import View
-from mailcore.control.whatif_model import OVERHEAD_S, UNMEASURED_S, modelled, overhead_of
-from mailcore.control.whatif_question import LaneSample, Value
 from mailcore.control.whatif_recent import Tried, recent
 from mailcore.control.whatif_sample import RESTING, lane_samples, without_user
-from mailcore.queue.older import Trouble
-from mailcore.queue.tracing import Walk
+from mailcore.lookup.archive import Trouble
+from mailcore.lookup.tracing import Walk
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
+from mailcore.simulator.measured import OVERHEAD_S, UNMEASURED_S, modelled, overhead_of
+from mailcore.simulator.question import LaneSample, Value
 
 __all__ = ["Gathered", "TimesSince", "gather"]
 

@@ -13,11 +13,11 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from mailcore.envelope import Status
-from mailcore.queue.browse import Browser
-from mailcore.queue.older import Older, Trouble
+from mailcore.lookup.archive import Older, Trouble
+from mailcore.lookup.browse import Browser
+from mailcore.lookup.service_times import newest_first
+from mailcore.lookup.tracing import Steps
 from mailcore.queue.records import Delivery
-from mailcore.queue.service_times import newest_first
-from mailcore.queue.tracing import Steps
 
 __all__ = ["Tried", "recent"]
 

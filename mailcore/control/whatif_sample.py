@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from mailcore.control.whatif_question import LaneSample, MessageSample
 from mailcore.envelope import Envelope, Recipient
 from mailcore.log.disk import Disk
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
-from mailcore.queue.browse import Stretch
+from mailcore.lookup.browse import Stretch
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import decode_envelope
+from mailcore.simulator.question import LaneSample, MessageSample
 
 __all__ = ["lane_samples", "without_user"]
 

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from mailcore.config_values import destination_pattern
+from mailcore.config.settings import Settings
+from mailcore.config.tuned import read as read_tuned
+from mailcore.config.values import destination_pattern
 from mailcore.control.arguments import Changed
 from mailcore.control.protocol import ArgumentError
-from mailcore.control.whatif_question import Value
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters
 from mailcore.scheduler.percent import value_of
 from mailcore.scheduler.scheduler import Scheduler
-from mailcore.scheduler.simulation.distribution import Distribution
-from mailcore.scheduler.simulation.field import checked
-from mailcore.scheduler.simulation.next_hop import NextHop
-from mailcore.settings import Settings
-from mailcore.tuned import read as read_tuned
+from mailcore.simulator.distribution import Distribution
+from mailcore.simulator.field import checked
+from mailcore.simulator.next_hop import NextHop
+from mailcore.simulator.question import Value
 
 __all__ = ["asked_values", "checked_hops", "live_values", "scheduler_with"]
 

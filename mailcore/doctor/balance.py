@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.patient import Patient
+from mailcore.doctor.host import Patient
 
 __all__ = ["look"]
 

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from mailcore.config_values import check_certificate, listen_address
+from mailcore.config.values import check_certificate, listen_address
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.patient import Patient
+from mailcore.doctor.host import Patient
 
 __all__ = ["look"]
 

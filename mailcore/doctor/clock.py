@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.patient import PROC, Patient
+from mailcore.doctor.host import PROC, Patient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsTooNew, read_all_positions
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from mailcore.config.settings import Settings
 from mailcore.doctor.finding import Finding, bad, good, warn
-from mailcore.doctor.patient import PROC, Patient, nearest
-from mailcore.settings import Settings
+from mailcore.doctor.host import PROC, Patient, nearest
 
 __all__ = ["Mount", "look", "mount_of", "places"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.patient import ANSWER_S, Patient
+from mailcore.doctor.host import ANSWER_S, Patient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsTooNew, RestartPositions, read_all_positions
 from mailcore.queue.exported import EXPORTED, UNEXPORTED, ExportedLane, read_exported

@@ -6,9 +6,9 @@ import re
 import resource
 from collections.abc import Iterator
 
+from mailcore.config.settings import Settings
 from mailcore.doctor.finding import Finding, good, not_known, warn
-from mailcore.doctor.patient import PROC, Patient
-from mailcore.settings import Settings
+from mailcore.doctor.host import PROC, Patient
 
 __all__ = ["look"]
 

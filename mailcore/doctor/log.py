@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mailcore.doctor.finding import Finding, State, good, not_known
-from mailcore.doctor.patient import Patient
+from mailcore.doctor.host import Patient
 
 __all__ = ["look"]
 

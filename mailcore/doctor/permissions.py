@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mailcore.doctor.disk import places
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.patient import PROC, Patient
+from mailcore.doctor.host import PROC, Patient
 from mailcore.log.segment import SUFFIX
 
 __all__ = ["look"]

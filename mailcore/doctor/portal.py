@@ -23,7 +23,7 @@ import msgspec
 from mailcore.backup.database import portal_environment
 from mailcore.backup.postgresql import DatabaseFailed
 from mailcore.doctor.finding import Finding, not_known, warn
-from mailcore.doctor.patient import Patient
+from mailcore.doctor.host import Patient
 
 __all__ = ["look"]
 

@@ -7,9 +7,9 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 
-from mailcore.config_values import listen_address
+from mailcore.config.values import listen_address
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.patient import PROC, Patient, name_of
+from mailcore.doctor.host import PROC, Patient, name_of
 from mailcore.doctor.sockets import Listener, holders, listeners, matches
 
 __all__ = ["look"]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from mailcore.doctor.finding import Finding, bad, good, warn
-from mailcore.doctor.patient import PROC, Patient, Process
+from mailcore.doctor.host import PROC, Patient, Process
 
 __all__ = ["look"]
 

@@ -17,8 +17,8 @@ import dns.rdatatype
 import dns.resolver
 import dns.reversename
 
-from mailcore.config_values import nameserver_address
-from mailcore.doctor.patient import Patient
+from mailcore.config.values import nameserver_address
+from mailcore.doctor.host import Patient
 
 __all__ = ["Answer", "ask", "ask_any", "servers"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import dns.reversename
 
 from mailcore.doctor.finding import Finding, good, not_known, warn
-from mailcore.doctor.patient import Patient
+from mailcore.doctor.host import Patient
 from mailcore.doctor.resolver import ask_any
 
 __all__ = ["look", "sources"]

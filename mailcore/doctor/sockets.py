@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection
 from typing import NamedTuple
 
-from mailcore.doctor.patient import PROC
+from mailcore.doctor.host import PROC
 
 __all__ = ["Listener", "holders", "listeners", "matches"]
 

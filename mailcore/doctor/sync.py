@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mailcore.doctor.disk import mount_of
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.patient import Patient
+from mailcore.doctor.host import Patient
 
 __all__ = ["look", "measure"]
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mailcore.doctor.finding import Finding, good, not_known, warn
-from mailcore.doctor.patient import PROC, Patient
+from mailcore.doctor.host import PROC, Patient
 
 __all__ = ["look"]
 

@@ -5,7 +5,7 @@ share its code.
 """
 
 from mailcore.lab.arrival import Arrival
+from mailcore.lab.behaviour import TemperError
 from mailcore.lab.lab import Lab
-from mailcore.lab.temper import TemperError
 
 __all__ = ["Arrival", "Lab", "TemperError"]

@@ -22,9 +22,9 @@ from typing import Any
 
 import msgspec
 
+from mailcore.lab.behaviour import TemperError
 from mailcore.lab.hop import Hop
 from mailcore.lab.lab import Lab
-from mailcore.lab.temper import TemperError
 
 __all__ = ["ControlServer", "ask"]
 

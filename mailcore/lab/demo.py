@@ -21,9 +21,9 @@ from pathlib import Path
 
 import uvloop
 
+from mailcore.lab.behaviour import Occasion, Outcome, Reply, Stage, TemperError
 from mailcore.lab.hop import Hop, HopPlan
 from mailcore.lab.lab import Lab
-from mailcore.lab.temper import Occasion, Outcome, Reply, Stage, TemperError
 from mailcore.lab.traffic import Traffic
 
 __all__ = ["TEMPERS", "main", "read_demo"]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import msgspec
 
 from mailcore.lab.arrival import Arrival, ContentDigest
+from mailcore.lab.behaviour import Deed, Temper, TemperError, parse
 from mailcore.lab.session import Session
-from mailcore.lab.temper import Deed, Temper, TemperError, parse
 
 __all__ = ["ARRIVALS_MAX", "Counters", "Hop", "HopPlan"]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from mailcore.lab.arrival import Arrival
+from mailcore.lab.behaviour import TemperError
 from mailcore.lab.hop import Hop, HopPlan
-from mailcore.lab.temper import TemperError
 
 __all__ = ["HOPS_MAX", "Lab"]
 

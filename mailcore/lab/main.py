@@ -23,10 +23,10 @@ import msgspec
 import uvloop
 
 from mailcore.lab.arrival import Arrival
+from mailcore.lab.behaviour import TemperError
 from mailcore.lab.control import ControlServer, ask
 from mailcore.lab.hop import HopPlan
 from mailcore.lab.lab import Lab
-from mailcore.lab.temper import TemperError
 
 __all__ = ["main"]
 

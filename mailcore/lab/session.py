@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from mailcore.lab.arrival import ContentDigest
-from mailcore.lab.temper import Deed, Delay, Occasion, Reply, Stage
+from mailcore.lab.behaviour import Deed, Delay, Occasion, Reply, Stage
 
 if TYPE_CHECKING:
     from mailcore.lab.hop import Hop

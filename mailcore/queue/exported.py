@@ -1,6 +1,6 @@
 """How far the events of each lane are exported, and what follows from it: which segments may go (law 10).
 
-Written by the export alone (``mailcore/export``), read by the manager in front of deleting: once a checkpoint, and only when
+Written by the export alone (``mailcore/events``), read by the manager in front of deleting: once a checkpoint, and only when
 there is something to delete. The file is ``positions.json`` below ``events/_exported``, replaced atomically and synced, after
 the event files it speaks of are.
 

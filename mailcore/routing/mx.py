@@ -32,7 +32,7 @@ import dns.resolver
 
 from mailcore.envelope import Status
 from mailcore.exhaustion import is_exhausted
-from mailcore.process.wire import NextHop
+from mailcore.frames import NextHop
 from mailcore.routing.resolve import Refused
 
 __all__ = ["Address", "Host", "HostFinder", "parse_nameserver"]

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from mailcore.envelope import Status
-from mailcore.process.wire import NextHop
+from mailcore.frames import NextHop
 from mailcore.routing.address import is_mailbox, split
 from mailcore.routing.route import Route, RouteError, domain_name, parse_route
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mailcore.config import load
+from mailcore.config.load import load
 from tests.ansible.playing import COLLECTION, play
 from tests.test_tidy import ROOT
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.ansible.playing import COLLECTION, little_release
-from tests.test_config import certificate
+from tests.config.test_load import certificate
 
 
 def loaded() -> ModuleType:

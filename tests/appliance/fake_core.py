@@ -20,7 +20,7 @@ from typing import Any
 
 from django.conf import settings
 
-from mailcore.process.wire import FrameDecoder, Request, Response, encode
+from mailcore.frames import FrameDecoder, Request, Response, encode
 
 __all__ = ["FakeCore", "Parts", "Refusal", "Silence"]
 

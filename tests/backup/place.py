@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.process.house import House
+from tests.running.running_manager import House
 
 __all__ = ["REASON", "backed_up", "command", "destroyed_and_restored", "restored"]
 

@@ -19,7 +19,7 @@ from mailcore.cli.main import main
 from mailcore.log.disk import Disk
 from mailcore.queue.exported import EXPORTED
 from mailcore.queue.versions import RESTORING, NotOurs, look_at_versions
-from tests.appliance.core import test_postgresql
+from tests.appliance.common import test_postgresql
 from tests.test_tidy import ROOT
 
 postgresql = test_postgresql.postgresql  # a fixture

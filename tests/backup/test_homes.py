@@ -23,7 +23,7 @@ from mailcore.queue.restored import Restored, write_restored
 from tests.backup.place import command
 from tests.end_to_end.appliance import COMMAND
 from tests.homes.make import EXPECTED, SETTINGS
-from tests.process.house import House, Sections, recipients_of, route_to
+from tests.running.running_manager import House, Sections, recipients_of, route_to
 from tests.test_tidy import ROOT
 
 HOMES = sorted((ROOT / "tests" / "homes").glob("*.tar.gz"))
@@ -66,7 +66,7 @@ async def delivered_whole(house: House, lab: Lab, expected: dict[str, Any]) -> N
     seen: dict[str, str] = {}
 
     async def all_of_it() -> bool:
-        """A message that moves while a list is read may be missing from it (mailcore/queue/browse.py): look again."""
+        """A message that moves while a list is read may be missing from it (mailcore/lookup/browse.py): look again."""
         seen.update(
             {item["queue_id"]: item["state"] for item in [*await house.listed(), *await house.listed(lane="deleted")]}
         )

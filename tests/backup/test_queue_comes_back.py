@@ -12,7 +12,7 @@ import pytest
 
 from mailcore.lab.lab import Lab
 from tests.backup.place import REASON, backed_up, command, destroyed_and_restored
-from tests.process.house import DATA, House, Sections, recipients_of, route_to, running
+from tests.running.running_manager import DATA, House, Sections, recipients_of, route_to, running
 
 NEVER = "reject(1, 451)"
 LONG: Sections = {

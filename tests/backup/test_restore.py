@@ -16,12 +16,12 @@ from mailcore.backup.places import remove
 from mailcore.backup.writer import Writer
 from mailcore.cli.main import main
 from mailcore.cli.restore import moved_home
-from mailcore.config import load
+from mailcore.config.load import load
 from mailcore.log.disk import Disk
 from mailcore.log.positions import RestartPositions, write_positions
 from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
 from mailcore.queue.versions import RESTORING, NotOurs, look_at_versions
-from tests.test_config import certificate
+from tests.config.test_load import certificate
 
 CONFIG = """# ours
 home = "home"

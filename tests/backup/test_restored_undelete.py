@@ -11,7 +11,7 @@ import pytest
 from mailcore.lab.lab import Lab
 from tests.backup.place import REASON, backed_up, command, destroyed_and_restored
 from tests.backup.test_queue_comes_back import LONG, NEVER, everything_held, everything_in, in_lane, release_all
-from tests.process.house import House, recipients_of, running
+from tests.running.running_manager import House, recipients_of, running
 
 
 async def undelete_all(house: House) -> int:

@@ -10,15 +10,15 @@ import pytest
 
 from mailcore.backup.queue_files import mend_queue
 from mailcore.backup.snapshot import LINKS, Snapshot, SnapshotFailed
+from mailcore.config.settings import Scheduler
 from mailcore.envelope import Status
+from mailcore.frames import Request
 from mailcore.log.positions import RestartPositions
-from mailcore.process.manager import Manager
-from mailcore.process.orders import Orders
-from mailcore.process.wire import Request
+from mailcore.manager.manager import Manager
+from mailcore.manager.orders import Orders
 from mailcore.queue.lanes import HOLD
 from mailcore.queue.records import decode_envelope
-from mailcore.settings import Scheduler
-from tests.process.manager_home import INCOMING, Deliverers, Home, turns
+from tests.manager.manager_in_process import INCOMING, Deliverers, Home, turns
 
 MESSAGES = 30
 

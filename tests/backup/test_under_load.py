@@ -10,7 +10,7 @@ import pytest
 from mailcore.lab.lab import Lab
 from tests.backup.place import backed_up, destroyed_and_restored
 from tests.backup.test_snapshot import damaged_in
-from tests.process.house import DATA, Sections, recipients_of, running
+from tests.running.running_manager import DATA, Sections, recipients_of, running
 
 BUSY: Sections = {
     "queue": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.async_api import Page, expect
 
 from tests.browser.site import Site
-from tests.process.house import Sections
+from tests.running.running_manager import Sections
 
 __all__ = [
     "PATIENCE_MS",

@@ -28,7 +28,7 @@ from typing import Any
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
 
 from mailcore.lab.lab import Lab
-from tests.process.house import House, Sections, running
+from tests.running.running_manager import House, Sections, running
 from tests.test_tidy import ROOT
 
 __all__ = ["CHROMIUM", "PASSWORD", "Site", "free_port", "site"]

@@ -8,7 +8,7 @@ from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
 from tests.browser.site import site
-from tests.process.house import route_to
+from tests.running.running_manager import route_to
 
 
 async def test_a_cell_leads_into_the_queue_and_a_new_count_is_shown(tmp_path: Path) -> None:

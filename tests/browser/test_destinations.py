@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 from playwright.async_api import Page, expect
 
+from mailcore.lab.behaviour import Reply, Stage
 from mailcore.lab.lab import Lab
-from mailcore.lab.temper import Reply, Stage
 from tests.browser.site import Site, site
-from tests.process.house import Sections, route_to
+from tests.running.running_manager import Sections, route_to
 
 LIMIT = "destination_concurrency_limit"
 HOSTILE = "4.2.0 <img src=x onerror=alert(1)>\x1b[31m"

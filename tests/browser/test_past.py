@@ -9,7 +9,7 @@ from playwright.async_api import expect
 from mailcore.lab.lab import Lab
 from tests.browser.queue_steps import PATIENCE_MS
 from tests.browser.site import site
-from tests.process.forgetting import EXPORTING, until_forgotten
+from tests.running.exported_only import EXPORTING, until_forgotten
 
 MARKUP = "<img src=x onerror=alert(1)>"
 

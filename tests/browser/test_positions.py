@@ -8,7 +8,7 @@ from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
 from tests.browser.site import site
-from tests.process.house import route_to
+from tests.running.running_manager import route_to
 
 
 async def test_the_lanes_are_shown_and_stay_as_the_reader_left_them(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.browser.queue_steps import (
     send_deferred,
 )
 from tests.browser.site import site
-from tests.process.house import route_to
+from tests.running.running_manager import route_to
 
 
 async def test_messages_are_filtered_selected_changed_and_brought_back(tmp_path: Path) -> None:

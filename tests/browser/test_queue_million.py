@@ -14,7 +14,7 @@ from bench.fill import fill
 from mailcore.lab.lab import Lab
 from tests.browser.queue_steps import PATIENCE_MS, SLOW
 from tests.browser.site import site
-from tests.process.house import route_to
+from tests.running.running_manager import route_to
 
 MESSAGES = 1_000_000
 FIRST_PAGE_S = 0.3  # the bound

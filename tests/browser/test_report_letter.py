@@ -18,12 +18,12 @@ from typing import Literal
 
 from playwright.async_api import async_playwright
 
-from appliance.reports.gold import Period
+from appliance.reports.report_store import Period
 from tests.appliance.reports.made import make_report
 from tests.browser.site import CHROMIUM, _environment
 from tests.browser.test_access import faults
-from tests.process.catcher import Catcher
-from tests.process.house import House
+from tests.running.catcher import Catcher
+from tests.running.running_manager import House
 from tests.test_tidy import ROOT
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")

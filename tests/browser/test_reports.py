@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from appliance.reports.gold import Period
+from appliance.reports.report_store import Period
 from mailcore.lab.lab import Lab
 from tests.appliance.reports.made import make_report, tables
 from tests.browser.site import site

@@ -13,7 +13,7 @@ from playwright.async_api import Locator, Page, expect
 
 from mailcore.lab.lab import Lab
 from tests.browser.site import Site, site
-from tests.process.house import House, route_to
+from tests.running.running_manager import House, route_to
 
 LIMIT = "destination_concurrency_limit"
 PATIENCE_MS = 40_000

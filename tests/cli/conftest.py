@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.cli.house import Waypost
-from tests.control.house import House, open_house
+from tests.cli.running_control import Waypost
+from tests.control.running_control import House, open_house
 
 
 @pytest.fixture

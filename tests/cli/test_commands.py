@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from mailcore.cli.main import main
-from mailcore.cli.times import shown
-from mailcore.config import load
+from mailcore.config.load import load
 from mailcore.log.disk import Disk
 from mailcore.queue.spool import DATA_AT, Spool
-from tests.cli.house import Waypost
-from tests.control.house import CONFIGURATION, House
-from tests.queue.cast import envelope
+from mailcore.terminal.times import shown
+from tests.cli.running_control import Waypost
+from tests.control.running_control import CONFIGURATION, House
+from tests.lookup.sample_messages import envelope
 
 MESSAGE = b"From: Me <me@example.org>\nSubject: x\n\n.dot\nlast"
 

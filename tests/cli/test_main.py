@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mailcore.cli.main import COMMANDS, main
-from tests.cli.house import Waypost
-from tests.control.house import House
+from tests.cli.running_control import Waypost
+from tests.control.running_control import House
 
 ID = "1K0RDGV4BE900"
 
@@ -119,5 +119,5 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
 def test_only_what_is_needed_is_imported() -> None:
     program = "import sys; from mailcore.cli.main import main; main(['queue', 'size']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/")
-    for unwanted in ("uvloop", "aiosmtpd", "aiosmtplib", "dns", "mailcore.process.manager", "mailcore.log.lane"):
+    for unwanted in ("uvloop", "aiosmtpd", "aiosmtplib", "dns", "mailcore.manager.manager", "mailcore.log.lane"):
         assert unwanted not in done.stdout.split()

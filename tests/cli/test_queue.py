@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.house import Waypost
-from tests.control.house import House
-from tests.queue.cast import NOW, deferred, envelope
+from tests.cli.running_control import Waypost
+from tests.control.running_control import House
+from tests.lookup.sample_messages import NOW, deferred, envelope
 
 HOSTILE = "a\x1b[2J\u202e@example.org"
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from mailcore.cli import simulate_picture
 from mailcore.cli.main import main
-from mailcore.cli.simulate_reference import reference
-from tests.cli.house import Waypost
-from tests.control.house import House
+from mailcore.cli.simulate import chart
+from mailcore.cli.simulate.reference import reference
+from tests.cli.running_control import Waypost
+from tests.control.running_control import House
 from tests.test_tidy import ROOT, read
 
 SMALL = """
@@ -137,7 +137,7 @@ def test_when_drawing_fails_the_table_is_there(
     def full(*_: object) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(simulate_picture, "draw", full)
+    monkeypatch.setattr(chart, "draw", full)
     assert main(["simulate", str(small), "--picture", str(tmp_path / "outcome.png")]) == 1
     said = capsys.readouterr()
     assert "Destinations with the most mail" in said.out
@@ -313,7 +313,7 @@ async def test_without_the_appliance_there_is_no_live_queue(house: House, waypos
 
 
 def test_the_page_of_keys_is_made_from_their_definitions() -> None:
-    assert read("docs/scenario.md") == reference(), "python -m mailcore.cli.simulate_reference > docs/scenario.md"
+    assert read("docs/scenario.md") == reference(), "python -m mailcore.cli.simulate.reference > docs/scenario.md"
 
 
 def test_the_example_of_the_page_runs_and_its_comparison_shows_what_it_is_for(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mailcore.control.client import AsyncControlClient
-from tests.control.house import House, open_house
+from tests.control.running_control import House, open_house
 
 
 @pytest.fixture

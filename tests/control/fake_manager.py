@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mailcore.process.wire import Frame, FrameDecoder, Hello, Request, Response, encode
+from mailcore.frames import Frame, FrameDecoder, Hello, Request, Response, encode
 
 Answer = Callable[[dict[str, Any]], Any]
 

@@ -11,10 +11,10 @@ import pytest
 from mailcore.control import ages
 from mailcore.control.client import AsyncControlClient
 from mailcore.envelope import Recipient
-from mailcore.queue import ages as scanning
-from mailcore.queue.ages import BOUNDS_S, OTHERS
-from tests.control.house import House
-from tests.queue.cast import deferred, envelope
+from mailcore.lookup import ages as scanning
+from mailcore.lookup.ages import BOUNDS_S, OTHERS
+from tests.control.running_control import House
+from tests.lookup.sample_messages import deferred, envelope
 
 
 def row_of(answer: dict[str, Any], destination: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import pytest
 
 from mailcore.control.client import AsyncControlClient, Refused
 from mailcore.envelope import Envelope
-from tests.control.house import House, open_house
-from tests.queue.cast import NOW, deferred, envelope
+from tests.control.running_control import House, open_house
+from tests.lookup.sample_messages import NOW, deferred, envelope
 
 ABSENT = "1K0RDGV4BE9ZZ"
 

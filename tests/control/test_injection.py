@@ -12,7 +12,7 @@ from mailcore.control.injection import Injection, InjectionRefused, WireForm
 from mailcore.envelope import DataPlace, Envelope, Origin
 from mailcore.log.disk import Disk
 from mailcore.queue.spool import DATA_AT, Spool
-from tests.queue.cast import NOW
+from tests.lookup.sample_messages import NOW
 
 ID = "1K0RDGV4BE900"
 

@@ -14,8 +14,8 @@ from mailcore.envelope import Recipient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from tests.control.fake_manager import Silence
-from tests.control.house import House, open_house
-from tests.queue.cast import NOW, deferred, envelope
+from tests.control.running_control import House, open_house
+from tests.lookup.sample_messages import NOW, deferred, envelope
 
 ABSENT = "1K0RDGV4BE9ZZ"
 

@@ -8,11 +8,11 @@ from mailcore.control.client import AsyncControlClient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.log.segment import name_of
-from mailcore.queue import segments
+from mailcore.lookup import segments
 from mailcore.queue.damage import damaged_path
 from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
-from tests.control.house import House
-from tests.queue.cast import NOW, Lane, envelope
+from tests.control.running_control import House
+from tests.lookup.sample_messages import NOW, Lane, envelope
 
 BIG = "x" * 20_000  # so that few messages fill a segment
 

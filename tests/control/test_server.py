@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from mailcore.control import access, changes
+from mailcore.control import server as server_module
 from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, NotRunning, Refused, TimedOut
+from mailcore.control.server import ControlServer
+from mailcore.frames import FrameDecoder, Hello, Request, Response, encode
 from mailcore.log.disk import Locked
-from mailcore.process import control as server_module
-from mailcore.process.control import ControlServer
-from mailcore.process.wire import FrameDecoder, Hello, Request, Response, encode
 from tests.control.fake_manager import Silence
-from tests.control.house import House, open_house
-from tests.queue.cast import envelope
+from tests.control.running_control import House, open_house
+from tests.lookup.sample_messages import envelope
 
 
 async def until(true: Any) -> None:

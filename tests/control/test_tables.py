@@ -12,8 +12,8 @@ import pytest
 from mailcore.control import tables
 from mailcore.control.client import AsyncControlClient
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, SUSPENDED_UNTIL, TRANSPORT_SCOPE
-from tests.control import house as house_module
-from tests.control.house import House, open_house
+from tests.control import running_control as house_module
+from tests.control.running_control import House, open_house
 from tests.routing.nameserver import name_server
 
 

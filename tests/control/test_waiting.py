@@ -9,8 +9,8 @@ import pytest
 
 from mailcore.control.waiting import GROUPS_MAX, why_at_rest
 from mailcore.envelope import Envelope, Recipient
-from mailcore.queue.browse import Found, Stretch
-from tests.queue.cast import NOW, deferred, envelope
+from mailcore.lookup.browse import Found, Stretch
+from tests.lookup.sample_messages import NOW, deferred, envelope
 
 DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"
 

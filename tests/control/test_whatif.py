@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
+from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.control.arguments import SimulateArguments
 from mailcore.control.client import AsyncControlClient, ControlError, Refused
 from mailcore.control.whatif import WhatIf, WhatIfRefused
-from mailcore.control.whatif_model import limit_of, modelled, overhead_of
 from mailcore.control.whatif_recent import Tried
 from mailcore.envelope import Status, Verdict
 from mailcore.log.record import RecordType
-from mailcore.process.parameters import parameters_of
 from mailcore.queue.records import Delivery, encode
-from mailcore.scheduler.simulation.distribution import Distribution
-from tests.control.house import House
-from tests.queue.cast import deferred, envelope
+from mailcore.simulator.distribution import Distribution
+from mailcore.simulator.measured import limit_of, modelled, overhead_of
+from tests.control.running_control import House
+from tests.lookup.sample_messages import deferred, envelope
 
 EXAMPLE, OTHER = "smtp:example.org", "smtp:other.example"
 LIMIT = "destination_concurrency_limit"
@@ -207,7 +207,7 @@ def children() -> set[int]:
     found: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         found.update(map(int, path.read_text().split()))
-    return {pid for pid in found if b"mailcore.process.whatif" in _command(pid)}
+    return {pid for pid in found if b"mailcore.simulator.child" in _command(pid)}
 
 
 def _command(pid: int) -> bytes:

@@ -14,10 +14,10 @@ import pytest
 
 from mailcore.doctor import certificates
 from mailcore.doctor.finding import Finding, State
-from mailcore.doctor.patient import Patient
-from tests.doctor.cast import certificate, found, patient
+from mailcore.doctor.host import Patient
+from tests.doctor.sample_host import certificate, found, patient
 from tests.end_to_end.appliance import free_port
-from tests.smtp.serving import serving
+from tests.receiver.server_in_process import serving
 
 NAME = "mail.example.org"
 

@@ -9,10 +9,10 @@ import pytest
 
 from mailcore.doctor import clock
 from mailcore.doctor.finding import State
-from mailcore.doctor.patient import Patient
+from mailcore.doctor.host import Patient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import RestartPositions, write_positions
-from tests.doctor.cast import children, found, patient, running
+from tests.doctor.sample_host import children, found, patient, running
 
 
 @pytest.mark.parametrize(("moved_s", "state"), [(0, State.GOOD), (3600, State.WARN), (-60, State.WARN)])

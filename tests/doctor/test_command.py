@@ -16,11 +16,11 @@ import pytest
 
 from mailcore.cli import doctor
 from mailcore.cli.main import main
-from mailcore.config import load
-from mailcore.doctor.examination import CHECKS, examine
+from mailcore.config.load import load
+from mailcore.doctor.checks import CHECKS, examine
 from mailcore.doctor.finding import Finding, State, bad, good, not_known, warn
-from mailcore.doctor.patient import Patient
-from tests.doctor.cast import certificate, found, patient
+from mailcore.doctor.host import Patient
+from tests.doctor.sample_host import certificate, found, patient
 from tests.end_to_end.appliance import COMMAND, Appliance
 
 CORE = [check for check in CHECKS if check.subject != "portal"]
@@ -74,7 +74,7 @@ async def test_a_killed_manager_leaves_its_mark(appliance: Appliance) -> None:
 async def test_a_manager_that_hangs_is_a_finding_and_no_hang(
     appliance: Appliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mailcore.doctor.patient.ANSWER_S", 0.5)
+    monkeypatch.setattr("mailcore.doctor.host.ANSWER_S", 0.5)
     pid = appliance.processes()["manager"]
     os.kill(pid, signal.SIGSTOP)
     try:

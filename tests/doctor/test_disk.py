@@ -14,7 +14,7 @@ import pytest
 
 from mailcore.doctor import disk, sync
 from mailcore.doctor.finding import Finding, State
-from tests.doctor.cast import found, patient
+from tests.doctor.sample_host import found, patient
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 HUGE = "[queue]\nreserve_bytes = 1_000_000_000_000\n"  # bigger than this disk

@@ -15,8 +15,8 @@ import pytest
 
 from mailcore.doctor import balance, limits, memory, processes, versions
 from mailcore.doctor.finding import State
-from mailcore.doctor.patient import alive
-from tests.doctor.cast import children, found, patient, running, states
+from mailcore.doctor.host import alive
+from tests.doctor.sample_host import children, found, patient, running, states
 
 # -- limits
 

@@ -12,13 +12,13 @@ import pytest
 
 from mailcore.doctor import lag
 from mailcore.doctor.finding import Finding, State
-from mailcore.doctor.patient import Patient
+from mailcore.doctor.host import Patient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
-from tests.control.house import House, open_house
-from tests.doctor.cast import children, found, patient, running
-from tests.queue.cast import envelope
+from tests.control.running_control import House, open_house
+from tests.doctor.sample_host import children, found, patient, running
+from tests.lookup.sample_messages import envelope
 
 MB = 1 << 20
 SMALL = f"[queue]\nlag_bytes_max = {10 * MB}\n[export]\nlag_bytes_max = {10 * MB}\n"

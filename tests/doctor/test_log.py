@@ -10,7 +10,7 @@ import pytest
 from mailcore.doctor import log
 from mailcore.doctor.finding import State
 from mailcore.maillog.maillog import MailLog
-from tests.doctor.cast import found, patient
+from tests.doctor.sample_host import found, patient
 
 HOUR_S = 3600.0
 

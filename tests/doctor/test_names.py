@@ -14,8 +14,8 @@ import pytest
 
 from mailcore.doctor import names, resolver, reverse
 from mailcore.doctor.finding import State
-from mailcore.doctor.patient import Patient
-from tests.doctor.cast import found, patient
+from mailcore.doctor.host import Patient
+from tests.doctor.sample_host import found, patient
 from tests.routing.nameserver import NameServer, name_server
 
 ZONES = {

@@ -9,8 +9,8 @@ import pytest
 
 from mailcore.doctor import permissions
 from mailcore.doctor.finding import State
-from mailcore.doctor.patient import Patient
-from tests.doctor.cast import certificate, children, found, patient, running, states
+from mailcore.doctor.host import Patient
+from tests.doctor.sample_host import certificate, children, found, patient, running, states
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 STRANGER = 54_321  # nobody on this host

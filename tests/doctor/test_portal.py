@@ -18,11 +18,11 @@ import pytest
 from appliance.reports.nights import redis_command, redis_server
 from mailcore.doctor import portal
 from mailcore.doctor.finding import Finding, State
-from tests.appliance.core import test_postgresql
+from tests.appliance.common import test_postgresql
 from tests.appliance.reports.test_running import until
-from tests.doctor.cast import found, patient
+from tests.doctor.sample_host import found, patient
 from tests.end_to_end.appliance import COMMAND
-from tests.process.test_users import as_root, entered
+from tests.supervisor.test_users import as_root, entered
 
 postgresql = test_postgresql.postgresql  # a fixture
 PORTAL = "games"  # any user of this host that is not root

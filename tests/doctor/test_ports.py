@@ -13,9 +13,9 @@ import pytest
 
 from mailcore.doctor import ports
 from mailcore.doctor.finding import State
-from mailcore.doctor.patient import Process
+from mailcore.doctor.host import Process
 from mailcore.doctor.sockets import Listener, holders, listeners, matches
-from tests.doctor.cast import found, patient
+from tests.doctor.sample_host import found, patient
 from tests.end_to_end.appliance import free_port
 
 
@@ -48,7 +48,7 @@ OURS = {"receiver.0": Process("receiver.0", os.getpid(), 0.0, 0)}
 @pytest.fixture(autouse=True)
 def ours_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process passes for a receiver of Waypost where a test says that it is one."""
-    monkeypatch.setattr("mailcore.doctor.patient.alive", lambda pid: pid == os.getpid())
+    monkeypatch.setattr("mailcore.doctor.host.alive", lambda pid: pid == os.getpid())
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_another_program_holds_the_port(tmp_path: Path) -> None:
 def test_another_waypost_holds_the_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     proc = tmp_path / "proc"
     (proc / str(os.getpid())).mkdir(parents=True)
-    (proc / str(os.getpid()) / "cmdline").write_bytes(b"python\0-m\0mailcore.process.receiver\0")
+    (proc / str(os.getpid()) / "cmdline").write_bytes(b"python\0-m\0mailcore.receiver.receiver\0")
     with listening() as port:
         monkeypatch.setattr(ports, "PROC", proc)
         finding = found(ports.look(patient(tmp_path, config(port))), "(SMTP)")

@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mailcore.config import load
+from mailcore.config.load import load
 from mailcore.doctor import limits, permissions, ports
 from mailcore.doctor.finding import Finding, State
-from mailcore.doctor.patient import Patient
-from tests.doctor.cast import found, states
+from mailcore.doctor.host import Patient
+from tests.doctor.sample_host import found, states
 from tests.end_to_end.appliance import COMMAND
-from tests.process.test_users import CORE, OwnUsers, as_root, entered
+from tests.supervisor.test_users import CORE, OwnUsers, as_root, entered
 
 
 @pytest.fixture

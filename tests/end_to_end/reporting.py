@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from mailcore.lab.lab import Lab
-from tests.process.house import House
+from tests.running.running_manager import House
 from tests.test_tidy import ROOT
 
 __all__ = ["Gold", "Told", "delivered", "gold_of", "ordered", "waypost_report", "with_more"]

@@ -18,11 +18,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from mailcore.lab.lab import Lab
-from tests.appliance.accounts.cast import client_of
+from tests.appliance.accounts.sample_users import client_of
 from tests.end_to_end.appliance import Appliance
 from tests.end_to_end.reporting import Gold, Told, delivered, gold_of, ordered, waypost_report, with_more
-from tests.export.reading import rows
-from tests.process.house import House, Sections, route_to, running
+from tests.events.reading import rows
+from tests.running.running_manager import House, Sections, route_to, running
 
 pytestmark = pytest.mark.timeout(900)  # on a busy machine: half a minute is lived, and Java starts twice
 ENDS = ("delivered", "bounced", "expired", "deleted")

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from mailcore.control.client import ControlClient, ControlError
+from mailcore.lab.behaviour import Occasion, Stage, TemperError
 from mailcore.lab.demo import HOSTILE, make_hostile, read_demo
 from mailcore.lab.lab import Lab
-from mailcore.lab.temper import Occasion, Stage, TemperError
 from mailcore.lab.traffic import WEIGHTS, Traffic
 from tests.end_to_end.appliance import free_port
 from tests.test_tidy import ROOT

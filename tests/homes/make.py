@@ -19,7 +19,7 @@ from typing import Any
 
 from mailcore.lab.lab import Lab
 from tests.backup.place import command
-from tests.process.house import DATA, House, Sections, route_to, running
+from tests.running.running_manager import DATA, House, Sections, route_to, running
 
 __all__ = ["EXPECTED", "MANY"]
 

@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
+from mailcore.lab.behaviour import TemperError
 from mailcore.lab.lab import Lab
-from mailcore.lab.temper import TemperError
 from tests.lab.conversation import Conversation, until
 
 

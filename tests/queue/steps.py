@@ -5,7 +5,7 @@ from __future__ import annotations
 from mailcore.envelope import Status
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import retry_lane
-from tests.queue.machine import RETRY_S, Machine, World
+from tests.queue.simulated_machine import RETRY_S, Machine, World
 from tests.simulated_disk import SimulatedDisk
 
 __all__ = ["RETRY", "Nothing", "begun", "defer_all", "deliver_all", "new_machine"]

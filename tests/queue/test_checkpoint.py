@@ -12,7 +12,7 @@ from mailcore.queue.lanes import HOLD, JOURNAL
 from mailcore.queue.records import Delivery
 from mailcore.queue.recovery import recover
 from mailcore.queue.suffix import REFUSED_PER_RECORD, shorten
-from tests.queue.machine import HOME, INCOMING, SPOOL, UNDO_S, Machine, World, audit
+from tests.queue.simulated_machine import HOME, INCOMING, SPOOL, UNDO_S, Machine, World, audit
 from tests.queue.test_compaction import audit_at_every_change, bases, deliver, settle, take_in
 from tests.simulated_disk import SimulatedDisk
 

@@ -12,7 +12,7 @@ from mailcore.log.reader import LaneReader
 from mailcore.queue.active import Active
 from mailcore.queue.compaction import ACTIVE_S, HOLD_LOOK_S, LOOK_S, MOVES_MAX, Compaction, living_bytes, sent_round
 from mailcore.queue.lanes import AT_ONCE, HOLD
-from tests.queue.machine import HOME, INCOMING, Machine, World, audit
+from tests.queue.simulated_machine import HOME, INCOMING, Machine, World, audit
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
 SEGMENT_BYTES = 6000

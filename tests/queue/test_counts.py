@@ -15,7 +15,7 @@ from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
 from mailcore.queue.arrivals import count_arrivals
 from mailcore.queue.records import Refused, append_envelope, encode
-from tests.queue.cast import NOW, envelope
+from tests.lookup.sample_messages import NOW, envelope
 
 STRIDE = 4096  # bytes an index block covers here
 

@@ -9,7 +9,7 @@ from mailcore.log.segment import Damage
 from mailcore.queue.damage import DAMAGED_SUFFIX, SetAside, damaged_path
 from mailcore.queue.lanes import JOURNAL, retry_lane
 from mailcore.queue.sweep import Search
-from tests.queue.machine import HOME, RETRY_S, Machine
+from tests.queue.simulated_machine import HOME, RETRY_S, Machine
 from tests.queue.steps import begun, defer_all, new_machine
 
 

@@ -10,7 +10,7 @@ from mailcore.queue.compaction import Compaction, sent_round
 from mailcore.queue.lanes import AT_ONCE
 from mailcore.queue.sweep import Sweep
 from tests.queue import test_laws_histories
-from tests.queue.machine import World
+from tests.queue.simulated_machine import World
 from tests.queue.test_laws_histories import run, short_lists
 from tests.simulated_disk import SimulatedDisk
 

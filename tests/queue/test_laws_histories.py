@@ -12,7 +12,7 @@ from mailcore.log.positions import NAME, PREVIOUS
 from mailcore.queue.active import Active
 from mailcore.queue.compaction import ACTIVE_S, Compaction, sent_round
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD
-from tests.queue.machine import HOME, RETRY_S, UNDO_S, Machine, World, audit
+from tests.queue.simulated_machine import HOME, RETRY_S, UNDO_S, Machine, World, audit
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
 SEGMENT_BYTES = 5000

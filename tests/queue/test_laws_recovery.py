@@ -12,7 +12,7 @@ from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import (
     append_envelope,
 )
-from tests.queue.machine import RETRY_S, SPOOL, UNDO_S, Machine, audit
+from tests.queue.simulated_machine import RETRY_S, SPOOL, UNDO_S, Machine, audit
 from tests.queue.steps import RETRY, Nothing, begun, defer_all, new_machine
 from tests.simulated_disk import PowerLoss, RandomChoice, every
 

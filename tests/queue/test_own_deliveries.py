@@ -5,7 +5,7 @@ from __future__ import annotations
 from mailcore.envelope import Recipient, Status, Verdict
 from mailcore.queue.active import Active, DataAt
 from mailcore.queue.rewrite import VERDICTS_PER_RECORD, own_deliveries
-from tests.queue.cast import envelope
+from tests.lookup.sample_messages import envelope
 
 AT = 5.0
 

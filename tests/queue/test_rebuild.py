@@ -7,7 +7,7 @@ import random
 import pytest
 
 from mailcore.log.positions import NAME, PREVIOUS
-from tests.queue.machine import HOME, Machine, World, audit
+from tests.queue.simulated_machine import HOME, Machine, World, audit
 from tests.queue.test_laws_histories import SEGMENT_BYTES, Story
 from tests.simulated_disk import SimulatedDisk
 

@@ -13,7 +13,7 @@ from mailcore.queue.active import Active
 from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import KEPT_MAX, RecipientReader, all_recipients, whole_envelope
 from mailcore.queue.rewrite import remaining_recipients, write_replacement
-from tests.queue.machine import INCOMING, Machine, World
+from tests.queue.simulated_machine import INCOMING, Machine, World
 from tests.simulated_disk import SimulatedDisk
 
 BATCH = 20

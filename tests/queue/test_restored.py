@@ -12,7 +12,7 @@ from mailcore.log.disk import Disk
 from mailcore.queue.active import Active, DataAt
 from mailcore.queue.records import Administrative
 from mailcore.queue.restored import NAME, NOT_RESTORED, Restored, RestoredDamaged, read_restored, write_restored
-from tests.queue.cast import NOW, envelope
+from tests.lookup.sample_messages import NOW, envelope
 
 RESTORED = Restored(NOW, NOW + 100, {"incoming.0": 5000, "hold": 5000, "local": 5000}, {"TAKEN": 2})
 

@@ -12,7 +12,7 @@ from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import read_batch
 from mailcore.queue.records import decode_recipients
 from mailcore.queue.rewrite import numbers_used, remaining_recipients, write_replacement
-from tests.queue.machine import INCOMING, Machine, World
+from tests.queue.simulated_machine import INCOMING, Machine, World
 from tests.simulated_disk import SimulatedDisk
 
 DESTINATION = "smtp:example.org"

@@ -12,7 +12,7 @@ from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
 from mailcore.queue.runner import Runner
-from tests.queue.cast import NOW, Lane, envelope
+from tests.lookup.sample_messages import NOW, Lane, envelope
 
 
 class Walk:

@@ -17,8 +17,8 @@ from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.recovery import recover
 from mailcore.queue.spool import DATA_AT
 from mailcore.queue.sweep import AGE_S, CHECKPOINTS, PASS_S, Sweep
-from tests.queue.cast import Lane, envelope
-from tests.queue.machine import UNDO_S, Machine, World, audit
+from tests.lookup.sample_messages import Lane, envelope
+from tests.queue.simulated_machine import UNDO_S, Machine, World, audit
 from tests.simulated_disk import SimulatedDisk
 
 NOW = 1_795_000_000.0

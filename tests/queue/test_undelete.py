@@ -12,7 +12,7 @@ from mailcore.queue.active import Active, DataAt
 from mailcore.queue.records import Administrative
 from mailcore.queue.restored import NOT_RESTORED, Restored
 from mailcore.queue.undelete import HELD, held_before
-from tests.queue.cast import NOW, envelope
+from tests.lookup.sample_messages import NOW, envelope
 
 LANES = dict.fromkeys(("incoming.0", "retry.60", "hold", "deleted", "local"), 5000)
 RESTORED = Restored(NOW, NOW + 100, LANES, {})

@@ -14,7 +14,7 @@ import pytest
 from mailcore.lab.lab import Lab
 from tests.backup.test_homes import HOMES, QUICK, unpacked
 from tests.homes.make_portal import SECRET_KEY
-from tests.process.house import House, route_to
+from tests.running.running_manager import House, route_to
 from tests.test_tidy import ROOT
 
 PORTALS = sorted((ROOT / "tests" / "homes").glob("*.portal.sqlite3.gz"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.envelope import Status
-from mailcore.process.wire import NextHop
+from mailcore.frames import NextHop
 from mailcore.routing import mx
 from mailcore.routing.mx import Address, HostFinder, parse_nameserver
 from mailcore.routing.resolve import Refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mailcore.envelope import Status
-from mailcore.process.wire import NextHop
+from mailcore.frames import NextHop
 from mailcore.routing import resolve
 from mailcore.routing.resolve import Refused, Resolved, Routing
 from mailcore.routing.route import RouteError

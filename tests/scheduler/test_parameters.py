@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from mailcore import config
+from mailcore.config import load as config
+from mailcore.config.settings import Destination
 from mailcore.scheduler import Parameters, TransportParameters
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import (
@@ -19,7 +20,6 @@ from mailcore.scheduler.parameters import (
     Kind,
     check,
 )
-from mailcore.settings import Destination
 
 
 def test_bounds_and_defaults_are_those_of_the_settings() -> None:

@@ -25,7 +25,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 try:
-    from mailcore.config import ConfigError, load_text
+    from mailcore.config.load import ConfigError, load_text
 except ImportError:
     sys.exit(0)  # a release that does not know how; the host will say
 try:

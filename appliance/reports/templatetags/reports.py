@@ -9,8 +9,8 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from appliance.core.templatetags.waypost import clock, shown, visible
-from appliance.reports.gold import Period
+from appliance.common.templatetags.waypost import clock, shown, visible
+from appliance.reports.report_store import Period
 from appliance.reports.tables import Column, Kind
 from appliance.reports.writing import Writing
 

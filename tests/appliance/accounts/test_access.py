@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from tests.appliance.accounts.access import TABLE, Least
-from tests.appliance.accounts.cast import client_of, user
+from tests.appliance.accounts.sample_users import client_of, user
 
 pytestmark = pytest.mark.django_db
 

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from appliance.accounts.middleware import _SEEN, AGAIN
-from tests.appliance.accounts.cast import client_of
+from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.fake_core import FakeCore
 
 pytestmark = pytest.mark.django_db

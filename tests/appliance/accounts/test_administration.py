@@ -14,11 +14,11 @@ from django.contrib.auth.models import Group, User
 from django.core.cache import cache
 from django.test import Client
 
+from appliance.accounts.permissions import is_last_administrator, read_bodies
 from appliance.accounts.roles import Role, may_read_bodies, role_of
 from appliance.accounts.sessions import end_sessions
-from appliance.accounts.standing import is_last_administrator, read_bodies
 from appliance.audit.models import Entry
-from tests.appliance.accounts.cast import PASSWORD, client_of, sign_in, user
+from tests.appliance.accounts.sample_users import PASSWORD, client_of, sign_in, user
 
 pytestmark = pytest.mark.django_db
 

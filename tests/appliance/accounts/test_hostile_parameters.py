@@ -17,7 +17,7 @@ from django.http import QueryDict
 from django.test import Client
 
 from tests.appliance.accounts.access import TABLE, Least
-from tests.appliance.accounts.cast import client_of
+from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.accounts.test_access import bystander, pages, path_of
 from tests.appliance.fake_core import Parts
 from tests.appliance.tuning.core import LIMIT, TuningCore

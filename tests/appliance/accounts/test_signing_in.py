@@ -16,7 +16,7 @@ from django.core.cache import cache
 from django.test import Client
 
 from appliance.audit.models import Entry
-from tests.appliance.accounts.cast import PASSWORD, client_of, sign_in, user
+from tests.appliance.accounts.sample_users import PASSWORD, client_of, sign_in, user
 
 pytestmark = pytest.mark.django_db
 

@@ -20,7 +20,7 @@ from appliance.audit.models import UNDER_WAY, Entry, Outcome
 from appliance.audit.record import audited, record
 from appliance.live.models import Sample
 from mailcore.control.client import Refused
-from tests.appliance.accounts.cast import client_of
+from tests.appliance.accounts.sample_users import client_of
 
 pytestmark = pytest.mark.django_db
 

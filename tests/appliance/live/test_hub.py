@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from appliance.core.door import async_door
+from appliance.common.door import async_door
 from appliance.live.hub import Hub, TooManyReaders
 from mailcore.control.client import AsyncControlClient
 from mailcore.lab.lab import Lab
 from tests.appliance.fake_core import FakeCore, Refusal, Silence
 from tests.appliance.live.answers import answers, row, state
-from tests.process.house import running
+from tests.running.running_manager import running
 
 PATIENCE_S = 30.0
 Picture = dict[str, Any]

@@ -15,7 +15,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from appliance.live import listeners as room
 from appliance.live.listeners import LOOK_S, Listeners, _who_may
-from tests.appliance.accounts.cast import client_of, user
+from tests.appliance.accounts.sample_users import client_of, user
 
 
 class Database:

@@ -13,7 +13,7 @@ from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.test import AsyncClient, Client
 
-from appliance.core.door import async_door
+from appliance.common.door import async_door
 from appliance.live import listeners, listening
 from appliance.live.hub import Hub
 from tests.appliance.fake_core import FakeCore

@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from appliance.live.balance import balance_of
 from appliance.live.models import LastPicture, Sample
-from appliance.live.picture import COUNTS
 from appliance.live.samples import DatabaseKeeper, day_lines
+from appliance.live.snapshot import COUNTS
 
 pytestmark = pytest.mark.django_db
 

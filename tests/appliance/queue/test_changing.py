@@ -19,7 +19,7 @@ from appliance.audit.models import Entry, Outcome
 from appliance.queue.change_views import recent_deletions
 from appliance.queue.changing import AT_ONCE_MAX, count, go, in_background
 from appliance.queue.models import Change, Phase
-from appliance.queue.worker import _named, is_gone, own
+from appliance.queue.owner_process import _named, is_gone, own
 from mailcore.control.client import TimedOut
 from tests.appliance.fake_core import FakeCore, Refusal
 

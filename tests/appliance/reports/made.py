@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from django.conf import settings
 
-from appliance.reports.gold import Period
+from appliance.reports.report_store import Period
 
 __all__ = ["HOSTILE", "make_report", "reports_directory", "tables"]
 

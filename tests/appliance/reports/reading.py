@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date
 
-from tests.appliance.accounts.cast import client_of
+from tests.appliance.accounts.sample_users import client_of
 
 __all__ = ["DAY", "URL", "page", "section"]
 

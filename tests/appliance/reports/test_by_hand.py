@@ -14,10 +14,10 @@ from django.utils import timezone
 
 from appliance.reports import by_hand, runs
 from appliance.reports.by_hand import Noted
-from appliance.reports.gold import Period
 from appliance.reports.models import Run, State
+from appliance.reports.report_store import Period
 from appliance.reports.running import Ended, Heard, held
-from tests.appliance.accounts.cast import client_of
+from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.reports.made import make_report
 from tests.test_tidy import ROOT
 

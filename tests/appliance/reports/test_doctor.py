@@ -21,10 +21,10 @@ from redis import Redis
 
 from appliance.celery import app
 from appliance.reports import doctor
-from appliance.reports.gold import Period
 from appliance.reports.models import Run, State
 from appliance.reports.nights import redis_command, redis_server
 from appliance.reports.preferences import yesterday
+from appliance.reports.report_store import Period
 from appliance.reports.schedules import SIGN_OF_LIFE
 from tests.appliance.reports.made import make_report
 from tests.appliance.reports.test_by_hand import environment, manage

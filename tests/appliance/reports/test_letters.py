@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from appliance.reports import gold
-from appliance.reports.gold import Period
+from appliance.reports import report_store
 from appliance.reports.letters import failure_letter, letter, send_due
 from appliance.reports.models import Preferences, Run, State
 from appliance.reports.preferences import in_force
+from appliance.reports.report_store import Period
 from appliance.reports.tables import Kind
 from appliance.reports.writing import Writing
-from tests.appliance.accounts.cast import client_of
+from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.fake_core import FakeCore, Refusal
 from tests.appliance.reports.made import make_report, tables
 
@@ -43,7 +43,7 @@ def parsed(message: EmailMessage) -> EmailMessage:
 
 def made(directory: Path, **named: Any) -> EmailMessage:
     make_report(directory, Period.DAY, DAY, **named)
-    report = gold.report_of(Period.DAY, DAY)
+    report = report_store.report_of(Period.DAY, DAY)
     assert report is not None
     return parsed(letter(report, in_force()))
 

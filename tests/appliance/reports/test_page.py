@@ -16,13 +16,13 @@ import pytest
 from django.http.response import HttpResponseBase, StreamingHttpResponse
 from django.utils import timezone
 
-from appliance.reports import gold, rows
+from appliance.reports import report_store, rows
 from appliance.reports.content import content_of
-from appliance.reports.gold import Period
 from appliance.reports.models import Preferences, Run, State
+from appliance.reports.report_store import Period
 from appliance.reports.tables import Kind, columns_of, table
 from appliance.reports.writing import Writing
-from tests.appliance.accounts.cast import client_of
+from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.reports.made import HOSTILE, make_report, tables
 from tests.appliance.reports.reading import DAY, URL, page, section
 
@@ -137,7 +137,7 @@ def test_links_lead_into_queue_and_search(reports_directory: Path) -> None:
 def test_bars_are_of_the_hours_and_of_the_days_before(reports_directory: Path) -> None:
     for day in (16, 18):
         make_report(reports_directory, Period.DAY, date(2026, 11, day))
-    report = gold.report_of(Period.DAY, DAY)
+    report = report_store.report_of(Period.DAY, DAY)
     assert report is not None
     content = content_of(report, Writing())
     assert (len(content.inside.labels), content.inside.labels[0], content.inside.values["deferred"][23]) == (
@@ -254,7 +254,7 @@ def test_a_flipped_bit_is_no_number(reports_directory: Path) -> None:
     flipped = bytearray(path.read_bytes())
     flipped[len(flipped) // 2] ^= 1
     path.write_bytes(flipped)
-    report = gold.report_of(Period.DAY, DAY)
+    report = report_store.report_of(Period.DAY, DAY)
     assert report is not None
     with pytest.raises(rows.Unreadable, match="reasons cannot be read"):
         list(rows.batches(report, "reasons", ["reason"], 1000))
@@ -278,14 +278,14 @@ def test_a_table_nobody_named_is_shown_with_units_by_the_names_of_its_columns(re
     text = section(page(), "new_things")
     for shown in ("New things", "1 min 30 s", "2.0 MB", "25.0%", "good %"):
         assert shown in text
-    report = gold.report_of(Period.DAY, DAY)
+    report = report_store.report_of(Period.DAY, DAY)
     assert report is not None
     assert [column.kind for column in columns_of(report, "new_things")] == [Kind.TEXT, Kind.SPAN, Kind.SIZE, Kind.SHARE]
 
 
 def test_a_report_that_is_replaced_while_it_is_read_is_read_to_its_end(reports_directory: Path) -> None:
     make_report(reports_directory, Period.DAY, DAY)
-    report = gold.report_of(Period.DAY, DAY)
+    report = report_store.report_of(Period.DAY, DAY)
     make_report(reports_directory, Period.DAY, DAY, given=tables(destinations=3))
     assert report is not None
     assert table(report, "destinations", "", 100, 100).count == 12
@@ -338,7 +338,7 @@ def test_a_table_there_is_none_of_is_not_found(reports_directory: Path, name: st
 
 def test_rows_are_read_in_pieces(reports_directory: Path) -> None:
     make_report(reports_directory, Period.DAY, DAY, given=tables(destinations=20_000))
-    report = gold.report_of(Period.DAY, DAY)
+    report = report_store.report_of(Period.DAY, DAY)
     assert report is not None
     pieces = list(rows.batches(report, "destinations", ["destination"], 10_000))
     assert len(pieces) > 1

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from appliance.reports import gold
+from appliance.pipeline.store import report_fingerprint
+from appliance.reports import report_store
 from appliance.reports.content import content_of
-from appliance.reports.gold import Period
-from appliance.reports.pipeline.store import report_fingerprint
+from appliance.reports.report_store import Period
 from appliance.reports.writing import Writing
 from tests.appliance.reports.made import make_report
 from tests.appliance.reports.reading import DAY, page, section
@@ -49,7 +49,7 @@ def test_a_week_says_of_how_many_days_it_is(reports_directory: Path) -> None:
         )
         content = json.loads((version / "report.json").read_text())
         (version / "report.json").write_text(json.dumps(content | {"balance": told}))
-        report = gold.report_of(Period.WEEK, date(2026, 11, 9))
+        report = report_store.report_of(Period.WEEK, date(2026, 11, 9))
         assert report is not None
         return content_of(report, Writing()).balance.words
 

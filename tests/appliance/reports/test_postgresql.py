@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.appliance.core.test_postgresql import postgresql
+from tests.appliance.common.test_postgresql import postgresql
 from tests.test_tidy import ROOT
 
 __all__ = ["postgresql"]  # a fixture

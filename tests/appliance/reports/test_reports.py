@@ -13,11 +13,11 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from appliance.accounts.middleware import _SEEN
 from appliance.audit.models import Entry
-from appliance.reports.gold import Period
 from appliance.reports.listing import Standing, line_of, lines
 from appliance.reports.models import Run, State
+from appliance.reports.report_store import Period
 from appliance.reports.schedules import SIGN_OF_LIFE, previous, scheduled, scheduler_seen
-from tests.appliance.accounts.cast import client_of
+from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.reports.made import make_report
 
 pytestmark = pytest.mark.django_db

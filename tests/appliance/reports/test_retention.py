@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from appliance.reports import gold, retention
-from appliance.reports.gold import Period
+from appliance.pipeline.store import Store
+from appliance.reports import report_store, retention
 from appliance.reports.models import Run, State
-from appliance.reports.pipeline.store import Store
+from appliance.reports.report_store import Period
 from appliance.reports.retention import days_kept, tidy
 from appliance.reports.running import held
-from tests.appliance.accounts.cast import client_of
+from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.reports.made import make_report
 
 pytestmark = pytest.mark.django_db
@@ -32,7 +32,7 @@ def test_old_tables_and_older_reports_go(reports_directory: Path) -> None:
     versions = [make_report(reports_directory, Period.DAY, TODAY - timedelta(days=age)) for age in ages]
     done = tidy()
     assert (done.reports, done.tables) == (1, 3)
-    assert gold.available(Period.DAY) == [TODAY - timedelta(days=1), TODAY - timedelta(days=401)]
+    assert report_store.available(Period.DAY) == [TODAY - timedelta(days=1), TODAY - timedelta(days=401)]
     assert (versions[0] / "senders").is_dir()
     assert not (versions[1] / "senders").exists()
     assert (versions[1] / "destinations").is_dir()

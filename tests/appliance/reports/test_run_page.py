@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from appliance.reports.gold import Period
 from appliance.reports.models import Preferences, Run, State
+from appliance.reports.report_store import Period
 from appliance.reports.running import held
-from tests.appliance.accounts.cast import client_of
+from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.reports.made import make_report
 from tests.appliance.reports.reading import DAY, page
 

@@ -16,11 +16,11 @@ from django.utils import timezone
 
 from appliance.audit.models import Entry
 from appliance.reports import runs
-from appliance.reports.gold import Period
 from appliance.reports.models import Preferences, Run, State
 from appliance.reports.preferences import in_force, yesterday
+from appliance.reports.report_store import Period
 from appliance.reports.running import held
-from tests.appliance.accounts.cast import client_of
+from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.fake_core import FakeCore, Refusal
 from tests.appliance.reports.made import make_report
 from tests.test_tidy import ROOT
@@ -36,7 +36,7 @@ from typing import Any
 print('{{"stage": "destinations", "share": 0.5}}', flush=True)
 print("some words", flush=True)
 from tests.appliance.reports.made import make_report
-from appliance.reports.gold import Period
+from appliance.reports.report_store import Period
 make_report(Path({directory!r}), Period.DAY, date.fromisoformat({day!r}), balances={balances})
 raise SystemExit({status})
 """

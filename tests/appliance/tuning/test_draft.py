@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.http import QueryDict
 
-from appliance.core.door import door_of
+from appliance.common.door import door_of
 from appliance.tuning.draft import Draft, DraftError, Wanted, check, from_form, from_json
 from appliance.tuning.parameter import read_known, same_shown
 from tests.appliance.fake_core import Parts, Refusal

@@ -11,8 +11,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
+from appliance.tuning.chart import picture
 from appliance.tuning.models import Change, Outcome, Prediction
-from appliance.tuning.picture import picture
 from appliance.tuning.whatif import KEPT, running, store
 from tests.appliance.fake_core import Parts, Refusal
 from tests.appliance.tuning.core import LIMIT, TuningCore

@@ -15,12 +15,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
-from appliance.core.templatetags.waypost import visible
-from appliance.reports import exporter, gold
+from appliance.common.templatetags.waypost import visible
+from appliance.reports import exporter, report_store
 from appliance.reports.by_hand import Noted, database_is_there
 from appliance.reports.content import balance_of
-from appliance.reports.gold import Period, Report
 from appliance.reports.preferences import in_force, yesterday
+from appliance.reports.report_store import Period, Report
 from appliance.reports.running import Busy, Heard, command_of, held, run
 
 LOG_LINES = 20  # told when it failed
@@ -58,7 +58,7 @@ class Command(BaseCommand):
         except Busy as busy:
             raise CommandError(str(busy), returncode=1) from None
         _clear()
-        report = gold.report_of(Period.DAY, day)
+        report = report_store.report_of(Period.DAY, day)
         if report is None or ended.status not in (0, 1):
             tail = "\n".join(visible(line) for line in ended.log.splitlines()[-LOG_LINES:])
             raise CommandError(

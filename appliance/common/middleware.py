@@ -1,0 +1,64 @@
+"""The reader's time zone for each page, and words for the reader when the core or the portal's own database does not answer."""
+
+from __future__ import annotations
+
+import logging
+import zoneinfo
+from collections.abc import Callable
+from datetime import UTC
+
+from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from appliance.common.faults import title_of
+from mailcore.control.client import ControlError, NotRunning, Refused, TimedOut
+
+__all__ = ["CoreErrorsMiddleware", "TimeZoneMiddleware"]
+
+ZONE_COOKIE = "waypost_zone"  # set by static/appliance/page.js from the browser's own setting
+_log = logging.getLogger("waypost.portal")
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+
+class TimeZoneMiddleware:
+    def __init__(self, get_response: GetResponse) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        try:
+            timezone.activate(zoneinfo.ZoneInfo(request.COOKIES.get(ZONE_COOKIE, "UTC")[:64]))
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            timezone.activate(UTC)
+        return self._get_response(request)
+
+
+class CoreErrorsMiddleware:
+    """A ControlError of a view becomes a page (or, asked for by htmx, a piece of one) that says what is wrong.
+
+    503: nobody is there, or no answer came. 409: the core said no, in its own words. A database of our own that is full, locked
+    or away is told like that, too: nothing is done that cannot be entered in the audit first.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not isinstance(exception, ControlError | OperationalError):
+            return None
+        status, title = 503, "The core does not answer"
+        if isinstance(exception, OperationalError):
+            _log.error("%s: %s", request.path, exception)
+            title = title_of(exception, request.method)
+        elif isinstance(exception, NotRunning):
+            title = "The core is not running"
+        elif isinstance(exception, Refused):
+            status, title = 409, "The core says no"
+        elif isinstance(exception, TimedOut) and request.method == "POST":
+            title = "The core has not answered: look whether the change was made"
+        template = "common/error_piece.html" if request.headers.get("HX-Request") else "common/error.html"
+        return render(request, template, {"title": title, "words": str(exception)}, status=status)

@@ -1,0 +1,168 @@
+"""From the core's answers to what live pages show. Values only: no clock, no I/O.
+
+Law: a name or reply that a page shows as text has gone through ``visible``; keys of ``destinations`` are the names as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from appliance.common.templatetags.waypost import visible
+
+__all__ = [
+    "COUNTS",
+    "DESTINATIONS_MAX",
+    "counts_of",
+    "destinations_of",
+    "oldest_of",
+    "processes_of",
+    "queue_of",
+    "trouble_of",
+]
+
+DESTINATIONS_MAX = 100  # with the most mail; a picture of them is some 15 kB, and goes to every reader once a second
+REASON_CHARACTERS = 300
+# what a picture calls it -> the core's counter; all count recipients, since the manager's start
+COUNTS = {
+    "accepted": "recipients_accepted",
+    "delivered": "recipients_delivered",
+    "deferred": "recipients_deferred",
+    "bounced": "recipients_bounced",
+    "expired": "recipients_expired",
+    "deleted": "recipients_deleted",
+    "undeleted": "recipients_undeleted",
+}
+LOW_SHARE = 0.75  # of the tries of the last minutes; below, a destination is in trouble
+TRIES_MIN = 10  # fewer say nothing
+TROUBLE_MAX = 20  # on one page
+
+
+def counts_of(state: Mapping[str, Any]) -> dict[str, int]:
+    counters = state["counters"]
+    return {name: int(counters[counter]) for name, counter in COUNTS.items()}
+
+
+def queue_of(state: Mapping[str, Any], size: Mapping[str, Any]) -> dict[str, Any]:
+    lanes: dict[str, Any] = {}
+    for lane in sorted({*state["lanes"], *size["lanes"]} - {"deleted"}, key=_lane_order):
+        there = size["lanes"].get(lane, {"messages": 0, "recipients": 0})
+        interval = state["lanes"].get(lane, {}).get("interval_s")
+        lanes[lane] = {"messages": there["messages"], "recipients": there["recipients"], "interval_s": interval}
+    return {
+        "messages": size["messages"],
+        "recipients": size["recipients"],
+        "active": state["active_messages"],
+        "in_flight": sum(each["in_flight"] for each in state["deliverers"]),
+        "destinations": len(size["destinations"]),
+        "lanes": lanes,
+    }
+
+
+def _lane_order(lane: str) -> tuple[int, float, str]:
+    kind, _, rest = lane.partition(".")
+    order = {"incoming": 0, "local": 1, "retry": 2}.get(kind, 3)
+    return order, float(rest) if rest.isdecimal() else 0.0, lane
+
+
+def destinations_of(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Those with the most mail, then the suspended ones; numbers only."""
+    rows, idle = answer["destinations"], answer["without_mail"]
+    queued, suspended = answer["queued"], answer["suspended"]
+    by_mail = sorted({*queued, *rows} - {""}, key=lambda name: -queued.get(name, 0))
+    told: dict[str, dict[str, Any]] = {}
+    for name in [*by_mail[:DESTINATIONS_MAX], *(name for name in [*suspended, *idle] if name not in by_mail)]:
+        if len(told) >= 2 * DESTINATIONS_MAX:
+            break
+        row = rows.get(name, {})
+        known = row or idle.get(name, {})
+        told[name] = {
+            "queued": queued.get(name, 0),
+            "window": row.get("window"),
+            "limit": row.get("limit"),
+            "busy": row.get("busy", 0),
+            "dead_until": row.get("dead_until"),
+            "suspended": name in suspended or bool(row.get("suspended")),
+            "suspended_until": suspended.get(name) or row.get("suspended_until"),
+            "delivered": known.get("delivered", 0),
+            "deferred": known.get("deferred", 0),
+            "bounced": known.get("bounced", 0),
+            "success_share": known.get("success_share"),
+            "success": row.get("success"),
+            "failure": row.get("failure"),
+        }
+    return told
+
+
+def oldest_of(oldest: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Out of the answer to ``ages``."""
+    if oldest is None:
+        return None
+    return {
+        "queue_id": oldest["queue_id"],
+        "arrived_at": oldest["arrived_at"],
+        "sender": visible(oldest["sender"]),
+        "destination": visible(oldest["destination"]),
+        "url": f"{reverse('queue:search')}?{urlencode({'q': oldest['queue_id']})}",
+    }
+
+
+def trouble_of(
+    destinations: Mapping[str, Mapping[str, Any]],
+    answer: Mapping[str, Any],
+    gained: Callable[[str, str], float],
+) -> list[dict[str, Any]]:
+    """Those in trouble, ``TROUBLE_MAX`` at most. ``gained``: by how much a destination's count rose in the last minutes."""
+    found: list[dict[str, Any]] = []
+    for name, row in destinations.items():
+        good, bad = gained(name, "delivered"), gained(name, "deferred") + gained(name, "bounced")
+        share = good / (good + bad) if good + bad else None
+        kind = _trouble(row, good + bad, share)
+        if kind and len(found) < TROUBLE_MAX:
+            reason, reason_at = _reason(answer, name)
+            found.append(
+                {
+                    "name": name,
+                    "text": visible(name),
+                    "url": reverse("destinations:one", args=[name]),
+                    "kind": kind,
+                    "until": row["suspended_until"] if row["suspended"] else row["dead_until"],
+                    "queued": row["queued"],
+                    "success_share": row["success_share"] if share is None else share,
+                    "reason": reason,
+                    "reason_at": reason_at,
+                }
+            )
+    return found
+
+
+def _trouble(row: Mapping[str, Any], tries: float, share: float | None) -> str:
+    if row["suspended"]:
+        return "suspended"
+    if row["dead_until"] is not None:
+        return "dead"
+    if share is not None and tries >= TRIES_MIN and share < LOW_SHARE:
+        return "low success"
+    if row["window"] == 1 and (row["limit"] or 0) > 1 and row["queued"]:
+        return "window collapsed"
+    return ""
+
+
+def _reason(answer: Mapping[str, Any], name: str) -> tuple[str, float | None]:
+    """In the remote's own words, made harmless; and when it said so."""
+    row = answer["destinations"].get(name) or answer["without_mail"].get(name) or {}
+    replies: Iterable[Mapping[str, Any]] = row.get("last_replies") or ()
+    for reply in replies:
+        return visible(reply["reply"])[:REASON_CHARACTERS], reply["at"]
+    return visible(row.get("reason") or "")[:REASON_CHARACTERS], None
+
+
+def processes_of(children: Mapping[str, Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    """Out of the answer to ``processes``; none while the supervisor has not written them down."""
+    return [
+        {"name": name, "pid": each["pid"], "since": each["started_at"], "restarts": each["restarts"]}
+        for name, each in (children or {}).items()
+    ]

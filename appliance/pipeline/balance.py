@@ -1,0 +1,245 @@
+"""Does it balance: accepted + queued at the start = delivered + bounced + expired + deleted + queued at the end, per
+recipient.
+
+What is queued is given by two cuts, near the day's beginning and its end; events are counted between exactly these. So
+an event that was lost, or is there twice, shows: events alone would always agree with themselves.
+
+Compared are two numbers: recipients, and the sum over messages of crc32(queue id) * recipients, which the cuts tell as
+``checksum``. By the first alone, one message's lost acceptance and another's lost end would make up for each other; in
+the second they do by chance, in one case of millions (decision 0014). Each side of it is below 2^63 up to 2^31 recipients
+(crc32 is below 2^32); beyond, Spark's sum wraps, and so does what it is compared with.
+
+When it does not balance, the messages whose events do not add up are named, with the positions of what is known of them
+and the files that hold these, and the stretches of lanes that no file holds.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from appliance.pipeline.cuts import Cut, between
+from appliance.pipeline.events import EventFile, nothing
+from appliance.pipeline.missing import Gap
+from appliance.pipeline.silver import Silver, read
+
+__all__ = ["BALANCED", "UNBALANCED", "UNCHECKED", "Balance", "Suspect", "added", "balance", "suspects"]
+
+BALANCED, UNBALANCED, UNCHECKED = "balanced", "unbalanced", "unchecked"
+ENDS = ("delivered", "bounced", "expired", "deleted")
+SUSPECTS_MAX = 1_000  # named; how many there are is said
+_QUEUED = StructType(
+    [StructField("lane", StringType()), StructField("queue_id", StringType()), StructField("recipients", LongType())]
+)
+_UNSURE = "it is not finished; it may be queued"
+_WRAPS = 1 << 64  # Spark's long, as the cuts tell it
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A message whose events do not add up."""
+
+    queue_id: str
+    why: str
+    accepted: int  # recipients
+    ended: int
+    events: tuple[str, ...]  # "journal 1234-5678 in dt=2026-11-20/journal.0.parquet"
+
+
+@dataclass
+class Balance:
+    state: str
+    words: str
+    begin: float | None = None  # of the cuts
+    end: float | None = None
+    accepted: int = 0  # recipients, all of them; those added by an operator included
+    delivered: int = 0
+    bounced: int = 0
+    expired: int = 0
+    deleted: int = 0
+    queued_at_start: int | None = None
+    queued_at_end: int | None = None
+    difference: int | None = None  # what came in less what went out; above 0: recipients without an end
+    message_by_message: bool | None = None  # whether the checksums agree; None: a cut has none, of an older version
+    suspects: list[Suspect] = field(default_factory=list)
+    suspects_left_out: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+
+    def without(self, gaps: Sequence[Gap]) -> Balance:
+        """As it is, where these stretches of lanes are missing: nothing balances of which not all is known."""
+        if not gaps:
+            return self
+        words = self.words
+        if self.state == BALANCED:
+            lost = "a stretch of the log is" if len(gaps) == 1 else f"{len(gaps)} stretches of the log are"
+            words = f"It is not complete: in number it balances, but {lost} in no file of events."
+        return replace(self, state=UNBALANCED, words=words, gaps=list(gaps))
+
+    def told(self) -> dict[str, Any]:
+        """For the report's JSON."""
+        lists = {"suspects": [vars(each) for each in self.suspects], "gaps": [vars(each) for each in self.gaps]}
+        return vars(self) | lists
+
+
+def balance(session: SparkSession, silver: Sequence[Silver], first: Cut | None, last: Cut | None) -> Balance:
+    """Of the events between the cuts; ``silver``: the UTC days they lie in."""
+    if first is None or last is None or first is last:
+        which = "its beginning and its end" if first is last else "its beginning" if first is None else "its end"
+        return Balance(UNCHECKED, f"Nobody counted what was queued at {which}: whether it balances is not known.")
+    inside = between(first, last)
+    checked = first.checksum is not None and last.checksum is not None
+    arrived = read(session, silver, "accepted").where(inside).agg(*_counted(_size(F.col("recipients")), checked))
+    later = added(read(session, silver, "order").where(inside)).agg(*_counted(F.col("n"), checked))
+    ended = read(session, silver, "attempt").where(inside & F.col("status").isin(*ENDS))
+    came = arrived.unionByName(later).collect()
+    ends = {row["status"]: row for row in ended.groupBy("status").agg(*_counted(F.lit(1), checked)).collect()}
+    accepted = sum(row["recipients"] for row in came)
+    by_status: dict[str, Any] = {status: ends[status]["recipients"] if status in ends else 0 for status in ENDS}
+    difference = accepted + first.recipients - sum(by_status.values()) - last.recipients
+    by_message = None
+    if first.checksum is not None and last.checksum is not None:
+        both = [sum(row["checksum"] for row in rows) for rows in (came, ends.values())]
+        by_message = (both[0] + first.checksum - both[1] - last.checksum) % _WRAPS == 0
+    return Balance(
+        state=BALANCED if difference == 0 and by_message is not False else UNBALANCED,
+        words=_words(difference, by_message),
+        begin=first.at,
+        end=last.at,
+        accepted=accepted,
+        **by_status,
+        queued_at_start=first.recipients,
+        queued_at_end=last.recipients,
+        difference=difference,
+        message_by_message=by_message,
+    )
+
+
+def _counted(recipients: Column, checked: bool) -> list[Column]:
+    """So many, and the sum over their messages that cuts tell as ``checksum``."""
+    checksum = F.sum(F.crc32("queue_id") * recipients) if checked else F.lit(0)
+    sums = {"recipients": F.sum(recipients), "checksum": checksum}
+    return [F.coalesce(each, F.lit(0)).cast("long").alias(name) for name, each in sums.items()]
+
+
+def _size(listed: Column) -> Column:
+    """Of what is no list 0, where Spark's own says -1."""
+    return F.greatest(F.size(listed), F.lit(0))
+
+
+def _words(difference: int, by_message: bool | None) -> str:
+    if difference == 0 and by_message is None:
+        return (
+            "It balances in number. Whether it does message by message is not known: what was queued was counted by an "
+            "older version."
+        )
+    if difference == 0 and not by_message:
+        return "It does not balance: as many recipients came in as ended or are queued, but not of the same messages."
+    if difference == 0:
+        return "It balances."
+    many = "recipient" if abs(difference) == 1 else "recipients"
+    if difference > 0:
+        return f"It does not balance: {difference} {many} came in, and neither ended nor are queued."
+    return f"It does not balance: {-difference} {many} ended or are queued that never came in."
+
+
+def added(orders: DataFrame) -> DataFrame:
+    """The orders that added recipients to messages, with ``n``: how many."""
+    listed = F.from_json("arguments", "recipients array<string>")["recipients"]
+    return orders.where(F.col("operation") == "add_recipients").withColumn("n", _size(listed))
+
+
+def suspects(
+    session: SparkSession, silver: Sequence[Silver], first: Cut, last: Cut, files: Sequence[EventFile]
+) -> tuple[list[Suspect], int]:
+    """The messages whose events do not add up, and how many more there are. ``silver``, ``files``: as far back as there
+    are any, so that messages are seen from their beginning; what arrived before them is not judged by what it lacks."""
+    queued = nothing(session, _QUEUED)
+    if last.ids is not None and last.ids.exists():
+        queued = session.read.schema(_QUEUED).json(str(last.ids))
+    judged = _judged(_by_message(session, silver, first, last), queued, told=last.ids is not None)
+    rows = judged.orderBy("sure", "queue_id").limit(SUSPECTS_MAX).collect()
+    more = judged.count() - len(rows) if len(rows) == SUSPECTS_MAX else 0
+    return [_suspect(row.asDict(recursive=True), files) for row in rows], more
+
+
+def _by_message(session: SparkSession, silver: Sequence[Silver], first: Cut, last: Cut) -> DataFrame:
+    """By queue id: accepted and ended recipients, told apart, whether it is finished, and from where to where its events
+    lie."""
+    nothing, one = F.lit(0).cast("long"), F.lit(1).cast("long")
+    sides = {
+        "accepted": (read(session, silver, "accepted"), _size(F.col("recipients")).cast("long")),
+        "added": (added(read(session, silver, "order")), F.col("n").cast("long")),
+        "ended": (read(session, silver, "attempt").where(F.col("status").isin(*ENDS)), one),
+        "finished": (read(session, silver, "finished"), one),
+        "replaced": (read(session, silver, "replaced"), one),
+    }
+    # Only what lies before the last cut is counted; what lies behind the first one is what the balance is of.
+    before = Cut(at=0.0, messages=0, recipients=0)
+    rows: DataFrame | None = None
+    for name, (events, number) in sides.items():
+        each = events.where(between(before, last)).select(
+            "queue_id",
+            "lane",
+            "offset",
+            (F.col("number") if name == "ended" else F.lit(None).cast("int")).alias("number"),
+            F.when(between(first, last), 1).otherwise(0).alias("here"),
+            *(number.alias(name) if count == name else nothing.alias(count) for count in sides),
+        )
+        rows = each if rows is None else rows.unionByName(each)
+    assert rows is not None
+    return rows.groupBy("queue_id").agg(
+        *(F.sum(count).alias(count) for count in sides),
+        F.countDistinct("number").alias("numbers"),
+        F.max("here").alias("here"),
+        F.array_distinct(F.collect_list(F.struct("lane", "offset"))).alias("events"),
+    )
+
+
+def _judged(messages: DataFrame, queued: DataFrame, told: bool) -> DataFrame:
+    """Those with an event between the cuts that do not add up, and why. ``told``: ``queued`` is all that is queued."""
+    oldest = messages.where("accepted > 0").agg(F.min("queue_id").alias("oldest"))
+    left = queued.groupBy("queue_id").agg(F.sum("recipients").alias("queued"))
+    known = F.col("accepted") > 0
+    came = F.col("accepted") + F.col("added")
+    without = (
+        came - F.col("ended") - F.coalesce("queued", F.lit(0))
+    )  # recipients with neither an end nor a place in a lane
+    why = (
+        F.when(F.col("ended") > F.col("numbers"), "a recipient ended twice")
+        .when(~known & (F.col("queue_id") >= F.col("oldest")), "its acceptance is missing")
+        .when(known & (F.col("ended") > came), "more recipients ended than were accepted")
+        .when(known & (F.col("finished") > 0) & (without > 0), "it is finished, and not all recipients have an end")
+    )
+    if told:
+        why = why.when(known & (without > 0), "it is neither finished nor queued")
+        why = why.when(known & (without < 0), "recipients that ended are queued")
+    else:  # it was never put back into a lane: it has just arrived, or its end is missing
+        unsure = known & (F.col("finished") == 0) & (F.col("replaced") == 0) & (without > 0)
+        why = why.when(unsure, _UNSURE)
+    judged = messages.join(left, on="queue_id", how="left").crossJoin(F.broadcast(oldest)).withColumn("why", why)
+    named = judged.where(F.col("why").isNotNull() & (F.col("here") == 1))
+    return named.withColumn("came", came).withColumn("sure", F.when(F.col("why") == _UNSURE, 1).otherwise(0))
+
+
+def _suspect(row: dict[str, Any], files: Sequence[EventFile]) -> Suspect:
+    lanes: dict[str, list[int]] = {}
+    for each in row["events"]:
+        lanes.setdefault(each["lane"], []).append(each["offset"])
+    places = []
+    for lane, offsets in sorted(lanes.items()):
+        where = f"{min(offsets)}" if min(offsets) == max(offsets) else f"{min(offsets)}-{max(offsets)}"
+        held = sorted({name for offset in offsets if (name := _holding(files, lane, offset))})
+        places.append(f"{lane} {where} in {', '.join(held) or 'no file'}")
+    return Suspect(row["queue_id"], row["why"], row["came"], row["ended"], tuple(places))
+
+
+def _holding(files: Sequence[EventFile], lane: str, offset: int) -> str:
+    own = sorted((each for each in files if each.lane == lane), key=lambda each: (each.begin, each.dt))
+    index = bisect.bisect_right([each.begin for each in own], offset)
+    return f"dt={own[index - 1].dt}/{own[index - 1].path.name}" if index else ""

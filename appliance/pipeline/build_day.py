@@ -1,0 +1,326 @@
+"""The steps of a day's report: events, silver, tables, comparison, balance; then all of it is published at once.
+
+Laws
+- The tables of a day, its balance and report.json are written aside, and seen together (``store``).
+- A file that is not as it was written, or that Spark cannot read, is set aside and named, and the step is done again
+  without it.
+- The same events and cuts make the same tables, byte for byte but for the version of the library that writes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from appliance.pipeline import ages, comparison
+from appliance.pipeline.balance import UNBALANCED, UNCHECKED, Balance, balance, suspects
+from appliance.pipeline.cuts import Cut, cuts_in, ends, stretch
+from appliance.pipeline.daily_tables.arrivals import arrivals
+from appliance.pipeline.daily_tables.cells import cells
+from appliance.pipeline.daily_tables.correspondents import clients, recipients, senders
+from appliance.pipeline.daily_tables.delays import with_quantiles
+from appliance.pipeline.daily_tables.destinations import destinations, providers
+from appliance.pipeline.daily_tables.encryption import encryption
+from appliance.pipeline.daily_tables.facts import Facts
+from appliance.pipeline.daily_tables.hours import hours
+from appliance.pipeline.daily_tables.reasons import reasons
+from appliance.pipeline.daily_tables.refused import refused
+from appliance.pipeline.daily_tables.totals import totals
+from appliance.pipeline.daily_tables.windows import windows
+from appliance.pipeline.days import HOUR_S, Day, utc_days
+from appliance.pipeline.events import Damage, EventFile, SetAside, fingerprint, look
+from appliance.pipeline.missing import missing
+from appliance.pipeline.session import INTERPRETED
+from appliance.pipeline.silver import VERSION as SILVER_VERSION
+from appliance.pipeline.silver import Silver, made, make
+from appliance.pipeline.store import Store
+from appliance.pipeline.tables import UNREADABLE, damaged, read_table, write_table
+from appliance.pipeline.verify import whole
+
+__all__ = ["VERSION", "Maker", "Told", "read_table", "write_json"]
+
+VERSION = 1  # of the tables: raise it, and days are made anew when next asked for
+DAMAGED_MAX = 100  # files set aside in one run; more, and something else is wrong
+HISTORY_DAYS = 10  # read back for those that do not add up: a queue lifetime of five days, twice
+TABLES_AT_ONCE = 4  # while one is planned or collected, another keeps the cores busy
+SMALL_ROWS = 200_000  # a second of work for one core
+ROWS_PER_PARTITION = 1_000_000  # of a shuffle: some tens of megabytes
+_FILE_IN_ERROR = re.compile(r"(dt=\d{4}-\d\d-\d\d)/([^/\s]+\.parquet)")
+# Java's words for what is not the file's fault.
+_PASSING = re.compile(
+    r"Permission denied|Input/output error|Too many open files|Stale file handle|Cannot allocate memory"
+    r"|No such file or directory|does not exist"
+)
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a report says of itself: report.json beside its tables."""
+
+    directory: Path
+    words: str
+    balances: bool | None
+    content: dict[str, Any] = field(default_factory=dict)
+    unmade: tuple[str, ...] = ()  # weeks and months that could not be, and why
+
+
+@dataclass
+class Maker:
+    session: SparkSession
+    store: Store
+    events: Path
+    progress: Progress
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self.aside = SetAside(self.store.root / "set_aside.json")
+        self._silver: dict[str, Silver] = {}
+        self._files: dict[str, list[EventFile]] = {}
+        self._damaged: dict[str, list[Damage]] = {}
+        self._left_out: list[str] = []  # of the day being made: what of the days before nobody can read
+
+    # -- silver
+
+    def silver(self, dts: Sequence[str]) -> list[Silver]:
+        """Of these UTC days, made when it is not there, or from other files."""
+        for dt in dts:
+            self._make_silver(dt)
+        return [self._silver[dt] for dt in dts]
+
+    def _make_silver(self, dt: str) -> None:
+        for _ in range(DAMAGED_MAX):
+            if dt in self._silver:
+                return
+            files, damaged = look(self.events, dt, self.aside)
+            self._files[dt], self._damaged[dt] = files, damaged
+            if made(self.store, dt, files) is None and not whole(files, self.aside):
+                continue
+            self.partition(sum(each.rows for each in files))
+            try:
+                self._silver[dt] = make(self.session, self.store, dt, files)
+            except (PySparkException, Py4JJavaError) as error:
+                self._set_aside(files, error)
+        raise RuntimeError(f"more than {DAMAGED_MAX} damaged files on {dt}")
+
+    def _set_aside(self, files: Sequence[EventFile], error: PySparkException | Py4JJavaError) -> None:
+        """The file that Spark named; what names none is none of theirs."""
+        for dt, name in _FILE_IN_ERROR.findall(str(error)):
+            for each in files:
+                if (f"dt={each.dt}", each.path.name) == (dt, name):
+                    why = next((line for line in str(error).splitlines() if name in line), "it cannot be read")[:300]
+                    if passing := _PASSING.search(str(error)):
+                        self.aside.not_now(f"{dt}/{name}", each.identity, passing[0])
+                    else:
+                        self.aside.add(Damage(f"{dt}/{name}", why, each.identity))
+                    return
+        raise error
+
+    def partition(self, rows: int) -> None:
+        """A task for each so many rows; a small day is one task each step, as a task costs more than its rows."""
+        least = 1 if rows < SMALL_ROWS else self.session.sparkContext.defaultParallelism
+        number = max(least, min(2_000, rows // ROWS_PER_PARTITION + 1))
+        self.session.conf.set("spark.sql.shuffle.partitions", str(number))
+
+    # -- a day
+
+    def day(self, day: Day) -> Told:
+        """Made anew and published, whatever is there."""
+        so_far = self.now() < day.end
+        self._left_out = [self.aside.fault] if self.aside.fault else []
+        dts = day.partitions()
+        cuts, unreadable = cuts_in(self.events)
+        first, last = ends(cuts, day)
+        balanced_dts = utc_days(first.at - HOUR_S, last.at + HOUR_S) if first and last else []
+        self.progress("reading events", 0.02)
+        self.silver(sorted({*dts, *balanced_dts}))
+        silver = self.silver(dts)
+        self.partition(sum(each.rows for each in silver))
+        aside = self.store.begin(f"gold/{day.name}")
+        self._tables(Facts(self.session, day, silver), aside)
+        self._ages(day, aside, last.at if last is not None and last.at < day.end else min(self.now(), day.end))
+        self.progress("comparing with the days before", 0.85)
+        self._compare(day, aside, so_far)
+        self.progress("balancing", 0.88)
+        balanced = self._balance(first, last, balanced_dts)
+        if first is not None and last is not None and first is not last:
+            balanced.words = stretch(cuts, day, first, last) + balanced.words
+        told = self._told(day, aside, balanced, unreadable)
+        told.content.update(so_far=so_far, left_out=list(dict.fromkeys(self._left_out)))
+        write_json(aside / "report.json", told.content)
+        self.store.publish(aside, f"gold/{day.name}")
+        return told
+
+    def stale(self, day: Day) -> bool:
+        """Whether it was made from other files than are there now, or by other code, or can't be read. A day that
+        was never made is not stale."""
+        version = self.store.current(f"gold/{day.name}")
+        if version is None:
+            return False
+        try:
+            said = json.loads((version / "report.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return True
+        if not isinstance(said, dict) or damaged(version):
+            return True
+        return bool(said.get("zone") != day.zone or said.get("inputs") != self._inputs(day))
+
+    def _inputs(self, day: Day) -> str:
+        files = [each for dt in day.partitions() for each in look(self.events, dt, self.aside)[0]]
+        return fingerprint(files, VERSION * 1000 + SILVER_VERSION)
+
+    def _tables(self, facts: Facts, aside: Path) -> None:
+        counted = cells(facts).cache()
+        tables: dict[str, Callable[[], DataFrame]] = {
+            "totals": lambda: totals(facts, counted),
+            "destinations": lambda: destinations(facts, counted),
+            "providers": lambda: providers(facts, counted),
+            "reasons": lambda: reasons(facts),
+            "senders": lambda: senders(facts),
+            "clients": lambda: clients(facts),
+            "recipients": lambda: recipients(facts),
+            "hours": lambda: hours(facts),
+            "encryption": lambda: encryption(facts),
+            "windows": lambda: windows(facts),
+            "refused": lambda: refused(facts),
+            "arrivals": lambda: arrivals(facts),
+        }
+        self.together(tables, aside, lambda done: self.progress("counting", 0.35 + 0.5 * done / len(tables)))
+        counted.unpersist()
+
+    def together(
+        self,
+        tables: dict[str, Callable[[], DataFrame]],
+        aside: Path,
+        made_so_many: Callable[[int], None] = lambda done: None,
+    ) -> None:
+        """Writes these tables; several are under way at a time."""
+        with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
+            making = {pool.submit(_arrow, make_table): name for name, make_table in tables.items()}
+            for done, made in enumerate(as_completed(making), 1):
+                write_table(aside / making[made], made.result())
+                made_so_many(done)
+
+    def _ages(self, day: Day, aside: Path, end: float) -> None:
+        rows = [read_table(aside / "arrivals")]
+        for back in range(1, ages.DAYS):
+            rows.append(self._before(day.before(back), "arrivals"))
+        write_table(aside / "ages", ages.ages((each.to_pylist() for each in rows if each is not None), end))
+
+    def _before(self, day: Day, table: str) -> pyarrow.Table | None:
+        """Of a day that was made before. None when it is not there, or can't be read, which is noted."""
+        version = self.store.current(f"gold/{day.name}")
+        try:
+            return read_table(version / table) if version is not None else None
+        except UNREADABLE as error:
+            why = " ".join(str(error).split())[:200]
+            self._left_out.append(
+                f"gold/{day.name}/{table} cannot be read and is left out: make the report of that day again ({why})"
+            )
+            return None
+
+    def _compare(self, day: Day, aside: Path, so_far: bool) -> None:
+        """A day that is not over is compared with nothing: all its counts would be low."""
+        others = [] if so_far else [day.before(days) for days in (1, 7)]
+        tables = []
+        for scope, key, table in (
+            ("total", "scope", "totals"),
+            ("destination", "destination", "destinations"),
+            ("provider", "provider", "providers"),
+        ):
+            own = _rows(read_table(aside / table), key) or []
+            then = [_rows(self._before(each, table), key) for each in others] or [None, None]
+            tables.append(comparison.compared(scope, key, own, *then))
+        whole = pyarrow.concat_tables(tables)
+        write_table(aside / "comparison", whole.sort_by([("stands_out", "descending")]))
+
+    def _balance(self, first: Cut | None, last: Cut | None, dts: Sequence[str]) -> Balance:
+        silver = self.silver(dts)
+        found = balance(self.session, silver, first, last)
+        if found.state == UNCHECKED:
+            return found
+        assert first is not None
+        assert last is not None
+        files = [each for dt in dts for each in self._files[dt]]
+        if first.exported is not None and last.exported is not None:
+            found = found.without(missing(self.events, files, first.exported, last.exported))
+        if found.state == UNBALANCED:
+            history = utc_days(first.at - HISTORY_DAYS * 24 * HOUR_S, last.at + HOUR_S)
+            known = self.silver([dt for dt in history if (self.events / f"dt={dt}").is_dir()])
+            files = [each for day in known for each in self._files[day.dt]]
+            found.suspects, found.suspects_left_out = suspects(self.session, known, first, last, files)
+        return found
+
+    def _told(self, day: Day, aside: Path, balanced: Balance, unreadable: Sequence[str]) -> Told:
+        total = read_table(aside / "totals")
+        assert total is not None
+        row = {name: value for name, value in total.to_pylist()[0].items() if name != "delays"}
+        empty = not any(row[name] for name in ("messages", "attempts", "delivered", "bounced", "refused", "finished"))
+        damaged = [f"{each.file}: {each.why}" for dt in day.partitions() for each in self._damaged[dt]]
+        damaged += unreadable
+        damaged += [
+            f"dt={dt}/{each.path.name}: of its stretch {each.damaged} damaged records were set aside by the export"
+            for dt in day.partitions()
+            for each in self._files[dt]
+            if each.damaged
+        ]
+        words = ["There are no events of this day."] if empty else []
+        words.append(balanced.words)
+        if damaged:
+            words.append(f"Damage was set aside: {len(damaged)} {'file' if len(damaged) == 1 else 'files'}.")
+        balances = {"balanced": True, "unbalanced": False}.get(balanced.state)
+        content: dict[str, Any] = {
+            "version": VERSION,
+            "day": day.date.isoformat(),
+            "zone": day.zone,
+            "begin": day.begin,
+            "end": day.end,
+            "hours": len(day.hours()),
+            "empty": empty,
+            "words": " ".join(words),
+            "balance": {"balances": balances, **balanced.told()},
+            "damaged": damaged,
+            "totals": row,
+            "inputs": self._inputs(day),
+        }
+        return Told(aside, content["words"], balances, content)
+
+    @contextlib.contextmanager
+    def interpreted(self) -> Iterator[None]:
+        """For what is small: compiling takes longer than counting."""
+        before = {name: str(self.session.conf.get(name)) for name in INTERPRETED}
+        for name, value in INTERPRETED.items():
+            self.session.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                self.session.conf.set(name, value)
+
+
+def _arrow(make_table: Callable[[], DataFrame]) -> pyarrow.Table:
+    return with_quantiles(make_table().toArrow())
+
+
+def _rows(read: pyarrow.Table | None, key: str) -> list[dict[str, Any]] | None:
+    if read is None:
+        return None
+    rows: list[dict[str, Any]] = read.drop_columns([n for n in ("delays",) if n in read.column_names]).to_pylist()
+    return [{**row, key: row.get(key, "")} for row in rows]
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, sort_keys=True), encoding="utf-8")

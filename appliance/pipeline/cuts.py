@@ -1,0 +1,105 @@
+"""Cuts: what was queued at an instant, counted by reading the lanes. The one thing a report is told and does not compute."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from appliance.pipeline.days import Day
+
+__all__ = ["Cut", "between", "cuts_in", "ends", "nearest", "stretch"]
+
+FAR_S = 2 * 3_600  # a cut further from a day's end than this says nothing of the day
+NEAR_S = 60  # midnight's own cut is some seconds late
+
+
+@dataclass(frozen=True)
+class Cut:
+    at: float  # wall clock, seconds
+    messages: int  # queued
+    recipients: int  # queued, those that are done not counted
+    lanes: Mapping[str, int] = field(default_factory=dict)  # what lies before these positions is counted in
+    checksum: int | None = None  # of what is queued, as ``mailcore/events/schema.py`` has it; None: an older version's
+    exported: Mapping[str, int] | None = None  # files of events have these lanes up to there; None: an older version's
+    ids: Path | None = None  # a JSON line for each message that is queued, when somebody asked for it
+
+
+def cuts_in(events: Path) -> tuple[list[Cut], list[str]]:
+    """All below ``events/cuts``, by time, and the names of those that can't be read."""
+    cuts, unreadable = [], []
+    for path in sorted((events / "cuts").glob("*.json")):
+        if path.name.startswith((".", "_")):
+            continue
+        try:
+            cuts.append(_read(path))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            unreadable.append(f"cuts/{path.name}: {type(error).__name__} {error}"[:300])
+    return sorted(cuts, key=lambda cut: cut.at), unreadable
+
+
+def _read(path: Path) -> Cut:
+    said = json.loads(path.read_text(encoding="utf-8"))
+    return Cut(
+        at=float(said["at"]),
+        messages=int(said["messages"]),
+        recipients=int(said["recipients"]),
+        lanes=_positions(said.get("lanes")),
+        exported=None if said.get("exported") is None else _positions(said["exported"]),
+        checksum=None if said.get("checksum") is None else int(said["checksum"]),
+        ids=path.parent / Path(said["ids"]).name if said.get("ids") else None,
+    )
+
+
+def _positions(said: Mapping[str, int] | None) -> dict[str, int]:
+    return {str(lane): int(offset) for lane, offset in (said or {}).items()}
+
+
+def nearest(cuts: Sequence[Cut], at: float) -> Cut | None:
+    near = min(cuts, key=lambda cut: abs(cut.at - at), default=None)
+    return near if near is not None and abs(near.at - at) <= FAR_S else None
+
+
+def ends(cuts: Sequence[Cut], day: Day) -> tuple[Cut | None, Cut | None]:
+    """Between which the day balances: those nearest to its beginning and its end. Where counting began within it, from then
+    on; where nobody has counted since it ended, or it is not over, until the last count."""
+    first, last = nearest(cuts, day.begin), nearest(cuts, day.end)
+    inside = [cut for cut in cuts if day.begin < cut.at < day.end]
+    if first is None and inside and cuts[0] is inside[0]:
+        first = inside[0]
+    if last is None and inside and cuts[-1] is inside[-1]:
+        last = inside[-1]
+    return first, last
+
+
+def stretch(cuts: Sequence[Cut], day: Day, first: Cut, last: Cut) -> str:
+    """From when to when, where these are not the day's ends, and that it is not over: "So far, from 00:00 to 14:35: "."""
+    so_far = last is cuts[-1] and last.at < day.end
+    if not so_far and abs(first.at - day.begin) <= NEAR_S and abs(last.at - day.end) <= NEAR_S:
+        return ""
+    return f"{'So far, from' if so_far else 'From'} {_clock(day, first.at)} to {_clock(day, last.at)}: "
+
+
+def _clock(day: Day, at: float) -> str:
+    """On the wall; with the date when it is another, with what lies between it and UTC when the day's hours are not 24."""
+    there = datetime.fromtimestamp(at, ZoneInfo(day.zone))
+    shift = " %z" if len(day.hours()) != 24 else ""
+    return there.strftime(f"%H:%M{shift}" if there.date() == day.date else f"%Y-%m-%d %H:%M{shift}")
+
+
+def between(first: Cut, last: Cut) -> Column:
+    """Whether an event lies behind the first cut and before the last: by position, or by time when they name none."""
+    if not last.lanes:
+        at = F.unix_micros("at")
+        return (at >= int(first.at * 1e6)) & (at < int(last.at * 1e6))
+    inside = F.lit(False)
+    for lane, end in sorted(last.lanes.items()):
+        offset = F.col("offset")
+        inside = inside | ((F.col("lane") == lane) & (offset >= first.lanes.get(lane, 0)) & (offset < end))
+    return inside

@@ -1,0 +1,31 @@
+"""By destination, and by who owns the hosts that were given the mail: messages, attempts, what came of them, delays.
+
+Messages of a provider: one with recipients at two of its destinations is one.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from appliance.pipeline.daily_tables.cells import SUMS, distinct, of_statuses, sketches, table
+from appliance.pipeline.daily_tables.facts import Facts
+
+__all__ = ["destinations", "providers"]
+
+
+def destinations(facts: Facts, cells: DataFrame) -> DataFrame:
+    return _by(facts, cells, "destination")
+
+
+def providers(facts: Facts, cells: DataFrame) -> DataFrame:
+    return _by(facts, cells, "provider")
+
+
+def _by(facts: Facts, cells: DataFrame, key: str) -> DataFrame:
+    counted = cells.groupBy(key).agg(
+        *of_statuses(), *(F.sum(name).alias(name) for name in SUMS), F.max("delay_max_us").alias("delay_max_us")
+    )
+    return table(counted.join(distinct(facts, cells, key), on=key, how="left"), sketches(cells, key), [key]).orderBy(
+        F.desc("attempts"), key
+    )

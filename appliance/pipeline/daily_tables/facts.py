@@ -1,0 +1,43 @@
+"""The events of one day of the portal's zone, by kind: what every table of the day is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from appliance.pipeline.days import HOUR_S, Day
+from appliance.pipeline.silver import Silver, read
+
+__all__ = ["Facts"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    session: SparkSession
+    day: Day
+    silver: Sequence[Silver]  # the UTC days that hold its events
+
+    def of(self, kind: str, delivered: bool | None = None) -> DataFrame:
+        """``delivered``: of attempts those that are, or are not; None: all."""
+        events = read(self.session, self.silver, kind, delivered)
+        return events.where((F.col("at") >= _instant(self.day.begin)) & (F.col("at") < _instant(self.day.end)))
+
+    @cached_property
+    def accepted(self) -> DataFrame:
+        return self.of("accepted")
+
+    @cached_property
+    def attempts(self) -> DataFrame:
+        return self.of("attempt")
+
+    def hour(self) -> Column:
+        """Of the day, counted from its beginning: 0 to 22, 23 or 24."""
+        return F.floor((F.unix_micros("at") - int(self.day.begin * 1e6)) / (HOUR_S * 1_000_000)).cast("int")
+
+
+def _instant(seconds: float) -> Column:
+    return F.timestamp_micros(F.lit(int(seconds * 1e6)))

@@ -1,0 +1,280 @@
+"""The files of events: which there are, which are damaged, which overlap, and what is missing between them.
+
+A file is named LANE.FROM for the stretch of a lane it holds (``mailcore/events/schema.py``). Its footer says what
+offsets are in it, so that most files are known to share no row with any other without a row being read.
+
+A damaged file is set aside: named in the report, not read again until it changes, and left where it is. What the system
+did not let us read (no permission, a disk's error, too many open files) is no damage: it is left out of one run, and told as
+that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from mailcore.events.checksum import check
+from mailcore.events.schema import COLUMNS, VERSION
+
+__all__ = [
+    "RAW",
+    "Damage",
+    "EventFile",
+    "SetAside",
+    "fingerprint",
+    "look",
+    "nothing",
+    "overlapping",
+    "raw",
+    "read_footer",
+]
+
+_TYPES: dict[str, DataType] = {
+    "string": StringType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "double": DoubleType(),
+    "strings": ArrayType(StringType()),
+}
+RAW = StructType([StructField(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
+_PHYSICAL = {"offset": "INT64", "kind": "BYTE_ARRAY"}
+_NAMED = re.compile(r"(?P<lane>.+)\.(?P<begin>\d+)\.parquet")
+WINDOWS = "windows"  # samples, which are no lane: what lies between two files of it is not missing
+
+
+@dataclass(frozen=True)
+class EventFile:
+    path: Path
+    dt: str  # the UTC day of its rows
+    lane: str
+    begin: int  # the stretch it holds, in its lane: [begin, end)
+    end: int | None  # None: it does not say
+    size_bytes: int
+    changed_ns: int
+    rows: int
+    first: int  # offsets of its rows, both included
+    last: int
+    damaged: int = 0  # records of its stretch that the export set aside
+    kinds: frozenset[str] | None = None  # of its rows; None: its footer does not say
+    days: tuple[str, ...] = ()  # the UTC days its stretch has files on
+    identity: str = ""  # another whenever anybody wrote to the file, or put another in its place
+
+    @property
+    def written(self) -> str:
+        """Another when it has other rows; the same for a copy or a link of it."""
+        return f"{self.dt}/{self.path.name} {self.size_bytes} {self.changed_ns}"
+
+
+@dataclass(frozen=True)
+class Damage:
+    file: str  # "dt=2026-11-20/journal.0.parquet"
+    why: str
+    identity: str
+
+    @classmethod
+    def of(cls, file: str, why: object, identity: str) -> Damage:
+        return cls(file, " ".join(str(why).split())[:300], identity)
+
+
+class SetAside:
+    """The files found damaged, kept in a small file, so that each is found once. When that one cannot be read it is set
+    aside itself, ``fault`` names it, and they are found again. What cannot be read now is known for this run alone, so that
+    all its steps go by the same files."""
+
+    def __init__(self, kept: Path) -> None:
+        self.kept = kept
+        self.known: dict[str, Damage] = {}
+        self._now: dict[str, Damage] = {}
+        self.fault = ""
+        try:
+            self.known = {each["identity"]: Damage(**each) for each in json.loads(kept.read_text(encoding="utf-8"))}
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            broken = kept.with_suffix(".broken")
+            kept.replace(broken)
+            self.fault = f"{kept.name} could not be read, and is {broken.name} now: {error}"[:300]
+
+    def of(self, identity: str) -> Damage | None:
+        return self.known.get(identity) or self._now.get(identity)
+
+    def found(self, file: str, identity: str, error: Exception) -> Damage:
+        """What came of reading it. An OSError without a number is Arrow's word for what is in the file."""
+        if isinstance(error, OSError) and error.errno is not None:
+            return self.not_now(file, identity, error.strerror or os.strerror(error.errno))
+        damage = Damage.of(file, error, identity)
+        self.add(damage)
+        return damage
+
+    def not_now(self, file: str, identity: str, why: str) -> Damage:
+        damage = Damage.of(file, f"it cannot be read now ({why}); the next run tries again", identity)
+        self._now[identity] = damage
+        return damage
+
+    def add(self, damage: Damage) -> None:
+        self.known = {name: each for name, each in self.known.items() if each.file != damage.file}
+        self.known[damage.identity] = damage
+        text = json.dumps(
+            [vars(each) for each in sorted(self.known.values(), key=lambda each: each.identity)], indent=1
+        )
+        fresh = self.kept.with_suffix(".new")
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.kept)
+
+
+def look(events: Path, dt: str, aside: SetAside) -> tuple[list[EventFile], list[Damage]]:
+    """What is there of a UTC day: files that can be read, as far as their footers tell, and those that cannot."""
+    good, damaged = [], []
+    directory = events / f"dt={dt}"
+    for path in sorted(directory.glob("*.parquet")) if directory.is_dir() else ():
+        if path.name.startswith((".", "_")):
+            continue
+        try:
+            stat = path.stat()
+        except OSError as error:  # a link that leads nowhere, or it is gone again
+            damaged.append(Damage.of(f"dt={dt}/{path.name}", error, ""))
+            continue
+        identity = _identity(path, dt, stat)
+        damage = aside.of(identity)
+        if damage is None:
+            try:
+                good.append(read_footer(path, dt, stat))
+                continue
+            except (OSError, ValueError, pyarrow.ArrowException) as error:
+                damage = aside.found(f"dt={dt}/{path.name}", identity, error)
+        damaged.append(damage)
+    return good, damaged
+
+
+def _identity(path: Path, dt: str, stat: os.stat_result) -> str:
+    """Size and time of writing alone do not tell a flipped byte, or a good file that ``cp -p`` put back over it."""
+    return f"{dt}/{path.name} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
+
+
+def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
+    """Raises OSError, ValueError or what Arrow raises: it is damaged, or none of ours."""
+    named = _NAMED.fullmatch(path.name)
+    if named is None:
+        raise ValueError("it is not named as events are: LANE.OFFSET.parquet")
+    check(path, whole=False)
+    footer = pyarrow.parquet.read_metadata(path)
+    said = {
+        key.decode(): value.decode() for key, value in (footer.metadata or {}).items() if key.startswith(b"waypost.")
+    }
+    version = int(said.get("waypost.events", VERSION))
+    if version > VERSION:
+        raise ValueError(f"events of version {version}; this program knows {VERSION}")
+    if said.get("waypost.lane", named["lane"]) != named["lane"]:
+        raise ValueError(f"its name says {named['lane']}, and it has events of {said['waypost.lane']}")
+    first, last = _offsets(footer)
+    lost = json.loads(said.get("waypost.damaged", "[]"))
+    if not isinstance(lost, list):
+        raise ValueError("what it says of damaged records is no list")
+    days = json.loads(said.get("waypost.days", "[]"))
+    if not isinstance(days, list):
+        raise ValueError("what it says of its days is no list")
+    end = said.get("waypost.to")
+    return EventFile(
+        path=path,
+        dt=dt,
+        lane=named["lane"],
+        begin=int(named["begin"]),
+        end=None if end is None else int(end),
+        size_bytes=stat.st_size,
+        changed_ns=stat.st_mtime_ns,
+        rows=footer.num_rows,
+        first=first,
+        last=last,
+        damaged=len(lost),
+        kinds=_kinds(footer),
+        days=tuple(map(str, days)),
+        identity=_identity(path, dt, stat),
+    )
+
+
+def _offsets(footer: pyarrow.parquet.FileMetaData) -> tuple[int, int]:
+    """The least and the greatest; without statistics, anything."""
+    bounds = _bounds(footer, "offset")
+    if bounds is None:
+        return 0, (1 << 63) - 1
+    return (min(least for least, _ in bounds), max(most for _, most in bounds)) if bounds else (0, -1)
+
+
+def _kinds(footer: pyarrow.parquet.FileMetaData) -> frozenset[str] | None:
+    """The export writes each kind into row groups of its own."""
+    bounds = _bounds(footer, "kind")
+    if bounds is None or any(least != most for least, most in bounds):
+        return None
+    return frozenset(least for least, _ in bounds)
+
+
+def _bounds(footer: pyarrow.parquet.FileMetaData, name: str) -> list[tuple[Any, Any]] | None:
+    """Of a column, the least and the greatest of each row group; None when one does not say. Raises ValueError: these are
+    no events."""
+    column = [footer.schema.column(index).path for index in range(footer.num_columns)].index(name)
+    if (kind := footer.schema.column(column).physical_type) != _PHYSICAL[name]:
+        raise ValueError(f"its column {name} is {kind}")
+    told = [footer.row_group(group).column(column).statistics for group in range(footer.num_row_groups)]
+    if any(each is None or not each.has_min_max for each in told):
+        return None
+    return [(each.min, each.max) for each in told]
+
+
+def fingerprint(files: Iterable[EventFile], version: int) -> str:
+    """The same for the same files read by the same version of the code."""
+    told = "\n".join([str(version), *sorted(each.written for each in files)])
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def overlapping(files: Sequence[EventFile]) -> list[EventFile]:
+    """Those that may share rows with another: the same lane, and offsets that lie across each other's."""
+    lanes: dict[str, list[EventFile]] = defaultdict(list)
+    for each in files:
+        if each.rows:
+            lanes[each.lane].append(each)
+    found: set[Path] = set()
+    for those in lanes.values():
+        those.sort(key=lambda each: (each.first, each.last))
+        furthest = those[0]
+        for each in those[1:]:
+            if each.first <= furthest.last:
+                found |= {each.path, furthest.path}
+            if each.last > furthest.last:
+                furthest = each
+    return [each for each in files if each.path in found]
+
+
+def nothing(session: SparkSession, schema: StructType) -> DataFrame:
+    """No rows of these columns, without a Python process to say so."""
+    return session.range(0).select(*(F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields))
+
+
+def raw(session: SparkSession, files: Sequence[EventFile], kind: str) -> DataFrame:
+    """Their rows of one kind as they are; a column that a file has not is null. Row groups of other kinds are not read."""
+    of_it = [str(each.path) for each in files if each.kinds is None or kind in each.kinds]
+    return session.read.schema(RAW).parquet(*of_it).where(F.col("kind") == kind) if of_it else nothing(session, RAW)

@@ -1,0 +1,79 @@
+"""Which stretches of the lanes no file of events holds: what happened there is missing in every table, balanced or not.
+
+A cut tells how far each lane that tells of mail was exported; the export writes a file for each stretch of these, also when
+nothing happened in it, and each file says on which days its stretch has others. So between two cuts a file that was lost shows,
+even one of deferrals or refusals only, which end nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow
+
+from appliance.pipeline.events import EventFile, read_footer
+
+__all__ = ["Gap", "missing"]
+
+_BEGIN = re.compile(r"\.(\d+)\.parquet$")
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A stretch of a lane that no file holds; ``day``: that its file of this UTC day is not there."""
+
+    lane: str
+    begin: int
+    end: int
+    day: str = ""
+
+
+def missing(events: Path, files: Sequence[EventFile], begin: Mapping[str, int], end: Mapping[str, int]) -> list[Gap]:
+    """Between these positions. ``files``: of the days in question; what has its file on another day is looked for there."""
+    found = _between(files, begin, end)
+    if found:
+        files = [*files, *_elsewhere(events, found, {each.dt for each in files})]
+        found = _between(files, begin, end)
+    inside = [each for each in files if each.lane in end and _crosses(each, begin.get(each.lane, 0), end[each.lane])]
+    for each in inside:
+        for day in each.days:
+            if not (events / f"dt={day}" / each.path.name).exists():
+                found.append(Gap(each.lane, each.begin, each.end or each.begin, day))
+    return sorted(set(found), key=lambda gap: (gap.lane, gap.begin, gap.day))
+
+
+def _between(files: Sequence[EventFile], begin: Mapping[str, int], end: Mapping[str, int]) -> list[Gap]:
+    found = []
+    for lane, stop in end.items():
+        stretches = sorted((each.begin, each.end) for each in files if each.lane == lane and each.end is not None)
+        reached = begin.get(lane, 0)  # a lane that is new begins at 0
+        for first, behind in stretches:
+            if first > reached and reached < stop:
+                found.append(Gap(lane, reached, min(first, stop)))
+            reached = max(reached, behind)
+        if reached < stop:
+            found.append(Gap(lane, reached, stop))
+    return found
+
+
+def _elsewhere(events: Path, gaps: Sequence[Gap], looked_at: set[str]) -> list[EventFile]:
+    """A stretch in which nothing happened lies on the day its segment was last written to."""
+    found = []
+    for lane in {gap.lane for gap in gaps}:
+        for path in events.glob(f"dt=*/{lane}.*.parquet"):
+            dt, number = path.parent.name.removeprefix("dt="), _BEGIN.search(path.name)
+            if number is None or dt in looked_at:
+                continue
+            if any(gap.lane == lane and gap.begin <= int(number[1]) < gap.end for gap in gaps):
+                try:
+                    found.append(read_footer(path, dt, path.stat()))
+                except (OSError, ValueError, pyarrow.ArrowException):
+                    continue  # it holds nothing
+    return found
+
+
+def _crosses(file: EventFile, begin: int, end: int) -> bool:
+    return file.end is not None and file.begin < end and file.end > begin

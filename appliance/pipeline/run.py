@@ -1,0 +1,156 @@
+"""Makes the report of a day: ``python -m appliance.pipeline.run 2026-11-20 --events … --output … --zone …``.
+
+Also the days before it whose events came late, the weeks and months they are in, and those that a run before did not come to.
+What it says on standard output are lines of JSON, {"stage": …, "share": …}, and at the end what the report says of itself.
+
+Ends with 0; 1 when the day does not balance (its tables are there, and say so); 2 when it, or a week or month, could not be
+made, the last line on standard error says which and why; 75 when another run is at work. So it can be started by hand, by
+Celery, by spark-submit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from appliance.pipeline.build_day import Maker, Progress, Told
+from appliance.pipeline.days import Day, month_of, week_of
+from appliance.pipeline.failure import in_short
+from appliance.pipeline.java import NoJava
+from appliance.pipeline.session import QUICK, NoMaster, end, start
+from appliance.pipeline.store import Busy, Store
+from appliance.pipeline.weeks import behind, make_period
+
+__all__ = ["main", "report"]
+
+LATE_DAYS = 2  # before the day asked for: made again when events of theirs came late
+SMALL_BYTES = 8 << 20  # of files: 150 000 events
+UNBALANCED, FAILED, BUSY = 1, 2, 75  # 75: EX_TEMPFAIL of sysexits.h
+
+
+def report(
+    day: date,
+    events: Path,
+    output: Path,
+    zone: str,
+    master: str = "local[*]",
+    progress: Progress = lambda stage, share: None,
+    options: dict[str, str] | None = None,
+) -> Told:
+    """Makes and publishes it. ``events``: the directory of ``dt=…`` and ``cuts``; ``output``: of ``store``; ``options``
+    of Spark.
+
+    Raises Busy, NoJava, NoMaster, or what Spark says.
+    """
+    store = Store(output)
+    with store.locked():
+        progress("starting Spark", 0.0)
+        session = start(master, store.scratch, (QUICK if _small(events, Day(day, zone)) else {}) | (options or {}))
+        try:
+            return make(Maker(session, store, events.resolve(), progress), Day(day, zone))
+        finally:
+            end(session)
+
+
+def _small(events: Path, day: Day) -> bool:
+    days = (
+        events / f"dt={dt}" for each in (day.before(back) for back in range(LATE_DAYS + 1)) for dt in each.partitions()
+    )
+    return sum(path.stat().st_size for directory in set(days) for path in directory.glob("*.parquet")) < SMALL_BYTES
+
+
+def make(maker: Maker, day: Day) -> Told:
+    """The day; the two before it if they were made from fewer events; the weeks and months of these, and all that are
+    behind their days. Of those one that cannot be made stops nothing else; ``unmade`` names it."""
+    made = []
+    for late in (day.before(back) for back in range(LATE_DAYS, 0, -1)):
+        if maker.stale(late):
+            maker.progress(f"events that came late for {late.date}", 0.0)
+            maker.day(late)
+            made.append(late)
+    told = maker.day(day)
+    made.append(day)
+    maker.progress("weeks and months", 0.95)
+    unmade = []
+    theirs = [of(each.date) for each in made for of in (week_of, month_of)]
+    for period in dict.fromkeys([*theirs, *behind(maker.store, day.zone)]):
+        try:
+            make_period(maker, period, day.zone)
+        except Exception as error:  # a full disk, Spark's, Arrow's: the next one may have room
+            traceback.print_exc()
+            unmade.append(f"{period.name} ({in_short(error, maker.store.root)})")
+    maker.progress("done", 1.0)
+    return replace(told, unmade=tuple(unmade))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m appliance.pipeline.run", description="Makes the report of a day.")
+    parser.add_argument("day", type=date.fromisoformat, help="2026-11-20")
+    parser.add_argument("--events", type=Path, required=True, help="the directory of the exported events")
+    parser.add_argument("--output", type=Path, required=True, help="where the tables go")
+    parser.add_argument("--zone", type=_zone, default="UTC", help="Europe/Berlin: whose midnight a day begins at")
+    parser.add_argument(
+        "--master", default="local[*]", help="Spark's master: local[*], spark://host:port, yarn, k8s://…"
+    )
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark, spark.…; may be repeated"
+    )
+    given = parser.parse_args(arguments)
+    options = dict(each.split("=", 1) for each in given.option)
+    say: Callable[[dict[str, object]], None] = lambda said: print(json.dumps(said), flush=True)  # noqa: E731
+    try:
+        told = report(
+            given.day,
+            given.events,
+            given.output,
+            given.zone,
+            given.master,
+            lambda stage, share: say({"stage": stage, "share": round(share, 3)}),
+            options,
+        )
+    except Busy as busy:
+        print(busy, file=sys.stderr)
+        return BUSY
+    except (NoJava, NoMaster) as missing:
+        print(missing, file=sys.stderr)
+        return FAILED
+    except Exception as error:  # Python's own end would be 1, which says that the tables are there
+        traceback.print_exc()
+        print(f"it could not be made: {in_short(error, given.output, given.master)}", file=sys.stderr)
+        return FAILED
+    print(told.words, flush=True)
+    if told.balances is False:
+        for suspect in told.content["balance"]["suspects"]:
+            print(f"{suspect['queue_id']}: {suspect['why']}; {'; '.join(suspect['events'])}", file=sys.stderr)
+        for gap in told.content["balance"]["gaps"]:
+            day = f", of {gap['day']}" if gap["day"] else ""
+            print(f"no file holds {gap['lane']} from {gap['begin']} to {gap['end']}{day}", file=sys.stderr)
+        print(told.words, file=sys.stderr)
+    if told.unmade:
+        words = f"the report of {given.day} is made ({told.words.removesuffix('.')}), but not {', '.join(told.unmade)}"
+        print(f"{words}; the next run makes up for that", file=sys.stderr)
+        return FAILED
+    return UNBALANCED if told.balances is False else 0
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ValueError, KeyError, OSError) as error:
+        raise argparse.ArgumentTypeError(f"{name!r} is no zone") from error
+    return name
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # Spark's threads have nothing more to say

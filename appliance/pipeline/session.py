@@ -1,0 +1,105 @@
+"""The one place where a Spark session is made: its Java, its bounds of memory, and our code for those who work elsewhere.
+
+Memory, 4 GB in all: one machine is the driver alone; a cluster is a small driver and executors of 1 GB. What does not
+fit is spilled to ``scratch``. Times are UTC throughout; the portal's zone is a matter of bounds (``days``).
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from appliance.pipeline.failure import in_short
+from appliance.pipeline.java import java_home
+
+__all__ = ["INTERPRETED", "QUICK", "NoMaster", "end", "shipped", "start"]
+
+LOCAL_MEMORY = "2600m"  # heap; with metaspace, code, stacks and Python about 3.3 GB
+DRIVER_MEMORY = "1g"
+EXECUTOR_MEMORY = "1g"
+# For some ten thousand events compiling takes longer than counting: interpreted, with the quick compiler, in a third of
+# the time.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m "
+    "-XX:MaxMetaspaceSize=400m",
+    **INTERPRETED,
+}
+# A table's columns make methods that Java does not compile for their size unless told to.
+JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-DontCompileHugeMethods"
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ("appliance/__init__.py", "mailcore/__init__.py")
+SCHEMA = ("mailcore/events/__init__.py", "mailcore/events/checksum.py", "mailcore/events/schema.py")
+
+
+class NoMaster(Exception):
+    """Spark's master is not to be had, or is none."""
+
+
+def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> SparkSession:
+    """``master``: "local[*]", "spark://host:port", or what else Spark knows. ``options`` go above ours, ``spark.…``.
+
+    Raises NoJava, NoMaster.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    os.environ["JAVA_HOME"] = str(java_home(scratch))
+    local = master.startswith("local")
+    settings = {
+        "spark.driver.memory": LOCAL_MEMORY if local else DRIVER_MEMORY,
+        "spark.executor.memory": EXECUTOR_MEMORY,
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:MaxMetaspaceSize=400m",
+        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "false",  # a reply that is no number is null, not the end of the run
+        "spark.sql.adaptive.enabled": "false",  # partitions are chosen by the size of the data (``events``)
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # files are named one by one
+        "spark.sql.files.openCostInBytes": "1m",
+        "spark.sql.files.maxPartitionBytes": "32m",
+        "spark.sql.parquet.compression.codec": "snappy",
+        "spark.sql.maxConcurrentOutputFileWriters": "16",  # a file for each kind at once, instead of sorting by kind
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",  # nobody sees it before it is published
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+        "spark.shuffle.compress": "true",
+    }
+    if local:
+        # Nothing comes from elsewhere, and a host name that does not resolve stops nobody: Spark asks for its own address
+        # before it reads its settings.
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        for name in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"):
+            os.environ.setdefault(name, "127.0.0.1")
+    settings |= options or {}
+    builder = SparkSession.Builder().master(master).appName("waypost reports")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+        if not local:
+            session.sparkContext.addPyFile(str(shipped(scratch)))
+    except Exception as error:  # who does not answer is told of as a context that has stopped
+        raise NoMaster(
+            f"Spark cannot start at {master}: {in_short(error, scratch, master)}; is that address right, and does it answer?"
+        ) from error
+    return session
+
+
+def end(session: SparkSession) -> None:
+    session.stop()
+
+
+def shipped(scratch: Path) -> Path:
+    """Our code in a zip, for a cluster's executors."""
+    archive = scratch / "waypost-reports.zip"
+    pipeline = Path(__file__).resolve().parent
+    files = [*(ROOT / name for name in (*SHIPPED, *SCHEMA)), *pipeline.rglob("*.py")]
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as writer:
+        for path in sorted(files):
+            writer.write(path, path.relative_to(ROOT))
+    return archive

@@ -1,0 +1,129 @@
+"""Weeks and months: what their days add up to.
+
+Each says of which days it was made, and of what these said. A run that ends between a day and its week (the disk is full, it
+is killed) leaves the week as it was; whichever run comes next finds that out and makes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from appliance.pipeline.build_day import VERSION, Maker, write_json
+from appliance.pipeline.daily_tables.periods import MERGED
+from appliance.pipeline.days import Period, month_of, week_of
+from appliance.pipeline.store import Store, report_fingerprint, tells
+from appliance.pipeline.tables import damaged
+
+__all__ = ["behind", "make_period"]
+
+SMALL_BYTES = 8 << 20  # of tables: some hundred thousand steps of sketches
+
+
+def make_period(maker: Maker, period: Period, zone: str) -> Path | None:
+    """What its days add up to, of those that are made; None when none is."""
+    there = _made(maker.store, period, zone)
+    broken = {name: why for name, (version, _) in there.items() if (why := damaged(version))}
+    for name in broken:  # as it is not in what this is made of, each run looks whether it has been made again
+        del there[name]
+    if not there:
+        return None
+    versions = [version for version, _ in there.values()]
+    aside = maker.store.begin(f"gold/{period.name}")
+    maker.partition(0)
+    size = sum(path.stat().st_size for version in versions for path in version.rglob("*.parquet"))
+    with maker.interpreted() if size < SMALL_BYTES else contextlib.nullcontext():
+        maker.together(_merging(maker, versions), aside)
+    content = _content(period, zone, {name: said for name, (_, said) in there.items()})
+    content["left_out"] = [
+        f"gold/day={name} cannot be read and is left out: make the report of that day again ({why})"
+        for name, why in sorted(broken.items())
+    ]
+    write_json(aside / "report.json", content)
+    maker.store.publish(aside, f"gold/{period.name}")
+    return aside
+
+
+def behind(store: Store, zone: str) -> list[Period]:
+    """Those that were made of other days than are there now, or never. A day that is gone, as its time was over, is still
+    in what was made of it."""
+    days = []
+    for name in store.names("gold"):
+        with contextlib.suppress(ValueError):  # a week's, a month's, somebody else's
+            days.append(date.fromisoformat(name.removeprefix("day=")))
+    periods = dict.fromkeys(of(day) for day in days for of in (week_of, month_of))
+    return [period for period in periods if _is_behind(store, period, zone)]
+
+
+def _is_behind(store: Store, period: Period, zone: str) -> bool:
+    there = _made(store, period, zone)
+    version = store.current(f"gold/{period.name}")
+    said = _said(version) if version is not None else None
+    if said is None or version is None:
+        return bool(there)
+    made_of = json.loads(said).get("made_of")
+    if isinstance(made_of, dict):
+        return any(made_of.get(name) != report_fingerprint(text) for name, (_, text) in there.items())
+    # An older version's, which did not tell.
+    made_at = (version / "report.json").stat().st_mtime
+    return any((day / "report.json").stat().st_mtime > made_at for day, _ in there.values())
+
+
+def _made(store: Store, period: Period, zone: str) -> dict[str, tuple[Path, bytes]]:
+    """Of its days those that are made: where, and what each says of itself. One that nobody can read is none."""
+    found = {}
+    for day in period.days(zone):
+        version = store.current(f"gold/{day.name}")
+        said = _said(version) if version is not None else None
+        if version is not None and said is not None and tells(said):
+            found[day.date.isoformat()] = version, said
+    return found
+
+
+def _said(version: Path) -> bytes | None:
+    try:
+        text = (version / "report.json").read_bytes()
+        return text if isinstance(json.loads(text), dict) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _content(period: Period, zone: str, days: dict[str, bytes]) -> dict[str, Any]:
+    all_days = [day.date.isoformat() for day in period.days(zone)]
+    reports = [json.loads(text) for text in days.values()]
+    unbalanced = [said["day"] for said in reports if said["balance"]["balances"] is False]
+    unchecked = [said["day"] for said in reports if said["balance"]["balances"] is None]
+    words = f"Of {len(days)} of {len(all_days)} days."
+    if unbalanced:
+        words += f" Not balanced: {', '.join(unbalanced)}."
+    balances = False if unbalanced else None if unchecked else True
+    return {
+        "version": VERSION,
+        "zone": zone,
+        "days": sorted(days),
+        "made_of": {name: report_fingerprint(text) for name, text in days.items()},
+        "missing": sorted(set(all_days) - set(days)),
+        "words": words,
+        "balance": {"balances": balances, "words": words, "unbalanced": unbalanced, "unchecked": unchecked},
+        "damaged": [each for said in reports for each in said["damaged"]],
+    }
+
+
+def _merging(maker: Maker, versions: Sequence[Path]) -> dict[str, Callable[[], DataFrame]]:
+    """Each table of these days that is there, made into one."""
+
+    def merged(name: str, files: Sequence[Path]) -> DataFrame:
+        schema = from_arrow_schema(pyarrow.parquet.read_schema(files[0]))  # else Spark starts a job to find out
+        return MERGED[name](maker.session.read.schema(schema).parquet(*(str(path) for path in files)))
+
+    found = {name: [path for each in versions for path in sorted((each / name).glob("*.parquet"))] for name in MERGED}
+    return {name: functools.partial(merged, name, files) for name, files in found.items() if files}

@@ -1,0 +1,222 @@
+"""Which reports the pipeline has made: days, weeks and months, and what each says of itself. Their rows are read by ``rows``.
+
+``reports/gold/day=2026-11-20`` points at a directory with ``report.json`` and a directory of Parquet files for each table. A
+Report resolves that once, so that all it reads is of one version, also while a newer one is being made. What cannot be read is
+as if it were not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import os
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from appliance.pipeline.store import report_fingerprint, tells
+
+__all__ = [
+    "CAME",
+    "DELETED",
+    "ENDED",
+    "Period",
+    "Report",
+    "available",
+    "exists",
+    "has_events",
+    "is_whole",
+    "last_published",
+    "report_of",
+]
+
+REPORT = "report.json"
+REPORT_BYTES_MAX = 16 << 20
+DELETED = ".deleted"  # behind a table's name: an empty file where ``retention`` took it away
+CAME = {"queued_at_start": "queued at the start", "accepted": "accepted"}  # what balances what, and its words
+ENDED = {"delivered": "delivered", "bounced": "bounced", "expired": "expired", "deleted": "deleted",
+         "queued_at_end": "queued at the end"}  # fmt: skip
+DAMAGED = (
+    "It was found to balance, and its numbers here do not: what this report says of itself is damaged. Make it again."
+)
+_TABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+class Period(enum.Enum):
+    DAY = "day"
+    WEEK = "week"  # from a Monday
+    MONTH = "month"
+
+    def start(self, day: date) -> date:
+        """The first day of the one that ``day`` is in."""
+        if self is Period.WEEK:
+            return day - timedelta(days=day.weekday())
+        return day.replace(day=1) if self is Period.MONTH else day
+
+    def next(self, start: date) -> date:
+        if self is Period.MONTH:
+            return (start.replace(day=1) + timedelta(days=32)).replace(day=1)
+        return start + timedelta(days=7 if self is Period.WEEK else 1)
+
+    def last(self, start: date) -> date:
+        """The last day in it."""
+        return self.next(start) - timedelta(days=1)
+
+    def directory(self, start: date) -> str:
+        """As its directory is called."""
+        if self is Period.WEEK:
+            year, week, _ = start.isocalendar()
+            return f"week={year}-W{week:02d}"
+        return f"month={start:%Y-%m}" if self is Period.MONTH else f"day={start.isoformat()}"
+
+
+@dataclass(frozen=True)
+class Report:
+    period: Period
+    start: date
+    directory: Path
+    told: dict[str, Any]  # report.json
+
+    @property
+    def last(self) -> date:
+        return self.period.last(self.start)
+
+    @property
+    def made_at(self) -> float:
+        """Wall clock."""
+        given = self.told.get("made_at")
+        return float(given) if isinstance(given, int | float) else (self.directory / REPORT).stat().st_mtime
+
+    @property
+    def so_far(self) -> bool:
+        """Of a day: whether it was not over when this was made."""
+        end = self.told.get("end")
+        return self.told.get("so_far") is True or (isinstance(end, int | float) and self.made_at < end)
+
+    @property
+    def balances(self) -> bool | None:
+        """None where that is not known: nobody counted what was queued at its beginning or its end."""
+        given = self.balance.get("balances")
+        if given is True and self.is_damaged:
+            return False
+        return given if isinstance(given, bool) else None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Of a day: whether it calls balanced what its own numbers say does not add up."""
+        told = self.balance
+        if self.period is not Period.DAY or told.get("balances") is not True:
+            return False
+        came, ended = ([told[name] for name in side if isinstance(told.get(name), int)] for side in (CAME, ENDED))
+        return bool(sum(came) != sum(ended))
+
+    @property
+    def balance(self) -> dict[str, Any]:
+        given = self.told.get("balance")
+        return given if isinstance(given, dict) else {}
+
+    @property
+    def words(self) -> str:
+        return DAMAGED if self.is_damaged else str(self.balance.get("words") or self.told.get("words") or "")
+
+    @cached_property
+    def behind(self) -> list[date]:
+        """Of a week or month: days that have a report other than the one this was made of. What of them could not be read then
+        is told in ``left_out``; a day that is gone is still in what was made of it."""
+        made_of, left_out = self.told.get("made_of"), str(self.told.get("left_out"))
+        if not isinstance(made_of, dict):
+            return []
+        days = [self.start + timedelta(days=index) for index in range((self.last - self.start).days + 1)]
+        found = []
+        for day in days:
+            name = Period.DAY.directory(day)
+            with contextlib.suppress(OSError):
+                said = (settings.REPORTS_DIRECTORY / "gold" / name / REPORT).read_bytes()
+                if (
+                    made_of.get(day.isoformat()) != report_fingerprint(said)
+                    and tells(said)
+                    and f"{name} " not in left_out
+                ):
+                    found.append(day)
+        return found
+
+    @cached_property
+    def tables(self) -> tuple[str, ...]:
+        try:
+            names = [each.name for each in os.scandir(self.directory) if each.is_dir()]
+        except OSError:
+            return ()
+        return tuple(sorted(name for name in names if _TABLE.fullmatch(name)))
+
+    @cached_property
+    def deleted(self) -> tuple[str, ...]:
+        """Tables that were there, and whose time is over."""
+        try:
+            names = [name.removesuffix(DELETED) for name in os.listdir(self.directory) if name.endswith(DELETED)]
+        except OSError:
+            return ()
+        return tuple(sorted(name for name in names if _TABLE.fullmatch(name) and name not in self.tables))
+
+
+def report_of(period: Period, start: date) -> Report | None:
+    """None when there is none, or nobody can read it."""
+    if period.start(start) != start:
+        return None
+    try:
+        directory = (settings.REPORTS_DIRECTORY / "gold" / period.directory(start)).resolve(strict=True)
+        with (directory / REPORT).open("rb") as file:
+            told = json.loads(file.read(REPORT_BYTES_MAX))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return Report(period, start, directory, told) if isinstance(told, dict) else None
+
+
+def last_published() -> float:
+    """When something was, wall clock; 0 when nothing ever was."""
+    try:
+        return (settings.REPORTS_DIRECTORY / "gold").stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def exists(period: Period, start: date) -> bool:
+    return (settings.REPORTS_DIRECTORY / "gold" / period.directory(start) / REPORT).is_file()
+
+
+def is_whole(day: date) -> bool:
+    """Whether there is a report of this day, and not one that was made while it lasted."""
+    report = report_of(Period.DAY, day)
+    return report is not None and not report.so_far
+
+
+def available(period: Period) -> list[date]:
+    """When those begin that are there, newest first."""
+    found = []
+    try:
+        names = os.listdir(settings.REPORTS_DIRECTORY / "gold")
+    except OSError:
+        return []
+    for name in names:
+        kind, _, given = name.partition("=")
+        if kind != period.value:
+            continue
+        try:
+            if period is Period.WEEK:
+                start = datetime.strptime(f"{given}-1", "%G-W%V-%u").replace(tzinfo=UTC).date()
+            else:
+                start = date.fromisoformat(given if period is Period.DAY else f"{given}-01")
+        except ValueError:
+            continue
+        found.append(start)
+    return sorted(found, reverse=True)
+
+
+def has_events(day: date) -> bool:
+    """Whether something was exported of that UTC day."""
+    return (settings.EVENTS_DIRECTORY / f"dt={day.isoformat()}").is_dir()

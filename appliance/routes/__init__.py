@@ -1,1 +1,0 @@
-"""Routes, shown and checked."""

@@ -1,0 +1,41 @@
+"""Routes: as they are configured, and where an address would go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from appliance.accounts.roles import viewer
+from appliance.common.door import Door, door
+
+__all__ = ["resolve", "routes"]
+
+ADDRESS_MAX = 512  # characters, as the control socket takes them
+RESOLVE_S = 10.0  # the core itself waits five seconds for DNS
+
+
+@viewer
+def routes(request: HttpRequest) -> HttpResponse:
+    """With ``address``: where it would go, too."""
+    core = door(request)
+    address = request.GET.get("address", "").strip()
+    context: dict[str, Any] = {"address": address, "answer": core.read("routes")}
+    if address:
+        context |= _resolved(core, address)
+    return render(request, "status/routes.html", context)
+
+
+@viewer
+def resolve(request: HttpRequest) -> HttpResponse:
+    """The piece of the page that says where an address would go."""
+    address = request.GET.get("address", "").strip()
+    return render(request, "status/resolved.html", {"address": address, **_resolved(door(request), address)})
+
+
+def _resolved(core: Door, address: str) -> dict[str, Any]:
+    if not 0 < len(address) <= ADDRESS_MAX:
+        return {"wrong": f"An address has 1 to {ADDRESS_MAX} characters."}
+    parts = list(core.parts("resolve", {"address": address}, timeout_s=RESOLVE_S))
+    return {"found": parts[-1]}

@@ -1,0 +1,91 @@
+"""A prediction as the page shows it: rows before and after with the difference, and the lines of its pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.common.templatetags.waypost import number, span
+from appliance.tuning.models import Prediction
+from appliance.tuning.scope import touches
+
+__all__ = ["Row", "picture", "rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    what: str
+    before: str
+    after: str
+    difference: str
+    better: bool | None = None  # None: as it was, or nobody can say
+
+
+def rows(prediction: Prediction) -> list[Row]:
+    before, after = prediction.before, prediction.after
+    found = [
+        _row(
+            "Until the backlog is gone",
+            before.get("drain_s"),
+            after.get("drain_s"),
+            is_time=True,
+            open_="not within it",
+        )
+    ]
+    for what, name, less_is_better in (
+        ("Delivered", "delivered", False), ("Deferrals", "deferred", True), ("Bounced", "bounced", True),
+    ):  # fmt: skip
+        if name in before or name in after:
+            found.append(_row(what, before.get(name), after.get(name), less_is_better=less_is_better))
+    for size, words in (("small", "small messages"), ("big", "big messages")):
+        one, other = before.get("delay", {}).get(size, {}), after.get("delay", {}).get(size, {})
+        of = one.get("recipients") or other.get("recipients")
+        if one.get("messages") == 0 and other.get("messages") == 0:
+            continue
+        for quantile, said in (("p50", "half of"), ("p90", "9 of 10"), ("p99", "99 of 100")):
+            what = f"Delay: {said} {words}" + (f" ({of} recipient{'' if of == '1' else 's'})" if of else "")
+            found.append(_row(what, one.get(quantile), other.get(quantile), is_time=True))
+    return found
+
+
+def picture(prediction: Prediction) -> dict[str, Any]:
+    """For static/appliance/tuning.js: before and after, each with its own times; destinations touched by it first."""
+    scopes = [change["scope"] for change in prediction.changes]
+    before, after = (_lines(result, prediction.asked) for result in (prediction.before, prediction.after))
+    names = list(dict.fromkeys([*after["window"], *before["window"]]))
+    names.sort(key=lambda name: not any(touches(scope, name) for scope in scopes))
+    return {"before": before, "after": after, "destinations": names}
+
+
+def _lines(result: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """The backlog also as it was at the beginning, where that is known: a series begins at the end of its first step."""
+    series = result.get("series", {})
+    times, backlog = list(series.get("t", [])), list(series.get("backlog", []))
+    windows = {name: list(values) for name, values in series.get("window", {}).items()}
+    if times and not asked.get("arrivals"):
+        times.insert(0, 0)
+        backlog.insert(0, sum(result.get(name) or 0 for name in ("delivered", "bounced", "waiting")))
+        for values in windows.values():
+            values.insert(0, None)
+    return {"t": times, "backlog": backlog, "window": windows}
+
+
+def _row(
+    what: str,
+    before: float | None,
+    after: float | None,
+    *,
+    is_time: bool = False,
+    less_is_better: bool = True,
+    open_: str = "–",
+) -> Row:
+    said = span if is_time else number
+    one, other = (open_ if value is None else str(said(value)) for value in (before, after))
+    if before is None or after is None:
+        return Row(what, one, other, "")
+    change = after - before
+    if one == other:
+        return Row(what, one, other, "as it was")
+    share = f" ({change / before:+.0%})" if before else ""
+    sign = "+" if change > 0 else "\u2212"
+    return Row(what, one, other, f"{sign}{said(abs(change))}{share}", (change < 0) == less_is_better)

@@ -1,0 +1,187 @@
+"""``waypost queue delete, undelete, hold, release, retry, delay, reroute, bounce, purge``.
+
+By queue ids (or ``-``: ids from stdin, one a line), or with ``--all-matching`` by a filter: then they are counted first, and
+nothing is changed without ``--yes`` or a person who says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from mailcore.cli.queue.filter import add_filters, filter_of
+from mailcore.control.arguments import MESSAGES_MAX
+from mailcore.control.client import ControlClient, ControlError
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment
+from mailcore.terminal.output import complain, plain, print_json, say
+from mailcore.terminal.times import TIME_FORMS
+
+__all__ = ["configure"]
+
+_HELP = {
+    "delete": "can be undone for [queue] undo_time_s",
+    "undelete": "undo a delete: what was held is held again, all else is due at once",
+    "hold": "wait until it is released",
+    "release": "end a hold: due at once",
+    "retry": "due at once",
+    "delay": "not before a time",
+    "reroute": "all recipients take another route",
+    "bounce": "return to the sender now",
+}
+_DONE = {
+    "delete": "deleted",
+    "undelete": "undeleted",
+    "hold": "held",
+    "release": "released",
+    "retry": "due at once",
+    "delay": "delayed",
+    "reroute": "rerouted",
+    "bounce": "bounced",
+}
+ERRORS_SHOWN = 20
+
+
+def configure(commands: Any) -> None:
+    """Adds the subcommands to those of ``waypost queue``."""
+    for change, what in _HELP.items():
+        parser = commands.add_parser(change, help=what, description=f"{change.capitalize()}: {what}.")
+        parser.add_argument("queue_ids", nargs="*", metavar="QUEUE_ID", help="or -: from stdin, one a line")
+        parser.add_argument("--all-matching", action="store_true", help="all that the filters match")
+        if change == "delay":
+            parser.add_argument("--until", type=moment, required=True, metavar="TIME", help=TIME_FORMS)
+        if change == "reroute":
+            parser.add_argument("--to", required=True, metavar="ROUTE", help="transport:next hop, as in [routes]")
+        _add_rest(parser)
+        parser.set_defaults(run=_change, change=change)
+    purging = commands.add_parser("purge", help="delete all that match", description="Delete all that match.")
+    purging.add_argument("--all", action="store_true", help="without any filter: the whole queue")
+    _add_rest(purging)
+    purging.set_defaults(run=_purge, change="delete")
+
+
+def _add_rest(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--why", default="", metavar="TEXT", help="goes into the journal")
+    parser.add_argument("--yes", action="store_true", help="do it, without counting and asking first")
+    parser.add_argument("--dry-run", action="store_true", help="only count what matches")
+    add_filters(parser)
+    add_common(parser)
+
+
+def _purge(arguments: argparse.Namespace) -> int:
+    if not filter_of(arguments) and not arguments.all:
+        raise UsageError("queue purge: give a filter (--sender, --recipient, ...), or --all for the whole queue")
+    with control_client(arguments) as control:
+        return _change_matching(arguments, control)
+
+
+def _change(arguments: argparse.Namespace) -> int:
+    filter_ = filter_of(arguments)
+    if arguments.all_matching == bool(arguments.queue_ids):
+        raise UsageError(f"queue {arguments.change}: give queue ids, or filters with --all-matching")
+    if filter_ and not arguments.all_matching:
+        raise UsageError(f"queue {arguments.change}: filters are for --all-matching; queue ids say it all")
+    if not arguments.all_matching and arguments.dry_run:
+        raise UsageError(f"queue {arguments.change}: --dry-run is for --all-matching")
+    with control_client(arguments) as control:
+        if arguments.all_matching:
+            return _change_matching(arguments, control)
+        return _change_named(arguments, control)
+
+
+def _extra(arguments: argparse.Namespace) -> dict[str, Any]:
+    if arguments.change == "delay":
+        return {"until": arguments.until}
+    return {"route": arguments.to} if arguments.change == "reroute" else {}
+
+
+def _change_named(arguments: argparse.Namespace, control: ControlClient) -> int:
+    changed = 0
+    errors: dict[str, str] = {}
+    for batch in _batches(arguments.queue_ids):
+        try:
+            given = {"queue_ids": batch, **_extra(arguments)}
+            answer = control.call(arguments.change, given, why=arguments.why)
+        except ControlError:
+            if changed:
+                complain(f"{changed} messages were {_DONE[arguments.change]} before this:")
+            raise
+        changed += answer["changed"]
+        errors |= answer["errors"]
+    _report(arguments, {"changed": changed, "errors": errors}, len(errors))
+    return NOT_DONE if errors else DONE
+
+
+def _batches(given: list[str]) -> Iterator[list[str]]:
+    """Queue ids as they are written everywhere, MESSAGES_MAX at a time."""
+    batch: dict[str, None] = {}
+    lines = (line for each in given for line in (sys.stdin if each == "-" else (each,)))
+    for line in lines:
+        if queue_id := line.strip().upper():
+            batch[queue_id] = None
+        if len(batch) >= MESSAGES_MAX:
+            yield list(batch)
+            batch = {}
+    if batch:
+        yield list(batch)
+
+
+def _change_matching(arguments: argparse.Namespace, control: ControlClient) -> int:
+    request = {"change": arguments.change, "filter": filter_of(arguments), **_extra(arguments)}
+    if not arguments.yes or arguments.dry_run:
+        counted = control.call("change_matching", request | {"dry_run": True})
+        if arguments.dry_run:
+            if arguments.json:
+                print_json({"matched": counted["matched"], "changed": 0, "errors": {}})
+            else:
+                say(_matching(counted["matched"]))
+            return DONE
+        if not counted["matched"]:
+            _report(arguments, counted, 0)
+            return DONE
+        if not _asked(arguments, counted["matched"]):
+            return NOT_DONE
+        request["cut"] = counted["cut"]  # what has come since was in no count anybody said yes to
+    answer: dict[str, Any] = {}
+    try:
+        for part in control.parts("change_matching", request, why=arguments.why):
+            answer = part
+            if not part["done"] and sys.stderr.isatty():
+                print(f"\r{part['changed']} so far", end="", file=sys.stderr, flush=True)
+    except ControlError:
+        if answer:
+            complain(f"{answer['changed']} messages were {_DONE[arguments.change]} before this:")
+        raise
+    _report(arguments, answer, answer["failed"])
+    return NOT_DONE if answer["failed"] else DONE
+
+
+def _asked(arguments: argparse.Namespace, matched: int) -> bool:
+    """Whether a person says yes; without a terminal nobody does. Raises UsageError."""
+    if not sys.stdin.isatty() or arguments.json:
+        raise UsageError(
+            f"{_matching(matched)} and nothing was changed; --yes to {arguments.change}, --dry-run to count"
+        )
+    answer = input(f"{arguments.change} {_messages(matched)}? [y/N] ")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def _report(arguments: argparse.Namespace, answer: dict[str, Any], failed: int) -> None:
+    if arguments.json:
+        kept = ("matched", "changed", "failed", "errors", "note")
+        print_json({name: answer[name] for name in kept if name in answer})
+        return
+    for queue_id, error in list(answer["errors"].items())[:ERRORS_SHOWN]:
+        complain(f"{plain(queue_id)}: {error}")
+    if failed > ERRORS_SHOWN:
+        complain(f"and {failed - ERRORS_SHOWN} more")
+    say(f"{_messages(answer['changed'])} {_DONE[arguments.change]}")
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
+
+
+def _matching(count: int) -> str:
+    return "1 message matches" if count == 1 else f"{count} messages match"

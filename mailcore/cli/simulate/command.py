@@ -1,0 +1,223 @@
+"""``waypost simulate``: what would happen, by the scheduler itself over modelled next hops, with a scenario's mail or the live
+queue's. Status 0 also when mail is left at the end of the simulated time."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import importlib
+import os
+import random
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mailcore.cli.simulate.report import ESTIMATE, Run, report
+from mailcore.config.load import ConfigError, load
+from mailcore.config.scheduler_parameters import parameters_of
+from mailcore.config.settings import Settings
+from mailcore.config.tuned import read as read_tuned
+from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters, TransportParameters, check
+from mailcore.simulator.distribution import Chance
+from mailcore.simulator.names import Names
+from mailcore.simulator.queued import QueuedMail
+from mailcore.simulator.scenario import Change, Scenario
+from mailcore.simulator.scenario_file import GLOBAL, ScenarioFile, read_scenario
+from mailcore.simulator.simulate import simulate
+from mailcore.simulator.site import Client
+from mailcore.terminal.command import DONE, UsageError, add_common, config_path, control_client, duration
+from mailcore.terminal.output import print_json, say, width
+
+__all__ = ["configure"]
+
+SETS_MAX = 100
+SMTP_PORT = 25  # RFC 5321 4.5.4.2; where no configuration says another
+DRAWN_BY = "mailcore.cli.simulate.chart"  # imported only when a picture is asked for: half a second
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO.toml", help="next hops and mail")
+    parser.add_argument("--live", action="store_true", help="with the mail of the live queue besides")
+    parser.add_argument("--seed", type=int, metavar="N", help="of chance; the same one gives the same outcome")
+    parser.add_argument("--until", type=duration, metavar="DURATION", help="simulated time at most; docs/simulate.md")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SCOPE:PARAMETER=VALUE",
+        help="a parameter, as smtp:example.org:destination_concurrency_limit=5; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--compare", action="store_true", help="without and with what is --set, side by side")
+    parser.add_argument("--picture", type=Path, metavar="FILE.png", help="the outcome as a picture")
+    add_common(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.scenario is None and not arguments.live:
+        raise UsageError("simulate: nothing to simulate; give a SCENARIO.toml, or --live, or both")
+    if arguments.compare and not arguments.set:
+        raise UsageError("simulate: --compare compares with what is --set; give a --set SCOPE:PARAMETER=VALUE")
+    if arguments.picture is not None:
+        _check_picture(arguments.picture)
+    if arguments.seed is not None and arguments.seed < 0:
+        raise UsageError(f"simulate: --seed {arguments.seed}; allowed: a whole number from 0 on")
+    changes = tuple(_set(text) for text in arguments.set[:SETS_MAX])
+    file = read_scenario(arguments.scenario) if arguments.scenario is not None else ScenarioFile()
+    settings = _settings(arguments, file)
+    names = Names(SMTP_PORT) if settings is None else Names(settings.deliverer.port, settings.transports)
+    try:
+        changes = names.changes(changes)
+    except ValueError as error:
+        raise UsageError(f"simulate: --set: {error}") from None
+    try:
+        file = dataclasses.replace(
+            file,
+            changes=names.changes(file.changes),
+            next_hops=names.next_hops(file.next_hops.items()),
+            backlog=names.backlog(file.backlog),
+        )
+    except ValueError as error:
+        raise UsageError(f"simulate: {arguments.scenario}: {error}") from None
+    seed = file.options.seed if arguments.seed is None else arguments.seed
+    scenario = _scenario(arguments, file, settings)
+    wanted: list[tuple[str, tuple[Change, ...]]] = [("as it is", ())] if arguments.compare or not changes else []
+    wanted += [(f"with {', '.join(arguments.set)}", changes)] if changes else []
+    runs = [(label, _simulated(scenario, more, seed)) for label, more in wanted]
+    if arguments.json:
+        made = [{"name": label, "outcome": outcome} for label, outcome in runs]
+        print_json({"note": ESTIMATE, "seed": seed, "runs": made})
+    else:
+        for line in report(_short(runs), seed, width(sys.stdout)):
+            say(line)
+    if arguments.picture is not None:  # last: should it fail, what was found out is there
+        sys.stdout.flush()
+        importlib.import_module(DRAWN_BY).draw(arguments.picture, _short(runs), f"Seed {seed}")
+        if not arguments.json:
+            say(f"\nThe picture is {arguments.picture}")
+    return DONE
+
+
+def _check_picture(picture: Path) -> None:
+    """Whether it can be written, before hours are simulated. Raises UsageError."""
+    if picture.suffix.lower() != ".png":
+        raise UsageError(f"simulate: {str(picture)!r} is no picture; allowed: a file named .png")
+    if not picture.parent.is_dir():
+        raise UsageError(f"simulate: --picture {str(picture)!r}: there is no directory {str(picture.parent)!r}")
+    if picture.is_dir() or not os.access(picture if picture.exists() else picture.parent, os.W_OK):
+        raise UsageError(f"simulate: --picture {str(picture)!r} cannot be written")
+
+
+def _short(runs: list[Run]) -> list[Run]:
+    """Names that fit above a column."""
+    if len(runs) == 1:
+        return runs
+    return [(label, outcome) for label, (_, outcome) in zip(("before", "after"), runs, strict=True)]
+
+
+def _set(text: str) -> Change:
+    left, equals, given = text.rpartition("=")
+    scope, _, parameter = left.rpartition(":")
+    scope = "" if scope == GLOBAL else scope
+    if not equals or not parameter:
+        raise UsageError(f"simulate: --set {text!r}; allowed: SCOPE:PARAMETER=VALUE, {GLOBAL}:PARAMETER=VALUE")
+    value: float | str = given
+    with contextlib.suppress(ValueError):
+        value = float(given)
+        value = int(value) if value.is_integer() else value
+    try:
+        check(scope, parameter, value)
+    except ValueError as error:
+        raise UsageError(f"simulate: --set: {error}") from None
+    return Change(scope=scope, parameter=parameter, value=value)
+
+
+def _simulated(scenario: Scenario, changes: tuple[Change, ...], seed: int) -> Any:
+    def chances(name: str) -> Chance:
+        return random.Random(f"{seed} {name}")  # noqa: S311 - chance that can be repeated is what is wanted
+
+    # What is --set holds from the start, above all else that is set then.
+    changed = dataclasses.replace(scenario, changes=(*scenario.changes, *changes))
+    try:
+        return simulate(changed, chances)
+    except ValueError as error:
+        raise UsageError(f"simulate: {error}") from None
+
+
+# -- from files and from the live queue
+
+
+def _scenario(arguments: argparse.Namespace, file: ScenarioFile, settings: Settings | None) -> Scenario:
+    backlog = file.backlog
+    if arguments.live:
+        with control_client(arguments) as control:
+            backlog = dataclasses.replace(backlog, queued=QueuedMail.of(control.call("size")))
+    limits = file.limits
+    if arguments.until is not None:
+        if arguments.until <= 0:
+            raise UsageError("simulate: --until 0; allowed: a duration above 0")
+        limits = dataclasses.replace(limits, until_s=arguments.until)
+    if settings is None:
+        return Scenario(
+            parameters=_defaults(file, backlog.weights(limits.until_s)),
+            changes=file.changes,
+            next_hops=file.next_hops,
+            backlog=backlog,
+            client=Client(**file.client),
+            limits=limits,
+        )
+    deliverer = settings.deliverer
+    client = {
+        "concurrency": deliverer.concurrency * deliverer.processes,
+        "connect_timeout_s": deliverer.connect_timeout_s,
+        "greeting_timeout_s": deliverer.greeting_timeout_s,
+        "connection_idle_s": deliverer.connection_idle_s,
+        "connection_uses_max": deliverer.connection_uses_max,
+    }
+    return Scenario(
+        parameters=parameters_of(settings),
+        changes=(*_tuned(settings, time.time()), *file.changes),
+        next_hops=file.next_hops,
+        backlog=backlog,
+        client=Client(**client | dict(file.client)),
+        limits=limits,
+        retry_ladder_s=settings.queue.retry_ladder_s,
+    )
+
+
+def _settings(arguments: argparse.Namespace, file: ScenarioFile) -> Settings | None:
+    """None: the defaults. A scenario does not need a configuration, a live queue does."""
+    if arguments.live:
+        return load(config_path(arguments))
+    if file.options.parameters == "defaults":
+        return None
+    try:
+        path = config_path(arguments)
+    except ConfigError:
+        return None
+    return load(path)
+
+
+def _defaults(file: ScenarioFile, destinations: Iterable[str]) -> Parameters:
+    names = [*destinations, *(change.scope for change in file.changes if change.scope)]
+    return Parameters(transports={name.partition(":")[0]: TransportParameters() for name in names})
+
+
+def _tuned(settings: Settings, wall: float) -> Iterable[Change]:
+    """What is set live, above the configuration; times on the simulation's clock."""
+    try:
+        values, timed = read_tuned(settings.home / "tuned.toml")
+    except ValueError as error:
+        raise ConfigError(f"{settings.home / 'tuned.toml'}: {error}") from None
+    for scope, parameters in values.items():
+        for parameter, value in parameters.items():
+            if parameter == SUSPENDED_UNTIL:
+                until = float(value) - wall
+                if until > 0:
+                    yield Change(scope=scope, parameter=parameter, value=until)
+            else:
+                yield Change(scope=scope, parameter=parameter, value=value)
+    for scope, ending in timed.items():
+        for parameter, (value, until_wall) in ending.items():
+            if until_wall > wall:
+                yield Change(scope=scope, parameter=parameter, value=value, until_s=until_wall - wall)

@@ -1,0 +1,1 @@
+"""Settings: the configuration file, its values and bounds, live-tuned values."""

@@ -1,0 +1,176 @@
+"""What became of messages: their history, a search among those that are gone, their headers and data, times of deliveries.
+
+All of it is read from the journal and the lanes, and where these have it no more from the exported events; in threads, in
+steps of a fifth of a second, so that no client waits long for another; the manager is asked where to read and no more. What
+takes longer says so in parts, and ends with its client.
+
+Laws: every answer is bounded: bytes read, seconds, items, bytes sent. A message's data is private: it takes the right to
+change things, and is given of messages in the queue only, not of finished ones whose records happen to be there still.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from typing import Any, TypeVar
+
+import msgspec
+
+from mailcore.control.arguments import DataArguments, OneMessage, SearchArguments, ServiceTimesArguments
+from mailcore.control.message_data import Mark, Wire, fields_of, header_section, open_wire, unstuffed
+from mailcore.control.operations import Answers
+from mailcore.control.session import Session
+from mailcore.control.view import NotFound, View
+from mailcore.lookup.browse import Found
+from mailcore.lookup.past import KnownPast, Past
+from mailcore.lookup.query import Wanted
+from mailcore.lookup.service_times import measure
+from mailcore.lookup.tracing import Steps, Walk
+from mailcore.queue.spool import Spool
+
+__all__ = ["PastAnswers"]
+
+T = TypeVar("T")
+
+STEP_S = 0.2  # in a thread, before others get their turn
+SAID_S = 1.0  # a client hears at least this often that work is going on
+SEARCH_S = 10.0  # one request; a search that takes longer goes on at its cursor
+MARKS_MAX = 256  # messages whose data somebody reads on in
+
+
+class PastAnswers:
+    """``answers``: by operation, for ``Operations``."""
+
+    def __init__(self, view: View, spool: Spool) -> None:
+        self._view = view
+        self._spool = spool
+        self._past: Past = KnownPast(view.browser, view.older)
+        self._marks: OrderedDict[str, Mark] = OrderedDict()
+        self.answers: dict[str, Answers] = {
+            "history": self._history,
+            "search": self._search,
+            "headers": self._headers,
+            "data": self._data,
+            "service_times": self._service_times,
+        }
+
+    async def _history(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
+        walk = Walk(self._past.history(arguments.queue_id))
+        async with contextlib.aclosing(self._going(walk)) as going:
+            async for _ in going:
+                yield {"queue_id": arguments.queue_id, "done": False}
+        assert walk.result is not None
+        yield msgspec.structs.asdict(walk.result) | {"done": True}
+
+    async def _search(self, session: Session, arguments: SearchArguments) -> AsyncGenerator[Any, None]:
+        stretches, note = await self._view.stretches()
+        wanted = Wanted(
+            queue_id=arguments.queue_id,
+            message_id=arguments.message_id,
+            sender=arguments.sender,
+            recipient=arguments.recipient,
+        )
+        search = self._past.search(stretches, wanted, arguments.cursor, arguments.limit)
+        walk = Walk(search.steps())
+        monotonic = self._view.browser.monotonic
+        began = said = monotonic()
+        try:
+            while not await self._view.in_thread(walk.go, STEP_S, monotonic):
+                search.stopping = monotonic() - began >= SEARCH_S
+                hits = search.take()
+                if hits or monotonic() - said >= SAID_S:
+                    said = monotonic()
+                    yield {"items": hits, "cursor": search.cursor, "examined": search.examined, "done": False}
+        finally:
+            walk.close()
+        yield {
+            "items": search.take(),
+            "cursor": search.cursor,
+            "examined": search.examined,
+            "note": "; ".join(each for each in (note, search.note) if each),
+            "done": True,
+        }
+
+    async def _headers(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
+        wire = await self._wire(arguments.queue_id)
+        try:
+            raw, truncated = await self._walked(header_section(wire))
+        finally:
+            wire.close()
+        yield {
+            "queue_id": arguments.queue_id,
+            "headers": await self._view.in_thread(fields_of, raw),
+            "raw": raw,
+            "truncated": truncated,
+        }
+
+    async def _data(self, session: Session, arguments: DataArguments) -> AsyncGenerator[Any, None]:
+        queue_id, offset = arguments.queue_id, arguments.offset
+        wire = await self._wire(queue_id)
+        mark = self._marks.get(queue_id, Mark())
+        if mark.offset > offset:
+            mark = Mark()
+        try:
+            data, more, mark = await self._walked(unstuffed(wire, offset, arguments.length, mark))
+        finally:
+            wire.close()
+        self._marks.pop(queue_id, None)
+        if more:
+            self._marks[queue_id] = mark
+            while len(self._marks) > MARKS_MAX:
+                self._marks.popitem(last=False)
+        yield {"data": data, "offset": offset, "size_bytes": wire.size, "more": more}
+
+    async def _service_times(self, session: Session, arguments: ServiceTimesArguments) -> AsyncGenerator[Any, None]:
+        async with contextlib.aclosing(self.times_since(arguments.since_s, arguments.records_max)) as parts:
+            async for part in parts:
+                yield part
+
+    async def times_since(self, since_s: float, records_max: int) -> AsyncGenerator[dict[str, Any], None]:
+        """The parts of what is answered about the deliveries of the last ``since_s`` seconds."""
+        browser = self._view.browser
+        walk = Walk(measure(browser, browser.clock() - since_s, records_max, self._view.older))
+        async with contextlib.aclosing(self._going(walk)) as going:
+            async for _ in going:
+                yield {"done": False}
+        assert walk.result is not None
+        yield msgspec.structs.asdict(walk.result) | {"done": True}
+
+    # -- inside
+
+    async def _wire(self, queue_id: str) -> Wire:
+        """The data of a message in the queue, wherever it lies. Raises NotFound."""
+        browser = self._view.browser
+        found: Found | None = None
+        working = (await self._view.working([queue_id])).get(queue_id)
+        if working is not None:
+            found = await self._view.in_thread(browser.read, working["lane"], working["offset"])
+        if found is None or found.envelope.queue_id != queue_id:
+            stretches, _ = await self._view.stretches()
+            found = await self._view.find(queue_id, stretches)
+        wire = await self._view.in_thread(open_wire, browser.disk, browser.queue_directory, self._spool, found)
+        if wire is None:
+            raise NotFound(
+                f"the data of {queue_id} is not there any more: it has just been delivered, or put elsewhere"
+            )
+        return wire
+
+    async def _going(self, walk: Walk[Any]) -> AsyncGenerator[None, None]:
+        """Takes all steps of a walk; stops about every second, so that a client that has gone ends it."""
+        monotonic = self._view.browser.monotonic
+        said = monotonic()
+        try:
+            while not await self._view.in_thread(walk.go, STEP_S, monotonic):
+                if monotonic() - said >= SAID_S:
+                    said = monotonic()
+                    yield
+        finally:
+            walk.close()
+
+    async def _walked(self, steps: Steps[T]) -> T:
+        walk = Walk(steps)
+        async for _ in self._going(walk):
+            pass
+        assert walk.result is not None
+        return walk.result

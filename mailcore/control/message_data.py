@@ -1,0 +1,196 @@
+"""A message's data as it was received, in pieces, and its header section, made readable for people.
+
+Stored is what came over the wire, dot-stuffed (RFC 5321 4.5.2); here the dots are taken out again. Header fields are
+unfolded and their encoded words decoded (RFC 2047), each as far as it can be: what is broken stays as it is. Nothing is made
+harmless here: who shows it does that.
+
+Laws: a piece of PIECE_BYTES at a time in memory, however big the message, and a stop after each (``Steps``). Encoded words
+are decoded by charsets that take time in proportion to their length only.
+"""
+
+from __future__ import annotations
+
+import binascii
+import codecs
+import re
+from dataclasses import dataclass
+
+from mailcore.envelope import DataPlace
+from mailcore.log.disk import Disk
+from mailcore.log.record import HEADER_BYTES
+from mailcore.lookup.browse import WITHOUT_END, Found
+from mailcore.lookup.tracing import Steps, envelope_in, open_lane
+from mailcore.queue.records import inline_data_at
+from mailcore.queue.spool import Spool
+
+__all__ = ["HEADER_SECTION_MAX", "Mark", "Wire", "fields_of", "header_section", "open_wire", "unstuffed"]
+
+HEADER_SECTION_MAX = 64 << 10
+PIECE_BYTES = 64 << 10
+_WORD_CHARACTERS = 2_000  # RFC 2047 allows 75; many write longer ones
+_WORD = re.compile(rf"=\?([^?\s*]{{1,40}})(?:\*[^?\s]{{0,40}})?\?([bBqQ])\?([^?\s]{{0,{_WORD_CHARACTERS}}})\?=")
+# Not text, or quadratic in time, or made for something else than mail.
+_REFUSED_CHARSETS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"})
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in the data: its offset without the dots, and on the wire."""
+
+    offset: int = 0
+    wire: int = 0
+
+
+class Wire:
+    """The data as it is stored: in memory, or ``size`` bytes of a file."""
+
+    def __init__(self, disk: Disk, data: bytes, path: str, at: int, size: int) -> None:
+        self._disk = disk
+        self._data = data
+        self._at = at
+        self.size = size
+        self._fd = disk.open_read(path) if path else -1
+
+    def read(self, start: int, length: int) -> bytes:
+        length = min(length, self.size - start)
+        if self._fd < 0:
+            return self._data[start : start + length]
+        return self._disk.read(self._fd, length, self._at + start)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self._disk.close(self._fd)
+            self._fd = -1
+
+
+def open_wire(disk: Disk, queue_directory: str, spool: Spool, found: Found) -> Wire | None:
+    """None when it is no longer there. Raises OSError."""
+    envelope = found.envelope
+    if envelope.data is DataPlace.SPOOL:
+        try:
+            return Wire(disk, b"", spool.path(envelope.queue_id), envelope.data_offset, envelope.size_bytes)
+        except FileNotFoundError:
+            return None
+    with open_lane(disk, queue_directory, found.lane) as reader:
+        record = reader.read(found.offset, WITHOUT_END)
+    again = None if record is None else envelope_in(record)
+    if record is None or again is None or again.queue_id != envelope.queue_id:
+        return None
+    data = record.body[inline_data_at(-HEADER_BYTES, record.body) :]
+    return Wire(disk, data, "", 0, len(data))
+
+
+def unstuffed(wire: Wire, offset: int, length: int, mark: Mark) -> Steps[tuple[bytes, bool, Mark]]:
+    """``length`` bytes from ``offset`` on, whether there are more, and a place from where the next are found quickly.
+
+    ``mark``: such a place, at or before ``offset``.
+    """
+    out, at = mark.offset, mark.wire
+    parts: list[bytes] = []
+    have = 0
+    while at < wire.size and have < length:
+        # A dot is taken out behind a line's end; the two bytes in front of the piece say whether it begins with a line.
+        before = wire.read(at - 2, 2) if at >= 2 else (b"\r\n" + wire.read(0, at))[-2:]
+        piece = wire.read(at, PIECE_BYTES)
+        if not piece:
+            break  # the file is shorter than its envelope says
+        mark = Mark(out, at)
+        plain = (before + piece).replace(b"\r\n.", b"\r\n")[2:]
+        at += len(piece)
+        if out + len(plain) > offset:
+            part = plain[max(offset - out, 0) :][: length - have]
+            parts.append(part)
+            have += len(part)
+        out += len(plain)
+        yield
+    return b"".join(parts), out > offset + have or (at < wire.size and have == length), mark
+
+
+def header_section(wire: Wire) -> Steps[tuple[str, bool]]:
+    """Everything in front of the first empty line, and whether it was cut."""
+    data, more, _ = yield from unstuffed(wire, 0, HEADER_SECTION_MAX, Mark())
+    if data.startswith(b"\r\n"):
+        return "", False
+    end = data.find(b"\r\n\r\n")
+    if end >= 0:
+        return _text(data[: end + 2]), False
+    return _text(data), more
+
+
+def fields_of(raw: str) -> list[list[str]]:
+    """[name, value] of each field, in order, unfolded and decoded; a line that is no field has the name ""."""
+    lines: list[str] = []
+    for line in raw.split("\r\n"):
+        if line[:1] in (" ", "\t") and lines:
+            lines[-1] += line
+        elif line:
+            lines.append(line)
+    found = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if colon and name and " " not in name.rstrip(" \t") and "\t" not in name.rstrip(" \t"):
+            found.append([name.rstrip(" \t"), _decoded(value.strip(" \t"))])
+        else:
+            found.append(["", line])
+    return found
+
+
+def _text(data: bytes) -> str:
+    """UTF-8 where it is (RFC 6532), else every byte a character: nothing is lost."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "\r\n".join(_line(line) for line in data.split(b"\r\n"))
+
+
+def _line(line: bytes) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        return line.decode("latin-1")
+
+
+def _decoded(value: str) -> str:
+    """Words beside each other are one text, and one character may be split over two of them (which RFC 2047 forbids)."""
+    parts: list[str] = []
+    pending: list[bytes] = []
+    charset = ""
+    at = 0
+    for word in _WORD.finditer(value):
+        codec = _codec(word[1])
+        data = _bytes_of(word[2], word[3])
+        if not codec or data is None:
+            continue
+        between = value[at : word.start()]
+        beside = bool(pending) and not between.strip(" \t")
+        if not beside or codec != charset:
+            parts.append(b"".join(pending).decode(charset or "ascii", "replace"))
+            pending = []
+        if not beside:
+            parts.append(between)
+        charset = codec
+        pending.append(data)
+        at = word.end()
+    parts.append(b"".join(pending).decode(charset or "ascii", "replace"))
+    parts.append(value[at:])
+    return "".join(parts).encode("utf-8", "replace").decode()  # some charsets can write half a character
+
+
+def _codec(charset: str) -> str:
+    """ "" for what is none, or none that mail should be decoded by."""
+    try:
+        info = codecs.lookup(charset)
+    except (LookupError, ValueError):
+        return ""
+    name = info.name.replace("-", "_")
+    return info.name if getattr(info, "_is_text_encoding", True) and name not in _REFUSED_CHARSETS else ""
+
+
+def _bytes_of(encoding: str, text: str) -> bytes | None:
+    try:
+        given = text.encode("ascii")
+        if encoding in "qQ":
+            return binascii.a2b_qp(given, header=True)
+        return binascii.a2b_base64(given + b"=" * (-len(given) % 4))
+    except (ValueError, UnicodeEncodeError):
+        return None

@@ -1,0 +1,309 @@
+"""The control process: owns the control socket, answers what can be read, passes on what must be asked.
+
+Crash-only: it keeps nothing that matters, and its next start removes what is stale. A lock beside the socket says whether
+the one there is alive; a second control process is refused and touches nothing.
+
+Everything is bounded: connections, requests waiting on one, threads, and what waits to be read by a client: one that does
+not read is dropped. The requests of one connection are answered one after the other; connections do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+
+from mailcore.config.scheduler_parameters import parameters_of
+from mailcore.config.settings import Settings
+from mailcore.control.access import Peer, group_id, peer_of
+from mailcore.control.ages import Ages
+from mailcore.control.history import PastAnswers
+from mailcore.control.injecting import Injecting
+from mailcore.control.injection import InjectionRefused
+from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefused, OutcomeUnknown
+from mailcore.control.operations import Operations
+from mailcore.control.positions import Positions
+from mailcore.control.protocol import CLIENT_FRAME_BYTES_MAX, ArgumentError, check
+from mailcore.control.session import Session
+from mailcore.control.tables import Tables
+from mailcore.control.view import NotFound, View
+from mailcore.control.whatif import WhatIf, WhatIfRefused
+from mailcore.envelope import Recipient
+from mailcore.events.read.archive import PastEvents
+from mailcore.frames import FrameDecoder, Request, Response, WireError, encode
+from mailcore.log.disk import Disk, Locked
+from mailcore.log.positions import PositionsDamaged, PositionsTooNew
+from mailcore.log.segment import SegmentTooNew
+from mailcore.lookup.browse import Browser, CursorError
+from mailcore.queue.exported import EXPORTED
+from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.spool import Spool
+from mailcore.routing.resolve import Refused, Routing
+from mailcore.supervisor.child import run_child
+from mailcore.supervisor.pulse import beat
+
+__all__ = ["ControlServer", "main"]
+
+WRITER = 1022  # of queue ids given out here; the manager is 1023, receivers count from 0
+READERS = 4  # threads that read lanes: four slow filters at once, the fifth takes turns with them
+SPOOLERS = 2
+REQUESTS_WAITING_MAX = 64  # of one connection; then it is not read from until they are answered
+REQUESTS_BURST_MAX = 4_096  # in one read; no client of ours sends so many
+UNREAD_S_MAX = 30.0  # a client that takes nothing for so long is dropped
+WRITE_BUFFER_BYTES = 1 << 20  # before a part waits for the client; the next part comes on top
+BACKLOG = 64
+WHY_CHARACTERS = 1_000
+LOCK_WAIT_S = 5.0  # the control process before us may still be dying
+
+# What a person may be told as it is; anything else is a bug.
+ANSWERED = (
+    ArgumentError,
+    CursorError,
+    InjectionRefused,
+    ManagerAway,
+    ManagerRefused,
+    NotFound,
+    OSError,
+    OutcomeUnknown,
+    PermissionError,
+    PositionsDamaged,
+    PositionsTooNew,
+    SegmentTooNew,
+    WhatIfRefused,
+)
+
+
+class ClientGone(Exception):
+    """Nobody reads the answer any more."""
+
+
+class ControlServer:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.group = group_id(settings.control.group)
+        self.clients_max = settings.control.clients_max
+        self.clients: set[Client] = set()
+        self.link = ManagerLink(str(settings.run_directory / "manager.sock"))
+        disk = Disk()
+        routing = Routing(settings.routes, settings.transports, settings.deliverer.port)
+
+        def route_of(recipient: Recipient) -> str:
+            resolved = routing.resolve(recipient.address)
+            return "" if isinstance(resolved, Refused) else resolved.destination
+
+        browser = Browser(disk, str(settings.queue_directory), time.time, time.monotonic, route_of)
+        self.injecting = Injecting(
+            settings,
+            Spool(disk, str(settings.spool_directory)),
+            self.link,
+            QueueIds(WRITER, time.time),
+            time.time,
+            ThreadPoolExecutor(SPOOLERS, "spool"),
+            settings.receiver.hostname or socket.gethostname(),
+        )
+        readers = ThreadPoolExecutor(READERS, "browse")
+        processes = str(settings.run_directory / "processes.json")
+        # What was exported stays when no more is.
+        older = PastEvents(disk, str(settings.events_directory))
+        self.view = View(browser, self.link, readers, older)
+        tables = Tables(self.view, settings, routing)
+        self.ages = Ages(self.view)
+        exported = str(settings.events_directory / EXPORTED) if settings.export.enabled else ""
+        positions = Positions(self.view, settings.queue.undo_time_s, exported)
+        past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
+        whatif = WhatIf(self.view, settings, parameters_of(settings), past.times_since)
+        families = (tables, positions, self.ages, past, whatif)
+        self.operations = Operations(self.view, self.injecting, processes, *(family.answers for family in families))
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Serves until it is killed. Raises Locked when another control process is alive."""
+        lock = await self._lock()
+        os.fchmod(lock, 0o640)  # not for the directory's group to write, which may be the deliverer's, too
+        try:
+            self.start(asyncio.create_task(self.link.run()))
+            async with asyncio.timeout(1):
+                await self.link.tried.wait()
+            loop = asyncio.get_running_loop()
+            # Not serving yet, it has nothing to wait for: whoever is cancelled here leaves no socket behind.
+            server = await loop.create_unix_server(lambda: Client(self), sock=self._listen(), start_serving=False)
+            beat(loop)
+            async with server:
+                await server.serve_forever()
+        finally:
+            os.close(lock)
+
+    def start(self, task: asyncio.Task[None]) -> None:
+        """Keeps a reference: the loop alone does not."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _lock(self) -> int:
+        path = str(self.settings.run_directory / "control.lock")
+        until = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                return Disk().lock(path)
+            except Locked:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(0.05)
+
+    def _listen(self) -> socket.socket:
+        """Bound under another name and then put in place, so that there is no moment without a socket."""
+        path = self.settings.run_directory / "control.sock"
+        new = path.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            server.bind(str(new))
+        finally:
+            os.umask(before)
+        if self.group is not None:
+            os.chown(new, -1, self.group)
+        new.chmod(0o660)
+        server.listen(BACKLOG)
+        new.replace(path)
+        return server
+
+
+class Client(asyncio.Protocol):
+    """One connection. Requests wait in ``_requests`` and are answered in order by one task."""
+
+    def __init__(self, server: ControlServer) -> None:
+        self._server = server
+        self._decoder = FrameDecoder(CLIENT_FRAME_BYTES_MAX)
+        self._requests: asyncio.Queue[Request | None] = asyncio.Queue()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._gone = False
+        self._reading = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        server = self._server
+        try:
+            peer = peer_of(transport.get_extra_info("socket").getsockopt)
+        except OSError:
+            transport.abort()
+            return
+        if len(server.clients) >= server.clients_max:
+            error = f"{server.clients_max} clients are connected already (control.clients_max); try again"
+            transport.write(encode(Response(0, None, error)))
+            transport.close()
+            return
+        server.clients.add(self)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        server.start(asyncio.get_running_loop().create_task(self._answer_all(peer)))
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._decoder.feed(data):
+                if not isinstance(frame, Request):
+                    raise WireError(f"{type(frame).__name__} is not for a client to send")
+                if self._requests.qsize() >= REQUESTS_BURST_MAX:
+                    raise WireError(f"more than {REQUESTS_BURST_MAX} requests at once")
+                self._requests.put_nowait(frame)
+        except WireError:
+            self._transport.abort()
+            return
+        if self._reading and self._requests.qsize() >= REQUESTS_WAITING_MAX:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone = True
+        self._writable.set()
+        self._requests.put_nowait(None)
+
+    async def _answer_all(self, peer: Peer) -> None:
+        session = Session(peer)
+        try:
+            while (request := await self._requests.get()) is not None and not self._gone:
+                if not self._reading and self._requests.qsize() < REQUESTS_WAITING_MAX // 2:
+                    self._reading = True
+                    self._transport.resume_reading()
+                await self._answer(session, request)
+        except ClientGone:
+            pass
+        finally:
+            self._server.clients.discard(self)
+            await self._server.injecting.abandon(session)
+
+    async def _answer(self, session: Session, request: Request) -> None:
+        """Sends all parts; the last one says so. Raises ClientGone."""
+        server = self._server
+        number = request.number
+        before: object = None
+        have_one = False
+        session.who = session.peer.who(request.who)
+        session.why = request.why[:WHY_CHARACTERS]
+        try:
+            operation, arguments = check(request.operation, request.arguments)
+            if not session.peer.may(operation.access, server.group):
+                raise PermissionError(f"{session.who} may not {operation.name}: {_who_may(server.settings)}")
+            parts = server.operations.answer(operation, arguments, session)
+            async with contextlib.aclosing(parts):
+                async for part in parts:
+                    if self._gone:
+                        raise ClientGone
+                    if have_one:
+                        await self._send(Response(number, before, last=False))
+                    before, have_one = part, True
+            await self._send(Response(number, before))
+        except ANSWERED as error:
+            if have_one:  # what was done before this is told
+                await self._send(Response(number, before, last=False))
+            await self._send(Response(number, None, _in_words(error)))
+        except ClientGone:
+            raise
+        except Exception as error:
+            traceback.print_exc()
+            await self._send(Response(number, None, f"a fault in the control process: {error!r}"))
+
+    async def _send(self, response: Response) -> None:
+        if self._gone:
+            raise ClientGone
+        self._transport.write(encode(response))
+        try:
+            async with asyncio.timeout(UNREAD_S_MAX):
+                await self._writable.wait()
+        except TimeoutError:
+            self._transport.abort()
+            raise ClientGone from None
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+def _who_may(settings: Settings) -> str:
+    group = settings.control.group
+    return "root and the user Waypost runs as may" + (f", and group {group}" if group else " (see control.group)")
+
+
+def main(settings: Settings, number: int) -> None:
+    """Runs until it is killed; there is one control process, number 0."""
+    try:
+        asyncio.run(ControlServer(settings).run())
+    except Locked as error:
+        sys.exit(f"waypost: control: {error}; it is alive and stays")
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(main))

@@ -1,0 +1,326 @@
+"""One SMTP connection to one address: connect, greeting, EHLO or HELO, STARTTLS; commands out, replies in.
+
+On aiosmtplib's protocol object, from which it takes STARTTLS (with its defence against injected replies) and the parsing of
+EHLO; reading replies is our own, because aiosmtplib pairs one reply with one command and so cannot do PIPELINING
+(docs/decisions/0002).
+
+Laws:
+- What a server does is a value: ``failure`` is set once, and from then on nothing more is sent or read. Replies that came
+  before it can still be taken.
+- Nothing waits without a time-out; one timer a connection, set anew only when it is too late.
+- A connection at rest that hears anything at all is dead: what came can be paired with no command.
+
+Knows nothing of messages and verdicts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import errno
+import os
+import ssl
+from collections.abc import Callable
+from typing import cast
+
+from aiosmtplib import SMTPException, SMTPResponse, SMTPServerDisconnected
+from aiosmtplib.esmtp import parse_esmtp_extensions
+from aiosmtplib.protocol import SMTPProtocol
+
+from mailcore.deliverer.replies import Reply, ReplyError, ReplyParser
+from mailcore.exhaustion import is_exhausted
+
+__all__ = ["Connection", "Failure", "Whose", "connect_error_text", "opportunistic_tls"]
+
+WRITE_BUFFER_HIGH = 64 * 1024  # bytes waiting in our memory for a slow server; beyond it we read no more from disk
+WRITE_BUFFER_LOW = 16 * 1024
+REPLIES_UNASKED_MAX = 10  # more replies than commands: not a server to talk to
+
+
+class Failure(enum.Enum):
+    """How a conversation ended early. The values are Postfix's words, to be filled with the server's name."""
+
+    LOST = "lost connection with {name} while {stage}"
+    TIMEOUT = "conversation with {name} timed out while {stage}"
+    PROTOCOL = "protocol error in the conversation with {name} while {stage}"
+
+
+def opportunistic_tls() -> ssl.SSLContext:
+    """Any certificate, and old keys: with "may" the choice is not between this and better, but between this and none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_ciphers(
+        "DEFAULT:@SECLEVEL=0"
+    )  # as Postfix's tls_medium for opportunistic use: 1024-bit keys still occur
+    return context
+
+
+class Connection(SMTPProtocol):
+    """``host`` and ``address`` say whom it talks to; ``on_lost`` is called once, when the socket is gone."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, host: str, address: str, port: int) -> None:
+        super().__init__(loop=loop)
+        self.host = host
+        self.address = address
+        self.name = f"{host}[{address}]"  # Postfix's form
+        self.relay = f"{host}[{address}]:{port}"
+        self.tls = ""
+        self.features: dict[str, str] = {}  # EHLO keyword in lower case -> parameters; empty after HELO
+        self.pipelining = False
+        self.size_limit = 0  # bytes, 0: none or unknown
+        self.uses = 0  # transactions begun
+        self.opened_at = loop.time()
+        self.needs_reset = False  # the last transaction was left open: RSET before the next
+        self.resting = False  # in the cache
+        self.failure: Failure | None = None
+        self.on_lost: Callable[[Connection], None] | None = None
+        self._parser = ReplyParser()
+        self._replies: list[Reply] = []
+        self._wanted = 0
+        self._waiter: asyncio.Future[None] | None = None  # for replies, or for room in the write buffer
+        self._deadline = float("inf")
+        self._patience_s = 0.0
+        self._queued = 0  # bytes in the write buffer when the deadline was set
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        cast(asyncio.WriteTransport, transport).set_write_buffer_limits(WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW)
+
+    def data_received(self, data: bytes) -> None:
+        if self.failure is not None:
+            return
+        replies = self._replies
+        if self.resting:
+            self._fail(Failure.LOST)  # most likely "421 idle for too long"
+            return
+        before = len(replies)
+        try:
+            self._parser.feed(data, replies)
+        except ReplyError:
+            self._fail(Failure.PROTOCOL)
+            return
+        if len(replies) >= self._wanted:
+            if len(replies) > self._wanted + REPLIES_UNASKED_MAX:
+                self._fail(Failure.PROTOCOL)
+            else:
+                self._wake()
+        elif self._waiter is not None and len(replies) > before:  # whole replies count, single bytes do not
+            self._set_deadline(self._patience_s)
+
+    def eof_received(self) -> bool:
+        self._fail(Failure.LOST)
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.failure is None:
+            self._fail(Failure.LOST)
+        super().connection_lost(exc)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.on_lost is not None:
+            self.on_lost(self)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if not self._wanted:
+            self._wake()
+
+    # Talking
+
+    async def greeting(self, timeout_s: float) -> Reply | None:
+        replies = await self.replies(1, timeout_s)
+        return replies[0] if replies else None
+
+    async def command(self, line: bytes, timeout_s: float) -> Reply | None:
+        """One command, without its CRLF, and its reply; None when ``failure`` says why there is none."""
+        if not self.is_silent:  # it answered what was not asked: its next reply would be taken for another's
+            self.distrust()
+            return None
+        self.send(line + b"\r\n")
+        replies = await self.replies(1, timeout_s)
+        return replies[0] if replies else None
+
+    def send(self, data: bytes) -> None:
+        """Hands ``data`` to the socket; nothing happens on a connection that failed."""
+        if self.failure is None and self.transport is not None:
+            self.transport.write(data)  # type: ignore[attr-defined]
+
+    async def replies(self, count: int, timeout_s: float) -> list[Reply]:
+        """The next ``count`` replies, each at most ``timeout_s`` after the one before; fewer when ``failure`` is set."""
+        if len(self._replies) < count and self.failure is None:
+            self._wanted = count
+            await self._wait(timeout_s)
+            self._wanted = 0
+        taken = self._replies[:count]
+        del self._replies[:count]
+        return taken
+
+    async def room(self, timeout_s: float) -> bool:
+        """Waits until the write buffer has room, as long as it shrinks; false when something else came up.
+
+        That is a failure, or a reply although we are still sending: the server has seen enough.
+        """
+        if not self._paused:
+            await asyncio.sleep(0)  # a server as fast as we must not keep the loop from all others
+        elif self.failure is None and not self._replies:
+            await self._wait(timeout_s)
+        return self.failure is None and not self._replies
+
+    @property
+    def is_quiet(self) -> bool:
+        """Every reply was taken and none has begun: the next one belongs to the next command."""
+        return self.failure is None and self.is_silent
+
+    @property
+    def is_silent(self) -> bool:
+        """Nothing has been heard since the last reply taken."""
+        return not self._replies and self._parser.is_between_replies
+
+    def distrust(self) -> None:
+        """Replies and commands no longer match: ends the connection."""
+        self._fail(Failure.PROTOCOL)
+
+    def abort(self) -> None:
+        """Closes at once; what was not sent yet never will be."""
+        self.failure = self.failure or Failure.LOST
+        if self.transport is not None:
+            self.transport.abort()  # type: ignore[attr-defined]
+
+    def quit(self) -> None:
+        """Says QUIT and closes without waiting for the answer (Postfix's smtp_skip_quit_response)."""
+        if self.failure is None and self.transport is not None:
+            self.transport.write(b"QUIT\r\n")  # type: ignore[attr-defined]
+            self.failure = Failure.LOST
+            self.transport.close()
+
+    # Beginning
+
+    async def hello(self, our_name: bytes, timeout_s: float) -> Reply | None:
+        """EHLO, or HELO where that is refused; the last reply. ``features`` are what EHLO offered."""
+        self.features, self.pipelining, self.size_limit = {}, False, 0
+        reply = await self.command(b"EHLO " + our_name, timeout_s)
+        if reply is None or reply.code == 421:
+            return reply
+        if 200 <= reply.code < 300:
+            self.features, _ = parse_esmtp_extensions("\n".join(reply.lines))
+            self.pipelining = "pipelining" in self.features
+            size = self.features.get("size", "").strip()
+            self.size_limit = int(size) if size.isdecimal() and len(size) < 20 else 0
+            return reply
+        return await self.command(b"HELO " + our_name, timeout_s)
+
+    async def encrypt(self, context: ssl.SSLContext, timeout_s: float) -> Reply | None:
+        """STARTTLS and the handshake: the reply to STARTTLS, None when the handshake or the connection failed."""
+        name = None if self.host == self.address else self.host
+        try:
+            response = await super().start_tls(context, server_hostname=name, timeout=timeout_s)
+        except SMTPException as error:
+            code = getattr(error, "code", 0)
+            if self.failure is None and code:  # refused; the connection goes on
+                return Reply(code, (str(getattr(error, "message", "")),))
+            self.abort()
+            return None
+        except (OSError, ValueError):  # ssl.SSLError is an OSError; a host name that SNI cannot say, a ValueError
+            self.abort()
+            return None
+        # What came in the clear behind the 220 was said by anybody (RFC 3207 6): forget it.
+        self._replies.clear()
+        self._parser.clear()
+        self.features = {}
+        if self.failure is not None or self.transport is None:
+            return None
+        secured = self.transport.get_extra_info("ssl_object")
+        cipher = secured.cipher()
+        self.tls = f"{secured.version()} {cipher[0] if cipher else ''}".strip()
+        cast(asyncio.WriteTransport, self.transport).set_write_buffer_limits(WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW)
+        return Reply(response.code, (response.message,))
+
+    async def read_response(self, timeout: float | None = None) -> SMTPResponse:  # noqa: ASYNC109
+        """As aiosmtplib's start_tls wants it."""
+        replies = await self.replies(1, timeout if timeout is not None else self._patience_s)
+        if not replies:
+            raise SMTPServerDisconnected("Connection lost")
+        return SMTPResponse(replies[0].code, "\n".join(replies[0].lines))
+
+    # Waiting
+
+    async def _wait(self, timeout_s: float) -> None:
+        waiter = self._waiter = self._loop.create_future()
+        self._set_deadline(timeout_s)
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            self._deadline = float("inf")
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _fail(self, failure: Failure) -> None:
+        if self.failure is None:
+            self.failure = failure
+        self._wake()
+        if self.transport is not None and failure is not Failure.LOST:
+            self.transport.abort()  # type: ignore[attr-defined]
+        elif self.transport is not None:
+            self.transport.close()
+
+    def _set_deadline(self, timeout_s: float) -> None:
+        self._patience_s = timeout_s
+        self._deadline = self._loop.time() + timeout_s
+        self._queued = self._write_buffer_size()
+        if self._timer is None or self._timer_at > self._deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = self._deadline
+            self._timer = self._loop.call_at(self._deadline, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._waiter is None or self.failure is not None:
+            return  # the next wait sets it anew
+        if self._loop.time() >= self._deadline:
+            if 0 < self._write_buffer_size() < self._queued:
+                self._set_deadline(self._patience_s)  # slow, but it goes on
+            else:
+                self._fail(Failure.TIMEOUT)
+        else:
+            self._timer_at = self._deadline
+            self._timer = self._loop.call_at(self._deadline, self._on_timer)
+
+    def _write_buffer_size(self) -> int:
+        return self.transport.get_write_buffer_size() if self.transport is not None else 0  # type: ignore[attr-defined]
+
+
+class Whose(enum.Enum):
+    """Whose trouble it is that there is no connection."""
+
+    SITE = "the site's"
+    LOCAL = "ours, with this address: another may do"
+    MACHINE = "ours, whatever the site"
+
+
+# A firewall of our own, no port left for this address (Linux gives a port to several addresses), no such protocol here. A
+# stranger's DNS can lead us to an address like that, so nothing but that address suffers.
+_LOCAL = frozenset({errno.EADDRNOTAVAIL, errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT})
+
+
+def connect_error_text(error: Exception) -> tuple[str, Whose]:
+    """What connect(2) said in words, and of whom it speaks."""
+    if isinstance(error, TimeoutError):
+        return "Connection timed out", Whose.SITE
+    number = error.errno if isinstance(error, OSError) else None
+    text = os.strerror(number) if number else str(error)
+    if is_exhausted(error):
+        return text, Whose.MACHINE
+    return text, Whose.LOCAL if number in _LOCAL else Whose.SITE

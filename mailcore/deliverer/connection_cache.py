@@ -1,0 +1,122 @@
+"""Connections kept for the next transaction, found by next hop (no DNS then) or by address.
+
+Postfix's scache(8) in one process. Laws: at most ``idle_max`` connections rest here, each at most ``idle_s`` seconds, is
+used at most ``uses_max`` times and lives at most LIFE_S_MAX; the one rested longest goes first when there are too many.
+One timer for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+from mailcore.deliverer.connection import Connection
+from mailcore.frames import NextHop
+
+__all__ = ["AddressKey", "ConnectionCache", "HopKey"]
+
+LIFE_S_MAX = 300.0  # Postfix's smtp_connection_reuse_time_limit: after that, the best MX host gets its chance again
+
+HopKey = tuple[str, str, NextHop]  # transport, its TLS level, next hop
+AddressKey = tuple[str, str, str, str, int]  # transport, its TLS level, host name, address, port
+
+
+class _Resting:
+    __slots__ = ("address", "hop", "since")
+
+    def __init__(self, hop: HopKey, address: AddressKey, since: float) -> None:
+        self.hop = hop
+        self.address = address
+        self.since = since
+
+
+class ConnectionCache:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, idle_s: float, idle_max: int, uses_max: int) -> None:
+        self._loop = loop
+        self._idle_s = idle_s
+        self._idle_max = idle_max if idle_s > 0 else 0
+        self._uses_max = uses_max
+        self._resting: dict[Connection, _Resting] = {}  # the one that rests longest first
+        self._by_hop: dict[HopKey, list[Connection]] = {}
+        self._by_address: dict[AddressKey, list[Connection]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._resting)
+
+    def take_for_hop(self, hop: HopKey) -> Connection | None:
+        """The connection to ``hop`` that came to rest last; it is the caller's from now on."""
+        return self._take_live(self._by_hop.get(hop))
+
+    def take_for_address(self, address: AddressKey) -> Connection | None:
+        return self._take_live(self._by_address.get(address))
+
+    def put(self, connection: Connection, hop: HopKey, address: AddressKey) -> None:
+        """Keeps the connection, or says QUIT when it may not be used again."""
+        now = self._loop.time()
+        if (
+            self._idle_max == 0
+            or connection.uses >= self._uses_max
+            or now - connection.opened_at >= LIFE_S_MAX
+            or not connection.is_quiet
+        ):
+            connection.quit()
+            return
+        if len(self._resting) >= self._idle_max:
+            self._take(next(iter(self._resting))).quit()
+        connection.resting = True
+        connection.on_lost = self._forget
+        self._resting[connection] = _Resting(hop, address, now)
+        self._by_hop.setdefault(hop, []).append(connection)
+        self._by_address.setdefault(address, []).append(connection)
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._idle_s, self._close_old)
+
+    def close(self) -> None:
+        """QUIT to all."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for connection in list(self._resting):
+            self._take(connection).quit()
+
+    def _forget(self, connection: Connection) -> None:
+        if connection in self._resting:
+            self._take(connection)
+
+    def _take_live(self, connections: list[Connection] | None) -> Connection | None:
+        while connections:
+            connection = self._take(connections[-1])
+            if connection.failure is None:
+                return connection
+        return None
+
+    def _take(self, connection: Connection) -> Connection:
+        resting = self._resting.pop(connection)
+        _remove(self._by_hop, resting.hop, connection)
+        _remove(self._by_address, resting.address, connection)
+        connection.resting = False
+        connection.on_lost = None
+        return connection
+
+    def _close_old(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for connection, resting in list(self._resting.items()):
+            if now - resting.since < self._idle_s:
+                self._timer = self._loop.call_at(resting.since + self._idle_s, self._close_old)
+                return
+            self._take(connection).quit()
+
+
+_Key = TypeVar("_Key")
+
+
+def _remove(lists: dict[_Key, list[Connection]], key: _Key, connection: Connection) -> None:
+    connections = lists[key]
+    if connections[-1] is connection:
+        connections.pop()
+    else:
+        connections.remove(connection)
+    if not connections:
+        del lists[key]

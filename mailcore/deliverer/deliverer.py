@@ -1,0 +1,214 @@
+"""The deliverer process: entries from the manager in, verdicts back. It reads data, writes nothing, and keeps nothing.
+
+Laws:
+- At most ``concurrency`` deliveries at once; a manager that sends more is not read from until there is room.
+- Every entry is answered exactly once on the connection it came on, or the connection is gone: then every delivery is let
+  go at once. What had not got its final dot by then never will; about the others the manager knows that it does not know.
+- Neither a broken message nor a bug in here stops the other deliveries: that entry is deferred, loudly.
+- Crash-only: there is nothing to save. Without a manager it waits and tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+from collections import deque
+from typing import cast
+
+import msgspec
+import uvloop
+
+from mailcore.config.settings import Settings
+from mailcore.deliverer.client import Client
+from mailcore.deliverer.message_data import DataError, DataFiles
+from mailcore.envelope import Status, Verdict
+from mailcore.exhaustion import is_exhausted
+from mailcore.frames import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, WireError
+from mailcore.log.disk import Disk
+from mailcore.routing.mx import HostFinder
+from mailcore.supervisor.child import run_child
+from mailcore.supervisor.pulse import beat
+
+__all__ = ["MANAGER_SOCKET", "Deliverer", "main"]
+
+MANAGER_SOCKET = "manager.sock"  # in Settings.run_directory
+SUN_PATH_MAX = 107  # unix(7): 108 with the final NUL
+RETRY_S_MIN = 0.05  # a restarted manager is back in less than a second
+RETRY_S_MAX = 1.0
+
+_log = logging.getLogger("waypost.deliverer")
+
+
+class ManagerLink(asyncio.Protocol):
+    """One connection to the manager, and the deliveries that came over it."""
+
+    def __init__(self, deliverer: Deliverer, loop: asyncio.AbstractEventLoop) -> None:
+        self._deliverer = deliverer
+        self._loop = loop
+        self._decoder = FrameDecoder()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: deque[Deliver] = deque()  # more than was agreed; reading is paused while there are any
+        self._transport: asyncio.Transport | None = None
+        self._writer: FrameWriter | None = None
+        self.lost: asyncio.Future[None] = loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop has transports of its own
+        self._transport = transport
+        self._writer = FrameWriter(transport, self._loop)
+        self._writer.send(Hello("deliverer", self._deliverer.number, os.getpid(), self._deliverer.concurrency))
+
+    def data_received(self, data: bytes) -> None:
+        assert self._transport is not None  # made before it received
+        try:
+            for frame in self._decoder.feed(data):
+                if not isinstance(frame, Deliver):
+                    raise WireError(f"{type(frame).__name__} is not for a deliverer")
+                if len(self._tasks) < self._deliverer.concurrency:
+                    self._start(frame)
+                else:
+                    self._waiting.append(frame)
+                    self._transport.pause_reading()
+        except WireError as error:
+            log_event(logging.ERROR, "manager_frame_bad", reason=str(error))
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._writer = None
+        self._waiting.clear()
+        for task in self._tasks:
+            task.cancel()
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def _start(self, work: Deliver) -> None:
+        task = self._loop.create_task(self._run(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def _run(self, work: Deliver) -> None:
+        result = await self._deliverer.deliver(work)
+        if self._writer is not None:
+            self._writer.send(result)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._waiting:
+            self._start(self._waiting.popleft())
+            if not self._waiting and self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+
+class Deliverer:
+    """What lives as long as the process: the client with its connections, and the open files."""
+
+    def __init__(self, settings: Settings, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        limits = settings.deliverer
+        our_name = limits.hostname or socket.gethostname()
+        self.number = number
+        self.concurrency = limits.concurrency
+        self._socket_path = settings.run_directory / MANAGER_SOCKET
+        self._loop = loop
+        self._files = DataFiles(Disk(), loop)
+        finder = HostFinder(
+            limits.nameservers,
+            addresses_max=limits.addresses_max,
+            own_name=our_name,
+            chance=random.Random(),  # noqa: S311  which of two equal hosts comes first is no secret
+            clock=loop.time,
+        )
+        self._client = Client(limits, finder, our_name, loop)
+
+    async def run(self) -> None:
+        """Serves one manager after the other, for ever."""
+        wait_s = RETRY_S_MIN
+        while True:
+            try:
+                link = await self._connect()
+            except OSError as error:
+                if wait_s == RETRY_S_MIN:
+                    log_event(logging.WARNING, "manager_away", path=str(self._socket_path), reason=str(error))
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, RETRY_S_MAX)
+                continue
+            wait_s = RETRY_S_MIN
+            await link.lost
+            log_event(logging.WARNING, "manager_lost", path=str(self._socket_path))
+            await asyncio.sleep(RETRY_S_MIN)
+
+    async def deliver(self, work: Deliver) -> Delivered:
+        """What came of ``work``; never raises but CancelledError."""
+        try:
+            data = self._files.open(work.path, work.offset, work.length)
+            try:
+                result, data_error = await self._client.deliver(work, data)
+            finally:
+                data.close()
+        except DataError as error:
+            log_event(logging.CRITICAL, "data_unreadable", queue_id=work.queue_id, reason=str(error))
+            return _deferred(work, "local data error: the message cannot be read", is_exhausted(error))
+        except Exception as error:
+            log_event(logging.CRITICAL, "delivery_failed", error=error, queue_id=work.queue_id, reason=repr(error))
+            return _deferred(work, "internal error in the deliverer")
+        if data_error:
+            log_event(logging.CRITICAL, "data_unreadable", queue_id=work.queue_id, reason=data_error)
+        return result
+
+    def close(self) -> None:
+        self._client.close()
+        self._files.close()
+
+    async def _connect(self) -> ManagerLink:
+        path, directory = str(self._socket_path), -1
+        if len(os.fsencode(path)) > SUN_PATH_MAX:  # the socket's directory by its descriptor is short
+            directory = os.open(self._socket_path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            path = f"/proc/self/fd/{directory}/{self._socket_path.name}"
+        try:
+            _, link = await self._loop.create_unix_connection(lambda: ManagerLink(self, self._loop), path)
+        finally:
+            if directory >= 0:
+                os.close(directory)
+        return link
+
+
+def _deferred(work: Deliver, words: str, transport_failure: bool = False) -> Delivered:
+    verdicts = tuple(Verdict(number, Status.DEFERRED, "4.3.0", words) for number, _ in work.recipients)
+    return Delivered(work.entry, verdicts, "none", "", False, 0.0, 0.0, transport_failure)
+
+
+def log_event(level: int, event: str, *, error: Exception | None = None, **fields: str | int) -> None:
+    """One JSON line: the event's name and its fields; with ``error``, its traceback in it."""
+    record: dict[str, object] = {"event": event, "process": "deliverer", "pid": os.getpid(), **fields}
+    if error is not None:
+        record["traceback"] = logging.Formatter().formatException((type(error), error, error.__traceback__))
+    _log.log(level, "%s", msgspec.json.encode(record).decode())
+
+
+def _raise_file_limit() -> None:
+    """Sockets and spool files together may be more than the usual soft limit of 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main(settings: Settings, number: int) -> None:
+    """The process. Returns never; any signal may end it at any time."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole group; the supervisor is who answers
+    _raise_file_limit()
+
+    async def serve() -> None:
+        beat(asyncio.get_running_loop())
+        await Deliverer(settings, number, asyncio.get_running_loop()).run()
+
+    uvloop.run(serve())
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(main))

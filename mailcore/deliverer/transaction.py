@@ -1,0 +1,263 @@
+"""One mail transaction on an open connection: MAIL, RCPT, DATA, the bytes, the final dot; a verdict for every recipient.
+
+With PIPELINING (RFC 2920) MAIL, all RCPT and DATA go out in one write. The data is copied as stored: CRLF, dot-stuffed.
+
+Laws:
+- Nobody is delivered but by a 2xx reply to the final dot. A reply that comes before the dot was sent never counts as one.
+- Whatever else happens, every recipient gets exactly one verdict, unless nothing at all was done (``None``: a kept
+  connection was found dead; the caller takes a fresh one).
+- The connection is afterwards either fit for the next transaction (perhaps after RSET), or ``failure`` is set.
+- An address is written only when it cannot be mistaken for anything else (mailcore.routing.address).
+
+Words and codes are Postfix's; what it does with 552 at RCPT, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mailcore.config.settings import Deliverer
+from mailcore.deliverer.connection import Connection, Failure
+from mailcore.deliverer.message_data import CHUNK_BYTES, DataError, MessageData
+from mailcore.deliverer.replies import Reply, enhanced_code, said, status_of
+from mailcore.envelope import Status, Verdict
+from mailcore.frames import Deliver
+from mailcore.routing.address import is_mailbox, is_return_path
+
+__all__ = ["Outcome", "transact"]
+
+SENDING_MAIL = "sending MAIL FROM"
+SENDING_RCPT = "sending RCPT TO"
+SENDING_DATA = "sending DATA command"
+SENDING_BODY = "sending message body"
+SENDING_DOT = "sending end of data -- message may be sent more than once"
+
+_DSN_OF_FAILURE = {Failure.LOST: "4.4.2", Failure.TIMEOUT: "4.4.2", Failure.PROTOCOL: "4.5.0"}  # RFC 3463 3.5, 3.6
+
+
+class Outcome(NamedTuple):
+    """``elsewhere``: nobody got a final verdict and the dot was not sent, so another host may be tried at once."""
+
+    verdicts: list[Verdict]
+    elsewhere: bool
+    data_error: str = ""  # what is wrong with the data on disk, for the log
+
+
+class _Recipient(NamedTuple):
+    number: int
+    line: bytes
+
+
+async def transact(connection: Connection, work: Deliver, data: MessageData, limits: Deliverer) -> Outcome | None:
+    """Sends ``work``; None when the kept connection turned out to be dead before anything was done.
+
+    Raises DataError when the data cannot be read before anything was sent.
+    """
+    kept = connection.uses > 0
+    connection.uses += 1
+    verdicts: list[Verdict] = []
+    if not connection.is_silent and connection.failure is None:
+        connection.distrust()  # it answered what was not asked: no reply could be paired any more
+    recipients = _checked(connection, work, data, verdicts)
+    if not recipients:
+        return Outcome(verdicts, elsewhere=False)
+
+    lines = [b"RSET\r\n"] if connection.needs_reset else []
+    resets = len(lines)
+    lines.append(_mail_line(connection, work, data))
+    lines += [recipient.line for recipient in recipients]
+    if connection.pipelining:
+        lines.append(b"DATA\r\n")
+        connection.send(b"".join(lines))
+        replies = await connection.replies(len(lines), limits.command_timeout_s)
+    else:
+        replies = await _step_by_step(connection, lines, resets, limits.command_timeout_s)
+
+    dead = len(replies) <= resets or replies[resets].code == 421 or (resets and replies[0].code >= 300)
+    if kept and dead and connection.failure in {None, Failure.LOST}:
+        connection.abort()
+        return None
+    if resets:
+        del replies[0:1]
+    connection.needs_reset = True
+    if replies and 300 <= replies[0].code < 400:
+        _out_of_step(connection, replies, 0)
+    if not replies:
+        return _all(recipients, verdicts, *_failed(connection, SENDING_MAIL))
+    if replies[0].code >= 300:
+        mail = replies[0]
+        outcome = _all(
+            recipients, verdicts, status_of(mail), enhanced_code(mail), said(connection.name, mail, "MAIL FROM")
+        )
+        await _take_back_data(connection, replies, len(recipients), limits)
+        return outcome
+
+    accepted: list[_Recipient] = []
+    for index, recipient in enumerate(recipients, 1):
+        if index < len(replies) and 300 <= replies[index].code < 400:
+            _out_of_step(connection, replies, index)
+        if index >= len(replies):
+            verdicts.append(Verdict(recipient.number, *_failed(connection, SENDING_RCPT)))
+            continue
+        reply = replies[index]
+        if reply.code < 300:
+            accepted.append(recipient)
+            continue
+        if reply.code == 552:  # "too many recipients" of old servers, RFC 5321 4.5.3.1.10
+            reply = Reply(452, tuple(line.replace("5.", "4.", 1) if line[:2] == "5." else line for line in reply.lines))
+        words = said(connection.name, reply, "RCPT TO")
+        verdicts.append(Verdict(recipient.number, status_of(reply), enhanced_code(reply), words))
+
+    go_ahead = replies[len(recipients) + 1] if len(replies) > len(recipients) + 1 else None
+    if not accepted:
+        await _take_back_data(connection, replies, len(recipients), limits)
+        return Outcome(verdicts, all(verdict.status is Status.DEFERRED for verdict in verdicts))
+    if go_ahead is None:
+        return _all(accepted, verdicts, *_failed(connection, SENDING_DATA))
+    if go_ahead.code != 354:
+        if go_ahead.code < 400:
+            connection.abort()
+        if go_ahead.code == 421:
+            connection.quit()
+        words = said(connection.name, go_ahead, "DATA")
+        status = status_of(go_ahead) if go_ahead.code >= 400 else Status.DEFERRED
+        return _all(accepted, verdicts, status, enhanced_code(go_ahead) if go_ahead.code >= 400 else "4.5.0", words)
+    return await _send(connection, data, accepted, verdicts, limits)
+
+
+def _checked(connection: Connection, work: Deliver, data: MessageData, verdicts: list[Verdict]) -> list[_Recipient]:
+    """Those who may be sent to; for the others a verdict is appended to ``verdicts``."""
+    ascii_only = "smtputf8" not in connection.features
+    needs_utf8 = f"SMTPUTF8 is required, but was not offered by host {connection.name}"
+    refusal: tuple[str, str] | None = None
+    if not is_return_path(work.sender):
+        refusal = "5.1.7", f"bad sender address syntax: {work.sender!a}"
+    elif ascii_only and (not work.sender.isascii() or (work.smtputf8 and _header_is_eight_bit(data))):
+        refusal = "5.6.7", needs_utf8
+    elif 0 < connection.size_limit < data.length:
+        limit = f"exceeds size limit {connection.size_limit} of server {connection.name}"
+        refusal = "5.3.4", f"message size {data.length} {limit}"
+    recipients: list[_Recipient] = []
+    for number, address in work.recipients:
+        if refusal is not None:
+            verdicts.append(Verdict(number, Status.BOUNCED, *refusal))
+        elif not is_mailbox(address):
+            verdicts.append(Verdict(number, Status.BOUNCED, "5.1.3", f"bad address syntax: {address!a}"))
+        elif ascii_only and not address.isascii():
+            verdicts.append(Verdict(number, Status.BOUNCED, "5.6.7", needs_utf8))
+        else:
+            recipients.append(_Recipient(number, b"RCPT TO:<%b>\r\n" % address.encode()))
+    return recipients
+
+
+def _header_is_eight_bit(data: MessageData) -> bool:
+    """Whether the header needs SMTPUTF8 (RFC 6532); a header longer than a chunk is judged by its beginning."""
+    begin = data.read(0, CHUNK_BYTES)
+    return not begin.partition(b"\r\n\r\n")[0].isascii()
+
+
+def _mail_line(connection: Connection, work: Deliver, data: MessageData) -> bytes:
+    """8-bit data goes as it is to a host without 8BITMIME, too: rewriting it would break signatures (decision 0002)."""
+    line = b"MAIL FROM:<%b>" % work.sender.encode()
+    features = connection.features
+    if "size" in features:
+        line += b" SIZE=%d" % data.length
+    if work.eight_bit and "8bitmime" in features:
+        line += b" BODY=8BITMIME"
+    if "smtputf8" in features and (
+        work.smtputf8 or not work.sender.isascii() or not all(address.isascii() for _, address in work.recipients)
+    ):
+        line += b" SMTPUTF8"
+    return line + b"\r\n"
+
+
+async def _step_by_step(connection: Connection, lines: list[bytes], resets: int, timeout_s: float) -> list[Reply]:
+    """One command after the other, as far as it makes sense. DATA only when somebody was accepted."""
+    replies: list[Reply] = []
+    for index, line in enumerate(lines):
+        connection.send(line)
+        replies += await connection.replies(1, timeout_s)
+        if len(replies) <= index or replies[-1].code == 421 or (index <= resets and replies[-1].code >= 300):
+            return replies
+    if any(reply.code < 300 for reply in replies[resets + 1 :]):
+        connection.send(b"DATA\r\n")
+        replies += await connection.replies(1, timeout_s)
+    return replies
+
+
+async def _take_back_data(connection: Connection, replies: list[Reply], recipients: int, limits: Deliverer) -> None:
+    """Nobody is left to send to. If DATA was pipelined and the server waits for data, a dot ends it (RFC 2920 3.1)."""
+    if replies[-1].code == 421:
+        connection.quit()
+    elif len(replies) > recipients + 1 and replies[-1].code == 354:
+        await connection.command(b".", limits.final_timeout_s)
+
+
+async def _send(
+    connection: Connection, data: MessageData, accepted: list[_Recipient], verdicts: list[Verdict], limits: Deliverer
+) -> Outcome:
+    tail = b".\r\n"
+    if connection.is_quiet:
+        try:
+            if data.length and data.read(max(0, data.length - 2), 2) != b"\r\n":
+                tail = b"\r\n.\r\n"  # what is stored ends with CRLF; if it does not, the dot still needs its own line
+            await _copy(connection, data, limits.data_timeout_s)
+        except DataError as error:
+            connection.abort()  # without the dot the server has got nothing
+            words = f"local data error while talking to {connection.name}"
+            outcome = _all(accepted, verdicts, Status.DEFERRED, "4.3.0", words)
+            return Outcome(outcome.verdicts, elsewhere=False, data_error=str(error))
+    if connection.failure is not None and connection.is_silent:
+        return _all(accepted, verdicts, *_failed(connection, SENDING_BODY))
+    if not connection.is_silent:  # it spoke before the dot: with a refusal, or out of turn
+        early = await connection.replies(1, limits.command_timeout_s)
+        connection.abort()
+        if not early or early[0].code < 400:
+            words = Failure.PROTOCOL.value.format(name=connection.name, stage=SENDING_BODY)
+            return _all(accepted, verdicts, Status.DEFERRED, "4.5.0", words)
+        words = said(connection.name, early[0], "end of DATA")
+        return _all(accepted, verdicts, status_of(early[0]), enhanced_code(early[0]), words)
+
+    connection.send(data.whole + tail if data.whole is not None else tail)
+    final = await connection.replies(1, limits.final_timeout_s)
+    if not final:
+        status, dsn, words = _failed(connection, SENDING_DOT)
+    else:
+        connection.needs_reset = final[0].code >= 300
+        status, dsn, words = status_of(final[0]), enhanced_code(final[0]), final[0].text
+        if status is not Status.DELIVERED:
+            words = said(connection.name, final[0], "end of DATA")
+            if final[0].code == 421:
+                connection.quit()
+    verdicts += [Verdict(recipient.number, status, dsn, words) for recipient in accepted]
+    refused = final and all(verdict.status is Status.DEFERRED for verdict in verdicts)
+    return Outcome(verdicts, elsewhere=bool(refused))
+
+
+async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> None:
+    """Big data, piece by piece, as fast as the server takes it. Small data goes out with its dot."""
+    if data.whole is not None:
+        return
+    sent = 0
+    while sent < data.length:
+        piece = data.read(sent, CHUNK_BYTES)
+        connection.send(piece)
+        sent += len(piece)
+        if not await connection.room(timeout_s):
+            return
+
+
+def _out_of_step(connection: Connection, replies: list[Reply], index: int) -> None:
+    """A go-ahead where there can be none: a reply was left out, and from here on none is paired with its command."""
+    del replies[index:]
+    connection.distrust()
+
+
+def _failed(connection: Connection, stage: str) -> tuple[Status, str, str]:
+    failure = connection.failure or Failure.LOST
+    return Status.DEFERRED, _DSN_OF_FAILURE[failure], failure.value.format(name=connection.name, stage=stage)
+
+
+def _all(recipients: list[_Recipient], verdicts: list[Verdict], status: Status, dsn: str, words: str) -> Outcome:
+    verdicts += [Verdict(recipient.number, status, dsn, words) for recipient in recipients]
+    return Outcome(verdicts, all(verdict.status is Status.DEFERRED for verdict in verdicts))

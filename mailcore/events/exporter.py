@@ -1,0 +1,245 @@
+"""The exporter process: makes events of what the log says, beside the mail and behind it (nice), so that the manager need not.
+
+It sleeps, looks, and answers those who ask on its socket, ``exporter.sock``: ``export`` (everything up to now), ``cut`` (the
+same, and what is queued is counted) and ``zone`` (in which a day of the reports begins). Crash-only: what it did is in the
+exported positions, and a kill costs one stretch's work. A full disk or a manager that is away is waited for.
+
+Law: at midnight, in UTC, in the zone of [reports] and in the one that the portal named last, there is a cut. So a day of the
+reports balances from midnight to midnight, whether the portal runs then or not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import sys
+import time
+import zoneinfo
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from mailcore.config.settings import Settings
+from mailcore.control.access import group_id, peer_of
+from mailcore.control.client import ControlClient, ControlError
+from mailcore.control.protocol import Access
+from mailcore.events.write.cutoff import CutFailed, take_cut
+from mailcore.events.write.export import Export, Exported, ends_of
+from mailcore.events.write.retention import remove_old
+from mailcore.events.write.windows import Windows
+from mailcore.frames import FrameDecoder, Request, Response, WireError, encode
+from mailcore.log.disk import Disk, Locked
+from mailcore.log.positions import PositionsTooNew
+from mailcore.log.segment import Damage, SegmentTooNew
+from mailcore.maillog.maillog import MailLog
+from mailcore.manager.links import listen_on
+from mailcore.supervisor.child import run_child
+
+__all__ = ["EXPORTER_SOCKET", "Exporter", "main", "midnight_between"]
+
+EXPORTER_SOCKET = "exporter.sock"  # in Settings.run_directory
+NICE = 10  # mail goes first
+WINDOWS_WRITTEN_S = 900.0  # what a kill may cost of the samples, and four files an hour
+CLIENT_S = 5.0  # for a client to say what it wants
+REQUEST_BYTES_MAX = 65_536
+LOCK_WAIT_S = 60.0
+SETTLE_S = 1.0  # beyond two checkpoints: what was taken is on disk, twice
+COVERED_S_MAX = 20.0  # a manager that is away writes no positions; what there is must do
+CUT_SHARE = 50  # a cut that takes long is made so much more rarely, but for midnights'
+CONTROL_S = 5.0
+
+
+class Exporter:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.log = MailLog(settings.log_directory)
+        disk = Disk()
+        events = str(settings.events_directory)
+        self.disk, self.events = disk, events
+        self.export = Export(disk, str(settings.queue_directory), events, self._damaged, self._lost)
+        self.windows = Windows(disk, events, WINDOWS_WRITTEN_S)
+        self.group = group_id(settings.control.group)
+        self._complaint = ""
+        self._sample_at = self._look_at = 0.0  # monotonic
+        self._cut_rest_until = 0.0  # wall clock
+        self._settled_s = 2 * settings.queue.checkpoint_interval_s + SETTLE_S
+
+    def run(self) -> None:
+        """Until it is killed."""
+        server = listen_on(self.settings.run_directory / EXPORTER_SOCKET)
+        if self.group is not None:
+            with contextlib.suppress(OSError):
+                os.chown(self.settings.run_directory / EXPORTER_SOCKET, -1, self.group)
+        while True:
+            now = time.monotonic()
+            wait_s = max(0.0, min(self._look_at, self._sample_at) - now)
+            if select.select([server], [], [], wait_s)[0]:
+                client, _ = server.accept()
+                with client:
+                    self._serve(client)
+            self.turn()
+            self.log.flush()
+
+    def turn(self) -> None:
+        """What is due by now."""
+        now = time.monotonic()
+        if now >= self._sample_at:
+            self._sample_at = now + self.settings.export.window_interval_s
+            self._sample()
+        if now >= self._look_at:
+            self._look_at = now + self.settings.export.interval_s
+            try:
+                self._look()
+                self._complaint = ""
+            except (OSError, CutFailed) as error:  # a full disk; it is tried again
+                if str(error) != self._complaint:
+                    self.log.failed("exporter", str(error))
+                self._complaint = str(error)
+
+    def _look(self) -> None:
+        now = time.time()
+        with contextlib.suppress(Locked), self.export.locked(0):
+            if self._cut_is_due(now - self._settled_s):
+                began = time.monotonic()
+                settled = now - self._settled_s
+                cut, _ = take_cut(self.export, now, settled=settled)
+                self._cut_rest_until = now + CUT_SHARE * (time.monotonic() - began)
+                # The positions of a slow manager may be of before midnight: then another cut. One that is away writes no more.
+                reached = cut.at if settled - COVERED_S_MAX < cut.at < settled else settled
+                self.export.save(msgspec.structs.replace(self.export.state(), cut_at=reached))
+                remove_old(self.disk, self.events, now, self.settings.export.keep_days)
+            else:
+                self.export.run()
+        if self.windows.due(now):
+            self.windows.write()
+
+    def _cut_is_due(self, now: float) -> bool:
+        """At its time of the day; the first as soon as there is a queue. ``now``: what happened before is on disk."""
+        if not self.export.positions():
+            return False
+        state = self.export.state()
+        before = state.cut_at
+        if midnight_between(before, now, ("UTC", self.settings.reports.zone, state.zone)):
+            return True
+        interval = self.settings.export.cut_interval_s
+        return now // interval != before // interval and now >= self._cut_rest_until
+
+    def _sample(self) -> None:
+        with contextlib.suppress(ControlError):  # nobody is there to be asked, or is busy: a sample is missing
+            path = self.settings.run_directory / "control.sock"
+            with ControlClient(path, who="exporter", timeout_s=CONTROL_S) as control:
+                answer = control.call("destinations", {"limit": 1000})
+            self.windows.sample(answer.get("destinations") or {}, time.time())
+
+    # -- who asks
+
+    def _serve(self, client: socket.socket) -> None:
+        """One request of one client. What goes wrong with it is its affair."""
+        try:
+            client.settimeout(CLIENT_S)
+            request = _request_of(client)
+            if request is None:
+                return
+            client.settimeout(CLIENT_S)
+            client.sendall(encode(self._answer(client, request)))
+        except (OSError, WireError):
+            return
+
+    def _answer(self, client: socket.socket, request: Request) -> Response:
+        try:
+            if not peer_of(client.getsockopt).may(Access.CHANGE, self.group):
+                raise PermissionError("root and the user Waypost runs as may, and control.group")
+            if request.operation == "zone":
+                return Response(request.number, {"zone": self._days_begin_in(request.arguments.get("zone"))})
+            if request.operation not in ("export", "cut"):
+                raise CutFailed(f"the exporter knows no operation {request.operation!r}")
+            asked = time.time()
+            self._until_covered(asked)
+            with self.export.locked(LOCK_WAIT_S):
+                if request.operation == "cut":
+                    ids = bool(request.arguments.get("ids"))
+                    cut, exported = take_cut(self.export, time.time(), ids, settled=asked)
+                    told: dict[str, Any] = {"at": cut.at, "file": f"cuts/{cut.name}.json", "ids": cut.ids}
+                    told |= {"messages": cut.messages, "recipients": cut.recipients, "lanes": cut.lanes}
+                else:
+                    exported, told = self._everything(), {}
+            written = exported.files | self.windows.write()
+            return Response(request.number, {**told, "rows": sum(written.values()), "files": sorted(written)})
+        except (Locked, CutFailed, OSError, PositionsTooNew, SegmentTooNew) as error:
+            return Response(request.number, None, str(error) or type(error).__name__)
+
+    def _days_begin_in(self, zone: object) -> str:
+        """From now on also its midnights have a cut."""
+        try:
+            zone = zoneinfo.ZoneInfo(str(zone)).key
+        except (ValueError, OSError, LookupError):
+            raise CutFailed(f"{str(zone)[:64]!r} is no time zone") from None
+        with self.export.locked(LOCK_WAIT_S):
+            state = self.export.state()
+            if state.zone != zone:
+                self.export.save(msgspec.structs.replace(state, zone=zone))
+        return zone
+
+    def _everything(self) -> Exported:
+        found = self.export.positions()
+        return self.export.run(ends_of(found[0])) if found else Exported()
+
+    def _until_covered(self, asked: float) -> None:
+        """Until the older restart positions are younger than the question, or nothing has happened that they lack."""
+        settled = time.monotonic() + self._settled_s
+        until = settled + COVERED_S_MAX
+        while (now := time.monotonic()) < until:
+            found = self.export.positions()
+            if found and found[0].written_at >= asked:
+                return
+            if now >= settled and (not found or ends_of(found[0]) == ends_of(found[-1])):
+                return
+            time.sleep(0.05)
+
+    # -- what goes wrong
+
+    def _damaged(self, damage: Damage) -> None:
+        self.log.record_set_aside(damage.path, damage.offset, damage.what)
+
+    def _lost(self, lane: str, start: int, end: int) -> None:
+        self.log.failed("exporter", f"{lane}: {start} to {end} was deleted before it was exported; reports lack it")
+
+
+def midnight_between(before: float, now: float, zones: Iterable[str]) -> bool:
+    """Whether a day of one of these zones began between the two instants, whichever is the later (the clock may be set back).
+    A zone that this host does not know any more has none."""
+    for zone in zones:
+        with contextlib.suppress(ValueError, OSError, LookupError):
+            there = zoneinfo.ZoneInfo(zone)
+            if datetime.fromtimestamp(before, there).date() != datetime.fromtimestamp(now, there).date():
+                return True
+    return False
+
+
+def _request_of(client: socket.socket) -> Request | None:
+    """Raises OSError, WireError."""
+    decoder = FrameDecoder(REQUEST_BYTES_MAX)
+    until = time.monotonic() + CLIENT_S
+    while time.monotonic() < until:
+        data = client.recv(REQUEST_BYTES_MAX)
+        if not data:
+            return None
+        for frame in decoder.feed(data):
+            if not isinstance(frame, Request):
+                raise WireError(f"{type(frame).__name__} is not for a client to send")
+            return frame
+    return None
+
+
+def main(settings: Settings, number: int) -> None:
+    """Runs until it is killed; there is one exporter, number 0."""
+    os.nice(NICE)
+    Exporter(settings).run()
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(main))

@@ -1,0 +1,1 @@
+"""Reads events back for whoever asks about mail that has left the log."""

@@ -1,0 +1,160 @@
+"""What became of messages, out of the exported events: for when the log has it no more.
+
+Answers in the log's own words (``queue.older``), so that whoever reads the journal reads on in here, and says the same.
+
+Laws
+- Memory is bounded by a row group of some columns; pyarrow is imported when there is a file to be read, and not before.
+- A file that is damaged or has just gone is passed over, and said.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Collection, Generator, Iterator
+from types import ModuleType
+from typing import TypeVar
+
+from mailcore.events.read.files import EventFile, EventFiles, Place
+from mailcore.log.disk import Disk
+from mailcore.lookup.archive import Scanned, Trouble, Window
+from mailcore.lookup.browse import Found
+from mailcore.lookup.query import Matches, Wanted
+from mailcore.lookup.tracing import Body, Steps
+from mailcore.queue.records import Delivery, Finish
+
+__all__ = ["PastEvents"]
+
+T = TypeVar("T")
+Y = TypeVar("Y")
+TOGETHER_MAX = 200  # envelopes read at once: a page of a search
+WORDS_CHARACTERS = 200  # of what is said about a damaged file
+
+
+class PastEvents:
+    """``queue.older.Older``. May be used by several threads; keeps nothing open between calls."""
+
+    def __init__(self, disk: Disk, events_directory: str) -> None:
+        self._files = EventFiles(disk, events_directory)
+
+    def since(self, trouble: Trouble) -> float | None:
+        for day in self._files.days(Window()):
+            first: dict[str, EventFile] = {}
+            for file in self._files.of_day(day):
+                first[file.lane] = min(first.get(file.lane, file), file, key=lambda each: each.start)
+            ats = [at for file in first.values() if (at := _first_at(file, trouble)) is not None]
+            if ats:
+                return min(ats)
+        return None
+
+    def bodies(
+        self, queue_ids: Collection[str], start: int, end: int, window: Window, trouble: Trouble, beyond: int = 0
+    ) -> Generator[tuple[int, Body] | None, None, None]:
+        wanted = frozenset(queue_ids)
+        left = set(wanted)
+        for file in self._files.journal(window, end) if wanted else ():
+            steps: Steps[list[tuple[int, Body]]] = _reading("journal").bodies_in(file.path, wanted, start, end, window)
+            found = yield from _told(file, steps, trouble)
+            for each in found or ():
+                yield each
+                if isinstance(each[1], Finish):
+                    left.discard(each[1].queue_id)
+            if not left:
+                if beyond <= 0:
+                    return
+                beyond -= 1
+            yield None
+
+    def arrival(self, queue_id: str, window: Window, trouble: Trouble) -> Steps[Found | None]:
+        matches = Matches(Wanted(queue_id=queue_id), None)
+        for scanned in self.arrivals(matches, window, "", lambda lane, offset: False, trouble):
+            if scanned is not None and scanned.found:
+                return scanned.found[0][0]
+            yield
+        return None
+
+    def names(self, found: Found, numbers: Collection[int], trouble: Trouble) -> Steps[dict[int, str]]:
+        at = found.envelope.arrived_at
+        files = self._files.arrivals(Window(at, at), None)
+        for file in files:  # the newest first
+            if file.lane == found.lane and file.start <= found.offset:
+                steps: Steps[dict[int, str]] = _reading("arrivals").names_in(file.path, found.offset, numbers)
+                names = yield from _told(file, steps, trouble)
+                return names or {}
+        return {}
+
+    def arrivals(
+        self, matches: Matches, window: Window, place: str, skip: Callable[[str, int], bool], trouble: Trouble
+    ) -> Generator[Scanned | None, None, None]:
+        at = Place.read(place)
+        for file in self._files.arrivals(window, at):
+            yield from _pieces(file, _scan(file, matches, window, at, skip), trouble)
+            yield None
+
+    def deliveries(self, end: int, since: float, trouble: Trouble) -> Iterator[list[Delivery]]:
+        for file in self._files.journal_backwards(since, end):
+            yield from _pieces(file, _reading("journal").deliveries_in(file.path, end, since), trouble)
+            yield []
+
+
+def _reading(module: str) -> ModuleType:
+    """Imported when it is needed: pyarrow takes half a second and some 50 MB, of which 20 are nobody else's; and it is not to
+    use its own allocator, which keeps 50 more of what it once had."""
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    return importlib.import_module(f"mailcore.events.read.{module}")
+
+
+def _scan(
+    file: EventFile, matches: Matches, window: Window, at: Place | None, skip: Callable[[str, int], bool]
+) -> Iterator[Scanned]:
+    at = at if at is not None and at.is_in(file) else None
+    groups = _reading("arrivals").arrivals_in(file.path, matches, window, -1 if at is None else at.group)
+    for group, examined, rows in groups:
+        upto = at.row if at is not None and group == at.group else 1 << 62
+        wanted = [row for row in reversed(rows) if row.row < upto and not skip(file.lane, row.offset)]
+        for first in range(0, len(wanted), TOGETHER_MAX):
+            together = wanted[first : first + TOGETHER_MAX]
+            found = []
+            for row, envelope in zip(
+                together, reversed(_reading("arrivals").envelopes_at(file.path, together[::-1])), strict=True
+            ):
+                place = str(Place(file.day, file.lane, file.start, group, row.row))
+                found.append((Found(file.lane, row.offset, envelope), place))
+            yield Scanned(found, found[-1][1], 0)
+        if at is None or group != at.group:  # else it is where the search began: nothing was gained
+            yield Scanned([], str(Place(file.day, file.lane, file.start, group, 0)), examined)
+
+
+def _pieces(file: EventFile, pieces: Iterator[Y], trouble: Trouble) -> Iterator[Y]:
+    """Up to where the file is damaged."""
+    try:
+        yield from pieces
+    except _reading("rows").DAMAGED as error:
+        trouble.add(_words(file, error))
+
+
+def _told(file: EventFile, steps: Steps[T], trouble: Trouble) -> Steps[T | None]:
+    """What comes of reading one file; None when it is damaged."""
+    try:
+        told = yield from steps
+    except _reading("rows").DAMAGED as error:
+        trouble.add(_words(file, error))
+        return None
+    return told
+
+
+def _first_at(file: EventFile, trouble: Trouble) -> float | None:
+    try:
+        at: float | None = _reading("rows").first_at(file.path)
+    except _reading("rows").DAMAGED as error:
+        trouble.add(_words(file, error))
+        return None
+    return at
+
+
+def _words(file: EventFile, error: BaseException) -> str:
+    name = os.path.join(f"dt={file.day}", os.path.basename(file.path))
+    if isinstance(error, FileNotFoundError):
+        return f"{name} has gone"
+    words = " ".join(str(error).split()) or type(error).__name__
+    return f"{name}: {words[:WORDS_CHARACTERS]}"

@@ -1,0 +1,140 @@
+"""Arrivals out of event files: searched through by column, and rows become the envelopes that they were made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
+from mailcore.events.read.rows import Event, Group, of_kind, opened, rows_where
+from mailcore.lookup.archive import Window
+from mailcore.lookup.query import Matches
+from mailcore.lookup.tracing import Steps
+
+__all__ = ["Row", "arrivals_in", "envelopes_at", "names_in"]
+
+_ORIGINS = {origin.name.lower(): origin for origin in Origin}
+_ENVELOPE = (
+    "queue_id", "offset", "part", "at", "sender", "size_bytes", "recipient_count", "recipients", "first_number", "origin",
+    "client_address", "helo", "login", "message_id", "tls",
+)  # fmt: skip
+
+
+class Row(NamedTuple):
+    """Where an ``accepted`` row stands in its file."""
+
+    group: int
+    row: int
+    offset: int  # in its lane
+
+
+def arrivals_in(path: str, matches: Matches, window: Window, from_group: int) -> Iterator[tuple[int, int, list[Row]]]:
+    """Row groups from ``from_group`` backwards (-1: from the last): its number, its rows, and of the rows that say all of a
+    message those that match, in order."""
+    names = ["offset", "part", *_tests(matches)]
+    names += ["recipients"] if matches.recipient is not None else []
+    carried: int | None = None  # a message of which a recipient matched behind this group
+    with opened(path) as groups:
+        for group, _ in reversed(list(of_kind(groups, "accepted"))):
+            if from_group >= 0 and group.number > from_group:
+                continue
+            wanted = matches.queue_id
+            if not group.may_have("at", window.earliest, window.latest) or (
+                wanted and not group.may_have("queue_id", wanted, wanted)
+            ):
+                yield group.number, 0, []
+                continue
+            rows, reached, head = _matching(group, names, matches)
+            if matches.recipient is not None:
+                if carried is not None:
+                    reached.add(carried)
+                carried = head if head in reached else None
+                rows = [row for row in rows if row.offset in reached]
+            yield group.number, group.rows, rows
+
+
+def _tests(matches: Matches) -> dict[str, Callable[[str], bool]]:
+    """Those of the message as a whole, the sharpest first."""
+    tests: dict[str, Callable[[str], bool] | None] = {
+        "queue_id": matches.queue_id.__eq__ if matches.queue_id else None,
+        "message_id": matches.message_id,
+        "sender": matches.sender,
+    }
+    return {name: test for name, test in tests.items() if test is not None}
+
+
+def _matching(group: Group, names: Sequence[str], matches: Matches) -> tuple[list[Row], set[int], int | None]:
+    """The rows that say all of a message and match but for its recipients; the messages of which a recipient in here does; and
+    the one whose first rows are in the group before."""
+    rows: list[Row] = []
+    reached: set[int] = set()
+    head: int | None = None
+    tests = _tests(matches)
+    for first, batch in group.batches(names):
+        offsets = batch.column("offset").to_pylist()
+        parts = batch.column("part").to_pylist()
+        if not first and parts[0]:
+            head = offsets[0]
+        at: set[int] | None = None
+        for name, test in tests.items():
+            if at is None or at:
+                found = rows_where(batch.column(name), test)
+                at = found if at is None else at & found
+        whole = range(len(parts)) if at is None else sorted(at)
+        rows += (Row(group.number, first + row, offsets[row]) for row in whole if not parts[row])
+        if matches.recipient is not None:
+            reached |= {offsets[row] for row in rows_where(batch.column("recipients"), matches.recipient)}
+    return rows, reached, head
+
+
+def envelopes_at(path: str, rows: Sequence[Row]) -> list[Envelope]:
+    """Of rows of one row group, in order: the envelopes as received, with the recipients that the row has."""
+    with opened(path) as groups:
+        (group,) = (group for group in groups if group.number == rows[0].group)
+        return [_envelope(event) for event in group.events(_ENVELOPE, [row.row for row in rows])]
+
+
+def _envelope(event: Event) -> Envelope:
+    first = event["first_number"] or 0
+    recipients = tuple(
+        Recipient(number, address or "") for number, address in enumerate(event["recipients"] or (), first)
+    )
+    return Envelope(
+        queue_id=event["queue_id"] or "",
+        generation=0,
+        sender=event["sender"] or "",
+        recipients=recipients,
+        recipient_count=event["recipient_count"] or len(recipients),
+        arrived_at=event["at"] or 0.0,
+        size_bytes=event["size_bytes"] or 0,
+        data=DataPlace.SPOOL,
+        origin=_ORIGINS.get(event["origin"], Origin.SMTP),
+        client_address=event["client_address"] or "",
+        helo=event["helo"] or "",
+        tls=event["tls"] or "",
+        login=event["login"] or "",
+        message_id=event["message_id"] or "",
+    )
+
+
+def names_in(path: str, offset: int, numbers: Collection[int]) -> Steps[dict[int, str]]:
+    """Addresses of the recipients of the message at this offset."""
+    names: dict[int, str] = {}
+    with opened(path) as groups:
+        for group, _ in of_kind(groups, "accepted"):
+            if not group.may_have("offset", offset, offset):
+                continue
+            rows = [
+                first + row
+                for first, batch in group.batches(("offset",))
+                for row, each in enumerate(batch.column(0).to_pylist())
+                if each == offset
+            ]
+            yield
+            for event in group.events(("first_number", "recipients"), rows):
+                first = event["first_number"] or 0
+                for number, address in enumerate(event["recipients"] or (), first):
+                    if number in numbers:
+                        names[number] = address or ""
+                yield
+    return names

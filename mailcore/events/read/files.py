@@ -1,0 +1,118 @@
+"""Which event files there are: by day, lane and the offset at which their stretch begins. Names only; nothing is opened.
+
+Law: imports no pyarrow, so that whoever asks of what nothing was ever exported does not pay for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from mailcore.log.disk import Disk
+from mailcore.lookup.archive import Window
+from mailcore.lookup.browse import CursorError, lane_order
+from mailcore.queue.lanes import JOURNAL
+
+__all__ = ["EventFile", "EventFiles", "Place"]
+
+_DAY = re.compile(r"dt=(\d{4}-\d{2}-\d{2})", re.ASCII)
+_FILE = re.compile(r"([^._:;][^:;]*)\.(\d{1,19})\.parquet", re.ASCII)
+_PLACE = re.compile(r"(\d{4}-\d{2}-\d{2}):([^:]+):(\d{1,19}):(\d{1,9}):(\d{1,9})", re.ASCII)
+_WINDOWS = "windows"  # as a lane's name: samples, no records
+_LAST_S = 253_402_300_799.0  # the last second of the year 9999
+
+
+class EventFile(NamedTuple):
+    day: str
+    lane: str
+    start: int
+    path: str
+
+    @property
+    def order(self) -> tuple[tuple[int, int, str], int]:
+        """Within a day: lane by lane, the newest first."""
+        return lane_order(self.lane), -self.start
+
+
+class Place(NamedTuple):
+    """Where a search goes on: in this file's row group, in front of the row; row groups and rows are gone through backwards."""
+
+    day: str
+    lane: str
+    start: int
+    group: int
+    row: int
+
+    @classmethod
+    def read(cls, text: str) -> Place | None:
+        """Raises CursorError."""
+        if not text:
+            return None
+        found = _PLACE.fullmatch(text)
+        if found is None:
+            raise CursorError(f"{text!r} is no cursor; allowed: what a search gave as its cursor")
+        return cls(found[1], found[2], int(found[3]), int(found[4]), int(found[5]))
+
+    def __str__(self) -> str:
+        return ":".join(map(str, self))
+
+    def is_behind(self, file: EventFile) -> bool:
+        """Whether all of the file was gone through."""
+        if file.day != self.day:
+            return file.day > self.day
+        return file.order < (lane_order(self.lane), -self.start)
+
+    def is_in(self, file: EventFile) -> bool:
+        return (file.day, file.lane, file.start) == (self.day, self.lane, self.start)
+
+
+class EventFiles:
+    def __init__(self, disk: Disk, events_directory: str) -> None:
+        self.disk = disk
+        self.directory = events_directory
+
+    def days(self, window: Window) -> list[str]:
+        """Oldest first."""
+        first, last = _day_of(window.earliest), _day_of(window.latest)
+        found = (_DAY.fullmatch(name) for name in self.disk.list(self.directory))
+        return sorted(each[1] for each in found if each is not None and first <= each[1] <= last)
+
+    def of_day(self, day: str) -> list[EventFile]:
+        """In no certain order; samples of windows left out."""
+        directory = os.path.join(self.directory, f"dt={day}")
+        files = []
+        for name in self.disk.list(directory):
+            found = _FILE.fullmatch(name)
+            if found is not None and found[1] != _WINDOWS:
+                files.append(EventFile(day, found[1], int(found[2]), os.path.join(directory, name)))
+        return files
+
+    def journal(self, window: Window, end: int) -> Iterator[EventFile]:
+        """Those that begin below ``end``, oldest first."""
+        for day in self.days(window):
+            files = [file for file in self.of_day(day) if file.lane == JOURNAL and file.start < end]
+            yield from sorted(files, key=lambda file: file.start)
+
+    def journal_backwards(self, since: float, end: int) -> Iterator[EventFile]:
+        for day in reversed(self.days(Window(since))):
+            files = [file for file in self.of_day(day) if file.lane == JOURNAL and file.start < end]
+            yield from sorted(files, key=lambda file: -file.start)
+
+    def arrivals(self, window: Window, place: Place | None) -> Iterator[EventFile]:
+        """The newest day first, in the order in which a search goes through them, from ``place`` on."""
+        for day in reversed(self.days(window)):
+            if place is not None and day > place.day:
+                continue
+            for file in sorted(
+                (file for file in self.of_day(day) if file.lane != JOURNAL), key=lambda file: file.order
+            ):
+                if place is None or not place.is_behind(file):
+                    yield file
+
+
+def _day_of(at: float) -> str:
+    """As ``files.day_of``; what is beyond any time becomes the first or the last day."""
+    return datetime.fromtimestamp(min(max(at, 0.0), _LAST_S), UTC).date().isoformat()

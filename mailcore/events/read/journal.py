@@ -1,0 +1,181 @@
+"""The journal out of event files: rows become the bodies of the records that they were made of.
+
+What a row lacks, because the file was written by a stranger's hand or is damaged, is an empty value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mailcore.envelope import Status, Verdict
+from mailcore.events.read.rows import Event, Group, of_kind, opened, shared
+from mailcore.lookup.archive import Window
+from mailcore.lookup.tracing import Body, Steps
+from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced
+
+__all__ = ["bodies_in", "deliveries_in"]
+
+NOWHERE = -1  # events do not say where in its lane a replacement lies
+_STATUSES = {status.name.lower(): status for status in Status}
+_ATTEMPT = (
+    "queue_id", "offset", "part", "at", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b",
+    "delay_c", "delay_d", "generation",
+)  # fmt: skip
+_TRIED = (
+    "offset", "part", "at", "delay_a", "delay_b", "delay_c", "delay_d", "destination", "status", "dsn", "reply",
+)  # fmt: skip
+_Tried = tuple[tuple[Any, ...], list[Verdict]]  # the first row of a record, and what all of its rows say
+_OF_THE_JOURNAL: dict[str, tuple[str, ...]] = {
+    "attempt": _ATTEMPT,
+    "finished": ("queue_id", "offset", "at", "generation", "why"),
+    "replaced": ("queue_id", "offset", "at", "generation", "to_lane"),
+    "order": ("queue_id", "offset", "at", "operation", "who", "why", "arguments"),
+}
+
+
+def bodies_in(
+    path: str, queue_ids: Collection[str], start: int, end: int, window: Window
+) -> Steps[list[tuple[int, Body]]]:
+    """What one file says of these messages, by offset."""
+    found: list[tuple[int, Body]] = []
+    attempts: dict[int, _Attempt] = {}
+    low, high = min(queue_ids), max(queue_ids)
+    with opened(path) as groups:
+        for group, kind in of_kind(groups, *_OF_THE_JOURNAL):
+            if (
+                group.may_have("queue_id", low, high)
+                and group.may_have("offset", start, end - 1)
+                and group.may_have("at", window.earliest, window.latest)
+            ):
+                rows = _rows_of(group, queue_ids)
+                yield
+                for event in group.events(_OF_THE_JOURNAL[kind], rows) if rows else ():
+                    offset = event["offset"]
+                    if not start <= offset < end:
+                        continue
+                    if kind != "attempt":
+                        found.append((offset, _BODIES[kind](event)))
+                    elif offset in attempts:
+                        attempts[offset].add(event)
+                    else:
+                        attempts[offset] = _Attempt(event)
+                yield
+    found += ((offset, attempt.delivery()) for offset, attempt in attempts.items())
+    return sorted(found, key=lambda each: each[0])
+
+
+def _rows_of(group: Group, queue_ids: Collection[str]) -> list[int]:
+    wanted = pa.array(sorted(queue_ids), pa.string())
+    rows: list[int] = []
+    for first, batch in group.batches(("queue_id",)):
+        hits = pc.indices_nonzero(pc.is_in(batch.column(0), value_set=wanted)).to_pylist()
+        rows += (first + hit for hit in hits)
+    return rows
+
+
+class _Attempt:
+    """A DELIVERY being put together: a row for each verdict."""
+
+    __slots__ = ("_first", "_verdicts")
+
+    def __init__(self, event: Event) -> None:
+        self._first = event
+        self._verdicts: list[Verdict] = []
+        self.add(event)
+
+    def add(self, event: Event) -> None:
+        self._verdicts.append(
+            Verdict(event["number"] or 0, _STATUSES[event["status"]], event["dsn"] or "", event["reply"] or "")
+        )
+
+    def delivery(self) -> Delivery:
+        first = self._first
+        delays = (first["delay_a"] or 0.0, first["delay_b"] or 0.0, first["delay_c"] or 0.0, first["delay_d"] or 0.0)
+        return Delivery(
+            first["queue_id"] or "",
+            first["generation"] or 0,
+            tuple(self._verdicts),
+            first["at"] or 0.0,
+            first["relay"] or "",
+            first["tls"] or "",
+            delays,
+            first["destination"] or "",
+        )
+
+
+def _finish(event: Event) -> Finish:
+    return Finish(event["queue_id"], event["generation"] or 0, None, event["at"] or 0.0, event["why"] or "")
+
+
+def _replaced(event: Event) -> Replaced:
+    place = Place(event["to_lane"] or "", NOWHERE)
+    return Replaced(event["queue_id"], event["generation"] or 0, place, None, event["at"] or 0.0)
+
+
+def _order(event: Event) -> Administrative:
+    text = event["arguments"] or ""
+    arguments: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
+        arguments = json.loads(text)
+    if not isinstance(arguments, dict):
+        arguments = {"as written": text} if text else {}
+    return Administrative(
+        event["operation"] or "",
+        event["queue_id"],
+        event["who"] or "",
+        event["why"] or "",
+        event["at"] or 0.0,
+        arguments,
+    )
+
+
+_BODIES: dict[str, Callable[[Event], Body]] = {"finished": _finish, "replaced": _replaced, "order": _order}
+
+
+def deliveries_in(path: str, end: int, since: float) -> Iterator[list[Delivery]]:
+    """A row group at a time, the newest first, in order within; those that are too old as a whole are left out."""
+    rest: list[_Tried] = []  # of a record whose first rows are in the group before
+    with opened(path) as groups:
+        for group, _ in reversed(list(of_kind(groups, "attempt"))):
+            if not (group.may_have("at", since, float("inf")) and group.may_have("offset", 0, end - 1)):
+                continue
+            tried = _tried(group, end)
+            if rest and tried and tried[-1][0][0] == rest[0][0][0]:
+                tried[-1][1].extend(rest.pop()[1])
+            tried += rest  # there is no group with its first rows
+            rest = [tried.pop(0)] if tried and tried[0][0][1] else []
+            yield [
+                Delivery("", 0, tuple(verdicts), at or 0.0, "", "", (a or 0.0, b or 0.0, c or 0.0, d or 0.0), to or "")
+                for (_, _, at, a, b, c, d, to, *_), verdicts in tried
+            ]
+
+
+def _tried(group: Group, end: int) -> list[_Tried]:
+    """Verdicts that say the same are one: there are few different ones."""
+    known: dict[tuple[Any, ...], Verdict] = {}
+    tried: list[_Tried] = []
+    before: int | None = None
+    verdicts: list[Verdict] = []
+    for _, batch in group.batches(_TRIED):
+        columns = [batch.column(name).to_pylist() for name in _TRIED[:7]]
+        texts = [shared(batch.column(name)) for name in _TRIED[7:]]
+        for row in zip(*columns, *texts, strict=True):
+            offset = row[0]
+            if offset >= end:
+                continue
+            said = row[8:]
+            verdict = known.get(said)
+            if verdict is None:
+                status, dsn, reply = said
+                verdict = known[said] = Verdict(0, _STATUSES[status], dsn or "", reply or "")
+            if offset != before:
+                before, verdicts = offset, []
+                tried.append((row, verdicts))
+            verdicts.append(verdict)
+    return tried

@@ -1,0 +1,1 @@
+"""Writes events: from sealed segments to columns, exactly once."""

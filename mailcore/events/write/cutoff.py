@@ -1,0 +1,251 @@
+"""A cut through the queue for the balance of reports: how far each lane is exported, and what is queued just there.
+
+What is queued is counted by reading the lanes as a start would read them from the same restart positions, never from events.
+So between two cuts: accepted + queued at the first = delivered + bounced + expired + deleted + queued at the second.
+
+A cut is ``cuts/TIME.json`` below the events: ``at`` (wall clock), ``lanes`` (exported up to there), ``messages`` and
+``recipients`` queued, and both ``by_lane``; deleted mail that can still be undone is queued. ``checksum`` tells which messages
+these are, as far as one number can (``schema``): so one message's lost acceptance does not make up for another's lost end.
+``exported`` says how far event files have the lanes that tell of mail: each stretch of these has one, so what has none was
+lost. ``ids`` names a file with a JSON line for each message, when they are few or that was asked for: a message whose end was
+lost is told by it from one that waits.
+
+Law: a message taken out of its lane after the cut still counts where it was: a mark found may be younger than the cut, and then
+the journal has its START beyond it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from mailcore.events.write.export import Export, Exported, ends_of
+from mailcore.log.disk import Disk
+from mailcore.log.positions import LanePosition, RestartPositions
+from mailcore.log.reader import LaneReader
+from mailcore.log.record import RecordType
+from mailcore.log.segment import FIRST_RECORD
+from mailcore.queue.fold import Folded, Known, Stage, fold
+from mailcore.queue.lanes import JOURNAL, tells_of_mail
+from mailcore.queue.records import Place, decode_envelope, decode_start
+
+__all__ = ["Cut", "CutFailed", "Queued", "queued_at", "take_cut"]
+
+CUTS = "cuts"
+PINNED_S = 3_600.0  # segments stay so long for who counts and is killed
+IDS = ".ids.jsonl"  # behind the name of its cut
+IDS_MAX = 20_000  # messages named unasked: about 1 MB
+CHECKSUM_WRAPS = 1 << 64  # as Spark's sum of a long does, which it is compared with
+TRIES = 5  # each from newer positions, when a segment went before it was pinned
+
+
+class CutFailed(Exception):
+    """Segments were deleted while they were counted, again and again; or there is no queue."""
+
+
+class Queued(NamedTuple):
+    """A message and how many of its recipients are left."""
+
+    lane: str
+    queue_id: str
+    recipients: int
+
+
+class Cut(msgspec.Struct, frozen=True):
+    at: float  # wall clock: when the restart positions were taken, or how long nothing has happened since
+    lanes: dict[str, int]
+    messages: int
+    recipients: int
+    by_lane: dict[str, tuple[int, int]]  # messages, recipients
+    checksum: int = 0  # as ``schema`` has it
+    exported: dict[str, int] = {}  # the lanes that tell of mail: event files have all up to there, without a gap
+    ids: str = ""
+    version: int = 1
+
+    @property
+    def name(self) -> str:
+        return datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%dT%H%M%S.%fZ")
+
+
+def take_cut(export: Export, now: float, ids: bool = False, settled: float = 0.0) -> tuple[Cut, Exported]:
+    """Exports everything up to the newest restart positions that no crash can take back, counts, and writes the cut. With the
+    lock held. ``settled``: wall clock; what happened before is covered by restart positions, so that those of an idle queue,
+    which nobody writes anew, hold until then. Raises CutFailed, and as ``Export.run``."""
+    try:
+        for _ in range(TRIES):
+            found = export.positions()
+            if not found:
+                raise CutFailed("there is no queue yet")
+            positions = found[0]
+            _pin(export, positions, now + PINNED_S)
+            if export.positions()[0].sequence != positions.sequence:
+                continue  # until then nothing they need was deleted; from the pin on nothing is
+            before = _bases(export, positions)
+            counted = _count(queued_at(export.disk, export.queue_directory, positions), None if ids else IDS_MAX)
+            if _bases(export, positions) == before:  # a full disk lets go of what is pinned
+                break
+        else:
+            raise CutFailed("segments were deleted while what is queued was counted; try again")
+        exported = export.run(ends_of(positions))
+    finally:
+        _pin(export, None, 0.0)
+    at = positions.written_at
+    if settled > at and _nothing_since(export, positions):
+        at = settled
+    reached = {lane: each.at for lane, each in export.state().lanes.items() if tells_of_mail(lane)}
+    return _write(export, positions, at, counted, reached), exported
+
+
+def _needed(positions: RestartPositions) -> dict[str, int]:
+    """Where reading begins in each lane."""
+    lanes = {lane: min(each.browse, each.runner) for lane, each in positions.lanes.items()}
+    return lanes | {JOURNAL: positions.suffix}
+
+
+def _pin(export: Export, positions: RestartPositions | None, until: float) -> None:
+    state = export.state()
+    pins = {} if positions is None else _needed(positions)
+    if pins or state.pins:
+        export.save(msgspec.structs.replace(state, pins=pins, pinned_until=until))
+
+
+def _bases(export: Export, positions: RestartPositions) -> dict[str, tuple[int, ...]]:
+    """Of each lane the segments that will be read, those begun later left out."""
+    found = {}
+    for lane, start in _needed(positions).items():
+        reader = LaneReader(export.disk, os.path.join(export.queue_directory, lane), lambda damage: None)
+        end = positions.journal_end if lane == JOURNAL else positions.lanes[lane].end
+        first = reader.base_for(start)
+        found[lane] = tuple(base for base in reader.bases if (first is None or base >= first) and base < end)
+        reader.close()
+    return found
+
+
+@dataclass
+class _Counted:
+    by_lane: dict[str, tuple[int, int]]  # messages, recipients
+    checksum: int
+    named: list[Queued] | None  # None: too many
+
+
+def _count(queued: Iterator[Queued], named_max: int | None) -> _Counted:
+    """Memory is bounded by ``named_max``, unless all are wanted."""
+    by_lane: dict[str, tuple[int, int]] = {}
+    checksum = 0
+    named: list[Queued] | None = []
+    for each in queued:
+        messages, recipients = by_lane.get(each.lane, (0, 0))
+        by_lane[each.lane] = messages + 1, recipients + each.recipients
+        checksum += zlib.crc32(each.queue_id.encode()) * each.recipients
+        if named is not None:
+            named.append(each)
+            if named_max is not None and len(named) > named_max:
+                named = None
+    return _Counted(by_lane, checksum % CHECKSUM_WRAPS, named)
+
+
+def _nothing_since(export: Export, positions: RestartPositions) -> bool:
+    """Whether no lane goes on beyond them; also not with what was taken while the manager was away."""
+    for lane, end in ends_of(positions).items():
+        reader = LaneReader(export.disk, os.path.join(export.queue_directory, lane), lambda damage: None)
+        try:
+            base = max(reader.bases, default=0)
+            if reader.bases and base + export.disk.size_of(reader.path(base)) > max(end, base + FIRST_RECORD):
+                return False
+        finally:
+            reader.close()
+    return True
+
+
+def queued_at(disk: Disk, queue_directory: str, positions: RestartPositions) -> Iterator[Queued]:
+    """Every message queued at these positions, deleted ones that can be undone included. Raises OSError."""
+    journal = LaneReader(disk, os.path.join(queue_directory, JOURNAL), _told_elsewhere)
+    try:
+        folded = fold(journal.records(positions.suffix, positions.journal_end), positions.journal_end)
+        yield from _working(folded, positions)
+        marked: dict[tuple[str, int], Queued] = {}
+        for lane, position in positions.lanes.items():
+            yield from _resting(disk, os.path.join(queue_directory, lane), lane, position, folded, marked)
+        if marked:  # by now; those whose START is younger than the cut were resting there
+            journal.refresh()
+            for record in journal.records(positions.journal_end):
+                if record.type == RecordType.START:
+                    start = decode_start(record.body)
+                    queued = marked.pop((start.queue_id, start.generation), None)
+                    if queued is not None:
+                        yield queued
+    finally:
+        journal.close()
+
+
+def _working(folded: Folded, positions: RestartPositions) -> Iterator[Queued]:
+    """As recovery has it: what rests on an envelope that does not count is undone."""
+    for known in folded.messages.values():
+        over = known.stage is not Stage.WORKING
+        if over and all(_counts(place, positions) for place in (known.replacement, known.bounce) if place is not None):
+            continue
+        added = 0
+        if known.order is not None and known.order.operation == "add_recipients":
+            added = len(known.order.arguments.get("recipients", ()))
+        yield Queued(known.place.lane, known.queue_id, _left(known) + added)
+
+
+def _left(known: Known) -> int:
+    return max(known.recipients - len(known.done), 0)
+
+
+def _counts(place: Place, positions: RestartPositions) -> bool:
+    lane = positions.lanes.get(place.lane)
+    return lane is not None and place.offset < lane.end
+
+
+def _resting(
+    disk: Disk,
+    directory: str,
+    lane: str,
+    position: LanePosition,
+    folded: Folded,
+    marked: dict[tuple[str, int], Queued],
+) -> Iterator[Queued]:
+    reader = LaneReader(disk, directory, _told_elsewhere)
+    try:
+        for record in reader.records(min(position.runner, position.end), position.end):
+            if record.type != RecordType.ENVELOPE:
+                continue
+            with contextlib.suppress(msgspec.MsgspecError, struct.error):
+                envelope = decode_envelope(record.body)
+                known = folded.messages.get(envelope.queue_id)
+                if known is not None and known.generation >= envelope.generation:
+                    continue  # taken out of its lane: it is among those being worked on, or over
+                queued = Queued(lane, envelope.queue_id, envelope.recipient_count)
+                if record.live:
+                    yield queued
+                else:
+                    marked[envelope.queue_id, envelope.generation] = queued
+    finally:
+        reader.close()
+
+
+def _write(export: Export, positions: RestartPositions, at: float, counted: _Counted, reached: dict[str, int]) -> Cut:
+    messages, recipients = (sum(each[which] for each in counted.by_lane.values()) for which in (0, 1))
+    cut = Cut(at, ends_of(positions), messages, recipients, counted.by_lane, counted.checksum, reached)
+    directory = os.path.join(export.events_directory, CUTS)
+    export.events_disk.make_directory(directory)
+    if counted.named is not None:
+        cut = msgspec.structs.replace(cut, ids=cut.name + IDS)
+        lines = b"".join(msgspec.json.encode(each._asdict()) + b"\n" for each in counted.named)
+        export.events_disk.write_whole(os.path.join(directory, cut.ids), lines)
+    export.events_disk.write_whole(os.path.join(directory, f"{cut.name}.json"), msgspec.json.encode(cut) + b"\n")
+    return cut
+
+
+def _told_elsewhere(damage: object) -> None:
+    """Manager and export come by, and tell of it."""

@@ -1,0 +1,173 @@
+"""The export: what the lanes say becomes event files, once, and how far is written down.
+
+Laws
+- Files first, synced, under their names; then the exported position. Killed in between, the same stretch is written again,
+  under the same names, with the same rows. A stretch that ends in the middle of a segment is written down before it is
+  begun, so that it ends there then, too.
+- Only what restart positions cover is exported, the older of the two: what a recovery would drop was never an event.
+- One exports at a time: whoever holds the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from mailcore.events.write.files import StretchFiles
+from mailcore.events.write.stretch import write_stretch
+from mailcore.log.disk import Disk, Locked
+from mailcore.log.positions import RestartPositions, read_all_positions
+from mailcore.log.reader import LaneReader
+from mailcore.log.segment import FIRST_RECORD, Damage
+from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, read_exported, write_exported
+from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
+
+__all__ = ["Export", "Exported", "ends_of"]
+
+LOCK_WAIT_S = 0.1
+
+
+@dataclass
+class Exported:
+    """What one run wrote."""
+
+    files: dict[str, int] = field(default_factory=dict)  # path -> rows
+    stretches: int = 0
+
+    @property
+    def rows(self) -> int:
+        return sum(self.files.values())
+
+
+def ends_of(positions: RestartPositions) -> dict[str, int]:
+    """How far each lane counts."""
+    return {lane: position.end for lane, position in positions.lanes.items()} | {JOURNAL: positions.journal_end}
+
+
+class Export:
+    """``on_damage`` hears of what was set aside, ``on_lost`` (lane, from, to) of what was deleted before it was exported."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        queue_directory: str,
+        events_directory: str,
+        on_damage: Callable[[Damage], None],
+        on_lost: Callable[[str, int, int], None],
+        events_disk: Disk | None = None,
+    ) -> None:
+        self.disk = disk  # of the queue
+        self.events_disk = events_disk or disk
+        self.queue_directory = queue_directory
+        self.events_directory = events_directory
+        self.state_directory = os.path.join(events_directory, EXPORTED)
+        self._on_damage = on_damage
+        self._on_lost = on_lost
+
+    @contextlib.contextmanager
+    def locked(self, wait_s: float) -> Iterator[None]:
+        """Raises Locked when another goes on exporting for so long."""
+        self.events_disk.make_directory(self.state_directory)
+        path = os.path.join(self.state_directory, "lock")
+        until = time.monotonic() + wait_s
+        while True:
+            try:
+                lock = self.events_disk.lock(path)
+                break
+            except Locked:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(LOCK_WAIT_S)
+        try:
+            yield
+        finally:
+            self.events_disk.close(lock)
+
+    def positions(self) -> list[RestartPositions]:
+        """The older first; none in a new queue. Raises PositionsTooNew, OSError."""
+        for _ in range(10):
+            with contextlib.suppress(FileNotFoundError):  # just being replaced
+                return read_all_positions(self.disk, self.queue_directory)
+        return []
+
+    def state(self) -> ExportedPositions:
+        """Damaged ones count as none: what is still there is exported again, under the names it has, or others."""
+        try:
+            return read_exported(self.events_disk, self.state_directory) or ExportedPositions()
+        except ValueError as error:
+            self._on_damage(Damage(self.state_directory, 0, 0, str(error)))
+            return ExportedPositions()
+
+    def save(self, state: ExportedPositions) -> None:
+        write_exported(self.events_disk, self.state_directory, state)
+
+    def run(self, ends: Mapping[str, int] | None = None) -> Exported:
+        """All sealed segments; with ``ends`` all up to there, the open segments, too. To be called with the lock held. Raises
+        OSError, PositionsTooNew, SegmentTooNew; what was written until then stays, and is not written again."""
+        exported = Exported()
+        found = self.positions()
+        if not found:
+            return exported
+        covered = ends_of(found[0])
+        for each in found[1:]:
+            later = ends_of(each)
+            covered = {lane: min(end, later.get(lane, 0)) for lane, end in covered.items()}
+        state = self.state()
+        for lane, end in covered.items():
+            if lane not in (HOLD, DELETED):
+                upto = -1 if ends is None else min(ends.get(lane, -1), end)
+                state = self._lane(state, lane, end, upto, exported)
+        return exported
+
+    def _lane(
+        self, state: ExportedPositions, lane: str, durable: int, upto: int, exported: Exported
+    ) -> ExportedPositions:
+        directory = os.path.join(self.queue_directory, lane)
+        reader = LaneReader(self.disk, directory, lambda damage: None)  # told when the stretch is written
+        try:
+            at = state.lanes.get(lane, ExportedLane(0))
+            bases = reader.bases
+            if bases and at.at < bases[0] and lane in state.lanes:
+                self._on_lost(lane, at.at, bases[0])
+            if bases and at.at < bases[0]:
+                at = ExportedLane(bases[0])
+            while (to := at.to if at.to > at.at else _next(reader, at.at, durable, upto)) is not None:
+                if to not in bases and to != at.to:  # it would end elsewhere the next time
+                    at = msgspec.structs.replace(at, to=to)
+                    state = self._save_lane(state, lane, at)
+                files = StretchFiles(self.events_disk, self.events_directory, lane, at.at)
+                written = write_stretch(self.disk, directory, files, at.at, to, at.keep, self._on_damage)
+                at = ExportedLane(to, 0, written.keep)
+                state = self._save_lane(state, lane, at)
+                exported.files |= written.files
+                exported.stretches += 1
+        finally:
+            reader.close()
+        return state
+
+    def _save_lane(self, state: ExportedPositions, lane: str, at: ExportedLane) -> ExportedPositions:
+        state = msgspec.structs.replace(state, lanes={**state.lanes, lane: at})
+        self.save(state)
+        return state
+
+
+def _next(reader: LaneReader, at: int, durable: int, upto: int) -> int | None:
+    """Where the next stretch ends: with its segment when that is sealed and covered, else at ``upto``, if that is further."""
+    bases = reader.bases
+    index = max(bisect_right(bases, at) - 1, 0)
+    if not bases:
+        return None
+    base = bases[index]
+    following = bases[index + 1] if index + 1 < len(bases) else None
+    if following is not None and durable >= reader.end_of(base, following):
+        return following
+    end = upto
+    if following is None:  # what restart positions name behind the newest file is a segment that has not begun
+        end = min(upto, base + reader.disk.size_of(reader.path(base)))
+    return end if end > max(at, base + FIRST_RECORD) else None

@@ -1,0 +1,114 @@
+"""One stretch of one lane is read, and its event files are written.
+
+A stretch ends where a segment does, or, when somebody asked for what is there, in the middle of one. What is believed of it is
+what ``LaneReader`` believes. Records that can't be read are set aside: named in the files, the rest is written.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from mailcore.events.rows import OF_THE_JOURNAL, accepted, decode_refused, more_recipients, refused
+from mailcore.events.write.files import StretchFiles
+from mailcore.log.disk import Disk
+from mailcore.log.reader import LaneReader
+from mailcore.log.record import Record, RecordType
+from mailcore.log.segment import Damage
+from mailcore.queue.lanes import JOURNAL, tells_of_mail
+from mailcore.queue.records import decode_envelope, decode_recipients
+
+__all__ = ["Written", "write_stretch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    files: dict[str, int]  # path -> rows
+    keep: int  # as ``ExportedLane.keep``
+
+
+def write_stretch(
+    disk: Disk,
+    lane_directory: str,
+    files: StretchFiles,
+    start: int,
+    to: int,
+    keep: int,
+    on_damage: Callable[[Damage], None],
+) -> Written:
+    """Raises OSError. ``keep``: of the stretch before."""
+    held: list[Damage] = []
+    reader = LaneReader(disk, lane_directory, held.append)
+    try:
+        if reader.lane == JOURNAL:
+            _journal(reader, start, to, files)
+        else:
+            keep = _arrivals(reader, start, to, files, keep)
+        for damage in held:
+            files.damaged(damage)
+        written = files.complete(to, _written(reader, start), always=tells_of_mail(reader.lane))
+        for damage in files.damages:
+            on_damage(damage)
+    finally:
+        files.abandon()
+        reader.close()
+    return Written(written, keep)
+
+
+def _journal(reader: LaneReader, start: int, to: int, files: StretchFiles) -> None:
+    add = files.add
+    for record in reader.records(start, to):
+        rows = OF_THE_JOURNAL.get(record.type)
+        if rows is None:
+            continue
+        try:
+            for kind, row in rows(record.body):
+                add(kind, record.offset, row)
+        except (msgspec.MsgspecError, struct.error) as error:
+            files.damaged(_undecoded(reader, record, error))
+
+
+def _arrivals(reader: LaneReader, start: int, to: int, files: StretchFiles, keep: int) -> int:
+    """Envelopes as received, and refusals; what is written anew arrived before. RECIPIENTS records stand in front of their
+    ENVELOPE, but for those at the very end, whose ENVELOPE comes with the next stretch."""
+    for record in reader.records(start, to):
+        if record.type == RecordType.RECIPIENTS:
+            keep = record.offset if keep < 0 else keep
+            continue
+        keep = -1
+        try:
+            if record.type == RecordType.ENVELOPE:
+                _accepted(reader, record, files)
+            elif record.type == RecordType.REFUSED:
+                files.add("refused", record.offset, refused(decode_refused(record.body)))
+        except (msgspec.MsgspecError, struct.error) as error:
+            files.damaged(_undecoded(reader, record, error))
+    return keep
+
+
+def _accepted(reader: LaneReader, record: Record, files: StretchFiles) -> None:
+    envelope = decode_envelope(record.body)
+    if envelope.generation:
+        return
+    files.add("accepted", record.offset, accepted(envelope))
+    for part, batch in enumerate(envelope.batches, 1):
+        found = reader.read(batch, record.offset)
+        if found is None or found.type != RecordType.RECIPIENTS:
+            files.damaged(Damage(reader.directory, batch, batch, f"recipients of {envelope.queue_id} can't be read"))
+            continue
+        files.add("accepted", record.offset, more_recipients(envelope, part, decode_recipients(found.body)))
+
+
+def _written(reader: LaneReader, start: int) -> float:
+    """When the segment was, at last."""
+    base = reader.base_for(start)
+    return reader.disk.modified(reader.path(base)) if base is not None else 0.0
+
+
+def _undecoded(reader: LaneReader, record: Record, error: Exception) -> Damage:
+    base = reader.base_for(record.offset)
+    path = reader.directory if base is None else reader.path(base)
+    return Damage(path, record.offset, record.end, f"can't be decoded: {error}")

@@ -1,0 +1,58 @@
+"""The destinations' windows, sampled now and then: what the scheduler knows and no record says.
+
+Samples wait in memory until there are some minutes of them; who is killed loses those. ``windows`` stands where a lane's name
+would, the time of the first sample in milliseconds where its offset would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mailcore.events.rows import Row
+from mailcore.events.write.files import StretchFiles
+from mailcore.log.disk import Disk
+
+__all__ = ["LANE", "Windows"]
+
+LANE = "windows"
+ROWS_MAX = 50_000  # kept in memory: then they are written, however few minutes that is
+
+
+class Windows:
+    def __init__(self, disk: Disk, events_directory: str, written_every_s: float) -> None:
+        self._disk = disk
+        self._directory = events_directory
+        self._written_every_s = written_every_s
+        self._rows: list[tuple[int, Row]] = []  # with their offset
+
+    def sample(self, destinations: Mapping[str, Mapping[str, Any]], at: float) -> None:
+        """Rows as the control operation ``destinations`` has them; who has no mail is left out."""
+        offset = int(at * 1000)
+        if self._rows and offset <= self._rows[-1][0]:
+            return  # the clock was set back: no two samples under one name
+        part = 0
+        for name, row in destinations.items():
+            if row.get("queued") or row.get("busy"):
+                fields = (name, float(row["window"]), row["busy"], row["queued"], float(row.get("dead_until") or 0.0))
+                self._rows.append((offset, (part, at, "", *fields)))
+                part += 1
+
+    def due(self, now: float) -> bool:
+        if not self._rows:
+            return False
+        return len(self._rows) >= ROWS_MAX or now - self._rows[0][0] / 1000 >= self._written_every_s
+
+    def write(self) -> dict[str, int]:
+        """Path -> rows. Raises OSError; the samples stay then."""
+        if not self._rows:
+            return {}
+        files = StretchFiles(self._disk, self._directory, LANE, self._rows[0][0])
+        try:
+            for offset, row in self._rows:
+                files.add("window", offset, row)
+            written = files.complete(self._rows[-1][0] + 1, 0.0)
+        finally:
+            files.abandon()
+        self._rows.clear()
+        return written

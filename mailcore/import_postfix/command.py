@@ -1,0 +1,90 @@
+"""``waypost import-postfix``: Postfix's settings as a waypost.toml, line by line what became of each; and its queue.
+
+Law: nothing below Postfix's directories is changed. A file that is there is not written over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from collections import Counter
+from pathlib import Path
+
+from mailcore.import_postfix import import_queue
+from mailcore.import_postfix.draft import Draft, Fate
+from mailcore.import_postfix.translation import translate
+from mailcore.terminal.command import DONE, UsageError, add_common
+from mailcore.terminal.output import plain, print_json, say
+
+__all__ = ["configure"]
+
+HOME = "/var/lib/waypost"  # where the packaged appliance keeps its own
+HEAD = [
+    "Made by waypost import-postfix from Postfix's main.cf and master.cf. What it took over, changed and left out it said",
+    "when it ran. All keys, defaults and bounds: docs/configuration.md. Try a change with waypost check-config.",
+]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", type=Path, help="with main.cf, such as /etc/postfix")
+    parser.add_argument(
+        "--write", metavar="FILE", type=Path, help="the waypost.toml; default: shown behind the findings"
+    )
+    parser.add_argument("--home", default=HOME, metavar="DIR", help=f"of Waypost, for the file; default: {HOME}")
+    import_queue.configure(parser)
+    add_common(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.queue or arguments.dry_run or arguments.list_done:
+        if arguments.write is not None:
+            raise UsageError(
+                "import-postfix: --write and --queue do not go together: first the settings, then the mail"
+            )
+        return import_queue.run(arguments)
+    try:
+        draft, _ = translate(arguments.directory, socket.gethostname())
+    except UnicodeDecodeError:
+        raise UsageError(f"import-postfix: {arguments.directory}/main.cf is not UTF-8") from None
+    text = draft.toml(arguments.home, HEAD)
+    if arguments.write is not None:
+        _write(arguments.write, text)
+    if arguments.json:
+        findings = [
+            {"fate": each.fate.value, "where": each.where, "what": each.what, "said": each.said}
+            for each in draft.findings
+        ]
+        print_json({"findings": findings, "settings": text, "file": str(arguments.write or "")})
+        return DONE
+    _say(draft)
+    if arguments.write is None:
+        say()
+        say(text.rstrip())
+    else:
+        say(f"\n{arguments.write} is written; look at it with: waypost check-config --config {arguments.write}")
+    return DONE
+
+
+def _say(draft: Draft) -> None:
+    for fate in Fate:
+        found = [each for each in draft.findings if each.fate is fate]
+        say(f"{fate.value}: {len(found)}")
+        for each in found:
+            say(f"  {plain(each.where)}: {plain(each.what)}")
+            say(f"      {plain(each.said)}")
+    counted = Counter(each.fate for each in draft.findings)
+    say(", ".join(f"{counted[fate]} {fate.value}" for fate in Fate))
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, and never over another."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        raise UsageError(f"import-postfix: {path} is there already; give another, or move it away") from None
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

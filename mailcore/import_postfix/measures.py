@@ -1,0 +1,112 @@
+"""Numbers and times: which parameter of Postfix is which setting here. Most have the same name."""
+
+from __future__ import annotations
+
+from mailcore.import_postfix.draft import Draft, Take
+from mailcore.import_postfix.machine import Machine
+from mailcore.import_postfix.values import ValueFault, seconds, truth
+
+__all__ = ["DESTINATION", "measures"]
+
+COUNT, TIME, DAYS = Take(), Take("s"), Take("d")
+NO_LIMIT = Take(zero="unlimited")
+
+# Postfix's name, section, key, how it is read. Always written where Postfix's default is not ours.
+MEASURES: tuple[tuple[str, str, str, Take], ...] = (
+    ("message_size_limit", "receiver", "message_size_limit", NO_LIMIT),
+    ("smtpd_recipient_limit", "receiver", "recipient_limit", COUNT),
+    ("smtpd_client_connection_count_limit", "receiver", "connections_per_client_max", NO_LIMIT),
+    ("line_length_limit", "receiver", "command_line_limit", COUNT),
+    ("smtpd_hard_error_limit", "receiver", "error_limit", COUNT),
+    ("hopcount_limit", "receiver", "received_limit", COUNT),
+    ("smtpd_timeout", "receiver", "idle_timeout_s", TIME),
+    ("smtp_connect_timeout", "deliverer", "connect_timeout_s", Take("s", "the system's own limit")),
+    ("smtp_helo_timeout", "deliverer", "greeting_timeout_s", TIME),
+    ("smtp_data_xfer_timeout", "deliverer", "data_timeout_s", TIME),
+    ("smtp_data_done_timeout", "deliverer", "final_timeout_s", TIME),
+    ("smtp_connection_cache_time_limit", "deliverer", "connection_idle_s", TIME),
+    ("smtp_connection_reuse_count_limit", "deliverer", "connection_uses_max", NO_LIMIT),
+    ("smtp_mx_address_limit", "deliverer", "addresses_max", NO_LIMIT),
+    ("qmgr_message_active_limit", "scheduler", "message_active_limit", COUNT),
+    ("qmgr_message_recipient_limit", "scheduler", "message_recipient_limit", COUNT),
+    ("qmgr_message_recipient_minimum", "scheduler", "message_recipient_minimum", COUNT),
+    ("minimal_backoff_time", "scheduler", "minimal_backoff_time", TIME),
+    ("maximal_backoff_time", "scheduler", "maximal_backoff_time", TIME),
+    ("maximal_queue_lifetime", "scheduler", "maximal_queue_lifetime", DAYS),
+    ("bounce_queue_lifetime", "scheduler", "bounce_queue_lifetime", DAYS),
+    ("transport_retry_time", "scheduler", "transport_retry_time", TIME),
+)
+_UNLIKE_OURS = frozenset({"message_size_limit"})  # 10 MB in Postfix: who relied on it is not to get 50 of a sudden
+
+_FEEDBACK = Take("feedback")
+
+# What Postfix has for a transport and its destinations: key here, and the name of the default. NAME_key is a transport's own.
+DESTINATION: tuple[tuple[str, str, Take], ...] = (
+    ("initial_destination_concurrency", "initial_destination_concurrency", COUNT),
+    ("destination_concurrency_limit", "default_destination_concurrency_limit", NO_LIMIT),
+    ("destination_concurrency_positive_feedback", "default_destination_concurrency_positive_feedback", _FEEDBACK),
+    ("destination_concurrency_negative_feedback", "default_destination_concurrency_negative_feedback", _FEEDBACK),
+    ("destination_concurrency_failed_cohort_limit", "default_destination_concurrency_failed_cohort_limit", COUNT),
+    ("destination_rate_delay", "default_destination_rate_delay", TIME),
+    ("destination_recipient_limit", "default_destination_recipient_limit", NO_LIMIT),
+    ("destination_concurrency_feedback_debug", "destination_concurrency_feedback_debug", Take("flag")),
+    ("delivery_slot_cost", "default_delivery_slot_cost", COUNT),
+    ("delivery_slot_loan", "default_delivery_slot_loan", COUNT),
+    ("delivery_slot_discount", "default_delivery_slot_discount", COUNT),
+    ("minimum_delivery_slots", "default_minimum_delivery_slots", COUNT),
+    ("recipient_limit", "default_recipient_limit", COUNT),
+    ("extra_recipient_limit", "default_extra_recipient_limit", COUNT),
+    ("recipient_refill_limit", "default_recipient_refill_limit", COUNT),
+    ("recipient_refill_delay", "default_recipient_refill_delay", TIME),
+    ("transport_rate_delay", "default_transport_rate_delay", TIME),
+)
+
+
+def measures(machine: Machine, draft: Draft) -> None:
+    for name, section, key, take in MEASURES:
+        if name in machine.cf or name in _UNLIKE_OURS:
+            draft.measure(section, key, machine.look(name), take, machine.where(name), machine.what(name))
+    _command_timeout(machine, draft)
+    _cache(machine, draft)
+    _reserve(machine, draft)
+    _backoff(machine, draft)
+
+
+def _command_timeout(machine: Machine, draft: Draft) -> None:
+    """One setting here for two in Postfix: the longer."""
+    names = [name for name in ("smtp_mail_timeout", "smtp_rcpt_timeout") if name in machine.cf]
+    if not names:
+        return
+    texts = [machine.look(name) for name in ("smtp_mail_timeout", "smtp_rcpt_timeout")]
+    try:
+        longest = max(seconds(text) for text in texts)
+    except ValueFault:
+        longest = 300
+    for name in names:
+        draft.measure("deliverer", "command_timeout_s", str(longest), TIME, machine.where(name), machine.what(name))
+
+
+def _cache(machine: Machine, draft: Draft) -> None:
+    name = "smtp_connection_cache_on_demand"
+    if name in machine.cf and not truth(machine.look(name)):
+        draft.put("deliverer", "connection_idle_s", 0.0)
+        draft.taken(
+            machine.where(name), machine.what(name), "[deliverer] connection_idle_s = 0.0: no connection is kept"
+        )
+
+
+def _reserve(machine: Machine, draft: Draft) -> None:
+    name = "queue_minfree"
+    if name in machine.cf and machine.look(name) != "0":
+        draft.measure("queue", "reserve_bytes", machine.cf.value(name), COUNT, machine.where(name), machine.what(name))
+
+
+def _backoff(machine: Machine, draft: Draft) -> None:
+    """The configuration refuses a shortest wait that is longer than the longest; Postfix takes it."""
+    table = draft.sections.get("scheduler", {})
+    shortest, longest = table.get("minimal_backoff_time", 300.0), table.get("maximal_backoff_time", 4000.0)
+    if shortest > longest:
+        draft.put("scheduler", "maximal_backoff_time", shortest)
+        name = "maximal_backoff_time"
+        said = f"is shorter than minimal_backoff_time; [scheduler] {name} = {shortest}"
+        draft.changed(machine.where(name), machine.what(name), said)

@@ -1,0 +1,283 @@
+"""Where the old machine listens, who may send through it, and for which domains: [receiver] and [relay]."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from pathlib import Path
+
+from mailcore.config import values
+from mailcore.import_postfix.draft import Draft
+from mailcore.import_postfix.machine import Machine
+from mailcore.import_postfix.master_cf import Service
+from mailcore.import_postfix.tables import TableFault, networks_without
+from mailcore.import_postfix.values import ValueFault, port, truth
+
+__all__ = ["listeners", "local_domains", "networks", "relay_domains", "restrictions", "server_names", "tls"]
+
+_LOOPBACK = ("127.0.0.1", "::1")
+_USUAL = Service("smtp", "inet", None, "smtpd")
+_KNOWN_RESTRICTIONS = {
+    "permit_mynetworks",
+    "permit_sasl_authenticated",
+    "defer_unauth_destination",
+    "reject_unauth_destination",
+}
+_NAMED_MAX = 5  # domains named in a finding; the rest is counted
+
+
+def server_names(machine: Machine, draft: Draft) -> None:
+    for name, section in (("myhostname", "receiver"), ("smtp_helo_name", "deliverer")):
+        text = machine.look(name)
+        try:
+            host = values.host_name(text)
+        except ValueError as error:
+            draft.left(machine.where(name), machine.what(name), f"{error}; Waypost takes this host's name")
+            continue
+        draft.put(section, "hostname", host)
+        draft.taken(machine.where(name), machine.what(name), f'[{section}] hostname = "{host}"')
+
+
+# Listeners
+
+
+def listeners(machine: Machine, draft: Draft) -> None:
+    hosts = _interfaces(machine, draft)
+    found: list[str] = []
+    for service in machine.services if machine.services is not None else [_USUAL]:
+        if service.kind in ("inet", "pass"):
+            _listener(service, hosts, found, draft)
+    if found:
+        draft.put("receiver", "listen", found)
+    else:
+        draft.left(
+            "master.cf", "listeners", "none is left: Waypost would listen on 127.0.0.1:2525; set [receiver] listen"
+        )
+
+
+def _interfaces(machine: Machine, draft: Draft) -> list[str]:
+    name, hosts = "inet_interfaces", []
+    machine.seen.add("inet_protocols")
+    protocols = machine.cf.list("inet_protocols")
+    for word in machine.cf.list(name):
+        if word == "all":
+            hosts += ["0.0.0.0", "::"]  # noqa: S104 - as Postfix did
+        elif word in ("loopback-only", "localhost"):
+            hosts += _LOOPBACK
+        else:
+            try:
+                hosts.append(ipaddress.ip_address(word.strip("[]")).compressed)
+            except ValueError:
+                said = f"{word!a} is a name, and Waypost listens on addresses; add its address to [receiver] listen"
+                draft.left(machine.where(name), machine.what(name), said)
+    machine.seen.add(name)
+    wanted = {4, 6} if "all" in protocols else {int(each[-1]) for each in protocols if each in ("ipv4", "ipv6")}
+    kept = [host for host in hosts if ipaddress.ip_address(host).version in wanted]
+    if kept:
+        draft.taken(machine.where(name), machine.what(name), f"[receiver] listen on {', '.join(kept)}")
+    return kept
+
+
+def _listener(service: Service, hosts: list[str], found: list[str], draft: Draft) -> None:
+    where, what = f"master.cf:{service.line}", f"{service.name} {service.kind} {service.command}"
+    options = service.overrides
+    if service.kind == "pass":
+        return  # what postscreen hands on; its listener stands in a line of its own
+    if service.command not in ("smtpd", "postscreen"):
+        draft.left(where, what, "Waypost has no such service")
+        return
+    if truth(options.get("smtpd_tls_wrappermode", "no")):
+        draft.left(
+            where, what, "Waypost has no TLS from the first byte, only STARTTLS: clients of this port need another way"
+        )
+        return
+    if truth(options.get("smtpd_sasl_auth_enable", "no")):
+        draft.left(where, what, "Waypost has no login: keep this port on another server that relays to Waypost")
+        return
+    host, _, name = service.name.rpartition(":")
+    try:
+        number = port(name)
+        mine = hosts if not host else [ipaddress.ip_address(host.strip("[]")).compressed]
+    except (ValueFault, ValueError):
+        draft.left(where, what, f"{service.name!a} is no address with a port; add it to [receiver] listen")
+        return
+    endpoints = [f"[{each}]:{number}" if ":" in each else f"{each}:{number}" for each in mine]
+    found += [each for each in endpoints if each not in found]
+    said = f"[receiver] listen has {', '.join(endpoints) or 'nothing'}"
+    if service.command == "postscreen":
+        draft.changed(where, what, f"{said}; without postscreen's tests of clients")
+    elif options:
+        draft.changed(where, what, f"{said}; its own settings are not taken over: -o {', -o '.join(sorted(options))}")
+    else:
+        draft.taken(where, what, said)
+
+
+# Who may relay
+
+
+def networks(machine: Machine, draft: Draft) -> None:
+    name = "mynetworks"
+    machine.seen.add("mynetworks_style")
+    if name not in machine.cf:
+        style = machine.cf.value("mynetworks_style")
+        draft.changed(
+            "main.cf",
+            f"{name} is not set (mynetworks_style = {style})",
+            "[relay] networks is this host alone (127.0.0.0/8, ::1). Postfix made it from the machine's interfaces "
+            f"({'their whole networks' if style == 'subnet' else 'their addresses'}): add who else may send",
+        )
+        draft.put("relay", "networks", ["127.0.0.0/8", "::1/128"])
+        return
+    machine.seen.add(name)
+    where, what = machine.where(name), machine.what(name)
+    try:
+        words = list(machine.tables.elements(machine.cf.list(name)))
+    except TableFault as fault:
+        draft.left(where, what, f"{fault}; only this host may send to anywhere: add the others to [relay] networks")
+        return
+    found, faults = networks_without(iter(words))
+    for unread in faults:
+        draft.left(where, what, f"{unread}: its clients may not send to anywhere")
+    texts = [str(each) for each in found]
+    try:
+        values.refuse_open_relay(texts)
+    except ValueError as error:
+        draft.left(where, what, f"{error}; only this host may send to anywhere")
+        return
+    draft.put("relay", "networks", texts)
+    if all(true for true, _ in words):
+        draft.taken(where, what, f"[relay] networks: {_some(texts)}")
+    else:
+        draft.changed(where, what, f"[relay] networks, without what ! took out: {_some(texts)}")
+
+
+def restrictions(machine: Machine, draft: Draft) -> None:
+    """Waypost's one rule is Postfix's usual one."""
+    name = "smtpd_relay_restrictions"
+    if name not in machine.cf:
+        return
+    machine.seen.add(name)
+    where, what = machine.where(name), machine.what(name)
+    others = [word for word in machine.cf.list(name) if word not in _KNOWN_RESTRICTIONS]
+    rule = "networks may send to anywhere, all others to [relay] domains"
+    if others:
+        draft.left(where, what, f"Waypost has one rule ({rule}); this is not in it: {', '.join(others)}")
+    elif "permit_sasl_authenticated" in machine.cf.list(name) and truth(machine.cf.value("smtpd_sasl_auth_enable")):
+        draft.changed(where, what, f"{rule}; nobody can log in")
+    else:
+        draft.taken(where, what, rule)
+
+
+# For which domains
+
+
+def local_domains(machine: Machine, draft: Draft) -> set[str]:
+    """Domains with mailboxes or aliases on the old machine: Waypost has neither. Said once for each list."""
+    found: set[str] = set()
+    for name, gone in (
+        ("mydestination", "Waypost has no mailboxes"),
+        ("virtual_mailbox_domains", "Waypost has no mailboxes"),
+        ("virtual_alias_domains", "Waypost rewrites no addresses"),
+    ):
+        machine.seen.add(name)
+        unread: list[tuple[str, str]] = []
+        names = {word.lower() for true, word in machine.tables.elements(machine.cf.list(name), unread) if true}
+        for word, why in unread:
+            draft.left(machine.where(name), f"{name} = {word}", f"{why}; {gone}")
+        names = {each for each in names if each and "@" not in each}
+        found |= names
+        if names:
+            draft.left(
+                machine.where(name),
+                machine.what(name),
+                f"{gone}: mail for {_some(sorted(names))} is refused from outside. Where it has mailboxes elsewhere, add "
+                "the domain to [relay] domains and a route to that host",
+            )
+    return found
+
+
+def relay_domains(machine: Machine, draft: Draft, local: set[str]) -> list[str]:
+    """Patterns as Waypost has them; where Postfix takes a domain for all below it, too, there are two."""
+    name = "relay_domains"
+    machine.seen |= {name, "parent_domain_matches_subdomains"}
+    where, what = machine.where(name), machine.what(name)
+    unread: list[tuple[str, str]] = []
+    words = list(machine.tables.elements(machine.cf.list(name), unread))
+    for table, why in unread:
+        refused = "mail for the domains in it is refused from outside until they are in [relay] domains"
+        excepted = "what it excepts is not excepted here: look whether it matters"
+        draft.left(where, f"{name} = {table}", f"{why}; {excepted if table.startswith('!') else refused}")
+    below = name in machine.cf.list("parent_domain_matches_subdomains")
+    found: list[str] = []
+    for true, word in words:
+        if word.lower() in local or "/" in word:
+            continue
+        if not true:
+            draft.left(
+                where, what, f"{word!a} is excepted in Postfix; Waypost knows no exceptions: look whether it matters"
+            )
+            continue
+        try:
+            patterns = [values.domain_pattern(word)]
+        except ValueError as error:
+            draft.left(where, what, str(error))
+            continue
+        if below and not word.startswith("."):
+            patterns.append("." + patterns[0])
+        found += [each for each in patterns if each not in found]
+    if found:
+        draft.put("relay", "domains", found)
+        more = "; each also with all below it, as Postfix's parent_domain_matches_subdomains says" if below else ""
+        draft.taken(where, what, f"[relay] domains: {_some(found)}{more}")
+    elif name in machine.cf and not unread:
+        draft.taken(where, what, "[relay] domains is empty: from outside no mail is taken")
+    return found
+
+
+# TLS of the server
+
+
+def tls(machine: Machine, draft: Draft) -> None:
+    names = (
+        "smtpd_tls_cert_file",
+        "smtpd_tls_key_file",
+        "smtpd_tls_chain_files",
+        "smtpd_tls_security_level",
+        "smtpd_use_tls",
+    )
+    machine.seen.update(names)
+    chain = machine.cf.list("smtpd_tls_chain_files")
+    certificate, key = (chain[0], chain[0]) if chain else (machine.cf.value(names[0]), machine.cf.value(names[1]))
+    level = machine.cf.value("smtpd_tls_security_level")
+    used = bool(level and level != "none") or (not level and truth(machine.cf.value("smtpd_use_tls")))
+    first = next((each for each in (names[2], names[0]) if each in machine.cf), names[3])
+    where, what = machine.where(first), machine.what(first)
+    if level not in ("", "none", "may"):
+        draft.changed(
+            machine.where(names[3]),
+            machine.what(names[3]),
+            "Waypost offers STARTTLS and does not insist: who asks for none gets none",
+        )
+    if not used or not certificate:
+        if any(name in machine.cf for name in names):
+            draft.taken(where, what, "no STARTTLS is offered, as before")
+        return
+    certificate, key = (str(Path(machine.directory, each)) for each in (certificate, key))
+    try:
+        values.check_certificate(certificate, key)
+    except ValueError as error:
+        draft.left(where, what, f"{error}; no STARTTLS is offered until [receiver] tls_certificate and tls_key are set")
+        return
+    draft.put("receiver", "tls_certificate", certificate)
+    draft.put("receiver", "tls_key", key)
+    said = "[receiver] tls_certificate and tls_key; the user of the receivers must be able to read both"
+    if len(chain) > 1:
+        draft.changed(where, what, f"{said}. Only the first of {len(chain)} chains is used")
+    else:
+        draft.taken(where, what, said)
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = len(listed) - _NAMED_MAX
+    return ", ".join(listed[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

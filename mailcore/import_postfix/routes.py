@@ -1,0 +1,224 @@
+"""Where mail goes: relayhost, relay_transport, default_transport and the transport maps become [routes]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from mailcore.config import values
+from mailcore.import_postfix.draft import Draft
+from mailcore.import_postfix.machine import Machine
+from mailcore.import_postfix.tables import Table, TableFault
+from mailcore.import_postfix.values import ValueFault, next_hop
+from mailcore.routing.route import Route, parse_route
+
+__all__ = ["routes"]
+
+FAULTS_MAX = 100  # of one table: each has a line of its own; the rest is counted
+_NAMED_MAX = 3  # patterns named in a finding; the rest is counted
+_NO_ROUTE = "smtp"  # where nothing says otherwise: by MX
+
+
+class _NoRoute(Exception):
+    """Why mail can't go there, and what that means."""
+
+
+def routes(machine: Machine, draft: Draft, names: dict[str, str], relay_domains: list[str]) -> None:
+    """``names``: transports, Postfix's name to ours; ``relay_domains`` as in [relay] domains."""
+    roads = _Roads(machine, draft, names)
+    roads.defaults(relay_domains)
+    roads.maps()
+    draft.routes.setdefault("*", _NO_ROUTE)
+    roads.say()
+
+
+class _Roads:
+    """Law: what became of a setting is said when all routes are known, for transport_maps go before the other three."""
+
+    def __init__(self, machine: Machine, draft: Draft, names: dict[str, str]) -> None:
+        self._machine = machine
+        self._draft = draft
+        self._names = names
+        self._relay_host: Route | None = None
+        self._relayed: dict[str, str] = {}  # pattern -> route, as without transport_maps
+        self._mapped: dict[str, str] = {}  # pattern -> value in transport_maps
+        self._sayings: list[Callable[[], None]] = []
+
+    def defaults(self, relay_domains: list[str]) -> None:
+        machine, draft = self._machine, self._draft
+        self._relayhost()
+        for name, patterns in (("default_transport", ["*"]), ("relay_transport", relay_domains)):
+            try:
+                route, note = self._route(machine.look(name), by_default=True)
+            except (_NoRoute, ValueFault) as error:
+                self._sayings.append(partial(self._say_no_default, name, patterns, str(error)))
+                continue
+            for pattern in patterns:
+                draft.routes[pattern] = str(route)
+            if name in machine.cf:
+                self._sayings.append(partial(self._say_default, name, patterns, str(route), note))
+        self._relayed = dict(draft.routes)
+
+    def _relayhost(self) -> None:
+        text = self._machine.look("relayhost")
+        fault, others = "", list[str]()
+        try:
+            if text:
+                self._relay_host, others = next_hop(text)
+        except ValueFault as error:
+            fault = f"{error}; "
+        if "relayhost" in self._machine.cf:
+            self._sayings.append(partial(self._say_relayhost, fault, others))
+
+    def _route(self, text: str, by_default: bool) -> tuple[Route, str]:
+        """Of ``transport:nexthop``; ``by_default``: without a next hop it is the relayhost. Raises _NoRoute, ValueFault."""
+        transport, _, hop = text.partition(":")
+        ours = self._transport(transport)
+        if hop:
+            route, others = next_hop(hop)
+            note = f"; a route has one next hop, {', '.join(others)} is left out" if others else ""
+            return replace(route, transport=ours), note
+        if by_default and self._relay_host is not None:
+            return replace(self._relay_host, transport=ours), ""
+        return Route(ours), ""
+
+    def _transport(self, name: str) -> str:
+        if name in self._names:
+            return self._names[name]
+        command = next((each.command for each in self._machine.services or () if each.name == name), "")
+        what = {"error": "refuses", "discard": "throws away", "retry": "defers"}.get(command or name)
+        if what:
+            raise _NoRoute(f"Waypost has no route that {what} mail")
+        if command:
+            raise _NoRoute(f"{name} is no transport that speaks SMTP ({command})")
+        raise _NoRoute(f"there is no transport {name!a} in master.cf")
+
+    # Transport maps
+
+    def maps(self) -> None:
+        machine, draft, name = self._machine, self._draft, "transport_maps"
+        seen: set[str] = set()
+        machine.seen.add(name)
+        for given in machine.cf.list(name):
+            try:
+                table = machine.tables.table(given)
+            except TableFault as fault:
+                said = f"{fault}; what it routes goes by the other routes: add it to [routes] by hand"
+                draft.left(machine.where(name), f"{name} = {given}", said)
+                continue
+            for line in table.faults:
+                draft.left(line.partition(": ")[0], "a line", line.partition(": ")[2])
+            self._entries(table, seen)
+        self._map_relay_domains(seen)
+
+    def _entries(self, table: Table, seen: set[str]) -> None:
+        draft = self._draft
+        taken = left = 0
+        for key, value, where in table.entries:
+            if key in seen:
+                continue  # the first table, and the first line, that has the key counts
+            seen.add(key)
+            try:
+                pattern = values.route_pattern(key)
+                route, note = self._looked_up(value, pattern)
+            except (_NoRoute, ValueFault, ValueError) as error:
+                left += 1
+                if left <= FAULTS_MAX:
+                    self._sayings.append(partial(self._say_no_route, where, key, value, str(error)))
+                continue
+            draft.routes[pattern] = str(route)
+            self._mapped[pattern] = value
+            taken += 1
+            if note:
+                draft.changed(where, f"{key} {value}", f'[routes] "{pattern}" = "{route}"{note}')
+        if left > FAULTS_MAX:
+            draft.left(table.name, f"{left - FAULTS_MAX} more lines", "for reasons such as those above")
+        draft.taken(table.name, f"{taken} of {len(table.entries)} lines", "[routes]")
+
+    def _map_relay_domains(self, seen: set[str]) -> None:
+        """In Postfix a map's line for everything, or for all below a domain, goes before relay_transport."""
+        for pattern in self._relayed.keys() - seen:
+            value = _closest(self._mapped, pattern)
+            if value is not None:
+                self._draft.routes[pattern] = str(self._looked_up(value, pattern)[0])
+
+    def _looked_up(self, value: str, pattern: str) -> tuple[Route, str]:
+        """transport(5): nothing at all is what held without the table, no transport is the domain's own."""
+        transport, _, hop = value.partition(":")
+        usual = self._usual(pattern)
+        if not transport and not hop:
+            return usual, ""
+        if transport:
+            return self._route(value, by_default=False)
+        route, others = next_hop(hop)
+        note = f"; a route has one next hop, {', '.join(others)} is left out" if others else ""
+        return replace(route, transport=usual.transport), note
+
+    def _usual(self, pattern: str) -> Route:
+        """What the domain's mail took without the table."""
+        return parse_route(_closest(self._relayed, pattern) or _NO_ROUTE)
+
+    # What is said, of what is written
+
+    def say(self) -> None:
+        for each in self._sayings:
+            each()
+
+    def _say_default(self, name: str, patterns: list[str], route: str, note: str) -> None:
+        draft, routes = self._draft, self._draft.routes
+        where, what = self._machine.where(name), self._machine.what(name)
+        kept = [each for each in patterns if routes[each] == route]
+        others = [f'"{each}" = "{routes[each]}"' for each in patterns if routes[each] != route]
+        before = f"transport_maps goes before it, as in Postfix: [routes] {_some(others)}"
+        if others and not kept:
+            draft.left(where, what, before)
+            return
+        said = f'[routes] "{route}" for {_some(kept) or "no domain"}{note}' + (f"; {before}" if others else "")
+        (draft.changed if note else draft.taken)(where, what, said)
+
+    def _say_no_default(self, name: str, patterns: list[str], error: str) -> None:
+        said = f"{error}; this mail {self._way(patterns[0] if patterns else '*')}"
+        self._draft.left(self._machine.where(name), self._machine.what(name), said)
+
+    def _say_relayhost(self, fault: str, others: list[str]) -> None:
+        draft, routes, host = self._draft, self._draft.routes, self._relay_host
+        where, what = self._machine.where("relayhost"), self._machine.what("relayhost")
+        if host is None:
+            (draft.left if fault else draft.taken)(where, what, f"{fault}mail {self._way('*')}")
+            return
+        there = [f'"{each}"' for each, route in routes.items() if replace(parse_route(route), transport="x") == host]
+        decides = "default_transport" if routes["*"] == self._relayed.get("*", _NO_ROUTE) else "transport_maps"
+        rest = f'[routes] "*" = "{routes["*"]}", by {decides}'
+        if not there:
+            draft.left(where, what, f"no mail goes there: {rest}")
+            return
+        name = str(host).removeprefix("x:")
+        said = f'[routes] "*" goes to {name}' if '"*"' in there else f"[routes] {name} only for {_some(there)}; {rest}"
+        if others:
+            said += f"; a route has one next hop, {', '.join(others)} is left out"
+        (draft.changed if others else draft.taken)(where, what, said)
+
+    def _say_no_route(self, where: str, key: str, value: str, error: str) -> None:
+        """And what happens to the mail instead; that may be worse than nothing."""
+        whole = "+" in key.partition("@")[0] or "@" not in key
+        how = "goes" if whole else "goes as that for its domain,"
+        route = _closest(self._draft.routes, key) or _NO_ROUTE
+        self._draft.left(where, f"{key} {value}", f"{error}; mail for it {how} {route}, unless you add a route")
+
+    def _way(self, pattern: str) -> str:
+        route = _closest(self._draft.routes, pattern) or _NO_ROUTE
+        return f"goes {route}" if ":" in route else f"goes by {route} to its domain's MX hosts"
+
+
+def _closest(table: dict[str, str], pattern: str) -> str | None:
+    """What the table has for a pattern, for the domains above it, or for everything; as routing.resolve looks it up."""
+    domain = pattern.rpartition("@")[2]
+    labels = domain.removeprefix(".").split(".")
+    above = ("." + ".".join(labels[n:]) for n in range(1, len(labels)))
+    return next((table[each] for each in (pattern, domain, *above, "*") if each in table), None)
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,170 @@
+"""Postfix's lookup tables and lists, as far as they are plain text: the source file of an indexed one is read, not the index.
+
+Types: texthash, and hash, btree, lmdb, cdb, dbm, sdbm by their source; inline; cidr for networks; ``proxy:`` in front of any.
+What is asked elsewhere (ldap, mysql, ...) or is a rule (regexp, pcre) is told and not read.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mailcore.import_postfix.main_cf import logical_lines, split_list
+
+__all__ = ["Table", "TableFault", "Tables", "networks_without"]
+
+SOURCE_BYTES_MAX = 64 << 20  # of one table; a million routes have 40 MB
+_INDEXED = frozenset({"hash", "btree", "lmdb", "cdb", "dbm", "sdbm", "texthash"})
+_RULES = {"regexp": "regular expressions", "pcre": "regular expressions"}
+_LIST_DEPTH_MAX = 5  # files named in files
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class TableFault(Exception):
+    """Why a table is not read, and what was in it; for the operator as it is."""
+
+
+@dataclass(frozen=True)
+class Table:
+    name: str  # as in main.cf
+    entries: list[tuple[str, str, str]]  # key, value, where it stands
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """``directory`` is that of main.cf; ``read`` gives a file's text, or raises OSError."""
+
+    directory: Path
+    read: Callable[[Path], str]
+
+    def table(self, name: str) -> Table:
+        """Raises TableFault."""
+        kind, colon, rest = name.removeprefix("proxy:").partition(":")
+        if not colon:
+            kind, rest = "hash", kind  # default_database_type
+        if kind == "inline":
+            return Table(name, list(_inline(rest)))
+        if kind in _RULES:
+            raise TableFault(f"{_RULES[kind]} are not taken over{self._count(rest)}")
+        if kind not in _INDEXED:
+            raise TableFault(f"tables of type {kind} are not read here")
+        path = self.directory / rest
+        found = Table(name, [])
+        for number, line in logical_lines(self._text(path)):
+            words = line.split(None, 1)
+            if len(words) == 2:
+                found.entries.append((words[0].lower(), words[1].strip(), f"{path.name}:{number}"))
+            else:
+                found.faults.append(f"{path.name}:{number}: {words[0]!a} has no value")
+        return found
+
+    def elements(
+        self, words: list[str], unread: list[tuple[str, str]] | None = None, depth: int = 0
+    ) -> Iterator[tuple[bool, str]]:
+        """Of a list such as mynetworks or relay_domains: (is it so, element); ``!`` in front says that it is not.
+
+        A file's lines and a table's keys are elements. What is not read goes to ``unread``, as (word, why), and the rest is
+        given; without it raises TableFault.
+        """
+        if depth > _LIST_DEPTH_MAX:
+            raise TableFault("files name files that name files")
+        for given in words:
+            try:
+                yield from self._element(given, unread, depth)
+            except TableFault as fault:
+                if unread is None:
+                    raise
+                unread.append((given, str(fault)))
+
+    def _element(self, given: str, unread: list[tuple[str, str]] | None, depth: int) -> Iterator[tuple[bool, str]]:
+        true = not given.startswith("!")
+        word = given.lstrip("!")
+        if word.startswith("/"):
+            lines = [line for _, line in logical_lines(self._text(Path(word)))]
+            inner = [each for line in lines for each in split_list(line)]
+            for so, element in self.elements(inner, unread, depth + 1):
+                yield so is true, element
+        elif _is_table(word):
+            yield from ((true, key) for key in self._keys(word))
+        else:
+            yield true, word
+
+    def _keys(self, name: str) -> list[str]:
+        kind, _, rest = name.removeprefix("proxy:").partition(":")
+        if kind == "cidr":
+            lines = [line.split(None, 1) for _, line in logical_lines(self._text(self.directory / rest))]
+            if any(words[0] in ("if", "endif") or words[0].startswith("!") for words in lines):
+                raise TableFault(f"{name} has conditions")
+            return [words[0] for words in lines]
+        return [key for key, _, _ in self.table(name).entries]
+
+    def _count(self, path: str) -> str:
+        try:
+            rules = sum(1 for _ in logical_lines(self._text(self.directory / path)))
+        except TableFault:
+            return ""
+        return f" ({rules} rules in {path})"
+
+    def _text(self, path: Path) -> str:
+        try:
+            return self.read(path)
+        except OSError as error:
+            raise TableFault(f"{path} cannot be read: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise TableFault(f"{path} is not UTF-8") from None
+
+
+def networks_without(words: Iterator[tuple[bool, str]]) -> tuple[list[Network], list[str]]:
+    """The networks of a list, those behind ``!`` taken out of what follows (the first that matches counts); and faults."""
+    found: list[Network] = []
+    out: list[Network] = []
+    faults: list[str] = []
+    for true, word in words:
+        try:
+            network = _network(word)
+        except ValueError:
+            faults.append(f"{word!a} is no network")
+            continue
+        if not true:
+            out.append(network)
+            continue
+        left: list[Network] = [network]
+        for hole in out:
+            left = [each for part in left for each in _minus(part, hole)]
+        found += [each for each in left if each not in found]
+    return found, faults
+
+
+def _network(word: str) -> Network:
+    """``192.0.2.0/24``, ``[2001:db8::]/32``, an address; mapped IPv4 (``[::ffff:127.0.0.0]/104``) is IPv4."""
+    network = ipaddress.ip_network(word.replace("[", "").replace("]", ""))
+    if isinstance(network, ipaddress.IPv6Network):
+        mapped = network.network_address.ipv4_mapped
+        if mapped is not None and network.prefixlen >= 96:
+            return ipaddress.IPv4Network((mapped, network.prefixlen - 96))
+    return network
+
+
+def _minus(network: Network, hole: Network) -> list[Network]:
+    if network.version != hole.version or not network.overlaps(hole):
+        return [network]
+    if hole.supernet_of(network):  # type: ignore[arg-type]  # the same version
+        return []
+    return sorted(network.address_exclude(hole))  # type: ignore[arg-type]
+
+
+def _is_table(word: str) -> bool:
+    kind, colon, rest = word.partition(":")
+    return bool(colon and kind.isalpha() and rest and not word.startswith("["))
+
+
+def _inline(text: str) -> Iterator[tuple[str, str, str]]:
+    text = text.strip().removeprefix("{").removesuffix("}")
+    for pair in split_list(text):
+        key, equals, value = pair.strip("{} ").partition("=")
+        if equals:
+            yield key.strip().lower(), value.strip(), "main.cf"

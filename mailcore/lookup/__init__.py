@@ -1,0 +1,1 @@
+"""Everything that reads the queue and never writes it."""

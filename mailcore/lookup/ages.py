@@ -1,0 +1,171 @@
+"""How old the mail is, by destination: a scan of all lanes in steps, so that nobody waits long for it.
+
+Messages are counted, not recipients: one with mail for three destinations counts once for each of them, and once in the
+total. Nothing is locked: what moves between two steps may be seen twice or not at all.
+Must not know: sockets, the manager, who asks.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mailcore.envelope import Envelope, Recipient
+from mailcore.log.reader import LaneReader
+from mailcore.log.record import RecordType
+from mailcore.log.segment import Damage
+from mailcore.lookup.browse import WITHOUT_END, Browser, State, Stretch, lane_order
+from mailcore.queue.lanes import DELETED, HOLD
+from mailcore.queue.records import decode_envelope, decode_recipients
+
+__all__ = ["BOUNDS_S", "OTHERS", "ROWS_MAX", "AgesScan"]
+
+# qshape(1) begins at five minutes and doubles, too; five days are the queue lifetime's default.
+BOUNDS_S = (*(300 * 2**step for step in range(11)), 432_000)
+ROWS_MAX = 200  # destinations shown, those with the most mail
+NAMES_MAX = 10_000  # destinations counted by name, some 3 MB; the rest is one row
+OTHERS = "others"
+
+
+class AgesScan:
+    """One scan from its beginning to its end. ``step`` may be called by several threads; they take turns."""
+
+    def __init__(self, browser: Browser, stretches: Mapping[str, Stretch]) -> None:
+        self._browser = browser
+        self._stretches = stretches
+        self._lanes = sorted((lane for lane in stretches if lane != DELETED), key=lane_order)
+        self._offset = 0  # where to go on in the first of them
+        self._turn = threading.Lock()
+        self._rows: dict[str, list[int]] = {}
+        self._others = [0] * (len(BOUNDS_S) + 1)
+        self._by_state = dict.fromkeys((State.QUEUED, State.ACTIVE, State.DEFERRED, State.HELD), 0)
+        self._oldest: dict[str, Any] | None = None
+        self.as_of = browser.clock()
+        self.touched_at = browser.monotonic()  # when it last went on
+        self.took_s = 0.0
+        self.examined = 0  # records
+        self.total = 0
+        self.done = not self._lanes
+
+    def step(self, seconds: float) -> None:
+        """Reads on for so long, or to the end. Raises OSError."""
+        with self._turn:
+            monotonic = self._browser.monotonic
+            began = monotonic()
+            try:
+                while self._lanes:
+                    stopped = self._read(self._lanes[0], began + seconds)
+                    if stopped is not None:
+                        self._offset = stopped
+                        return
+                    del self._lanes[0]
+                    self._offset = 0
+                self.done = True
+            finally:
+                self.touched_at = monotonic()
+                self.took_s += self.touched_at - began
+
+    def told(self) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = sorted(
+            ({"destination": name, "counts": counts, "total": sum(counts)} for name, counts in self._rows.items()),
+            key=lambda row: (-row["total"], row["destination"]),
+        )
+        others = list(self._others)
+        for row in rows[ROWS_MAX:]:
+            others = [have + more for have, more in zip(others, row["counts"], strict=True)]
+        rows = rows[:ROWS_MAX]
+        if any(others):
+            rows.append({"destination": OTHERS, "counts": others, "total": sum(others)})
+        return {
+            "buckets_s": [*BOUNDS_S, None],
+            "rows": rows,
+            "total": self.total,
+            "by_state": dict(self._by_state),
+            "oldest": self._oldest,
+            "as_of": self.as_of,
+            "took_s": self.took_s,
+            "examined": self.examined,
+        }
+
+    # -- inside
+
+    def _read(self, lane: str, until: float) -> int | None:
+        """Reads on in one lane; where to go on, None when it is done."""
+        stretch = self._stretches[lane]
+        start, end = max(stretch.start, self._offset), WITHOUT_END if stretch.end is None else stretch.end
+        if start >= end:
+            return None
+        browser = self._browser
+        reader = LaneReader(browser.disk, os.path.join(browser.queue_directory, lane), _told_elsewhere)
+        try:
+            for record in reader.records(start, end):
+                self.examined += 1
+                if record.live and record.type == RecordType.ENVELOPE:
+                    try:
+                        self._count(reader, lane, record.offset, decode_envelope(record.body))
+                    except (msgspec.MsgspecError, struct.error):
+                        continue
+                if self.examined & 63 == 0 and browser.monotonic() >= until:
+                    return record.end
+        finally:
+            reader.close()
+        return None
+
+    def _count(self, reader: LaneReader, lane: str, offset: int, envelope: Envelope) -> None:
+        self.total += 1
+        self._by_state[self._state(lane, offset)] += 1
+        bucket = bisect_left(BOUNDS_S, self.as_of - envelope.arrived_at)
+        names = self._destinations(reader, offset, envelope)
+        for name in names:
+            counts = self._rows.get(name)
+            if counts is None:
+                if len(self._rows) >= NAMES_MAX:
+                    counts = self._others
+                else:
+                    counts = self._rows[name] = [0] * (len(BOUNDS_S) + 1)
+            counts[bucket] += 1
+        if self._oldest is None or envelope.arrived_at < self._oldest["arrived_at"]:
+            self._oldest = {
+                "queue_id": envelope.queue_id,
+                "arrived_at": envelope.arrived_at,
+                "sender": envelope.sender,
+                "destination": next(iter(names), ""),
+            }
+
+    def _state(self, lane: str, offset: int) -> str:
+        if lane == HOLD:
+            return State.HELD
+        if offset < self._stretches[lane].runner:
+            return State.ACTIVE
+        return State.DEFERRED if lane.startswith("retry.") else State.QUEUED
+
+    def _destinations(self, reader: LaneReader, offset: int, envelope: Envelope) -> dict[str, None]:
+        """Each once. Of a long list that was routed before, the envelope has the names."""
+        names = dict.fromkeys(map(self._name, envelope.recipients))
+        if not envelope.batches:
+            return names
+        if envelope.resting and "" not in envelope.resting:
+            return names | dict.fromkeys(envelope.resting)
+        for recipients in _batches(reader, offset, envelope):
+            names |= dict.fromkeys(map(self._name, recipients))
+        return names
+
+    def _name(self, recipient: Recipient) -> str:
+        return recipient.route or recipient.destination or self._browser.route_of(recipient)
+
+
+def _batches(reader: LaneReader, offset: int, envelope: Envelope) -> Iterator[tuple[Recipient, ...]]:
+    for at in envelope.batches:
+        record = reader.read(at, offset)
+        if record is not None and record.type == RecordType.RECIPIENTS:
+            yield decode_recipients(record.body)
+
+
+def _told_elsewhere(damage: Damage) -> None:
+    """Browsing tells of it."""

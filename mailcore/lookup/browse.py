@@ -1,0 +1,381 @@
+"""Browsing and finding: the queue read straight from its lanes, so that looking at it costs the manager nothing.
+
+A page costs a page: reading goes on at the cursor (a position) and stops when the page is full or its budget is spent, so
+that a filter which matches nothing also moves on. Every lane is read from its browse start to its durable end, and only
+ENVELOPE records whose mark is live count; of a message seen twice on one page the higher generation stays.
+
+Nothing is locked and nobody is told: a message that moves between two pages may be seen twice or not at all. While nothing
+moves, the items of all pages are exactly what ``size`` counts. Must not know: sockets, the manager, routes (a function that
+says where an unrouted recipient would go comes as an argument).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from mailcore.envelope import Envelope, Recipient
+from mailcore.log.disk import Disk
+from mailcore.log.positions import RestartPositions, read_positions
+from mailcore.log.reader import LaneReader
+from mailcore.log.record import Record, RecordType
+from mailcore.log.segment import Damage
+from mailcore.lookup.filter import Filter, Matcher, text_matcher
+from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, is_incoming
+from mailcore.queue.records import decode_envelope, decode_recipients
+
+__all__ = [
+    "Browser",
+    "Budget",
+    "CursorError",
+    "Found",
+    "Item",
+    "Page",
+    "State",
+    "Stretch",
+    "stretches_of",
+]
+
+RECIPIENTS_SHOWN = 10  # of an item; a page of 1 000 items stays far below a frame
+DESTINATIONS_SHOWN = 5
+REASON_CHARACTERS = 500  # a reply line has at most 512 octets (RFC 5321 4.5.3.1.5)
+DAMAGES_SHOWN = 10
+FEW = 4  # up to here searching the indexes for each id is quicker than going through every entry once
+WITHOUT_END = 1 << 62  # "up to the end of the file": beyond any lane offset
+
+
+class State:
+    """What an item is doing. Strings, because they are shown as they are."""
+
+    QUEUED = "queued"  # accepted, not yet begun
+    ACTIVE = "active"  # the scheduler has it
+    DEFERRED = "deferred"  # waits for its time in a retry lane
+    HELD = "held"
+    DELETED = "deleted"  # can still be undone
+
+
+class CursorError(ValueError):
+    """What was given as a cursor is none; for a person as it is."""
+
+
+class Item(msgspec.Struct, kw_only=True):
+    """A message as a list shows it."""
+
+    queue_id: str
+    lane: str
+    offset: int
+    generation: int
+    state: str
+    sender: str
+    recipients: list[str]  # the first RECIPIENTS_SHOWN
+    recipient_count: int
+    size_bytes: int
+    arrived_at: float
+    due_at: float  # next attempt, wall clock; 0.0 is at once
+    attempts: int
+    reason: str  # the last reply, or why it is held
+    destinations: list[str]  # the first DESTINATIONS_SHOWN known ones
+
+
+class Page(msgspec.Struct, kw_only=True):
+    """``cursor`` is where to go on, also when ``items`` is not full; None at the end of the queue."""
+
+    items: list[Item]
+    cursor: str | None
+    examined: int  # records read
+    damage: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What of a lane to read. ``end`` None: to the last record that can be believed."""
+
+    start: int
+    runner: int
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one page may cost. Defaults: a fifth of a second, so that a few slow filters share a core and nobody waits."""
+
+    items: int = 100
+    records: int = 100_000
+    seconds: float = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An envelope and where it lies."""
+
+    lane: str
+    offset: int
+    envelope: Envelope
+
+
+def stretches_of(disk: Disk, queue_directory: str) -> tuple[dict[str, Stretch], float]:
+    """What the last restart positions know, for when nobody else can be asked; and the wall-clock time they are of.
+
+    Raises PositionsDamaged. Lanes they do not name yet are read from their beginning.
+    """
+    positions: RestartPositions | None = read_positions(disk, queue_directory)
+    known = positions.lanes if positions is not None else {}
+    stretches = {}
+    for name in disk.list(queue_directory):
+        if name == JOURNAL or name.startswith(".") or not os.path.isdir(os.path.join(queue_directory, name)):
+            continue
+        at = known.get(name)
+        stretches[name] = Stretch(at.browse, at.runner, None) if at is not None else Stretch(0, 0, None)
+    return stretches, positions.written_at if positions is not None else 0.0
+
+
+def lane_order(lane: str) -> tuple[int, int, str]:
+    """incoming, local, retry lanes by interval, others, hold, deleted: fixed, so that a cursor stays true."""
+    group = 3
+    if is_incoming(lane):
+        group = 0
+    elif lane == LOCAL:
+        group = 1
+    elif lane.startswith("retry."):
+        group = 2
+    elif lane == HOLD:
+        group = 4
+    elif lane == DELETED:
+        group = 5
+    number = lane.rpartition(".")[2]
+    return group, int(number) if number.isascii() and number.isdigit() else 0, lane
+
+
+def _unrouted(recipient: Recipient) -> str:
+    return ""
+
+
+@dataclass
+class Browser:
+    """Reads the lanes below ``queue_directory``; keeps nothing open between calls. May be used by several threads."""
+
+    disk: Disk
+    queue_directory: str
+    clock: Callable[[], float]  # wall clock
+    monotonic: Callable[[], float]
+    route_of: Callable[[Recipient], str] = field(default=_unrouted)
+
+    def page(self, stretches: Mapping[str, Stretch], filter_: Filter, cursor: str, budget: Budget) -> Page:
+        """The next items from ``cursor`` ("" is the beginning) on. Raises CursorError, OSError."""
+        lanes = _lanes(stretches, filter_)
+        first, offset = _parse_cursor(cursor)
+        if first:
+            lanes = [lane for lane in lanes if lane_order(lane) >= lane_order(first)]
+        matcher = Matcher(filter_, self.clock(), self.route_of)
+        page = _PageInMaking(budget, self.monotonic() + budget.seconds)
+        for lane in lanes:
+            stretch = stretches[lane]
+            start = max(stretch.start, offset) if lane == first else stretch.start
+            end = self._read_lane(lane, start, stretch, matcher, page)
+            if end is not None:
+                return page.done(f"{lane}:{end}")
+        return page.done(None)
+
+    def find(self, stretches: Mapping[str, Stretch], queue_ids: Collection[str]) -> dict[str, Found]:
+        """The living envelope with the highest generation of each message; those that are not there are left out."""
+        found: dict[str, Found] = {}
+        if not queue_ids:
+            return found
+        wanted = frozenset(queue_ids)
+        for lane in sorted(stretches, key=lane_order):
+            stretch = stretches[lane]
+            with self._reader(lane, []) as reader:
+                for record in _search(reader, wanted, stretch):
+                    envelope = _envelope(record)
+                    if envelope is None or not record.live or envelope.queue_id not in wanted:
+                        continue
+                    before = found.get(envelope.queue_id)
+                    if before is None or before.envelope.generation < envelope.generation:
+                        found[envelope.queue_id] = Found(lane, record.offset, envelope)
+        return found
+
+    def read(self, lane: str, offset: int) -> Found | None:
+        """The envelope at a position that somebody knows; None when there is none any more."""
+        with self._reader(lane, []) as reader:
+            record = reader.read(offset, WITHOUT_END)
+            envelope = None if record is None else _envelope(record)
+            return None if envelope is None else Found(lane, offset, envelope)
+
+    def recipients(self, found: Found) -> Iterator[tuple[Recipient, ...]]:
+        """All recipients of a message, a record at a time, in the order received: batches first."""
+        with self._reader(found.lane, []) as reader:
+            for batch in found.envelope.batches:
+                yield from _batch(reader, batch, found.offset)
+        yield found.envelope.recipients
+
+    def item(self, found: Found, stretch: Stretch | None) -> Item:
+        runner = stretch.runner if stretch is not None else 0
+        return _item(found.lane, found.offset, runner, found.envelope)
+
+    def _reader(self, lane: str, damage: list[Damage]) -> _OpenLane:
+        return _OpenLane(LaneReader(self.disk, os.path.join(self.queue_directory, lane), damage.append))
+
+    def _read_lane(self, lane: str, start: int, stretch: Stretch, matcher: Matcher, page: _PageInMaking) -> int | None:
+        """Reads on in one lane; where to go on when the page is done, None when the lane is."""
+        damage: list[Damage] = []
+        end = stretch.end if stretch.end is not None else WITHOUT_END
+        if start >= end:
+            return None
+        stopped = None
+        with self._reader(lane, damage) as reader:
+            for record in reader.records(start, end):
+                page.examined += 1
+                if record.live and record.type == RecordType.ENVELOPE:
+                    envelope = _envelope(record)
+                    if envelope is None:
+                        page.damage.append(f"{lane}:{record.offset}: an envelope that cannot be read")
+                    elif matcher.of_envelope(envelope) and self._recipients_match(
+                        reader, record.offset, envelope, matcher, page
+                    ):
+                        page.add(_item(lane, record.offset, stretch.runner, envelope))
+                if page.full or (page.examined & 63 == 0 and self.monotonic() >= page.until):
+                    stopped = record.end
+                    break
+        for each in damage:
+            # At the very start it is the cursor that was no record's; at an unknown end it is a record being written.
+            if each.offset != start and not (stretch.end is None and each.end >= _file_end(self.disk, each.path)):
+                page.damage.append(f"{lane}:{each.offset} to {each.end}: {each.what}")
+        return stopped
+
+    def _recipients_match(
+        self, reader: LaneReader, offset: int, envelope: Envelope, matcher: Matcher, page: _PageInMaking
+    ) -> bool:
+        if not matcher.asks_recipients:
+            return True
+        because = envelope.held_because
+        if any(matcher.of_recipient(each, because) for each in envelope.recipients):
+            return True
+        for batch in envelope.batches:
+            page.examined += 1
+            for recipients in _batch(reader, batch, offset):
+                if any(matcher.of_recipient(each, because) for each in recipients):
+                    return True
+        return False
+
+
+class _OpenLane:
+    """A LaneReader that is closed at the end of a block."""
+
+    def __init__(self, reader: LaneReader) -> None:
+        self._reader = reader
+
+    def __enter__(self) -> LaneReader:
+        return self._reader
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+
+class _PageInMaking:
+    def __init__(self, budget: Budget, until: float) -> None:
+        self.budget = budget
+        self.until = until
+        self.examined = 0
+        self.damage: list[str] = []
+        self._items: dict[str, Item] = {}
+
+    def add(self, item: Item) -> None:
+        before = self._items.get(item.queue_id)
+        if before is None or before.generation < item.generation:
+            self._items.pop(item.queue_id, None)
+            self._items[item.queue_id] = item
+
+    @property
+    def full(self) -> bool:
+        return len(self._items) >= self.budget.items or self.examined >= self.budget.records
+
+    def done(self, cursor: str | None) -> Page:
+        return Page(
+            items=list(self._items.values()),
+            cursor=cursor,
+            examined=self.examined,
+            damage=self.damage[:DAMAGES_SHOWN],
+        )
+
+
+def _lanes(stretches: Mapping[str, Stretch], filter_: Filter) -> list[str]:
+    matches = text_matcher(filter_.lane)
+    names = [name for name in stretches if (name != DELETED if matches is None else matches(name))]
+    return sorted(names, key=lane_order)
+
+
+def _parse_cursor(cursor: str) -> tuple[str, int]:
+    if not cursor:
+        return "", 0
+    lane, colon, offset = cursor.rpartition(":")
+    if not colon or not lane or not (offset.isascii() and offset.isdigit()) or len(offset) > 19:
+        raise CursorError(f"{cursor!r} is no cursor; allowed: what a page gave as its cursor, lane:offset")
+    return lane, int(offset)
+
+
+def _search(reader: LaneReader, wanted: frozenset[str], stretch: Stretch) -> Iterator[Record]:
+    end = stretch.end if stretch.end is not None else WITHOUT_END
+    if len(wanted) > FEW:
+        yield from reader.find_all(wanted, stretch.start, end)
+        return
+    for queue_id in wanted:
+        yield from reader.find(queue_id, stretch.start, end)
+
+
+def _envelope(record: Record) -> Envelope | None:
+    try:
+        return decode_envelope(record.body) if record.type == RecordType.ENVELOPE else None
+    except (msgspec.MsgspecError, struct.error):
+        return None
+
+
+def _batch(reader: LaneReader, offset: int, envelope_at: int) -> Iterator[tuple[Recipient, ...]]:
+    record = reader.read(offset, envelope_at)  # batches lie in front of their envelope
+    if record is None or record.type != RecordType.RECIPIENTS:
+        return
+    try:
+        yield decode_recipients(record.body)
+    except msgspec.MsgspecError:
+        return
+
+
+def _file_end(disk: Disk, path: str) -> int:
+    try:
+        return int(os.path.basename(path).removesuffix(".seg")) + disk.size_of(path)
+    except OSError:
+        return 0
+
+
+def _item(lane: str, offset: int, runner: int, envelope: Envelope) -> Item:
+    if lane == HOLD:
+        state = State.HELD
+    elif lane == DELETED:
+        state = State.DELETED
+    elif offset < runner:
+        state = State.ACTIVE
+    else:
+        state = State.DEFERRED if lane.startswith("retry.") else State.QUEUED
+    replies = [each.reply for each in envelope.recipients if each.reply]
+    destinations = dict.fromkeys(each.route or each.destination for each in envelope.recipients)
+    destinations.update(dict.fromkeys(envelope.resting))
+    destinations.pop("", None)
+    return Item(
+        queue_id=envelope.queue_id,
+        lane=lane,
+        offset=offset,
+        generation=envelope.generation,
+        state=state,
+        sender=envelope.sender,
+        recipients=[each.address for each in envelope.recipients[:RECIPIENTS_SHOWN]],
+        recipient_count=envelope.recipient_count,
+        size_bytes=envelope.size_bytes,
+        arrived_at=envelope.arrived_at,
+        due_at=max(envelope.due_at, envelope.not_before),
+        attempts=envelope.attempts,
+        reason=(envelope.held_because or (replies[-1] if replies else ""))[:REASON_CHARACTERS],
+        destinations=list(destinations)[:DESTINATIONS_SHOWN],
+    )

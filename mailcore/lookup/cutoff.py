@@ -1,0 +1,96 @@
+"""A cut through the queue: what was there when somebody counted, so that a change made later touches nothing newer.
+
+It says when the counting began and how far each lane could be read then. A message is newer when it arrived after that time,
+or came to rest in its first lane beyond that lane's end: the receivers' lanes, ``local``, and the retry lanes for scheduled
+mail. A message written anew since is known by its first envelope, which is looked up beyond the ends.
+
+Law: what is not known is decided for leaving the message alone, but for one case: when the segment with its first envelope
+is deleted already, only the time of arrival (when its data began to come) tells.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from mailcore.log.disk import Disk
+from mailcore.log.index import queue_id_in
+from mailcore.log.reader import LaneReader
+from mailcore.log.segment import Damage
+from mailcore.lookup.browse import WITHOUT_END, Item, Stretch
+from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
+
+__all__ = ["Cut", "CutError"]
+
+COMING_S_MAX = 86_400.0  # from the first byte of a message to its 250; far beyond what any client waits
+
+
+class CutError(ValueError):
+    """What was given as a cut is none; for a person as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    at: float  # wall clock
+    ends: Mapping[str, int]  # lane -> its end then; of no lane at all when nobody could say
+
+    @classmethod
+    def of(cls, stretches: Mapping[str, Stretch], at: float) -> Cut:
+        """``at``: after the stretches were asked for."""
+        ends = {lane: each.end for lane, each in stretches.items() if lane not in (HOLD, DELETED)}
+        return cls(at, {lane: end for lane, end in ends.items() if end is not None})
+
+    def __str__(self) -> str:
+        return " ".join([repr(self.at), *(f"{lane}:{end}" for lane, end in self.ends.items())])
+
+    @classmethod
+    def parse(cls, text: str) -> Cut:
+        """Raises CutError."""
+        at, *pairs = text.split(" ")
+        try:
+            ends = {lane: int(end) for lane, _, end in (pair.rpartition(":") for pair in pairs) if lane}
+            parsed = cls(float(at), ends)
+        except ValueError:
+            parsed = cls(math.nan, {})
+        if not math.isfinite(parsed.at) or len(parsed.ends) != len(pairs):
+            raise CutError(f"{text[:50]!r} is no cut; allowed: what a dry run gave as its cut")
+        return parsed
+
+    def newer(
+        self, disk: Disk, queue_directory: str, stretches: Mapping[str, Stretch], items: Collection[Item]
+    ) -> set[str]:
+        """The queue ids of those that were not there. Raises OSError."""
+        newer: set[str] = set()
+        unsure: set[str] = set()
+        for item in items:
+            if item.arrived_at > self.at:
+                newer.add(item.queue_id)
+            elif not item.generation:
+                if self.ends and item.offset >= self.ends.get(item.lane, 0):
+                    newer.add(item.queue_id)
+            elif item.arrived_at > self.at - COMING_S_MAX:
+                unsure.add(item.queue_id)
+        if unsure and self.ends:
+            for lane, stretch in stretches.items():
+                if is_incoming(lane) or lane == LOCAL:
+                    newer |= self._first_beyond(disk, os.path.join(queue_directory, lane), stretch, unsure)
+        return newer
+
+    def _first_beyond(self, disk: Disk, directory: str, stretch: Stretch, queue_ids: set[str]) -> set[str]:
+        """Those whose envelope, finished or not, lies in the lane beyond its end."""
+        start = self.ends.get(os.path.basename(directory), 0)
+        end = stretch.end if stretch.end is not None else WITHOUT_END
+        if start >= end:
+            return set()
+        reader = LaneReader(disk, directory, _told_elsewhere)
+        try:
+            found = {queue_id_in(record.body) or b"" for record in reader.find_all(queue_ids, start, end)}
+        finally:
+            reader.close()
+        return {queue_id.decode("ascii", "replace") for queue_id in found} & queue_ids
+
+
+def _told_elsewhere(damage: Damage) -> None:
+    """The runner comes by, and browsing tells of it."""

@@ -1,0 +1,262 @@
+"""A message's history: everything that is still known of it, from its arrival to its end, when that is long ago, too.
+
+It is put together from what the journal's segments that still exist say of the message, and the envelopes of it that are
+still in lanes, garbage or not; what these have no more comes from whoever keeps it longer (``older``). It says how far back it
+goes, and whether all was found.
+
+What an event is stands in ``story``.
+
+Law: no more is kept than is answered, whatever the journal holds. Must not know: sockets, the manager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from mailcore.bounce.dsn import bounce_queue_id
+from mailcore.envelope import Envelope
+from mailcore.lookup.archive import Older, Trouble, Window
+from mailcore.lookup.browse import WITHOUT_END, Browser, Found
+from mailcore.lookup.timeline import Story, accepted
+from mailcore.lookup.tracing import (
+    SLACK_S,
+    Steps,
+    Trace,
+    decode,
+    earliest_of,
+    envelopes_of,
+    lanes_in,
+    open_lane,
+    trace,
+)
+from mailcore.queue.lanes import JOURNAL, LOCAL
+
+__all__ = ["History", "HistoryReader"]
+
+BEHIND_END_BYTES = (
+    64 << 20
+)  # read on behind a FINISH that rests on a bounce: a crash may have undone it, a checkpoint later
+BOUNCES_MAX = 20  # looked for, of one message
+QUEUE_ID_CHARACTERS = 13  # a bounce's is its message's, and more behind it
+ARRIVED_S = 86_400.0  # after its queue id was given out, at the most; some clocks jump
+UNARRIVED_S = 31 * 86_400.0  # so far is searched on for a bounce, or for what nobody knows the arrival of
+TRACE_BYTES_MAX = 16 << 30  # of the journal, for one history: about ten seconds of reading what is cached
+
+
+class History(msgspec.Struct, kw_only=True):
+    """``complete``: its arrival and each of its passes were found. ``since``: what happened before is known to nobody here."""
+
+    queue_id: str
+    events: list[dict[str, Any]]  # oldest first
+    complete: bool
+    since: float | None  # wall clock, seconds
+    note: str
+    examined: int  # bytes of the journal
+    events_left_out: int = 0
+    verdicts_left_out: int = 0
+
+
+@dataclass
+class HistoryReader:
+    """Reads journal and lanes, and what is kept longer when that is not all; keeps nothing between calls."""
+
+    browser: Browser
+    trace_bytes_max: int = TRACE_BYTES_MAX
+    older: Older | None = None
+
+    def history(self, queue_id: str) -> Steps[History]:
+        """As ``past.Past.history``."""
+        history = yield from self._history(queue_id, None)
+        if history.complete or self.older is None or not earliest_of(queue_id):
+            return history
+        elsewhere = _Elsewhere(self.older)
+        elsewhere.since = self.older.since(elsewhere.trouble)
+        yield
+        if elsewhere.since is None:
+            return history
+        with_older = yield from self._history(queue_id, elsewhere)
+        return with_older
+
+    def _history(self, queue_id: str, elsewhere: _Elsewhere | None) -> Steps[History]:
+        so_far = Trace(self.trace_bytes_max)
+        story = Story(queue_id)
+        if elsewhere is not None:
+            yield from elsewhere.find(queue_id)
+        yield from self._read_journal(story, so_far, elsewhere)
+        envelopes = yield from self._envelopes(story)
+        for found, _ in envelopes:
+            yield from self._name(story, found)
+        if elsewhere is None:
+            complete = bool(envelopes) and story.complete(*_top(envelopes)) and not so_far.cut_short
+        else:
+            yield from elsewhere.name(story)
+            yield from self._find_bounces(story, elsewhere)
+            if elsewhere.arrival is not None and not (envelopes and envelopes[0][0].envelope.generation == 0):
+                envelopes.insert(0, (elsewhere.arrival, False))
+            complete = bool(envelopes) and story.complete_with_older(*_top(envelopes), _recipients(envelopes))
+            complete = complete and not (so_far.cut_short or elsewhere.trouble.count)
+        events = self._told(story, envelopes)
+        kept_since = None if elsewhere is None else elsewhere.since
+        return History(
+            queue_id=queue_id,
+            events=events,
+            complete=complete,
+            since=min((at for at in (so_far.oldest, kept_since) if at is not None), default=None),
+            note=_note(queue_id, bool(events), bool(envelopes), complete, so_far, elsewhere),
+            examined=so_far.examined_bytes,
+            events_left_out=story.events_left_out,
+            verdicts_left_out=story.verdicts_left_out,
+        )
+
+    def _read_journal(self, story: Story, so_far: Trace, elsewhere: _Elsewhere | None) -> Steps[None]:
+        wanted = {story.queue_id}
+        ended_at = 0
+        with open_lane(self.browser.disk, self.browser.queue_directory, JOURNAL) as reader:
+            if elsewhere is not None:
+                yield from elsewhere.tell(story, 0, reader.bases[0] if reader.bases else WITHOUT_END)
+            for found in trace(reader, wanted, earliest_of(story.queue_id), so_far):
+                while elsewhere is not None and so_far.missing:
+                    yield from elsewhere.tell(story, *so_far.missing.pop(0))
+                if found is None:
+                    if story.ended and so_far.examined_bytes - ended_at > BEHIND_END_BYTES:
+                        return
+                    yield
+                    continue
+                body = decode(found[1])
+                if body is not None and body.queue_id == story.queue_id:
+                    story.hear(body)
+                    ended_at = so_far.examined_bytes
+                    if story.ended and story.bounce is None:
+                        return
+
+    def _envelopes(self, story: Story) -> Steps[list[tuple[Found, bool]]]:
+        """Those that are still there, by generation, with whether they are live. The journal says where they are when it
+        knows the message from its beginning; else they are looked for."""
+        if 0 not in story.starts:
+            browser, queue_id = self.browser, story.queue_id
+            there = yield from envelopes_of(
+                browser.disk, browser.queue_directory, lanes_in(browser), {queue_id}, earliest_of(queue_id)
+            )
+            return sorted(there.get(queue_id, ()), key=lambda each: each[0].envelope.generation)
+        envelopes = []
+        for generation, place in sorted(story.places.items()):
+            found = self.browser.read(place.lane, place.offset)
+            if found is not None and _is(found.envelope, story.queue_id, generation):
+                envelopes.append((found, True))
+            yield
+        return envelopes
+
+    def _find_bounces(self, story: Story, elsewhere: _Elsewhere) -> Steps[None]:
+        """Where a FINISH or REPLACED that was kept elsewhere rests on a bounce, that is not said with it."""
+        browser = self.browser
+        for event, generation in story.unbounced[:BOUNCES_MAX]:
+            queue_id, at = bounce_queue_id(story.queue_id, generation), float(event["at"])
+            there = yield from envelopes_of(browser.disk, browser.queue_directory, [LOCAL], {queue_id}, at - SLACK_S)
+            found = next((each for each, _ in there.get(queue_id, ()) if each.envelope.generation == 0), None)
+            if found is None:
+                window = Window(at - SLACK_S, at + SLACK_S)
+                found = yield from elsewhere.older.arrival(queue_id, window, elsewhere.trouble)
+            if found is not None:
+                story.rests_on(event, queue_id, {"lane": found.lane, "offset": found.offset})
+
+    def _name(self, story: Story, found: Found) -> Steps[None]:
+        """Addresses for the recipients' numbers; one envelope's batches are read only as far as somebody lacks his."""
+        batches = self.browser.recipients(found)
+        while story.unnamed and (batch := next(batches, None)) is not None:
+            for recipient in batch:
+                if recipient.number in story.unnamed:
+                    story.unnamed.discard(recipient.number)
+                    story.names[recipient.number] = recipient.address
+            yield
+
+    def _told(self, story: Story, envelopes: list[tuple[Found, bool]]) -> list[dict[str, Any]]:
+        events = [accepted(envelopes[0][0].envelope)] if envelopes else []
+        resting = {found.envelope.generation: found.envelope for found, _ in envelopes}
+        for event in story.events:
+            for verdict in event.get("verdicts", ()):
+                verdict["address"] = story.names.get(verdict["number"], "")
+            envelope = resting.get(event.get("generation", -1))
+            if envelope is not None:
+                event["due_at"] = max(envelope.due_at, envelope.not_before)
+            events.append(event)
+        return events
+
+
+@dataclass
+class _Elsewhere:
+    """What is kept longer than the log, asked about one message."""
+
+    older: Older
+    since: float | None = None
+    trouble: Trouble = field(default_factory=Trouble)
+    arrival: Found | None = None
+    window: Window = field(default_factory=Window)
+
+    def find(self, queue_id: str) -> Steps[None]:
+        """Its arrival, and from when on there may be something of it."""
+        earliest = earliest_of(queue_id)
+        latest = earliest + (ARRIVED_S if len(queue_id) == QUEUE_ID_CHARACTERS else UNARRIVED_S)
+        self.arrival = yield from self.older.arrival(queue_id, Window(earliest, latest), self.trouble)
+        # What nobody knows, somebody may have mistyped: it is not looked for in the events of years.
+        self.window = Window(earliest) if self.arrival is not None else Window(earliest, earliest + UNARRIVED_S)
+
+    def tell(self, story: Story, start: int, end: int) -> Steps[None]:
+        bodies = self.older.bodies({story.queue_id}, start, end, self.window, self.trouble, beyond=1)
+        for told in bodies:
+            if told is None:
+                yield
+            else:
+                story.hear(told[1], elsewhere=True)
+
+    def name(self, story: Story) -> Steps[None]:
+        """Who is not in an envelope that is still in a lane."""
+        if self.arrival is None or not story.unnamed:
+            return
+        envelope = self.arrival.envelope
+        story.know({recipient.number: recipient.address for recipient in envelope.recipients})
+        added = {envelope.recipient_count + number: address for number, address in enumerate(story.added)}
+        story.know(added)
+        if any(number < envelope.recipient_count for number in story.unnamed):
+            names = yield from self.older.names(self.arrival, story.unnamed, self.trouble)
+            story.know(names)
+
+
+def _recipients(envelopes: list[tuple[Found, bool]]) -> int:
+    """How many it had as received, as the oldest envelope of it knows."""
+    return envelopes[0][0].envelope.recipient_count
+
+
+def _top(envelopes: list[tuple[Found, bool]]) -> tuple[int, bool]:
+    found, live = envelopes[-1]
+    return found.envelope.generation, live
+
+
+def _is(envelope: Envelope, queue_id: str, generation: int) -> bool:
+    """Law 4."""
+    return envelope.queue_id == queue_id and envelope.generation == generation
+
+
+def _note(
+    queue_id: str, known: bool, envelopes: bool, complete: bool, so_far: Trace, elsewhere: _Elsewhere | None
+) -> str:
+    since = "" if so_far.oldest is None else f"the journal goes back to {_when(so_far.oldest)}"
+    if so_far.cut_short:
+        return "the journal is so long that it was not read to its end"
+    if complete:
+        return ""
+    more = ""
+    if elsewhere is not None and elsewhere.since is not None:
+        more = f"; events go back to {_when(elsewhere.since)}"
+        more += f"; {elsewhere.trouble}" if elsewhere.trouble.count else ""
+    if not known:
+        return f"nothing is known of {queue_id}" + (f"; {since}" if since else "") + more
+    what = "" if envelopes else "; its envelope is gone, and with it who sent it to whom"
+    return f"not all of it is known; {since or 'there is no journal'}{more}{what}"
+
+
+def _when(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")

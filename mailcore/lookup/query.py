@@ -1,0 +1,76 @@
+"""What a search is for, the test made of it, and what it finds.
+
+Law: pure but for reading the RECIPIENTS records of an envelope that is tested; the cheapest test comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from mailcore.lookup.browse import Browser, Found
+from mailcore.lookup.filter import NULL_SENDER, text_matcher
+
+__all__ = ["Hit", "Matches", "Wanted"]
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What is searched for; all that is given must hold. Texts as in ``matching.Filter``; ``queue_id`` is one, whole."""
+
+    queue_id: str = ""
+    message_id: str = ""  # with or without its angle brackets
+    sender: str = ""
+    recipient: str = ""
+
+
+class Hit(msgspec.Struct, kw_only=True):
+    """A message as a search shows it. ``state``: those of ``browse.State``, or how it ended: delivered, bounced, expired,
+    deleted (then with ``finished_at``), unknown."""
+
+    queue_id: str
+    at: float  # arrival, wall clock
+    sender: str
+    recipients: list[str]  # the first RECIPIENTS_SHOWN
+    recipient_count: int
+    message_id: str
+    size_bytes: int
+    state: str
+    finished_at: float | None
+
+
+class Matches:
+    """Called with an envelope; or its tests one by one, for who has columns. A test is None when anything will do. ``browser``:
+    None for envelopes without batches."""
+
+    def __init__(self, wanted: Wanted, browser: Browser | None) -> None:
+        self._browser = browser
+        self.queue_id = wanted.queue_id
+        self.sender: Callable[[str], bool] | None = text_matcher(wanted.sender)
+        if wanted.sender == NULL_SENDER:
+            self.sender = lambda sender: not sender
+        message_id = text_matcher(_bare(wanted.message_id))
+        self.message_id: Callable[[str], bool] | None = (
+            None if message_id is None else lambda text: message_id(_bare(text))
+        )
+        self.recipient = text_matcher(wanted.recipient)
+
+    def __call__(self, found: Found) -> bool:
+        envelope = found.envelope
+        if self.sender is not None and not self.sender(envelope.sender):
+            return False
+        if self.message_id is not None and not self.message_id(envelope.message_id):
+            return False
+        return self.recipient is None or self._has_recipient(self.recipient, found)
+
+    def _has_recipient(self, matches: Callable[[str], bool], found: Found) -> bool:
+        if any(matches(recipient.address) for recipient in found.envelope.recipients):
+            return True
+        if self._browser is None or not found.envelope.batches:
+            return False
+        return any(matches(recipient.address) for batch in self._browser.recipients(found) for recipient in batch)
+
+
+def _bare(message_id: str) -> str:
+    """Without the angle brackets, which people leave out."""
+    return message_id.strip().removeprefix("<").removesuffix(">")

@@ -1,0 +1,205 @@
+"""A message's story: records that speak of it become the events that a history tells.
+
+An event is a map of plain values, as clients get it: ``at`` (wall clock, seconds) and ``event``
+
+- accepted: sender, size_bytes, recipients (how many), client_address, helo, tls, login, message_id, origin
+- attempt: destination, relay, tls, delays (before the manager, in the queue, connecting, transmitting), verdicts: number,
+  address ("" when its envelope is gone), status, dsn, reply; verdicts_left_out
+- deferred_until (into a retry lane) and replaced (into any other): lane, due_at, generation
+- bounce: queue_id of the message that tells the sender, lane, offset
+- administrative: operation, who, why, arguments
+- finished: how ("" or "deleted"), bounce
+
+Law: no more is kept than is answered, whatever is heard. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from mailcore.bounce.dsn import bounce_queue_id
+from mailcore.envelope import Envelope, Origin, Status
+from mailcore.lookup.tracing import Body
+from mailcore.queue.lanes import interval_of
+from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, Start
+
+__all__ = ["Story", "accepted"]
+
+EVENTS_MAX = 2_000  # of one answer; with the verdicts below a frame of wire.FRAME_BYTES_MAX at the most a tenth full
+VERDICTS_MAX = 1_000
+REPLY_CHARACTERS = 1_000  # of one reply; a line has at most 512 octets (RFC 5321 4.5.3.1.5), some have more lines
+LISTED_MAX = 10  # of an order's recipients; there may be 1 000
+TEXT_CHARACTERS = 1_000  # of what a client said of itself
+
+
+@dataclass
+class Story:
+    """What is said of one message, in the order it was said. ``elsewhere``: it was kept by others than the journal."""
+
+    queue_id: str
+    events: list[dict[str, Any]] = field(default_factory=list)
+    starts: set[int] = field(default_factory=set)  # generations whose pass was seen from its beginning
+    begun: set[int] = field(default_factory=set)  # generations of which anything was seen
+    places: dict[int, Place] = field(default_factory=dict)  # of each generation's envelope
+    unnamed: set[int] = field(default_factory=set)  # recipients whose verdicts are told, without an address yet
+    names: dict[int, str] = field(default_factory=dict)
+    ended: bool = False
+    bounce: Place | None = None  # of the FINISH
+    events_left_out: int = 0
+    verdicts_left_out: int = 0
+    verdicts_told: int = 0
+    deleted: bool = False
+    ends: int = 0  # recipients who got a verdict that is their last
+    added: list[str] = field(default_factory=list)  # recipients, by orders
+    refused: set[int] = field(default_factory=set)  # generations somebody was bounced in
+    unbounced: list[tuple[dict[str, Any], int]] = field(default_factory=list)  # events that may rest on a bounce
+    _order: tuple[str, float] = ("", 0.0)
+
+    def hear(self, body: Body, elsewhere: bool = False) -> None:
+        if not isinstance(body, Administrative):
+            self.begun.add(body.generation)
+        match body:
+            case Start():
+                self._start(body)
+            case Delivery():
+                self._delivery(body)
+            case Replaced():
+                self._replaced(body)
+            case Finish():
+                self.ended, self.bounce, self.deleted = True, body.bounce, body.why == "deleted"
+                self._bounce(body)
+                bounce = None if body.bounce is None else msgspec.structs.asdict(body.bounce)
+                self._add({"at": body.at, "event": "finished", "how": body.why, "bounce": bounce})
+            case Administrative():
+                self._administrative(body)
+        said = elsewhere and isinstance(body, Finish | Replaced) and self.events[-1]["event"] != "attempt"
+        if said and not isinstance(body, Administrative) and body.generation in self.refused:
+            self.unbounced.append((self.events[-1], body.generation))
+
+    def complete(self, generation: int, live: bool) -> bool:
+        """Whether all its passes were seen; ``generation``: of its newest envelope that is there, which rests or not."""
+        last = max([generation, *self.begun, *self.places])
+        rests = last not in self.begun and (live or last in self.places)
+        return self.starts.issuperset(range(last if rests else last + 1))
+
+    def complete_with_older(self, generation: int, live: bool, recipients: int) -> bool:
+        """The same when what the journal has no more was asked for elsewhere. From its arrival on nothing is missing then but
+        what was deleted before anybody kept it, and that shows: a pass left nothing, or a recipient came to no end."""
+        if self.ended and not self.deleted and self.ends < recipients + len(self.added):
+            return False
+        last = max([generation, *self.begun, *self.places])
+        rests = last not in self.begun and (live or last in self.places)
+        return self.begun.issuperset(range(last if rests else last + 1))
+
+    def know(self, names: Mapping[int, str]) -> None:
+        known = self.unnamed & names.keys()
+        self.unnamed -= known
+        self.names.update((number, names[number]) for number in known)
+
+    def rests_on(self, event: dict[str, Any], queue_id: str, place: dict[str, Any]) -> None:
+        at = next((index for index, each in enumerate(self.events) if each is event), None)
+        if at is not None and len(self.events) < EVENTS_MAX:
+            self.events.insert(at, {"at": event["at"], "event": "bounce", "queue_id": queue_id, **place})
+        if event["event"] == "finished":
+            event["bounce"] = place
+
+    def _add(self, event: dict[str, Any]) -> None:
+        if len(self.events) < EVENTS_MAX or event["event"] == "finished":
+            self.events.append(event)
+        else:
+            self.events_left_out += 1
+
+    def _start(self, start: Start) -> None:
+        # One that was stated anew lacks what it was counted with (``suffix``), and perhaps verdicts before it.
+        if start.resting:
+            self.starts.add(start.generation)
+        self.places[start.generation] = start.place
+        self.ended, self.bounce = False, None
+
+    def _delivery(self, delivery: Delivery) -> None:
+        told = delivery.verdicts[: VERDICTS_MAX - self.verdicts_told]
+        self.verdicts_told += len(told)
+        self.verdicts_left_out += len(delivery.verdicts) - len(told)
+        self.unnamed.update(verdict.number for verdict in told)
+        self.ends += sum(verdict.status != Status.DEFERRED for verdict in delivery.verdicts)
+        if any(verdict.status in (Status.BOUNCED, Status.EXPIRED) for verdict in delivery.verdicts):
+            self.refused.add(delivery.generation)
+        self._add(
+            {
+                "at": delivery.at,
+                "event": "attempt",
+                "destination": delivery.destination,
+                "relay": delivery.relay,
+                "tls": delivery.tls,
+                "delays": list(delivery.delays),
+                "verdicts": [
+                    {
+                        "number": verdict.number,
+                        "address": "",
+                        "status": Status(verdict.status).name.lower(),
+                        "dsn": verdict.dsn,
+                        "reply": verdict.reply[:REPLY_CHARACTERS],
+                    }
+                    for verdict in told
+                ],
+                "verdicts_left_out": len(delivery.verdicts) - len(told),
+            }
+        )
+
+    def _replaced(self, replaced: Replaced) -> None:
+        lane = replaced.place.lane
+        generation = replaced.generation + 1
+        self.places[generation] = replaced.place
+        self._bounce(replaced)
+        interval = interval_of(lane, 0) if lane.startswith("retry.") else 0.0
+        event = "deferred_until" if interval else "replaced"
+        due_at = replaced.at + interval if interval else 0.0  # its envelope, when it is there, knows better
+        self._add({"at": replaced.at, "event": event, "lane": lane, "due_at": due_at, "generation": generation})
+
+    def _bounce(self, body: Finish | Replaced) -> None:
+        if body.bounce is not None:
+            queue_id, place = bounce_queue_id(body.queue_id, body.generation), msgspec.structs.asdict(body.bounce)
+            self._add({"at": body.at, "event": "bounce", "queue_id": queue_id, **place})
+
+    def _administrative(self, order: Administrative) -> None:
+        if self._order == (order.operation, order.at):
+            return  # stated anew, with the START
+        self._order = order.operation, order.at
+        if order.operation == "add_recipients" and not order.anew:
+            addresses = order.arguments.get("recipients", ())
+            self.added += map(str, addresses if isinstance(addresses, list | tuple) else ())
+        self._add(
+            {
+                "at": order.at,
+                "event": "administrative",
+                "operation": order.operation,
+                "who": order.who,
+                "why": order.why,
+                "arguments": {name: _few(value) for name, value in order.arguments.items()},
+            }
+        )
+
+
+def _few(value: Any) -> Any:
+    """Of an argument that is a list, the first."""
+    return list(value[:LISTED_MAX]) if isinstance(value, list | tuple) else value
+
+
+def accepted(envelope: Envelope) -> dict[str, Any]:
+    return {
+        "at": envelope.arrived_at,
+        "event": "accepted",
+        "sender": envelope.sender,
+        "size_bytes": envelope.size_bytes,
+        "recipients": max(envelope.recipient_count, envelope.numbers_used),
+        "client_address": envelope.client_address,
+        "helo": envelope.helo[:TEXT_CHARACTERS],
+        "tls": envelope.tls,
+        "login": envelope.login[:TEXT_CHARACTERS],
+        "message_id": envelope.message_id[:TEXT_CHARACTERS],
+        "origin": Origin(envelope.origin).name.lower(),
+    }

@@ -1,0 +1,354 @@
+"""The way of a message through the manager: runner, active set, scheduler, deliverer, verdicts, end of the pass.
+
+Law 2 is kept here: a Delivered frame becomes a DELIVERY record, and only when that is synced is the scheduler told, the
+recipient dropped, the pass ended. New and deferred mail alternate into the active set (seed 000). Mail for what is dead is
+deferred in the same way, without a deliverer and without a look at its data.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mailcore.envelope import Status, Verdict
+from mailcore.frames import Deliver, Delivered, FrameWriter
+from mailcore.log.lane import LaneFailed
+from mailcore.manager.admission import Admission
+from mailcore.manager.passes import Passes
+from mailcore.manager.shared import Core
+from mailcore.queue.active import Active
+from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
+from mailcore.queue.queue import Gone
+from mailcore.queue.records import Delivery
+from mailcore.queue.rewrite import finish_deleted
+from mailcore.queue.runner import Runner
+from mailcore.routing.resolve import Refused
+from mailcore.scheduler import Entry
+
+__all__ = ["DelivererLink", "Flight", "Flow"]
+
+FULL_S = 0.1  # while the active set is full, room is looked for so often
+FILL_MAX = (
+    20  # messages brought in per turn of the loop, so that verdicts and new mail are not kept waiting by a full lane
+)
+PUT_OFF_MAX = 200  # entries for what is dead, a turn: as many as are brought in
+
+
+@dataclass(slots=True)
+class Flight:
+    """An entry with a deliverer."""
+
+    entry: Entry
+    active: Active
+    sent_at: float  # monotonic
+
+
+@dataclass(slots=True)
+class DelivererLink:
+    """A deliverer that is there."""
+
+    writer: FrameWriter
+    number: int
+    pid: int
+    capacity: int
+    flights: dict[int, Flight] = field(default_factory=dict)
+
+
+class Flow:
+    def __init__(self, core: Core, passes: Passes) -> None:
+        self.core = core
+        self.passes = passes
+        self.admission = Admission(core, passes)
+        self.deliverers: list[DelivererLink] = []
+        self._news = 0  # turns of the two round robins
+        self._retries = 0
+        self._retry_turn = False
+        self._deferred_active = 0  # deferred messages in the active set, and
+        self._deferred_limit = 0  # how many there may be, so that what a slow next hop owes leaves room for new mail
+        self._retry_at = 0.0  # monotonic: no retry lane has anything due before
+        self.retry_lanes_changed()
+
+    # -- into the active set
+
+    def retry_lanes_changed(self) -> None:
+        """A checkpoint made more of the retry lanes readable, or a lane is new."""
+        runners = self.core.queue.runners
+        self._new_runners = [r for lane, r in runners.items() if is_incoming(lane) or lane == LOCAL]
+        self._retry_runners = [
+            r for lane, r in runners.items() if not is_incoming(lane) and lane not in (LOCAL, HOLD, DELETED)
+        ]
+        self._retry_at = 0.0
+
+    def fill(self, now: float) -> bool:
+        """Brings due messages in, new and deferred ones in turn; True when there is more to bring in at once."""
+        core = self.core
+        wall = core.wall()
+        working = core.queue.sizes.working
+        self._deferred_active = sum(working[r.lane][0] for r in self._retry_runners if r.lane in working)
+        self._deferred_limit = max(1, int(self._active_limit * core.in_force("deferred_active_share")))
+        for _ in range(FILL_MAX):
+            if self._full:
+                self.passes.make_room(now)
+                return False
+            if core.queue.recovered:
+                active = core.queue.next_recovered(now)
+                if active is not None:
+                    self.admission.enter(active, now)
+                continue
+            self._retry_turn = not self._retry_turn
+            if not any(
+                self._next_retry(wall, now) if retry else self._next_new(wall, now)
+                for retry in (self._retry_turn, not self._retry_turn)
+            ):
+                return False
+        return True
+
+    @property
+    def _active_limit(self) -> int:
+        return self.core.scheduler.tuning.globals.message_active_limit
+
+    @property
+    def _full(self) -> bool:
+        """The queue's active set has the scheduler's messages, and those whose end is being written."""
+        return len(self.core.queue.active) >= self._active_limit
+
+    def _next_new(self, wall: float, now: float) -> bool:
+        runners = self._new_runners
+        for _ in range(len(runners)):
+            self._news = (self._news + 1) % len(runners)
+            if self._start(runners[self._news], wall, now):
+                return True
+        return False
+
+    def _next_retry(self, wall: float, now: float) -> bool:
+        if now < self._retry_at or self._deferred_active >= self._deferred_limit:
+            return False
+        runners = self._retry_runners
+        soonest = now + 60.0
+        for _ in range(len(runners)):
+            self._retries = (self._retries + 1) % len(runners)
+            runner = runners[self._retries]
+            if self._start(runner, wall, now):
+                self._deferred_active += 1
+                return True
+            due_in = runner.due_in(now)
+            if due_in is not None:
+                soonest = min(soonest, now + due_in)
+        self._retry_at = soonest
+        return False
+
+    def _start(self, runner: Runner, wall: float, now: float) -> bool:
+        while (head := runner.peek(wall, now)) is not None:
+            active = self.core.queue.begin(runner, *head, now)
+            if active is not None:
+                self.admission.enter(active, now)
+                return True
+        return False
+
+    def drain_deleted(self) -> None:
+        """What was deleted and can't be undone any more is finished."""
+        core = self.core
+        runner = core.queue.runners[DELETED]
+        hold = core.queue.runners[HOLD]
+        hold.peek(core.wall(), core.now())  # passes over garbage, so that its segments can go
+        for _ in range(FILL_MAX):
+            head = runner.peek(core.wall(), core.now())
+            if head is None:
+                return
+            active = core.queue.begin(runner, *head, core.now())
+            if active is not None:
+                try:
+                    finish_deleted(core.queue, active)
+                except Gone as gone:  # it stays, working, and its segment with it (law 11)
+                    core.log.failed("manager", str(gone))
+                    continue
+                core.log.removed(active.queue_id)
+
+    def next_due_in(self) -> float | None:
+        """Seconds until a deferred message may come in, or a suspension ends."""
+        now = self.core.now()
+        times: list[float | None] = []
+        if self._full:
+            times.append(FULL_S)
+        elif self._deferred_active < self._deferred_limit:  # else nothing comes in before something has left
+            times.append(max(0.0, self._retry_at - now))  # ``fill`` has just looked
+        wake = self.core.scheduler.wake_at()
+        times.append(None if wake is None else max(0.0, wake - now))
+        return min((time for time in times if time is not None), default=None)
+
+    # -- out to the deliverers
+
+    def dispatch(self, now: float) -> None:
+        """Gives out entries as long as the scheduler has some and a deliverer has room."""
+        core = self.core
+        if core.stalled and (not core.entries_left or any(link.flights for link in self.deliverers)):
+            return
+        while (link := self._roomiest()) is not None:
+            entry = core.scheduler.select(now)
+            if entry is None:
+                return
+            active = core.queue.active[entry.queue_id]
+            self._send(link, entry, active, now)
+            if core.stalled:
+                core.entries_left -= 1
+                return
+
+    def _roomiest(self) -> DelivererLink | None:
+        best = None
+        room = 0
+        for link in self.deliverers:
+            free = link.capacity - len(link.flights)
+            if free > room:
+                best, room = link, free
+        return best
+
+    def _send(self, link: DelivererLink, entry: Entry, active: Active, now: float) -> None:
+        envelope, data, pending = active.envelope, active.data, active.pending
+        first = pending[entry.recipients[0]]
+        resolved = self.core.routing.resolve(first.address, first.route)
+        assert not isinstance(resolved, Refused)
+        transport = self.core.settings.transports.get(entry.transport)
+        active.in_flight += 1
+        link.flights[entry.number] = Flight(entry, active, now)
+        link.writer.send(
+            Deliver(
+                entry.number,
+                envelope.queue_id,
+                entry.transport,
+                resolved.next_hop,
+                envelope.sender,
+                tuple([(number, pending[number].address) for number in entry.recipients]),
+                data.path,
+                data.offset,
+                data.length,
+                envelope.eight_bit,
+                envelope.smtputf8,
+                transport.tls if transport is not None else "may",
+            )
+        )
+
+    # -- verdicts
+
+    def put_off(self, now: float) -> bool:
+        """Defers mail for what is dead, without a try; True when there may be more. Not on a full disk: it makes no room."""
+        core = self.core
+        batch: list[tuple[Flight, Delivered]] = []
+        while not core.stalled and len(batch) < PUT_OFF_MAX:
+            deferral = core.scheduler.defer(now)
+            if deferral is None:
+                break
+            entry = deferral.entry
+            active = core.queue.active[entry.queue_id]
+            active.in_flight += 1
+            dsn = "4.3.0" if deferral.of_transport else "4.4.1"
+            reply = f"delivery temporarily suspended: {deferral.reason}"
+            verdicts = tuple([Verdict(number, Status.DEFERRED, dsn, reply) for number in entry.recipients])
+            batch.append((Flight(entry, active, now), Delivered(entry.number, verdicts, "none", "", False, 0.0, 0.0)))
+        if batch:
+            core.count("put_off", len(batch))
+            self._record(batch)
+        return len(batch) == PUT_OFF_MAX
+
+    def delivered(self, link: DelivererLink, frames: Sequence[Delivered]) -> None:
+        """Records what came of some entries; what follows from it waits for the sync."""
+        batch: list[tuple[Flight, Delivered]] = []
+        for frame in frames:
+            flight = link.flights.pop(frame.entry, None)
+            if flight is not None:
+                batch.append((flight, frame))
+        self._record(batch)
+
+    def _record(self, batch: Sequence[tuple[Flight, Delivered]]) -> None:
+        core = self.core
+        wall, now = core.wall(), core.now()
+        recorded: list[tuple[Flight, Delivered, tuple[float, float, float, float]]] = []
+        for flight, frame in batch:
+            active = flight.active
+            queued = flight.sent_at - active.read_at
+            whole = wall - active.envelope.arrived_at
+            before = max(whole - (now - active.read_at), 0.0)
+            delays = (before, queued, frame.connect_s, frame.transmit_s)
+            active.unsynced += 1
+            core.queue.deliver(
+                Delivery(
+                    active.queue_id,
+                    active.envelope.generation,
+                    frame.verdicts,
+                    wall,
+                    frame.relay,
+                    frame.tls,
+                    delays,
+                    active.destinations.get(flight.entry.recipients[0], flight.entry.destination),
+                )
+            )
+            recorded.append((flight, frame, delays))
+        core.commit.then(functools.partial(self._synced, recorded), len(recorded))
+
+    def _synced(
+        self,
+        batch: list[tuple[Flight, Delivered, tuple[float, float, float, float]]],
+        error: LaneFailed | None,
+    ) -> None:
+        core = self.core
+        if error is not None:
+            raise error
+        now = core.now()
+        log_delivery, report = core.log.delivery, core.scheduler.report
+        note, settle, sizes, wall = core.outcomes.note, core.balance.settle, core.queue.sizes, core.wall()
+        for flight, frame, delays in batch:
+            active, entry = flight.active, flight.entry
+            pending = active.pending
+            for verdict in frame.verdicts:
+                recipient = pending.get(verdict.number)
+                if recipient is not None:
+                    log_delivery(
+                        active.queue_id, recipient.address, frame.relay, verdict, delays,
+                        transport=entry.transport, tls=frame.tls,
+                    )  # fmt: skip
+            note(active.destinations.get(entry.recipients[0], entry.destination), frame.verdicts, frame.relay, wall)
+            settle(sizes, active, frame.verdicts)
+            active.settle(frame.verdicts)
+            numbers = [v.number for v in frame.verdicts]
+            if frame.site_failure or frame.transport_failure:
+                reply = frame.verdicts[0].reply if frame.verdicts else ""
+                report(entry.number, numbers, frame.site_failure, now, frame.transport_failure, reply)
+            else:
+                report(entry.number, numbers, False, now)
+            core.count("verdicts", len(numbers))
+            if core.stalled:
+                core.made_room = any(verdict.status == Status.DELIVERED for verdict in frame.verdicts)
+                core.entries_left *= core.made_room
+            active.in_flight -= 1
+            active.unsynced -= 1
+            self._look(active)
+        core.queue.journal_synced(core.queue.journal.durable)
+        core.go_on()
+
+    def _look(self, active: Active) -> None:
+        if active.order is not None:
+            self.stop_for_order(active)
+        elif active.pass_over:
+            self.passes.over(active)
+
+    def stop_for_order(self, active: Active) -> None:
+        """An operator wants it elsewhere: nothing more of it goes out, and what is out is waited for."""
+        self.core.scheduler.withdraw(active.queue_id, self.core.now())
+        if not (active.in_flight or active.unsynced or active.ending):
+            self.passes.over(active)
+
+    def deliverer_gone(self, link: DelivererLink) -> None:
+        """Its entries are due again at once, and no failure of the site. What it had sent to the end may arrive twice."""
+        core = self.core
+        self.deliverers.remove(link)
+        for flight in link.flights.values():
+            core.scheduler.report(flight.entry.number, (), False, core.now())
+            flight.active.in_flight -= 1
+            if flight.active.order is not None:
+                self.stop_for_order(flight.active)
+        link.flights.clear()
+        core.go_on()
+
+    def flights(self) -> Iterator[Flight]:
+        for link in self.deliverers:
+            yield from link.flights.values()

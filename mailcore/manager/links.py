@@ -1,0 +1,109 @@
+"""The manager's connections: receivers say how far their lanes are durable, deliverers take entries and give verdicts, the
+control process asks. Each says who it is first; a frame that is not its to send ends the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from pathlib import Path
+from typing import Protocol, cast
+
+from mailcore.frames import (
+    Delivered,
+    Durable,
+    Frame,
+    FrameDecoder,
+    FrameWriter,
+    Hello,
+    Request,
+    WireError,
+)
+from mailcore.maillog.maillog import MailLog
+from mailcore.manager.flow import DelivererLink, Flow
+from mailcore.queue.lanes import incoming
+
+__all__ = ["Link", "listen_on"]
+
+
+class ManagerSide(Protocol):
+    """What a connection needs of the manager."""
+
+    loop: asyncio.AbstractEventLoop
+    log: MailLog
+    flow: Flow
+    receivers: dict[str, int]  # lane -> process id, of those that are connected
+
+    def go_on(self) -> None: ...
+    def durable(self, lane: str, end: int, messages: int, recipients: int) -> None: ...
+    def request(self, writer: FrameWriter, request: Request) -> None: ...
+
+
+class Link(asyncio.Protocol):
+    """One connection of a receiver, a deliverer or the control process."""
+
+    def __init__(self, manager: ManagerSide) -> None:
+        self._manager = manager
+        self._decoder = FrameDecoder()
+        self._role = ""
+        self._deliverer: DelivererLink | None = None
+        self._lane = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        self._transport = transport
+        self._writer = FrameWriter(transport, self._manager.loop)
+
+    def data_received(self, data: bytes) -> None:
+        results: list[Delivered] = []
+        try:
+            for frame in self._decoder.feed(data):
+                if isinstance(frame, Delivered):
+                    results.append(frame)
+                else:
+                    self._frame(frame)
+        except WireError as error:
+            self._manager.log.failed("manager", f"{self._role or 'a client'}: {error}")
+            self._transport.abort()
+        if results and self._deliverer is not None:
+            self._manager.flow.delivered(self._deliverer, results)
+
+    def _frame(self, frame: Frame) -> None:
+        manager = self._manager
+        if isinstance(frame, Durable) and self._role == "receiver":
+            manager.durable(frame.lane, frame.end, frame.messages, frame.recipients)
+        elif isinstance(frame, Request) and self._role == "control":
+            manager.request(self._writer, frame)
+        elif isinstance(frame, Hello) and not self._role:
+            self._role = frame.role
+            if frame.role == "deliverer":
+                self._deliverer = DelivererLink(self._writer, frame.number, frame.pid, frame.capacity)
+                manager.flow.deliverers.append(self._deliverer)
+                manager.go_on()
+            elif frame.role == "receiver":
+                self._lane = incoming(frame.number)
+                manager.receivers[self._lane] = frame.pid
+        else:
+            raise WireError(f"{type(frame).__name__} is not for a {self._role or 'stranger'} to send")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deliverer is not None:
+            self._manager.flow.deliverer_gone(self._deliverer)
+        self._manager.receivers.pop(self._lane, None)
+
+
+def listen_on(path: Path) -> socket.socket:
+    """A listening Unix socket at ``path``, whose directory may be deeper than a socket's name is long."""
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        server.bind(f"/proc/self/fd/{directory}/{path.name}")
+        path.chmod(0o660)
+        server.listen(64)
+    finally:
+        os.close(directory)
+    return server

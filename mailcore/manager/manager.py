@@ -1,0 +1,393 @@
+"""The manager process: recovery, then one loop in which everything about the queue happens.
+
+It alone writes the journal, the retry lanes and the marks. Crash-only: whatever it can't go on from (a failed sync of the
+journal, a broken invariant) ends the process, and the supervisor's next start is the recovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import uvloop
+
+from mailcore.config.scheduler_parameters import parameters_of
+from mailcore.config.settings import Settings
+from mailcore.config.tuned import Tuned
+from mailcore.frames import (
+    FrameWriter,
+    Request,
+    Response,
+)
+from mailcore.log.commit import GroupCommit
+from mailcore.log.disk import Disk, Locked
+from mailcore.log.lane import LaneFailed, LaneWriter
+from mailcore.log.positions import PositionsDamaged, PositionsTooNew
+from mailcore.log.segment import Damage, SegmentTooNew
+from mailcore.maillog.maillog import MailLog
+from mailcore.manager.flow import Flow
+from mailcore.manager.housekeeping import Housekeeping
+from mailcore.manager.links import Link, listen_on
+from mailcore.manager.orders import BadRequest, Orders
+from mailcore.manager.overrides import Overrides
+from mailcore.manager.passes import Passes
+from mailcore.manager.shared import Core
+from mailcore.manager.state import State
+from mailcore.queue.checkpoint import unlink
+from mailcore.queue.exported import EXPORTED, Candidate, Keeper
+from mailcore.queue.lanes import DELETED, HOLD, is_incoming
+from mailcore.queue.queue_id import MANAGER, QueueIds
+from mailcore.queue.recovery import Recovered, recover
+from mailcore.queue.restored import RestoredDamaged, read_restored
+from mailcore.routing.resolve import Routing
+from mailcore.scheduler.scheduler import Scheduler
+from mailcore.supervisor.child import run_child
+from mailcore.supervisor.pulse import beat
+
+__all__ = ["main"]
+
+LOCK_WAIT_S = 10.0  # the manager before us may still be dying
+FLUSH_S = 0.1  # the mail log is written this often
+THREADS = 4  # spool files of deferred mail are synced side by side
+RESERVE_SHARE = 4  # below a quarter of reserve_bytes little is delivered: the records of many might not fit
+ENTRY_BYTES_MAX = 65_536  # what the records and log lines of 50 recipients, a common entry, may need, times four
+TRY_S = 10.0  # what is deferred makes no room but takes some
+TIMER_S_MAX = 60.0
+
+
+class Manager:
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+        self.settings = settings
+        self.loop = loop
+        self.log = MailLog(settings.log_directory)
+        hostname = settings.receiver.hostname or socket.gethostname()
+        disk = Disk()
+        queue_settings = settings.queue
+        started = time.monotonic()
+        restored = read_restored(disk, str(settings.queue_directory))
+        recovered = self._recover(disk)
+        self.recovered = recovered  # keeps the lock
+        queue = recovered.queue
+        for lane, runner in queue.runners.items():
+            if lane not in (HOLD, DELETED):
+                runner.waited_below = restored.lanes.get(lane, 0)
+        scheduler = Scheduler(parameters_of(settings))
+        self.core = Core(
+            settings,
+            loop,
+            queue,
+            recovered.checkpoints,
+            GroupCommit(queue.journal, loop, queue_settings.commit_delay_ms / 1000),
+            scheduler,
+            Routing(settings.routes, settings.transports, settings.deliverer.port),
+            self.log,
+            ThreadPoolExecutor(THREADS, "spool"),
+            QueueIds(MANAGER, time.time),
+            hostname,
+            self._checkpoint_soon,
+            self.go_on,
+            restored=restored,
+        )
+        self.passes = Passes(self.core)
+        self.flow = Flow(self.core, self.passes)
+        self.housekeeping = Housekeeping(self.core, self.flow)
+        self.orders = Orders(self.core, self.flow, self.passes)
+        tuned = Tuned(disk, settings.home / "tuned.toml")
+        self.state = State(self.core, self.flow, tuned)
+        self.overrides = Overrides(self.core, tuned)
+        self.receivers = self.state.receivers
+        self.state.recovered = recovered.working
+        self.overrides.load()
+        held = restored.why if restored.backup_at else ""
+        self.log.recovered(recovered.working, time.monotonic() - started, held)
+        self._turn_scheduled = False
+        self._try_at = 0.0  # monotonic: on a full disk that stays full
+        self._timer: asyncio.TimerHandle | None = None
+        self._checkpoint_wanted = asyncio.Event()
+        self._last_taken: object = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._taken_over: set[str] = set()
+        self.control: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "state": self.state.state,
+            "size": self.state.size,
+            "cut": self.state.cut,
+            "places": self.state.places,
+            "working": self.state.working,
+            "locate": self.state.locate,
+            "explain": self.state.explain,
+            "transports": self.overrides.listed,
+            "destinations": self.state.destinations,
+        }
+        self.changes: dict[str, Callable[[Request], Awaitable[dict[str, Any]]]] = {
+            **dict.fromkeys(Orders.OPERATIONS, self.orders.change),
+            **dict.fromkeys(("set", "transport_set", "suspend", "resume"), self.overrides.set),
+            "inject": self.orders.inject,
+        }
+
+    def _recover(self, disk: Disk) -> Recovered:
+        settings = self.settings
+        until = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                return recover(
+                    disk,
+                    str(settings.queue_directory),
+                    str(settings.spool_directory),
+                    segment_bytes=settings.queue.segment_bytes,
+                    names_counted=settings.queue.names_counted,
+                    undo_time_s=settings.queue.undo_time_s,
+                    suffix_bytes_max=settings.queue.suffix_bytes_max,
+                    clock=time.time,
+                    salt=lambda: secrets.randbits(64),
+                    on_damage=self._damaged,
+                    keeper=self._keeper(disk),
+                )
+            except Locked:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+
+    def _keeper(self, disk: Disk) -> Keeper | None:
+        settings = self.settings
+        if not settings.export.enabled:
+            return None
+        state = str(settings.events_directory / EXPORTED)
+        return Keeper(disk, state, settings.export.lag_bytes_max, time.time, self._events_lost)
+
+    def _events_lost(self, segment: Candidate, why: str) -> None:
+        self.log.failed("export", f"the events of {segment.lane}:{segment.base} are lost: {why}; reports lack them")
+
+    def _damaged(self, damage: Damage) -> None:
+        self.log.record_set_aside(damage.path, damage.offset, damage.what)
+
+    # -- the loop's work
+
+    def go_on(self) -> None:
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_scheduled = False
+        flow = self.flow
+        # One time for all of it: what came due between two steps (a suspension's end, a rate delay's) would be past for the
+        # scheduler's ``wake_at`` before anybody had asked what there is to give out.
+        now = self.core.now()
+        more = flow.fill(now)
+        flow.admission.read_more(now)
+        flow.dispatch(now)
+        more |= flow.put_off(now)
+        self._log_windows()
+        if self.core.scheduler.tuning.ended:
+            self.overrides.tell_ended()
+        if more:
+            self.go_on()
+            return
+        due_in = flow.next_due_in()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due_in is not None:
+            self._timer = self.loop.call_later(min(max(due_in, 0.001), TIMER_S_MAX), self.go_on)
+
+    def _log_windows(self) -> None:
+        """What destination_concurrency_feedback_debug asks for; bounded by the scheduler, from turn to turn."""
+        for change in self.core.scheduler.take_window_changes():
+            self.log.window_changed(
+                change.destination,
+                change.limit,
+                change.window,
+                change.success,
+                change.failure,
+                change.fail_cohorts,
+            )
+
+    def _checkpoint_soon(self) -> None:
+        self._checkpoint_wanted.set()
+
+    async def checkpoints(self) -> None:
+        interval = self.settings.queue.checkpoint_interval_s
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._checkpoint_wanted.wait(), interval)
+            self._checkpoint_wanted.clear()
+            self._look_at_disk()
+            self.take_over_lanes()
+            self.flow.drain_deleted()
+            self.housekeeping.before_checkpoint()
+            await self._checkpoint()
+
+    async def _checkpoint(self) -> None:
+        core = self.core
+        queue = core.queue
+        state = (queue.journal.end, [(r.lane, r.position, r.readable_end) for r in queue.runners.values()])
+        waiters, core.checkpoint_waiters = core.checkpoint_waiters, []
+        busy = (
+            queue.marks.dirty or queue.awaiting_checkpoint or any(writer.waiting for writer in queue.writers.values())
+        )
+        idle = state == self._last_taken and core.checkpoints.settled
+        if idle and not waiters and not busy and not queue.spool_garbage:
+            return
+        checkpoint = core.checkpoints.take()
+        try:
+            await core.commit.wait()
+            await self.loop.run_in_executor(core.pool, checkpoint.write)
+        except (LaneFailed, OSError) as error:
+            self.log.sync_failed(str(self.settings.queue_directory), str(error))
+            raise
+        queue.journal_synced(queue.journal.durable)
+        garbage = core.checkpoints.written(checkpoint)
+        if garbage:
+            await self.loop.run_in_executor(core.pool, unlink, queue.disk, garbage)
+        self._last_taken = state
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self.flow.retry_lanes_changed()
+        self.go_on()
+
+    def _look_at_disk(self) -> None:
+        reserve = self.settings.queue.reserve_bytes
+        free = self.core.queue.disk.free_bytes(str(self.settings.queue_directory))
+        if free < reserve // RESERVE_SHARE:
+            if not self.core.stalled:
+                self.log.disk_full(str(self.settings.queue_directory), free, reserve)
+            self.core.stalled = f"the disk of {self.settings.queue_directory} is full"
+            self._let_some_out(free)
+        elif self.core.stalled:
+            self.core.stalled = ""
+            self.go_on()
+        if self.core.checkpoints.keeper is not None:
+            self.core.checkpoints.keeper.disk_full = bool(self.core.stalled)
+
+    def _let_some_out(self, free_bytes: int) -> None:
+        """Only what is delivered makes room again: one by one, and no more than the room is sure to be enough for."""
+        core = self.core
+        core.entries_left = free_bytes // ENTRY_BYTES_MAX
+        if not core.made_room:
+            if core.now() < self._try_at:
+                core.entries_left = 0
+                return
+            core.entries_left = min(core.entries_left, 1)
+        self._try_at = core.now() + TRY_S
+        self.go_on()
+
+    async def flush(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            self.log.flush()
+
+    def take_over_lanes(self) -> None:
+        """Lanes of receivers that are no more: their end is found, and they are drained like any other."""
+        queue = self.core.queue
+        for lane, runner in list(queue.runners.items()):
+            number = lane.partition(".")[2]
+            written = number.isdecimal() and int(number) < self.settings.receiver.processes
+            if not is_incoming(lane) or written or lane in self._taken_over:
+                continue
+            with contextlib.suppress(Locked):  # its receiver is still dying: tried again with the next checkpoint
+                writer = LaneWriter(
+                    queue.disk,
+                    queue.path(lane),
+                    segment_bytes=queue.segment_bytes,
+                    clock=queue.clock,
+                    salt=queue.salt,
+                )
+                self.durable(lane, writer.durable)
+                runner.extend(writer.durable)
+                writer.close()
+                self._taken_over.add(lane)
+
+    # -- receivers
+
+    def durable(self, lane: str, end: int, messages: int = 0, recipients: int = 0) -> None:
+        """A receiver's word (law 7)."""
+        queue = self.core.queue
+        runner = queue.runners.get(lane)
+        if runner is None:
+            runner = queue.add_runner(lane, 0, 0)
+            self.flow.retry_lanes_changed()
+        heard = self.core.balance.heard(lane)
+        if end > runner.readable_end:
+            if messages:
+                queue.arrived(lane, messages, recipients)
+            else:
+                messages, recipients = queue.count_arrived(lane, runner.readable_end, end)
+            self.core.balance.arrive(messages, recipients, heard=heard)
+            runner.extend(end)
+            self.go_on()
+
+    # -- control
+
+    def request(self, writer: FrameWriter, request: Request) -> None:
+        if request.operation in self.control:
+            try:
+                writer.send(Response(request.number, self.control[request.operation](request.arguments)))
+            except BadRequest as error:
+                writer.send(Response(request.number, None, str(error)))
+            return
+        change = self.changes.get(request.operation)
+        if change is None:
+            writer.send(Response(request.number, None, f"the manager knows no operation {request.operation!r}"))
+            return
+        task = self.loop.create_task(self._change(writer, request, change))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _change(
+        self, writer: FrameWriter, request: Request, change: Callable[[Request], Awaitable[dict[str, Any]]]
+    ) -> None:
+        try:
+            writer.send(Response(request.number, await change(request)))
+        except BadRequest as error:
+            writer.send(Response(request.number, None, str(error)))
+        except OSError as error:
+            writer.send(Response(request.number, None, f"not done: {error}"))
+
+
+async def _run(settings: Settings) -> None:
+    loop = asyncio.get_running_loop()
+    manager = Manager(settings, loop)
+
+    def broken(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Crash-only: nothing goes on after what nobody expected."""
+        error = context.get("exception") or context.get("message")
+        manager.log.failed("manager", repr(error))
+        manager.log.flush()
+        loop.default_exception_handler(context)
+        os._exit(1)
+
+    loop.set_exception_handler(broken)
+    manager.take_over_lanes()
+    server = await loop.create_unix_server(
+        lambda: Link(manager), sock=listen_on(settings.run_directory / "manager.sock")
+    )
+    manager.go_on()
+    beat(loop)
+    async with (
+        server
+    ):  # uvloop keeps no reference: without one the next garbage collection closes it, and nobody gets in
+        await asyncio.gather(manager.checkpoints(), manager.flush(), manager.housekeeping.run())
+
+
+def main(settings: Settings, number: int) -> None:
+    """Runs until it is killed; there is one manager, number 0."""
+    try:
+        uvloop.run(_run(settings))
+    except (
+        LaneFailed, Locked, PositionsDamaged, PositionsTooNew, RestoredDamaged, SegmentTooNew, OSError,
+    ) as error:  # fmt: skip
+        print(f"waypost: the manager can't go on: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(main))

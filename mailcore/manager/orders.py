@@ -1,0 +1,229 @@
+"""What operators do to messages. A change is an ADMINISTRATIVE record behind the message's START, and is answered once that
+is synced: from then on recovery carries it out if we can't.
+
+A message at rest is claimed out of its lane; one being worked on is taken from the scheduler first, and what is in flight
+is waited for. ``passes`` writes where it goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mailcore.envelope import DataPlace, Envelope, Origin
+from mailcore.frames import Request
+from mailcore.manager.flow import Flow
+from mailcore.manager.passes import Passes
+from mailcore.manager.shared import Core
+from mailcore.queue.active import Active
+from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
+from mailcore.queue.queue import Elsewhere, Gone
+from mailcore.queue.records import Administrative
+from mailcore.queue.undelete import HELD
+from mailcore.routing.address import is_mailbox
+from mailcore.routing.route import RouteError, parse_route
+
+__all__ = ["BadRequest", "Orders"]
+
+MESSAGES_MAX = 1_000  # of one request, so that mail is not kept waiting
+BUSY_TRIES = 100  # looks at a message whose pass is just being ended
+BUSY_S = 0.02  # between them; a spool file is synced in less
+
+
+class BadRequest(Exception):
+    """What is wrong with the request, for who made it."""
+
+
+class Orders:
+    OPERATIONS = frozenset(
+        {"delete", "undelete", "hold", "release", "retry", "delay", "reroute", "bounce", "add_recipients"}
+    )
+
+    def __init__(self, core: Core, flow: Flow, passes: Passes) -> None:
+        self.core = core
+        self.flow = flow
+        self.passes = passes
+
+    async def change(self, request: Request) -> dict[str, Any]:
+        """Answers ``{"changed": n, "errors": {queue id: text}, "elsewhere": [queue id]}`` once the records are synced; the last
+        are those of the errors that whoever asks may find somewhere else."""
+        operation, arguments = request.operation, dict(request.arguments)
+        messages = arguments.pop("messages", None)
+        if operation == "add_recipients" and messages is None:
+            messages = [[arguments.pop("queue_id", ""), arguments.pop("lane", ""), arguments.pop("offset", -1)]]
+        _check(operation, messages, arguments)
+        self._check_route(arguments)
+        changed: list[Active] = []
+        errors: dict[str, str] = {}
+        elsewhere: list[str] = []
+        for queue_id, lane, offset in messages:
+            try:
+                changed.append(await self._order(queue_id, lane, offset, operation, arguments, request))
+            except Gone as gone:
+                errors[queue_id] = str(gone)
+                if isinstance(gone, Elsewhere):
+                    elsewhere.append(queue_id)
+        if changed:
+            await self.core.commit.wait()
+            self.core.go_on()
+            await self._until_seen(changed)
+        return {"changed": len(changed), "errors": errors, "elsewhere": elsewhere}
+
+    async def _until_seen(self, changed: Sequence[Active]) -> None:
+        """The change holds by now. Whoever looks next should find the messages where it took them, so that is waited for,
+        too; but not for deliveries under way, and not for a disk that takes nothing."""
+        active = self.core.queue.active
+        for _ in range(BUSY_TRIES):
+            if not any(one.ending and active.get(one.queue_id) is one for one in changed):
+                break
+            await asyncio.sleep(BUSY_S)
+        await self.flow_checkpoint()
+
+    def _check_route(self, arguments: dict[str, Any]) -> None:
+        if "route" not in arguments:
+            return
+        try:
+            route = parse_route(str(arguments["route"]))
+        except RouteError as error:
+            raise BadRequest(f"route: {error}") from error
+        known = sorted(self.core.settings.transports)
+        if route.transport not in known:
+            raise BadRequest(f"route: there is no transport {route.transport!r}; there are {', '.join(known)}")
+
+    async def _order(
+        self, queue_id: str, lane: str, offset: int, operation: str, arguments: dict[str, Any], request: Request
+    ) -> Active:
+        """Raises Gone."""
+        core = self.core
+        order = Administrative(operation, queue_id, request.who, request.why, core.wall(), arguments)
+        for _ in range(BUSY_TRIES):
+            active = core.queue.active.get(queue_id)
+            if active is None or not active.ending:
+                break
+            await asyncio.sleep(BUSY_S)
+        else:
+            raise Gone("it is just being put elsewhere; try again")
+        if active is not None:
+            _fits_active(operation, active.order)
+            if operation in ("delete", "undelete") and (held := core.restored.held_before(active)) is not None:
+                order = msgspec.structs.replace(order, arguments={**arguments, HELD: held})
+            core.queue.administer(order)
+            active.order = order
+            self.flow.stop_for_order(active)
+        elif any(known.queue_id == queue_id for known, _ in core.queue.recovered):
+            raise Gone("it waits to be taken up again after a restart; try again")
+        elif core.restored.covers(lane, offset):
+            raise Gone("it came out of a backup and is about to be held; try again then")
+        else:
+            try:
+                _fits(operation, lane)
+            except Gone:
+                core.queue.resting(lane, offset, queue_id)  # else what is true of this lane is not of the message
+                raise
+            active = core.queue.claim(lane, offset, queue_id, core.now())
+            core.queue.administer(order)
+            active.order = order
+            self.passes.over(active)
+        core.log.administered(queue_id, operation, request.who, request.why)
+        return active
+
+    async def inject(self, request: Request) -> dict[str, Any]:
+        """A message whose spool file is complete comes to rest in ``local``, or in the lanes until ``not_before``."""
+        core = self.core
+        try:
+            envelope = msgspec.convert(request.arguments["envelope"], Envelope)
+            not_before = float(request.arguments.get("not_before") or 0.0)
+        except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+            raise BadRequest(f"inject: {error}") from error
+        if envelope.data is not DataPlace.SPOOL or not core.queue.disk.exists(core.queue.spool.path(envelope.queue_id)):
+            raise BadRequest(f"inject: there is no spool file of {envelope.queue_id}")
+        left = not_before - core.wall()
+        interval = core.ladder().towards(left)
+        envelope = msgspec.structs.replace(
+            envelope,
+            origin=Origin.LOCAL,
+            generation=0,
+            not_before=not_before,
+            due_at=core.wall() + interval if interval else 0.0,
+            resting={"": envelope.recipient_count},
+        )
+        core.queue.put(retry_lane(interval) if interval else LOCAL, envelope)
+        core.log.accepted(envelope)
+        core.count("injected")
+        core.balance.accept(envelope)
+        # Nobody reads it, or believes it after a crash, before a checkpoint covers it: that is when it is safe.
+        await self.flow_checkpoint()
+        return {"queue_id": envelope.queue_id}
+
+    async def flow_checkpoint(self) -> None:
+        """Returns when a checkpoint that began after now is written."""
+        future: asyncio.Future[None] = self.core.loop.create_future()
+        self.core.checkpoint_waiters.append(future)
+        self.core.request_checkpoint()
+        await future
+
+
+_PLACED = ("hold", "delete", "delay", "retry", "undelete", "release")  # only where it rests: the last of them counts
+
+
+def _fits_active(operation: str, before: Administrative | None) -> None:
+    """Whether the change makes sense for a message being worked on, whose deliveries in flight ``before`` may be waiting
+    for. Raises Gone."""
+    if before is None:
+        if operation in ("undelete", "release"):
+            raise Gone("it is being delivered: neither deleted nor held")
+        return
+    if before.operation == "hold":
+        _fits(operation, HOLD)
+    elif before.operation == "delete":
+        _fits(operation, DELETED)
+    elif before.operation == "undelete" and HELD in before.arguments:
+        _fits(operation, HOLD)
+    elif operation in ("undelete", "release"):
+        raise Gone("it is being delivered: neither deleted nor held")
+    if operation not in _PLACED or before.operation not in _PLACED:
+        raise Gone(f"its {before.operation} waits for deliveries in flight; try again when they have ended")
+
+
+def _fits(operation: str, lane: str) -> None:
+    """Whether the change makes sense for a message resting in this lane. Raises Gone."""
+    if operation == "undelete" and lane != DELETED:
+        raise Gone("it is not deleted")
+    if operation != "undelete" and lane == DELETED:
+        raise Gone("it is deleted; undelete it first")
+    if operation == "release" and lane != HOLD:
+        raise Gone("it is not held")
+    if operation == "hold" and lane == HOLD:
+        raise Gone("it is held already")
+    if operation == "retry" and lane in (HOLD, AT_ONCE, LOCAL):
+        raise Gone("it is held; release it" if lane == HOLD else "it is due already")
+
+
+def _check(operation: str, messages: Sequence[Any] | None, arguments: dict[str, Any]) -> None:
+    if not isinstance(messages, list | tuple) or not messages:
+        raise BadRequest("messages: a list of [queue id, lane, offset] is needed")
+    if len(messages) > MESSAGES_MAX:
+        raise BadRequest(f"messages: {len(messages)} of them; at most {MESSAGES_MAX} are allowed in one request")
+    for message in messages:
+        if not (
+            isinstance(message, list | tuple)
+            and len(message) == 3
+            and isinstance(message[0], str)
+            and isinstance(message[1], str)
+            and isinstance(message[2], int)
+        ):
+            raise BadRequest(f"messages: {message!r} is not [queue id, lane, offset]")
+    if operation == "delay" and not isinstance(arguments.get("until"), int | float):
+        raise BadRequest("until: a time in seconds since 1970 is needed")
+    if operation == "reroute" and not arguments.get("route"):
+        raise BadRequest("route: transport:next hop is needed")
+    if operation == "add_recipients":
+        recipients = arguments.get("recipients")
+        if not isinstance(recipients, list | tuple) or not recipients:
+            raise BadRequest("recipients: a list of addresses is needed")
+        for address in recipients:
+            if not isinstance(address, str) or not is_mailbox(address):
+                raise BadRequest(f"recipients: {address!a} is no address; allowed: local@domain")

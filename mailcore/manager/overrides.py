@@ -1,0 +1,226 @@
+"""Overrides: what is tuned live over the configuration: in force, in tuned.toml and in the journal, then answered.
+
+Laws: what would not survive a restart is not in force either. Times are wall-clock here and in the file, the scheduler's
+own clock there. What a scope's values may be, and which of them is in force, is the scheduler's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+from mailcore.config.tuned import Tuned
+from mailcore.config.values import destination_pattern
+from mailcore.frames import Request
+from mailcore.manager.orders import BadRequest
+from mailcore.manager.shared import Core
+from mailcore.queue.records import Administrative
+from mailcore.scheduler.feedback import Feedback
+from mailcore.scheduler.parameters import (
+    DESTINATION_SCOPE,
+    GLOBAL_SCOPE,
+    SUSPENDED_UNTIL,
+    TRANSPORT_SCOPE,
+)
+from mailcore.scheduler.percent import value_of
+from mailcore.scheduler.tuning import Layer, Origin
+
+__all__ = ["Overrides"]
+
+SCOPES_SHOWN = 1_000  # of destinations with values of their own, in one answer
+_ORIGINS = {Layer.CONFIGURED: "configuration", Layer.LIVE: "tuned", Layer.TIMED: "tuned"}
+_OF_DESTINATIONS = [name for name in DESTINATION_SCOPE if name != SUSPENDED_UNTIL]
+
+
+class Overrides:
+    def __init__(self, core: Core, tuned: Tuned) -> None:
+        self.core = core
+        self.tuned = tuned
+
+    def load(self) -> None:
+        """Values changed live before this start. One that is no longer allowed is reported and left alone."""
+        core, tuned = self.core, self.tuned
+        if tuned.damage:
+            core.log.failed("manager", tuned.damage)
+        for scope, name, value, until in self._forget_ended():
+            core.log.tuned_ended(scope, name, value, until, None)  # while nobody was there
+        stored = [(scope, name) for scope, values in tuned.values.items() for name in values]
+        stored += [(scope, name) for scope, values in tuned.timed.items() for name in values]
+        # Once more: of two values that must fit each other, the one may only be allowed when the other is there.
+        again = [each for each in stored if self._follow(*each)]
+        for scope, name in again:
+            if error := self._follow(scope, name):
+                core.log.failed("manager", f"{tuned.path}: {error}")
+
+    def tell_ended(self) -> None:
+        """What was set for a time and is over goes into the log."""
+        core = self.core
+        ended = core.scheduler.tuning.ended
+        while ended:
+            over = ended.popleft()
+            value, holds = over.value, core.scheduler.get(over.scope, over.parameter)
+            if over.parameter == SUSPENDED_UNTIL:
+                value, holds = (self._on_wall(each) if isinstance(each, float) else None for each in (value, holds))
+            core.log.tuned_ended(over.scope, over.parameter, _plain(value), self._on_wall(over.until), _plain(holds))
+        self._forget_ended()
+
+    def _forget_ended(self) -> list[tuple[str, str, Any, float]]:
+        """Out of the file, too, or the next start would tell of it again."""
+        ended = self.tuned.forget_ended(SUSPENDED_UNTIL, self.core.wall())
+        if ended:
+            with contextlib.suppress(OSError):  # it is told twice then, and holds no longer all the same
+                self.tuned.save()
+        return ended
+
+    # -- what there is
+
+    def listed(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """scope -> parameter -> value, origin, and until when: global, transports, destinations with values of their own.
+
+        With a ``destination``: all that is in force for it, and ``suspended_until`` (None: until it is resumed) while it is
+        suspended.
+        """
+        settings = self.core.settings
+        self.tuned.forget_ended(SUSPENDED_UNTIL, self.core.wall())
+        if asked := str(arguments.get("destination") or ""):
+            scope = self._scope(asked, "destination")
+            in_force = {name: self._shown(scope, name) for name in _OF_DESTINATIONS}
+            if self._is_suspended(scope):
+                in_force[SUSPENDED_UNTIL] = self._shown(scope, SUSPENDED_UNTIL)
+            return {scope: in_force}
+        answer: dict[str, Any] = {"": {name: self._shown("", name) for name in GLOBAL_SCOPE}}
+        for transport in sorted(settings.transports):
+            answer[transport] = {name: self._shown(transport, name) for name in TRANSPORT_SCOPE}
+        own: dict[str, dict[str, None]] = {}
+        configured = {f"{name}:{pattern}": values for name, each in settings.transports.items()
+                      for pattern, values in each.destinations.items()}  # fmt: skip
+        for layer in (configured, self.tuned.values, self.tuned.timed):
+            for scope, values in layer.items():
+                if ":" in scope:
+                    own.setdefault(scope, {}).update(dict.fromkeys(name for name in values if name in _OF_DESTINATIONS))
+        for scope in sorted(scope for scope, names in own.items() if names)[:SCOPES_SHOWN]:
+            answer[scope] = {name: self._shown(scope, name) for name in own[scope]}
+        return answer
+
+    def _shown(self, scope: str, name: str) -> dict[str, Any]:
+        origin: Origin = self.core.scheduler.origin(scope, name)
+        shown = {"value": _plain(origin.value), "origin": _ORIGINS[origin.layer]}
+        if name == SUSPENDED_UNTIL:  # a time itself
+            shown["value"] = self._on_wall(origin.value) if isinstance(origin.value, int | float) else None
+        elif origin.until is not None:
+            shown["until"] = self._on_wall(origin.until)
+        if origin.scope != scope:
+            shown["scope"] = origin.scope
+        return shown
+
+    def _is_suspended(self, scope: str) -> bool:
+        """By a suspension of its own, or of a wider pattern."""
+        return self.core.scheduler.get(scope, SUSPENDED_UNTIL) is not None
+
+    # -- changes
+
+    async def set(self, request: Request) -> dict[str, Any]:
+        """set, transport_set, suspend, resume. Answers the change; after a resume, ``suspended`` says what holds on: a
+        wider pattern's suspension, as in ``listed``."""
+        core = self.core
+        scope, parameter, value, until = self._asked(request)
+        try:
+            before = core.scheduler.get(scope, parameter)
+            value = value_of(scope, parameter, value, before)
+            core.scheduler.set(scope, parameter, self._live(parameter, value), core.now(), self._end(until))
+        except ValueError as error:
+            raise BadRequest(str(error)) from error
+        if isinstance(before, int | float) and parameter == SUSPENDED_UNTIL:
+            before = self._on_wall(before)
+        try:
+            self.tuned.forget_ended(SUSPENDED_UNTIL, core.wall())
+            self.tuned.set(scope, parameter, value, until)
+        except OSError:
+            with contextlib.suppress(ValueError):
+                core.scheduler.set(scope, parameter, None, core.now())
+            self._follow(scope, parameter)
+            raise
+        change = {"scope": scope, "parameter": parameter, "value": _plain(value), "before": _plain(before)}
+        if until is not None:
+            change["until"] = until
+        core.queue.administer(Administrative("set", "", request.who, request.why, core.wall(), change))
+        core.log.tuned(scope, parameter, value, request.who, request.why, until)
+        await core.commit.wait()
+        core.go_on()
+        if request.operation == "resume" and self._is_suspended(scope):
+            return change | {"suspended": self._shown(scope, SUSPENDED_UNTIL)}
+        return change
+
+    def _asked(self, request: Request) -> tuple[str, str, Any, float | None]:
+        """Scope, parameter, value and until when, on the wall's clock. Raises BadRequest."""
+        operation, arguments = request.operation, request.arguments
+        scope = str(arguments.get("scope", arguments.get("transport", arguments.get("destination", ""))))
+        parameter = str(arguments.get("parameter", SUSPENDED_UNTIL))
+        value, until, for_s = arguments.get("value"), arguments.get("until"), arguments.get("for_s")
+        if operation == "suspend":
+            value, until = math.inf if until is None else until, None
+        elif operation != "resume":
+            if parameter == SUSPENDED_UNTIL:
+                raise BadRequest(
+                    f"{parameter} is not set as a parameter is; use destination suspend, destination resume"
+                )
+            if value is None and not (until is None and for_s is None):
+                raise BadRequest(
+                    f"{parameter}: default cannot be set for a time; allowed: a value, or default for good"
+                )
+        if value is not None and not isinstance(value, bool | int | float | str):
+            raise BadRequest(f"{parameter}: a number or text is needed, not {value!r}")
+        if operation == "transport_set" and scope not in self.core.settings.transports:
+            raise BadRequest(f"transport: there is none named {scope!r}")
+        if operation in ("suspend", "resume") and ":" not in scope:
+            raise BadRequest(f"destination: {scope!r} is not transport:next hop")
+        if ":" in scope:
+            scope = self._scope(scope, "destination" if "destination" in arguments else "scope")
+        if for_s is not None:
+            until = self.core.wall() + float(for_s)
+        return scope, parameter, value, until
+
+    def _scope(self, text: str, argument: str) -> str:
+        """A destination or a pattern of them in its one spelling, as the routes give it. Raises BadRequest."""
+        transport, _, rest = text.partition(":")
+        settings = self.core.settings
+        if transport not in settings.transports:
+            there_are = ", ".join(settings.transports)
+            raise BadRequest(f"{argument}: {text!r}: there is no transport {transport!r}; there are {there_are}")
+        try:
+            return f"{transport}:{destination_pattern(rest, settings.deliverer.port)}"
+        except ValueError as error:
+            raise BadRequest(f"{argument}: {error}") from error
+
+    def _follow(self, scope: str, parameter: str) -> ValueError | None:
+        """Brings the scheduler up to what is stored; the error, if that is not allowed."""
+        core, tuned = self.core, self.tuned
+        try:
+            if (lasting := tuned.get(scope, parameter)) is not None:
+                core.scheduler.set(scope, parameter, self._live(parameter, lasting), core.now())
+            if (timed := tuned.get_timed(scope, parameter)) is not None:
+                core.scheduler.set(scope, parameter, timed[0], core.now(), self._end(timed[1]))
+        except ValueError as error:
+            return error
+        return None
+
+    def _live(self, parameter: str, value: Any) -> Any:
+        """As the scheduler has it: times on its own clock."""
+        if parameter != SUSPENDED_UNTIL or not isinstance(value, int | float):
+            return value
+        return self._end(value)
+
+    def _end(self, wall: float | None) -> float | None:
+        return None if wall is None else self.core.now() + wall - self.core.wall()
+
+    def _on_wall(self, time: float) -> float | None:
+        """JSON has no infinity; "until further notice" is none at all there. To the millisecond: two clocks."""
+        return None if math.isinf(time) else round(self.core.wall() + time - self.core.now(), 3)
+
+
+def _plain(value: object) -> Any:
+    """As it stands in an answer, a record, a file."""
+    if isinstance(value, Feedback):
+        return str(value)
+    return None if isinstance(value, float) and math.isinf(value) else value

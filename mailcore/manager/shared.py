@@ -1,0 +1,77 @@
+"""What the parts of the manager share: made once by ``manager``, handed to flow, passes, orders and state."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from mailcore.config.settings import Settings
+from mailcore.envelope import Origin
+from mailcore.log.commit import GroupCommit
+from mailcore.maillog.maillog import MailLog
+from mailcore.manager.outcomes import Balance, Outcomes
+from mailcore.queue.active import Active
+from mailcore.queue.checkpoint import Checkpoints
+from mailcore.queue.lanes import Ladder
+from mailcore.queue.queue import Queue
+from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.restored import NOT_RESTORED, Restored
+from mailcore.routing.resolve import Routing
+from mailcore.scheduler.scheduler import Scheduler
+
+__all__ = ["Core"]
+
+
+@dataclass(slots=True)
+class Core:
+    settings: Settings
+    loop: asyncio.AbstractEventLoop
+    queue: Queue
+    checkpoints: Checkpoints
+    commit: GroupCommit  # of the journal
+    scheduler: Scheduler
+    routing: Routing
+    log: MailLog
+    pool: ThreadPoolExecutor  # spool files, checkpoints
+    ids: QueueIds
+    hostname: str
+    request_checkpoint: Callable[[], None]
+    go_on: Callable[[], None]  # something changed: fill the active set, give out entries
+    checkpoint_waiters: list[asyncio.Future[None]] = field(default_factory=list)  # resolved by the next checkpoint
+    wall: Callable[[], float] = time.time
+    now: Callable[[], float] = time.monotonic
+    stalled: str = ""  # why next to nothing is delivered at present; "" when it is
+    entries_left: int = 0  # while stalled: so many may go out, one after the other, until the disk is looked at again
+    made_room: bool = True  # the last of them was delivered
+    counters: dict[str, int] = field(default_factory=dict)
+    balance: Balance = field(default_factory=Balance)
+    restored: Restored = NOT_RESTORED  # what came out of a backup is held
+    outcomes: Outcomes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.outcomes = Outcomes(self.settings.queue.names_counted)
+
+    def count(self, name: str, by: int = 1) -> None:
+        self.counters[name] = self.counters.get(name, 0) + by
+
+    def in_force(self, parameter: str) -> float:
+        """A global parameter of the scheduler, as it is now."""
+        value: float = getattr(self.scheduler.tuning.globals, parameter)
+        return value
+
+    def ladder(self) -> Ladder:
+        """Made when asked for: the backoff times can be tuned live."""
+        steps = self.settings.queue.retry_ladder_s
+        return Ladder(steps, self.in_force("minimal_backoff_time"), self.in_force("maximal_backoff_time"))
+
+    def lifetime_s(self, active: Active) -> float:
+        """How long the message may be with us."""
+        is_bounce = not active.envelope.sender or active.envelope.origin is Origin.BOUNCE
+        name = "bounce_queue_lifetime" if is_bounce else "maximal_queue_lifetime"
+        return self.in_force(name)
+
+    def age_s(self, active: Active) -> float:
+        return active.age_s + self.now() - active.read_at

@@ -1,0 +1,81 @@
+"""Why a message that is being worked on waits: the scheduler's reasons, and those of the manager around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mailcore.manager.flow import DelivererLink
+from mailcore.manager.shared import Core
+from mailcore.queue.active import Active
+from mailcore.queue.fold import Known
+
+__all__ = ["why_active", "why_recovered"]
+
+TIMES = ("until", "suspended_until")  # in what the scheduler says: on its own clock
+IN_LINE = ("next", "behind")  # what the scheduler says when nothing but other mail is in the way
+REPLY_CHARACTERS = 500
+
+
+def why_active(core: Core, deliverers: Sequence[DelivererLink], active: Active) -> list[dict[str, Any]]:
+    """One dict a group of recipients, as ``Scheduler.explain``; times are the wall clock's. Never empty.
+
+    Besides the scheduler's states: "stalled", "no deliverer", "deliverers full" (in place of its "next" and "behind", which
+    only say who goes when somebody can), "ordered", "deferred" (in this pass), "ending", "recording".
+    """
+    offset = core.wall() - core.now()
+    groups = [_on_wall(group, offset) for group in core.scheduler.explain(active.queue_id, core.now())]
+    if blocked := _nobody_takes_it(core, deliverers):
+        groups = [_blocked(group, blocked) if group["state"] in IN_LINE else group for group in groups]
+    if active.ending:
+        sentence = "its pass is over; what is left of it is being written to disk"
+        groups.append({"state": "ending", "recipients": active.remaining, "sentence": sentence})
+        return groups
+    if active.order is not None:
+        count = active.in_flight
+        flights = "1 delivery in flight" if count == 1 else f"{count} deliveries in flight" if count else "its verdicts"
+        sentence = f"its {active.order.operation}, ordered by {active.order.who or 'nobody'}, waits for {flights}"
+        groups.append({"state": "ordered", "recipients": active.remaining, "sentence": sentence, "in_flight": count})
+    if active.deferred:
+        reply = next(reversed(active.deferred.values()))[1][:REPLY_CHARACTERS]
+        count = len(active.deferred)
+        sentence = f"{count} recipients were deferred and are tried again some time after the others; last: {reply}"
+        groups.append({"state": "deferred", "recipients": count, "sentence": sentence, "reply": reply})
+    if not groups:
+        sentence = "its verdicts are being written to disk"
+        groups.append({"state": "recording", "recipients": active.remaining, "sentence": sentence})
+    return groups
+
+
+def why_recovered(recovered: Iterable[tuple[Known, int]], queue_id: str) -> list[dict[str, Any]]:
+    """What was being worked on when the manager was started waits to be taken up again; [] when it is none of them."""
+    for ahead, (known, _) in enumerate(recovered):
+        if known.queue_id == queue_id:
+            recipients = max(known.recipients - len(known.done), 0)
+            sentence = (
+                f"it was being worked on when the manager was started, and is taken up again after {ahead} others"
+            )
+            return [{"state": "recovered", "recipients": recipients, "sentence": sentence, "messages_ahead": ahead}]
+    return []
+
+
+def _nobody_takes_it(core: Core, deliverers: Sequence[DelivererLink]) -> dict[str, Any]:
+    """Why nothing that the scheduler would give out goes to a deliverer now, as ``Flow.dispatch`` has it; {} when it does."""
+    if core.stalled:
+        return {"state": "stalled", "sentence": f"next to nothing is delivered at present: {core.stalled}"}
+    if not deliverers:
+        return {"state": "no deliverer", "sentence": "no deliverer is connected"}
+    if any(len(link.flights) < link.capacity for link in deliverers):
+        return {}
+    busy, capacity = sum(len(link.flights) for link in deliverers), sum(link.capacity for link in deliverers)
+    sentence = f"{busy} of {capacity} deliveries of the deliverers are under way"
+    return {"state": "deliverers full", "sentence": sentence, "busy": busy, "capacity": capacity}
+
+
+def _blocked(group: dict[str, Any], blocked: dict[str, Any]) -> dict[str, Any]:
+    """The reason in front, then its place in the line, with the numbers of both."""
+    return group | blocked | {"sentence": f"{blocked['sentence']}; in line: {group['sentence']}"}
+
+
+def _on_wall(group: dict[str, Any], offset: float) -> dict[str, Any]:
+    return group | {name: group[name] + offset for name in TIMES if isinstance(group.get(name), int | float)}

@@ -1,0 +1,147 @@
+"""The data of one message while it comes in: read, looked at, and kept, in memory up to the inline limit, else in the spool.
+
+Laws
+- What is kept in memory is at most the inline limit and one read of the transport, or, once it goes to the spool, what
+  one hop to the disk takes; ``busy`` says that no more may be fed before ``room`` is called.
+- After ``failure`` nothing is kept; the end is still looked for, since the reply belongs there (RFC 5321 4.2.5).
+- A begun upload is completed or abandoned, whatever happens.
+
+Knows no socket and no session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mailcore.envelope import Envelope, Recipient
+from mailcore.receiver.data import DataFault, DataReader, HeaderScan
+from mailcore.receiver.intake import Done, Intake, Upload
+
+__all__ = ["INTERNAL_ERROR", "TOO_BIG", "IncomingMessage"]
+
+UPLOAD_BYTES = 64 * 1024  # what is worth a hop to the disk's thread
+TOO_BIG = b"552 5.3.4 Message size exceeds fixed limit"
+INTERNAL_ERROR = b"451 4.3.0 Error: internal error"
+_TOO_MANY_HOPS = b"554 5.4.6 Error: too many hops"
+_FAULTS = {
+    DataFault.BARE: b"550 5.6.0 Message refused: it has a CR or LF that is not part of a CRLF",
+    DataFault.NUL: b"550 5.6.0 Message refused: it has a NUL byte",
+    DataFault.TOO_BIG: TOO_BIG,
+}
+
+
+class IncomingMessage:
+    """``trace`` is put in front of the data. ``room`` is called when ``busy`` is over."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        queue_id: str,
+        trace: bytes,
+        *,
+        size_limit: int,
+        received_limit: int,
+        inline_limit: int,
+        room: Callable[[], None],
+    ) -> None:
+        self.queue_id = queue_id
+        self.size_bytes = len(trace)  # of what is stored
+        self.message_id = ""
+        self.failure = b""  # the reply the message gets at its end; b"" while all is well
+        self.finished = False
+        self.rest = b""  # what came behind the end
+        self.busy = False
+        self._intake = intake
+        self._reader = DataReader(size_limit)
+        self._thrown_away_max = 2 * size_limit + UPLOAD_BYTES
+        self._header: HeaderScan | None = HeaderScan()  # None once it is over
+        self._received_limit = received_limit
+        self._inline_limit = inline_limit
+        self._room = room
+        self._blocks = [trace]  # not yet handed on
+        self._block_bytes = len(trace)
+        self._upload: Upload | None = None
+        self._abandoned = False
+
+    @property
+    def is_endless(self) -> bool:
+        """Far beyond the limit, and thrown away long enough, hoping for the end."""
+        return self._reader.size_bytes > self._thrown_away_max
+
+    @property
+    def is_spooled(self) -> bool:
+        return self._upload is not None
+
+    def feed(self, chunk: bytes) -> None:
+        reader = self._reader
+        block = reader.feed(chunk)
+        if block and not self.failure:
+            self._keep(block)
+        if reader.finished:
+            self.finished = True
+            self.rest = reader.rest
+        if reader.fault is not None:
+            if not self.failure:
+                self.fail(_FAULTS[reader.fault])
+        elif self._upload is not None and self._block_bytes >= UPLOAD_BYTES and not reader.finished:
+            self.busy = True
+            self._upload.write(self._taken(), self._written)
+
+    def _keep(self, block: bytes) -> None:
+        try:
+            header = self._header
+            if header is not None:
+                header.feed(block)
+                self.message_id = header.message_id
+                if header.received > self._received_limit:
+                    self.fail(_TOO_MANY_HOPS)
+                    return
+                if header.finished:
+                    self._header = None
+            self._blocks.append(block)
+            self._block_bytes += len(block)
+            self.size_bytes += len(block)
+            if self._upload is None and self.size_bytes > self._inline_limit:
+                self._upload = self._intake.upload(self.queue_id)
+        except Exception as error:  # a bug of ours: this message fails, not the session
+            self._intake.session_failed(self.queue_id, error)
+            self.fail(INTERNAL_ERROR)
+
+    def _taken(self) -> list[bytes]:
+        blocks, self._blocks, self._block_bytes = self._blocks, [], 0
+        return blocks
+
+    def _written(self, failure: bytes) -> None:
+        self.busy = False
+        if failure and not self.failure:
+            self.fail(failure)
+        if not self._abandoned:
+            self._room()
+
+    def fail(self, reply: bytes) -> None:
+        self.failure = reply
+        self._header = None
+        self._taken()
+        if self._upload is not None:
+            self._upload.abandon()
+            self._upload = None
+
+    def abandon(self) -> None:
+        """The end will never come."""
+        self._abandoned = True
+        self.fail(INTERNAL_ERROR)
+
+    def store(self, envelope: Envelope, more: Sequence[Recipient], done: Done) -> None:
+        """After the end, without failure: onto the disk. ``done`` gets b"" once it is durable, or the refusing reply."""
+        upload = self._upload
+        if upload is None:
+            self._intake.store(envelope, more, b"".join(self._taken()), done)
+            return
+
+        def uploaded(failure: bytes) -> None:
+            if failure:
+                done(failure)
+            else:
+                self._intake.store(envelope, more, b"", done)
+
+        upload.complete(self._taken(), envelope, uploaded)

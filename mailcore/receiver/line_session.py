@@ -1,0 +1,275 @@
+"""The lower half of an SMTP session: bytes in, command lines and data out; replies together, one write a turn.
+
+A turn of the loop is one ``data_received``: it runs every command that is complete and ends in one write. No coroutine
+is on the way.
+
+Laws
+- A command ends with CRLF. What is too long costs fixed memory.
+- Memory is bounded: one read of the transport, one command line, the replies of one turn. Whoever has to be waited for
+  (the disk, a client that does not read) stops the reading.
+- What goes wrong in here goes to our log; its text never leaves the house.
+
+Knows neither commands nor mail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import TYPE_CHECKING, cast
+
+from aiosmtpd.smtp import SMTP
+
+if TYPE_CHECKING:
+    from mailcore.receiver.server import Server
+
+__all__ = ["LineSession", "State"]
+
+COMMANDS_PER_TURN = 500  # of one client, then the others have theirs: 2 ms
+LINGER_S = 2.0  # time for the last reply to be read before the socket goes; what still comes is thrown away
+REPLIES_HIGH_WATER = 16 * 1024  # bytes of replies a client may leave unread before we stop reading it
+
+
+class State(enum.Enum):
+    COMMAND = enum.auto()
+    SKIP = enum.auto()  # the rest of a command line that was too long
+    DATA = enum.auto()
+    WAITING = enum.auto()  # for the disk; commands behind the data wait as well
+    TLS = enum.auto()  # handshake
+    CLOSING = enum.auto()  # the last reply is sent
+    CLOSED = enum.auto()
+
+
+class LineSession(SMTP):
+    """The protocol of one connection. ``address`` and ``port`` are the client's."""
+
+    transport: asyncio.Transport | None
+
+    # aiosmtpd's constructor inspects the class and its handler for every connection, which costs more than a message; all
+    # that is the same for every connection is with the server (decision 0004).
+    def __init__(self, server: Server, address: str, port: int) -> None:
+        self.server = server
+        self.loop = server.loop
+        self.address = address
+        self.port = port
+        self.transport = None
+        self.heard = server.ticks
+        self.state = State.COMMAND
+        self._replies: list[bytes] = []
+        self._buffer = b""  # the begun command, or what was held back
+        self._held_back = False  # the buffer holds what was not looked at
+        self._run_scheduled = False
+        self._stopped_reading = False
+        self._write_paused = False
+        self._ended = False  # by the client
+
+    # -- for the upper half
+
+    def command(self, line: bytes) -> None:
+        """A line without its CRLF."""
+        raise NotImplementedError
+
+    def data(self, chunk: bytes) -> bytes:
+        """In state DATA: takes the chunk; returns what lies behind the data's end."""
+        raise NotImplementedError
+
+    def broken_off(self) -> None:
+        """The conversation is over, perhaps inside the data."""
+        raise NotImplementedError
+
+    @property
+    def waits_for_disk(self) -> bool:
+        raise NotImplementedError
+
+    def error(self, reply: bytes) -> None:
+        raise NotImplementedError
+
+    def reply(self, reply: bytes) -> None:
+        """Goes out, without its CRLF here, with the others of this turn."""
+        self._replies.append(reply)
+
+    def flush(self) -> None:
+        replies = self._replies
+        if replies and self.transport is not None:
+            replies.append(b"")
+            self.transport.write(b"\r\n".join(replies))
+            self._replies = []
+
+    def last_reply(self, reply: bytes) -> None:
+        """Says the last word, and goes. The client gets a moment to read it: closing at once with unread input would be
+        a reset, which may destroy it."""
+        self._replies.append(reply)
+        self.flush()
+        self.state = State.CLOSING
+        self._buffer = b""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        if self._stopped_reading:
+            self._stopped_reading = False
+            transport.resume_reading()
+        if transport.can_write_eof():
+            transport.write_eof()
+            self.loop.call_later(LINGER_S, self.abort)
+        else:
+            transport.close()
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    def stop_reading(self) -> None:
+        transport = self.transport
+        if transport is not None and not self._stopped_reading and not transport.is_closing():
+            self._stopped_reading = True
+            transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Reads again unless something still has to be waited for."""
+        transport = self.transport
+        if transport is None or transport.is_closing() or self._write_paused or self.waits_for_disk:
+            return
+        if self._held_back:
+            self._run_soon()
+        elif self._ended:
+            transport.close()
+        elif self._stopped_reading:
+            self._stopped_reading = False
+            transport.resume_reading()
+
+    def moved_to(self, transport: asyncio.Transport) -> None:
+        """The connection is encrypted from now on."""
+        self.transport = transport
+        transport.set_write_buffer_limits(REPLIES_HIGH_WATER)
+        self._stopped_reading = False
+        self.heard = self.server.ticks
+        self.state = State.COMMAND
+        self.go_on()
+
+    # -- for the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop has transports of its own
+        self.transport.set_write_buffer_limits(REPLIES_HIGH_WATER)
+        self.transport.write(self.server.greeting)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.state = State.CLOSED
+        self._buffer = b""
+        self.transport = None
+        self.server.closed(self)
+        self.broken_off()
+
+    def eof_received(self) -> bool:
+        """The client will say nothing more; if a message waits for the disk, it may still hear of it."""
+        self._ended = True
+        return self.waits_for_disk and self.transport is not None and self.transport.can_write_eof()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self.stop_reading()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.go_on()
+
+    def data_received(self, data: bytes) -> None:
+        if self.state is State.TLS:  # the plain transport is not read any more: this is the first that came encrypted
+            self._buffer += data
+            self._held_back = True
+            return
+        try:
+            self._take(data)
+        except Exception as error:  # where the next command begins is not known any more
+            self.server.intake.session_failed(self.address, error)
+            self.broken_off()
+            self.last_reply(b"421 4.3.0 " + self.server.name + b" Error: internal error")
+        if self._replies:
+            self.flush()
+
+    def idle(self) -> None:
+        """Nothing came for too long. While we owe the reply, it is not the client who is late."""
+        if self.waits_for_disk:
+            self.heard = self.server.ticks
+        elif self._write_paused or self.state not in (State.COMMAND, State.SKIP, State.DATA):
+            self.abort()
+        else:
+            self.broken_off()
+            self.last_reply(b"421 4.4.2 " + self.server.name + b" Error: timeout exceeded")
+
+    # -- a turn
+
+    def _take(self, data: bytes) -> None:
+        if self._buffer:
+            data = self._buffer + data
+            self._buffer = b""
+        self._held_back = False
+        at = 0
+        turns = COMMANDS_PER_TURN
+        while at < len(data):
+            state = self.state
+            if state is State.COMMAND:
+                if not turns:
+                    self._hold_back(data[at:])
+                    self._run_soon()
+                    return
+                turns -= 1
+                end = data.find(b"\r\n", at)
+                if end < 0:
+                    self._begun(data[at:])
+                    return
+                line = data[at:end]
+                at = end + 2
+                self.heard = self.server.ticks
+                if len(line) + 2 > self.server.settings.command_line_limit:
+                    self.error(b"500 5.5.2 Error: line too long")
+                else:
+                    self.command(line)
+            elif state is State.DATA:
+                if self.waits_for_disk:  # reading is paused, but a transport (TLS) may have had something left
+                    self._hold_back(data[at:])
+                    return
+                self.heard = self.server.ticks
+                data = self.data(data[at:])
+                at = 0
+            elif state is State.SKIP:
+                data = self._skip(data[at:])
+                at = 0
+            elif state is State.WAITING:
+                self._hold_back(data[at:])
+                return
+            else:  # nobody listens any more
+                return
+
+    def _hold_back(self, data: bytes) -> None:
+        self._buffer = data
+        self._held_back = True
+        self.stop_reading()
+
+    def _run_soon(self) -> None:
+        if not self._run_scheduled:
+            self._run_scheduled = True
+            self.loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        self._run_scheduled = False
+        if self.transport is not None and not self._write_paused and not self.waits_for_disk:
+            self.data_received(b"")
+            self.go_on()
+
+    def _begun(self, data: bytes) -> None:
+        """A line without its end yet."""
+        if len(data) > self.server.settings.command_line_limit:
+            self.state = State.SKIP
+            self._buffer = b"\r" if data.endswith(b"\r") else b""
+        else:
+            self._buffer = data
+
+    def _skip(self, data: bytes) -> bytes:
+        end = data.find(b"\r\n")
+        if end < 0:
+            self._buffer = b"\r" if data.endswith(b"\r") else b""
+            return b""
+        self.state = State.COMMAND
+        self.error(b"500 5.5.2 Error: line too long")
+        return data[end + 2 :]

@@ -1,0 +1,130 @@
+"""The receiver's line to the manager: how far the lane is durable, and how many messages that are.
+
+Laws
+- The receiver never waits for the manager, and takes mail when there is none.
+- What is told is true: only ends whose sync was confirmed in this loop. After each (re)connect the first Durable carries
+  the end and no counts; the manager then counts from the records what it had not heard of.
+- A manager that does not read costs one number, not a queue of frames: they are added up until it reads again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import cast
+
+from mailcore.frames import Durable, FrameWriter, Hello
+
+__all__ = ["MANAGER_SOCKET", "ManagerLink"]
+
+MANAGER_SOCKET = "manager.sock"  # in Settings.run_directory
+SUN_PATH_MAX = 107  # unix(7): 108 with the final NUL
+RETRY_S_MIN = 0.02  # a restarted manager hears of new mail at once
+RETRY_S_MAX = 0.2
+
+
+class ManagerLink:
+    """``end``: where the lane is durable as it is opened."""
+
+    def __init__(self, path: Path, number: int, lane: str, end: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._path = path
+        self._number = number
+        self._lane = lane
+        self._end = end
+        self._messages = 0  # since the last Durable on this connection
+        self._recipients = 0
+        self._loop = loop
+        self._connection: _Connection | None = None
+
+    def durable(self, end: int, messages: int, recipients: int) -> None:
+        self._end = end
+        self._messages += messages
+        self._recipients += recipients
+        self._tell()
+
+    async def run(self) -> None:
+        """One connection after the other, for ever."""
+        wait_s = RETRY_S_MIN
+        while True:
+            try:
+                connection = await self._connect()
+            except OSError:
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, RETRY_S_MAX)
+                continue
+            wait_s = RETRY_S_MIN
+            try:
+                await connection.lost
+            finally:
+                connection.abort()
+            await asyncio.sleep(RETRY_S_MIN)
+
+    async def _connect(self) -> _Connection:
+        path, directory = str(self._path), -1
+        if len(os.fsencode(path)) > SUN_PATH_MAX:  # the socket's directory by its descriptor is short
+            directory = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            path = f"/proc/self/fd/{directory}/{self._path.name}"
+        try:
+            _, connection = await self._loop.create_unix_connection(lambda: _Connection(self, self._loop), path)
+        finally:
+            if directory >= 0:
+                os.close(directory)
+        return connection
+
+    # -- for the connection
+
+    def connected(self, connection: _Connection) -> None:
+        self._connection = connection
+        connection.send(Hello("receiver", self._number, os.getpid()))
+        self._messages = self._recipients = 0
+        connection.send(Durable(self._lane, self._end, 0, 0))
+
+    def disconnected(self, connection: _Connection) -> None:
+        if self._connection is connection:
+            self._connection = None
+
+    def _tell(self) -> None:
+        connection = self._connection
+        if connection is not None and not connection.full:
+            connection.send(Durable(self._lane, self._end, self._messages, self._recipients))
+            self._messages = self._recipients = 0
+
+    def room(self) -> None:
+        """The manager reads again."""
+        if self._messages:
+            self._tell()
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, link: ManagerLink, loop: asyncio.AbstractEventLoop) -> None:
+        self._link = link
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self.full = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop has transports of its own
+        self._writer = FrameWriter(self._transport, self._loop)
+        self._link.connected(self)
+
+    def send(self, frame: Hello | Durable) -> None:
+        self._writer.send(frame)
+
+    def pause_writing(self) -> None:
+        self.full = True
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self._link.room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._link.disconnected(self)
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,171 @@
+"""The receiver process: the SMTP server, its lane, and a line to the manager.
+
+Laws
+- It accepts mail from its first milliseconds, whoever else is there or not.
+- Crash-only: nothing is to be shut down; what was acknowledged is on disk, what was not is the client's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import secrets
+import signal
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import uvloop
+
+from mailcore.config.settings import Settings
+from mailcore.log.commit import GroupCommit
+from mailcore.log.disk import Disk, Locked
+from mailcore.log.lane import LaneWriter
+from mailcore.log.positions import PositionsDamaged, read_positions
+from mailcore.maillog import MailLog
+from mailcore.queue.lanes import incoming
+from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.spool import DATA_AT
+from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
+from mailcore.receiver.policy import RelayPolicy
+from mailcore.receiver.reception import Reception
+from mailcore.receiver.server import Server, listen
+from mailcore.supervisor.child import run_child
+from mailcore.supervisor.pulse import beat
+from mailcore.supervisor.service import handed_listeners
+
+__all__ = ["Receiving", "main"]
+
+SPOOL_THREADS = 8  # spool files written side by side; more would only wait for the same disk
+FILES_RESERVED = 64  # for the lane, the log, the manager; the rest is for clients, two each: the socket, a spool file
+LISTEN_RETRY_S = 0.2  # a receiver that was killed may leave its port for a moment
+LISTEN_TRIES = 25
+
+
+class Receiving:
+    """Everything of one receiver process but the process. Raises Locked, OSError."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        number: int,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        disk: Disk | None = None,
+        connections_max: int | None = None,
+    ) -> None:
+        disk = disk or Disk()
+        lane = incoming(number)
+        self.log = MailLog(settings.log_directory)
+        self.writer = LaneWriter(
+            disk,
+            str(settings.queue_directory / lane),
+            segment_bytes=settings.queue.segment_bytes,
+            clock=time.time,
+            salt=lambda: secrets.randbits(64),
+            floor=_named(disk, settings, lane),
+        )
+        disk.make_directory(str(settings.spool_directory))
+        self.commit = GroupCommit(self.writer, loop, settings.queue.commit_delay_ms / 1000)
+        self.link = ManagerLink(settings.run_directory / MANAGER_SOCKET, number, lane, self.writer.durable, loop)
+        self._threads = ThreadPoolExecutor(SPOOL_THREADS, "spool")
+        self.reception = Reception(
+            settings,
+            self.writer,
+            self.commit,
+            QueueIds(number, time.time),
+            self.link,
+            self.log,
+            loop,
+            self._threads,
+        )
+        self.server = Server(
+            settings.receiver,
+            RelayPolicy(settings.relay.networks, settings.relay.domains),
+            self.reception,
+            loop,
+            hostname=settings.receiver.hostname or socket.gethostname(),
+            inline_limit=settings.queue.inline_limit,
+            spool_data_at=DATA_AT,
+            tls_context=_tls_context(settings),
+            connections_max=connections_max,
+        )
+        self._linking: asyncio.Task[None] | None = None
+        self._loop = loop
+
+    def start(self, listeners: Sequence[socket.socket]) -> None:
+        self.server.start(listeners)
+        self._linking = self._loop.create_task(self.link.run())
+
+    def close(self) -> None:
+        """For tests; the daemon just ends."""
+        self.server.close()
+        self.reception.close()
+        if self._linking is not None:
+            self._linking.cancel()
+        self.commit.close()
+        self._threads.shutdown()
+        self.writer.close()
+        self.log.close()
+
+
+def _named(disk: Disk, settings: Settings, lane: str) -> int:
+    """Law 4: beyond every position of the lane that was ever named, even if its files are gone."""
+    try:
+        positions = read_positions(disk, str(settings.queue_directory))
+    except (OSError, PositionsDamaged):  # the manager says so; the lane's own files tell as well
+        return 0
+    known = positions.lanes.get(lane) if positions is not None else None
+    return max(known.runner, known.end) if known is not None else 0
+
+
+def _tls_context(settings: Settings) -> ssl.SSLContext | None:
+    if not settings.receiver.tls_certificate:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(settings.receiver.tls_certificate, settings.receiver.tls_key)
+    return context
+
+
+def _raise_file_limit() -> int:
+    """As many files as we may have; how many connections that is enough for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return max(1, (hard - FILES_RESERVED) // 2)
+
+
+def _listen(endpoint: str) -> socket.socket:
+    for _ in range(LISTEN_TRIES):
+        try:
+            return listen(endpoint)
+        except OSError:
+            time.sleep(LISTEN_RETRY_S)
+    return listen(endpoint)
+
+
+def main(settings: Settings, number: int) -> None:
+    """The process. Returns only when it cannot begin; any signal may end it at any time."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole group; the supervisor is who answers
+    connections_max = _raise_file_limit()
+    handed = handed_listeners()
+
+    async def serve() -> None:
+        receiving = Receiving(settings, number, asyncio.get_running_loop(), connections_max=connections_max)
+        receiving.start(handed or [_listen(endpoint) for endpoint in settings.receiver.listen])
+        beat(asyncio.get_running_loop())
+        await asyncio.get_running_loop().create_future()
+
+    try:
+        uvloop.run(serve())
+    except (Locked, OSError) as error:
+        sys.exit(f"waypost: receiver {number}: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(main))

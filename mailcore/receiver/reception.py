@@ -1,0 +1,247 @@
+"""Keeping messages: what the SMTP sessions of a receiver process hand over goes into its lane and the spool.
+
+Laws (DESIGN section 3)
+1. ``done(b"")``, which is the client's 250, comes only after the group commit that holds the envelope; a spooled message's
+   file is complete, its names included, before its envelope is appended.
+8. A failed sync is 451 for everybody who waited; the lane goes on in a new segment. If that fails as well, no mail is
+   accepted, the log says so, and it is tried again every RETRY_S.
+- The manager hears only of what is durable, and after the log has it, or a delivery might stand before its arrival.
+- Neither a full disk nor a lane that nobody reads is filled further: 452 before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from mailcore.config.settings import Settings
+from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Recipient
+from mailcore.log.commit import GroupCommit
+from mailcore.log.lane import LaneFailed, LaneWriter
+from mailcore.log.positions import PositionsDamaged, read_positions
+from mailcore.maillog import MailLog
+from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.records import append_envelope, append_recipients
+from mailcore.queue.spool import Spool
+from mailcore.receiver.intake import Done
+from mailcore.receiver.manager_link import ManagerLink
+from mailcore.receiver.refusals import Allowance, Refusals
+from mailcore.receiver.spool_upload import NO_SPACE, WRITE_ERROR, SpoolUpload
+
+__all__ = ["Reception"]
+
+DISK_LOOK_S = 1.0  # how often free space is asked for; a second of the fastest reception is far below reserve_bytes
+LAG_LOOK_S = 3.0  # how often the restart positions are read; they are written every second
+RETRY_S = 5.0  # between tries to write the lane again
+FAILURES_LOGGED_S = 0.1  # a second: one traceback in ten seconds, after a burst
+FAILURES_BURST = 20
+CLOSED = b"452 4.3.1 Mail system storage failure"
+
+_log = logging.getLogger("waypost.receiver")
+
+
+class Reception:
+    """The ``Intake`` of one receiver process. ``clock`` is wall-clock seconds."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        writer: LaneWriter,
+        commit: GroupCommit,
+        ids: QueueIds,
+        link: ManagerLink,
+        log: MailLog,
+        loop: asyncio.AbstractEventLoop,
+        threads: ThreadPoolExecutor,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._writer = writer
+        self._commit = commit
+        self._link = link
+        self._log = log
+        self._loop = loop
+        self._threads = threads
+        self._disk = writer.disk
+        self._spool = Spool(writer.disk, str(settings.spool_directory))
+        self.next_id = ids.next
+        self._refusals = Refusals(commit, log, loop, clock, self._refusals_synced, self._lane_failed)
+        self.refused = self._refusals.record
+        self._failures = Allowance(FAILURES_LOGGED_S, FAILURES_BURST, loop.time())
+        self._accepted: list[Envelope] = []  # durable, not yet logged and told
+        self._durable_end = writer.durable  # of what was confirmed to us
+        # The disk
+        self._suspect = False  # the lane failed, and nothing was synced since
+        self._recovering = False  # a reopening is due in this turn
+        self._closed = False  # reopening did not help
+        self._complained = False
+        self._look_at = 0.0
+        self._lag_look_at = 0.0
+        self._free_bytes = 0
+        self._full = False
+        self._lagging = False
+
+    # -- Intake
+
+    def unavailable(self, size_bytes: int) -> bytes:
+        now = self._loop.time()
+        if now >= self._look_at:
+            self._look_at = now + DISK_LOOK_S
+            self._look_at_disk()
+            if now >= self._lag_look_at:
+                self._lag_look_at = now + LAG_LOOK_S
+                self._look_at_lag()
+        if self._closed:
+            return CLOSED
+        if self._full or self._lagging or (size_bytes and self._free_bytes - size_bytes < self._reserve_bytes):
+            return NO_SPACE
+        return b""
+
+    def closed(self) -> bytes:
+        return b"421 4.3.0 Mail system storage failure" if self._closed else b""
+
+    def upload(self, queue_id: str) -> SpoolUpload:
+        return SpoolUpload(self._spool, queue_id, self._loop, self._threads, self._spool_failed)
+
+    def store(self, envelope: Envelope, more: Sequence[Recipient], data: bytes, done: Done) -> None:
+        writer = self._writer
+        try:
+            if more:
+                batches = [
+                    append_recipients(writer, list(more[start : start + RECIPIENTS_PER_RECORD]))
+                    for start in range(0, len(more), RECIPIENTS_PER_RECORD)
+                ]
+                envelope = msgspec.structs.replace(envelope, batches=tuple(batches))
+            append_envelope(writer, envelope, data)
+        except LaneFailed:
+            self._lost(envelope)
+            done(WRITE_ERROR)
+            return
+        self._commit.then(functools.partial(self._synced, envelope, writer.end, done))
+
+    def session_failed(self, client_address: str, error: BaseException) -> None:
+        if self._failures.taken(self._loop.time()):
+            self._log.session_failed(client_address, repr(error))
+            self._log.flush()
+            _log.error("session with %s failed", client_address, exc_info=error)
+
+    def accept_paused(self, error: OSError, pause_s: float) -> None:
+        self._log.accepting_paused(error.strerror or str(error), pause_s)
+        self._log.flush()
+
+    # -- the sync
+
+    def _synced(self, envelope: Envelope, end: int, done: Done, error: LaneFailed | None) -> None:
+        reply = b""
+        if error is None:
+            if not self._accepted:
+                self._loop.call_soon(self._tell)  # after the 250s of this sync
+            self._accepted.append(envelope)
+            self._durable_end = end
+            self._suspect = False
+            if self._complained:
+                self._complained = False
+                self._log.accepting_again()
+        else:
+            reply = WRITE_ERROR
+            self._lost(envelope)
+            self._lane_failed(error)
+        try:
+            done(reply)
+        except Exception as failure:  # of one session; others wait for the same sync
+            self.session_failed(envelope.client_address, failure)
+
+    def _refusals_synced(self, end: int) -> None:
+        if end > self._durable_end:
+            self._durable_end = end
+            self._loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        accepted, self._accepted = self._accepted, []
+        recipients = 0
+        for envelope in accepted:
+            self._log.accepted(envelope)
+            recipients += envelope.recipient_count
+        self._log.flush()
+        self._link.durable(self._durable_end, len(accepted), recipients)
+
+    def _lost(self, envelope: Envelope) -> None:
+        """The client keeps the message: its spool file is nobody's."""
+        if envelope.data is DataPlace.SPOOL:
+            self._threads.submit(self._spool.remove, envelope.queue_id)
+
+    def _lane_failed(self, error: LaneFailed) -> None:
+        if not self._recovering:
+            self._recovering = True
+            self._log.sync_failed(self._writer.lane, str(error))
+            # When all who waited know: until then nothing can be appended.
+            self._loop.call_soon(self._recover, str(error))
+
+    def _recover(self, why: str) -> None:
+        self._recovering = False
+        self._log.flush()
+        if self._suspect:  # that was the new segment
+            self._stop_accepting(why)
+            return
+        self._suspect = True
+        self._reopen()
+
+    def _reopen(self) -> None:
+        try:
+            self._writer.reopen()
+        except OSError as error:
+            self._stop_accepting(error.strerror or str(error))
+        else:
+            self._closed = False
+
+    def _stop_accepting(self, why: str) -> None:
+        self._closed = True
+        if not self._complained:  # until a sync succeeds
+            self._complained = True
+            self._log.stopped_accepting(why)
+        self._log.flush()
+        self._loop.call_later(RETRY_S, self._reopen)
+
+    def _spool_failed(self, path: str, error: BaseException) -> None:
+        if self._failures.taken(self._loop.time()):
+            self._log.sync_failed(path, str(error))
+
+    # -- room
+
+    @property
+    def _reserve_bytes(self) -> int:
+        return self._settings.queue.reserve_bytes
+
+    def _look_at_disk(self) -> None:
+        directories = (self._settings.queue_directory, self._settings.spool_directory)
+        try:
+            free = [(self._disk.free_bytes(str(directory)), directory) for directory in directories]
+        except OSError:  # it says so when something is written
+            return
+        self._free_bytes, directory = min(free)
+        full = self._free_bytes < self._reserve_bytes
+        if full and not self._full:
+            self._log.disk_full(str(directory), self._free_bytes, self._reserve_bytes)
+        self._full = self._refusals.disk_full = full
+
+    def _look_at_lag(self) -> None:
+        try:
+            positions = read_positions(self._disk, str(self._settings.queue_directory))
+        except (OSError, PositionsDamaged):  # the manager's affair; what was known stays
+            return
+        lane = positions.lanes.get(self._writer.lane) if positions is not None else None
+        lag_bytes = self._durable_end - (lane.runner if lane is not None else 0)
+        lagging = lag_bytes > self._settings.queue.lag_bytes_max
+        if lagging and not self._lagging:
+            self._log.lane_lags(self._writer.lane, lag_bytes)
+        self._lagging = lagging
+
+    def close(self) -> None:
+        """For tests; the daemon just ends."""
+        self._refusals.close()

@@ -1,0 +1,219 @@
+"""The SMTP server of one process: what all its sessions share, its listening sockets, its bounds.
+
+Laws
+- Accepting is our own: uvloop's server closes itself for good when the process is out of file descriptors, and asyncio's
+  logs for every try. Here accepting pauses, says so once, and tries again.
+- Connections are bounded, in all and per client (one of our own networks excepted, as in Postfix); who comes beyond gets
+  421 and costs no session.
+- One timer for all sessions: they note the tick at which they were last heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Iterable
+
+from mailcore.config.settings import Receiver
+from mailcore.config.values import listen_address
+from mailcore.receiver.intake import Intake, Refusal
+from mailcore.receiver.line_session import LineSession
+from mailcore.receiver.policy import RelayPolicy
+from mailcore.receiver.session import ServerSession
+from mailcore.receiver.trace import TraceHeader
+
+__all__ = ["Server", "listen"]
+
+BACKLOG = 511  # as nginx; the kernel caps it at net.core.somaxconn
+ACCEPTS_PER_TURN = 16  # then those who are connected have their turn
+IDLE_TICKS = 8  # the idle time-out is kept to an eighth
+PAUSE_S_MIN = 0.1
+PAUSE_S_MAX = 5.0
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # accept(2)
+
+
+def listen(endpoint: str, *, shared: bool = True) -> socket.socket:
+    """A listening socket on "address:port", shared with the other receivers by SO_REUSEPORT. Raises OSError."""
+    host, port = listen_address(endpoint)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited by what it accepts
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # else it would shadow "0.0.0.0" beside it
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class Server:
+    """``hostname`` is our name; ``inline_limit`` and ``spool_data_at`` say where data goes and where it then lies."""
+
+    def __init__(
+        self,
+        settings: Receiver,
+        policy: RelayPolicy,
+        intake: Intake,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        hostname: str,
+        inline_limit: int,
+        spool_data_at: int,
+        tls_context: ssl.SSLContext | None = None,
+        connections_max: int | None = None,
+    ) -> None:
+        self.settings = settings
+        self.policy = policy
+        self.intake = intake
+        self.loop = loop
+        self.hostname = hostname
+        self.inline_limit = inline_limit
+        self.spool_data_at = spool_data_at
+        self.tls_context = tls_context
+        self.trace = TraceHeader(hostname)
+        self.name = hostname.encode()
+        self.greeting = b"220 " + self.name + b" ESMTP Waypost\r\n"
+        self.ehlo = self._ehlo(tls_context is not None)
+        self.ehlo_tls = self._ehlo(False)
+        self.ticks = 0
+        self.sessions: set[LineSession] = set()
+        self._connections_max = min(settings.connections_max, connections_max or settings.connections_max)
+        self._per_client: dict[str, int] = {}
+        self._listeners: list[socket.socket] = []
+        self._opening: set[asyncio.Task[object]] = set()
+        self._pause_s = PAUSE_S_MIN
+        self._paused: asyncio.TimerHandle | None = None
+        self._complained = False
+        self._ticking = loop.call_later(settings.idle_timeout_s / IDLE_TICKS, self._tick)
+
+    def _ehlo(self, starttls: bool) -> bytes:
+        keywords = [
+            b"PIPELINING",
+            b"SIZE %d" % self.settings.message_size_limit,
+            *([b"STARTTLS"] if starttls else []),
+            b"ENHANCEDSTATUSCODES",
+            b"8BITMIME",
+            b"SMTPUTF8",
+            b"HELP",
+        ]
+        lines = [self.name, *keywords]
+        return b"\r\n".join([b"250-" + line for line in lines[:-1]] + [b"250 " + lines[-1]])
+
+    def start(self, listeners: Iterable[socket.socket]) -> None:
+        for listener in listeners:
+            self._listeners.append(listener)
+            self._watch(listener)
+
+    def close(self) -> None:
+        """For tests; the daemon just ends."""
+        self._ticking.cancel()
+        if self._paused is not None:
+            self._paused.cancel()
+        for listener in self._listeners:
+            self.loop.remove_reader(listener.fileno())
+            listener.close()
+        self._listeners.clear()
+        for session in list(self.sessions):
+            session.abort()
+
+    def closed(self, session: LineSession) -> None:
+        """The session is over, or never began."""
+        if session in self.sessions:
+            self.sessions.remove(session)
+            count = self._per_client[session.address] - 1
+            if count:
+                self._per_client[session.address] = count
+            else:
+                del self._per_client[session.address]
+
+    # -- accepting
+
+    def _watch(self, listener: socket.socket) -> None:
+        self.loop.add_reader(listener.fileno(), self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        server_address = listener.getsockname()[0]
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                connection, peer = listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._pause(error)
+                    return
+                continue  # of that one connection: gone before it was accepted
+            if self._complained:
+                self._complained = False
+                self._pause_s = PAUSE_S_MIN
+            self._take(connection, peer[0], peer[1], server_address)
+
+    def _take(self, connection: socket.socket, address: str, port: int, server_address: str) -> None:
+        refusal = b""
+        if len(self.sessions) >= self._connections_max:
+            refusal = b"421 4.7.0 " + self.name + b" Error: too many connections"
+        elif (
+            self._per_client.get(address, 0) >= self.settings.connections_per_client_max
+            and not self.policy.trusts(address)  # Postfix: smtpd_client_event_limit_exceptions = $mynetworks
+        ):
+            refusal = b"421 4.7.0 " + self.name + b" Error: too many connections from " + address.encode()
+        elif closed := self.intake.closed():
+            refusal = closed
+        if refusal:
+            with connection, contextlib.suppress(OSError):
+                connection.setblocking(False)
+                connection.send(refusal + b"\r\n")
+            self.intake.refused(Refusal("CONNECT", refusal.decode(), address))
+            return
+        connection.setblocking(False)
+        if server_address in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+            server_address = connection.getsockname()[0]
+        session = ServerSession(self, address, port, server_address)
+        self.sessions.add(session)
+        self._per_client[address] = self._per_client.get(address, 0) + 1
+        opening = self.loop.create_task(self._open(session, connection))
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+
+    async def _open(self, session: ServerSession, connection: socket.socket) -> None:
+        try:
+            await self.loop.connect_accepted_socket(lambda: session, connection)
+        except OSError:  # it is gone already
+            connection.close()
+            self.closed(session)
+
+    def _pause(self, error: OSError) -> None:
+        if self._paused is not None:
+            return
+        for listener in self._listeners:
+            self.loop.remove_reader(listener.fileno())
+        self._paused = self.loop.call_later(self._pause_s, self._resume)
+        if not self._complained:  # one line an episode
+            self._complained = True
+            self.intake.accept_paused(error, self._pause_s)
+        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+
+    def _resume(self) -> None:
+        self._paused = None
+        for listener in self._listeners:
+            self._watch(listener)
+
+    # -- time
+
+    def _tick(self) -> None:
+        self._ticking = self.loop.call_later(self.settings.idle_timeout_s / IDLE_TICKS, self._tick)
+        self.ticks += 1
+        for session in [each for each in self.sessions if self.ticks - each.heard > IDLE_TICKS]:
+            try:
+                session.idle()
+            except Exception as error:  # of one session; the others grow old as well
+                self.intake.session_failed(session.address, error)

@@ -1,0 +1,1 @@
+"""The simulator: the scheduler over modelled next hops, backlogs, and what came out."""

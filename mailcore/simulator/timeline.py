@@ -1,0 +1,225 @@
+"""What is gathered while a simulation runs: counts and states over time, delays by size, and a tally per destination.
+
+Law: bounded. When there are too many points every other one goes and the step doubles, which loses nothing but detail,
+because counts are kept as sums from the start; delays are counted by length in steps of 3 %.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from mailcore.simulator.outcome import DelayClass, DestinationOutcome, Series
+from mailcore.simulator.site import Site
+
+__all__ = ["POINTS_MAX", "Delays", "Point", "Seen", "Tally", "Timeline"]
+
+POINTS_MAX = 161  # more than a picture can show
+STEP_S = 1.0  # the first one
+DEAD_SHOWN_MAX = 100  # times a destination was dead
+
+CLASSES = (("1", 1), ("2-10", 10), ("11-100", 100), ("101-1000", 1000), (">1000", math.inf))
+MOST = [most for _, most in CLASSES]
+GROWTH = math.log(1.03)
+SHORTEST_S = 0.001  # delays below are counted as this
+
+
+def _mean(area: float, step_s: float) -> float:
+    return round(area / step_s, 3) if step_s > 0 else 0.0
+
+
+class Seen(NamedTuple):
+    """One destination at a time."""
+
+    window: int | None
+    limit: int | None
+    busy: int
+    area: float  # below the curve of busy since the start: deliveries times seconds
+
+    def later(self, passed_s: float) -> Seen:
+        return self._replace(area=self.area + self.busy * passed_s) if self.busy else self
+
+
+class Point(NamedTuple):
+    """How things stand at a time; counts are sums from the start."""
+
+    at_s: float
+    arrived: int
+    delivered: int
+    deferred: int
+    bounced: int
+    in_flight: int
+    active_messages: int
+    seen: Mapping[str, Seen]  # by destination
+
+    def later(self, at_s: float) -> Point:
+        """When nothing has happened since."""
+        passed = at_s - self.at_s
+        return self._replace(at_s=at_s, seen={name: each.later(passed) for name, each in self.seen.items()})
+
+
+UNSEEN = Seen(None, None, 0, 0.0)
+
+
+class Tally:
+    """A destination while the simulation runs: its site, and what happened there."""
+
+    __slots__ = (
+        "area", "bounced", "busy", "busy_max", "busy_since", "busy_sum", "dead", "dead_s", "dead_since", "deferred",
+        "delivered", "ended", "entries", "name", "next_hop", "site", "site_failures", "transport", "untried",
+    )  # fmt: skip
+
+    def __init__(self, name: str, site: Site) -> None:
+        self.name = name
+        self.transport, _, self.next_hop = name.partition(":")
+        self.site = site
+        self.busy = 0  # deliveries under way
+        self.area = 0.0  # below the curve of ``busy``, until busy_since
+        self.busy_since = 0.0
+        self.busy_max = 0
+        self.busy_sum = 0  # seen by each delivery at its end
+        self.entries = 0
+        self.ended = 0
+        self.site_failures = 0
+        self.delivered = 0
+        self.deferred = 0
+        self.bounced = 0
+        self.untried = 0
+        self.dead_since: float | None = None
+        self.dead: list[tuple[float, float]] = []
+        self.dead_s = 0.0
+
+    def area_at(self, now: float) -> float:
+        """Deliveries times seconds, from the start on."""
+        return self.area + self.busy * (now - self.busy_since)
+
+    def revived(self, now: float) -> None:
+        """An entry is tried again."""
+        if self.dead_since is not None:
+            self.dead_s += now - self.dead_since
+            if len(self.dead) < DEAD_SHOWN_MAX:
+                self.dead.append((self.dead_since, now))
+            self.dead_since = None
+
+    def outcome(self, points: list[Point], ended_s: float) -> DestinationOutcome:
+        self.revived(ended_s)
+        seen = [point.seen.get(self.name, UNSEEN) for point in points]
+        steps = zip(pairwise(seen), pairwise(points), strict=True)
+        return DestinationOutcome(
+            name=self.name,
+            delivered=self.delivered,
+            deferred=self.deferred,
+            bounced=self.bounced,
+            entries=self.entries,
+            site_failures=self.site_failures,
+            untried=self.untried,
+            concurrency_mean=self.busy_sum / self.ended if self.ended else 0.0,
+            concurrency_max=self.busy_max,
+            window=[each.window for each in seen[1:]],
+            limit=[each.limit for each in seen[1:]],
+            busy=[_mean(after.area - before.area, end.at_s - start.at_s) for (before, after), (start, end) in steps],
+            dead=self.dead,
+            dead_s=self.dead_s,
+        )
+
+
+class Timeline:
+    """Points a step apart. The caller adds one whenever time has come to ``next_at``."""
+
+    def __init__(self, start_s: float = 0.0, step_s: float = STEP_S) -> None:
+        self.points: list[Point] = [Point(start_s, 0, 0, 0, 0, 0, 0, {})]
+        self._step = step_s
+        self.next_at = start_s + step_s
+
+    def add(self, now: float, state: Point) -> None:
+        """``state`` holds until ``now``."""
+        while self.next_at <= now:
+            self.points.append(state.later(self.next_at))
+            if len(self.points) >= POINTS_MAX:
+                del self.points[1::2]
+                self._step *= 2
+            self.next_at = self.points[-1].at_s + self._step
+
+    def close(self, state: Point) -> None:
+        """The end, which falls on no step."""
+        if state.at_s > self.points[-1].at_s or len(self.points) == 1:
+            self.points.append(state)
+        else:
+            self.points[-1] = state
+
+    def series(self) -> Series:
+        points = self.points
+        steps = list(pairwise(points))
+        return Series(
+            at_s=[point.at_s for point in points[1:]],
+            arrived=[after.arrived - before.arrived for before, after in steps],
+            delivered=[after.delivered - before.delivered for before, after in steps],
+            deferred=[after.deferred - before.deferred for before, after in steps],
+            bounced=[after.bounced - before.bounced for before, after in steps],
+            waiting=[point.arrived - point.delivered - point.bounced for point in points[1:]],
+            in_flight=[point.in_flight for point in points[1:]],
+            active_messages=[point.active_messages for point in points[1:]],
+        )
+
+
+class _Histogram:
+    __slots__ = ("count", "longest", "steps")
+
+    def __init__(self) -> None:
+        self.steps: dict[int, int] = {}
+        self.count = 0
+        self.longest = 0.0
+
+    def quantile(self, share: float) -> float | None:
+        """Within half a step; the longest one is known exactly."""
+        wanted = share * self.count
+        passed = 0
+        for step in sorted(self.steps):
+            passed += self.steps[step]
+            if passed >= wanted:
+                return min(SHORTEST_S * math.exp((step + 0.5) * GROWTH) if step else 0.0, self.longest)
+        return None
+
+
+class Delays:
+    """From arrival to the last verdict, by how many recipients the message has."""
+
+    def __init__(self) -> None:
+        self._unfinished = [0] * len(CLASSES)
+        self._finished = [_Histogram() for _ in CLASSES]
+
+    def begin(self, recipients: int) -> int:
+        """A message is there; answers its class."""
+        kind = 0 if recipients == 1 else bisect_left(MOST, recipients)
+        self._unfinished[kind] += 1
+        return kind
+
+    def finish(self, kind: int, delay_s: float) -> None:
+        self._unfinished[kind] -= 1
+        histogram = self._finished[kind]
+        step = int(math.log(delay_s / SHORTEST_S) / GROWTH) + 1 if delay_s > SHORTEST_S else 0
+        histogram.steps[step] = histogram.steps.get(step, 0) + 1
+        histogram.count += 1
+        histogram.longest = max(histogram.longest, delay_s)
+
+    def classes(self) -> list[DelayClass]:
+        """Only those that have messages."""
+        found: list[DelayClass] = []
+        for (name, _), unfinished, histogram in zip(CLASSES, self._unfinished, self._finished, strict=True):
+            if unfinished or histogram.count:
+                quantiles: dict[str, Any] = {
+                    f"p{percent}_s": histogram.quantile(percent / 100) for percent in (50, 90, 99)
+                }
+                found.append(
+                    DelayClass(
+                        recipients=name,
+                        messages=histogram.count,
+                        unfinished=unfinished,
+                        max_s=histogram.longest if histogram.count else None,
+                        **quantiles,
+                    )
+                )
+        return found

@@ -1,0 +1,62 @@
+"""What every child of the supervisor does first: it ties its life to the supervisor's and takes the settings from it.
+
+The settings come as the supervisor read them, from ``settings.json`` in the run directory: a configuration file that is just
+being edited can't keep a killed process from coming back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mailcore.config.settings import Settings
+from mailcore.supervisor.users import share
+
+__all__ = ["SETTINGS_NAME", "run_child", "store_settings"]
+
+SETTINGS_NAME = "settings.json"
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+# A sync that is done waits so long for the busy loop, not Python's 5 ms: messages wait for it.
+SWITCH_INTERVAL_S = 0.0005
+# Thousands of live messages and sessions, hardly a cycle among them: Python's 700 has it look through them for nothing.
+COLLECT_AFTER = (50_000, 20, 50)
+
+
+def store_settings(settings: Settings, path: Path) -> None:
+    """Atomic. Raises OSError."""
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)  # a password may be in it
+    with open(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(settings, enc_hook=str))
+    new.replace(path)
+
+
+def _read_settings(path: Path) -> Settings:
+    def convert(kind: type, value: Any) -> Any:
+        return kind(value)
+
+    return msgspec.json.decode(path.read_bytes(), type=Settings, dec_hook=convert)
+
+
+def run_child(main: Callable[[Settings, int], None]) -> int:
+    """``main(settings, number)`` with the arguments of the command line: number, supervisor's process id, settings."""
+    number, parent, path = sys.argv[1:]
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != int(parent):  # it ended before we could say so
+        return 1
+    settings = _read_settings(Path(path))
+    share()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
+    main(settings, int(number))
+    return 0

@@ -1,0 +1,298 @@
+"""``waypost mailcore``: starts the processes and starts them again, whatever they died of.
+
+It holds the lock of the home, so that there is one Waypost on it. Children end with it (PR_SET_PDEATHSIG), so that the next
+start is never refused by an orphan. There is no shutdown: SIGTERM may as well be SIGKILL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mailcore.config.settings import Settings
+from mailcore.config.values import listen_address
+from mailcore.log.disk import Disk, Locked
+from mailcore.maillog.maillog import MailLog
+from mailcore.queue.exported import EXPORTED
+from mailcore.queue.versions import NotOurs, look_at_versions
+from mailcore.receiver.server import listen
+from mailcore.supervisor.child import SETTINGS_NAME, store_settings
+from mailcore.supervisor.pulse import PULSE, Pulse, until_begun
+from mailcore.supervisor.service import HANDED, Service, given_listeners, unlike
+from mailcore.supervisor.users import ALONE, Users
+
+__all__ = ["main"]
+
+MODULES = {
+    "receiver": "mailcore.receiver.receiver",
+    "manager": "mailcore.manager.manager",
+    "deliverer": "mailcore.deliverer.deliverer",
+    "control": "mailcore.control.server",
+    "exporter": "mailcore.events.exporter",
+}
+BACKOFF_S_MIN = 0.05
+BACKOFF_S_MAX = 5.0
+HEALTHY_S = 10.0  # a child that lived so long is started again at once
+LOOK_S = 1.0  # and the watchdog hears of us as often
+RECEIVERS_FIRST_S = 5.0  # the others wait so long for them at most: they would only take the processor from them
+LOCK_WAIT_S = 3.0  # the children of the one before us may still be dying
+
+
+@dataclass(slots=True)
+class Child:
+    role: str
+    number: int
+    process: subprocess.Popen[bytes] | None = None
+    pulse: Pulse | None = None
+    hung_s: float = 0.0  # it stood still for so long, and was killed
+    started: float = 0.0
+    started_at: float = 0.0  # wall clock, for people
+    restarts: int = -1  # since the supervisor began
+    backoff_s: float = BACKOFF_S_MIN
+    due: float = field(default=0.0)
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}.{self.number}" if self.role in ("receiver", "deliverer") else self.role
+
+
+def _say(what: str) -> None:
+    """To whoever started us, if somebody still listens."""
+    with contextlib.suppress(OSError):
+        print(f"waypost: {what}", file=sys.stderr, flush=True)
+
+
+class HomeError(Exception):
+    """The home can't be used; the message says why and what to do."""
+
+
+def prepare_home(settings: Settings, users: Users = ALONE) -> int:
+    """Makes the directories and takes the lock; returns the descriptor that holds it. Raises HomeError."""
+    disk = Disk()
+    try:
+        for directory in (
+            settings.home,
+            settings.queue_directory,
+            settings.spool_directory,
+            settings.run_directory,
+            settings.log_directory,
+        ):
+            disk.make_directory(str(directory))
+            if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+                raise HomeError(f"{directory} can't be read and written by this user (uid {os.getuid()})")
+        path = settings.home / "lock"
+        until = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                lock = disk.lock(str(path))
+                break
+            except Locked as error:
+                if time.monotonic() > until:
+                    pid = path.read_text(errors="replace").strip()
+                    raise HomeError(f"another Waypost (process {pid}) runs on {settings.home}") from error
+                time.sleep(0.1)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        users.prepare(settings)
+    except OSError as error:
+        raise HomeError(f"{error.filename or settings.home}: {error.strerror}") from error
+    return lock
+
+
+class Supervisor:
+    """``listeners`` are the receivers' sockets, when systemd keeps them; without, each receiver opens its own."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        stored: Path,
+        users: Users = ALONE,
+        listeners: Sequence[socket.socket] = (),
+        service: Service | None = None,
+    ) -> None:
+        self.settings = settings
+        self.stored = stored
+        self.users = users
+        self.listeners = listeners
+        self.service = service or Service()
+        self.log = MailLog(settings.log_directory)
+        self.started_at = time.time()
+        self._unpublished = False
+        self.children = [
+            *(Child("receiver", n) for n in range(settings.receiver.processes)),
+            Child("manager", 0),
+            Child("control", 0),
+            *(Child("deliverer", n) for n in range(settings.deliverer.processes)),
+            *([Child("exporter", 0)] if settings.export.enabled else []),
+        ]
+
+    def run(self) -> None:
+        """Does not return."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the wait below ends at once
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        receivers = [child for child in self.children if child.role == "receiver"]
+        for child in receivers:
+            self._start(child)
+        until_begun([child.pulse for child in receivers if child.pulse is not None], RECEIVERS_FIRST_S)
+        for child in self.children:
+            if child.process is None:
+                self._start(child)
+        self._publish()
+        self.service.ready()  # mail is accepted; what a recovery takes is no matter of the start
+        while True:
+            self.service.alive()
+            now = time.monotonic()
+            waits = [child.due - now for child in self.children if child.process is None]
+            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, min(waits, default=LOOK_S)))
+            changed = False
+            for child in self.children:
+                self._feel(child)
+                if child.process is not None and child.process.poll() is not None:
+                    self._ended(child)
+                    changed = True
+                if child.process is None and child.due <= time.monotonic():
+                    self._start(child)
+                    changed = True
+            if changed or self._unpublished:
+                self._publish()
+            self.log.flush()
+
+    def _start(self, child: Child) -> None:
+        command = [sys.executable, "-m", MODULES[child.role], str(child.number), str(os.getpid()), str(self.stored)]
+        handed = [each.fileno() for each in self.listeners] if child.role == "receiver" else []
+        child.started = time.monotonic()
+        pulse = None
+        try:
+            pulse = Pulse()
+            told = {HANDED: ",".join(map(str, handed)), PULSE: str(pulse.writer)}
+            child.process = subprocess.Popen(  # noqa: S603 - our own module
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[*handed, pulse.writer],
+                env={**os.environ, **self.users.environment(child.role), **told},
+                **self.users.of(child.role),
+            )
+        except OSError as error:  # no memory, no process left: it passes, and the others go on meanwhile
+            if pulse is not None:
+                pulse.close()
+            _say(f"{child.name} can't be started: {error.strerror}; tried again every {BACKOFF_S_MAX:.0f} s")
+            child.due = child.started + BACKOFF_S_MAX
+            return
+        pulse.started()
+        child.pulse = pulse
+        child.started_at = time.time()
+        child.restarts += 1
+        self.log.started(child.name, str(child.process.pid))
+
+    def _feel(self, child: Child) -> None:
+        """A child that hangs is killed: starting is recovering."""
+        if child.process is None or child.pulse is None or child.process.poll() is not None:
+            return
+        if (silent_s := child.pulse.silent_s()) > self.settings.supervisor.silent_s:
+            child.hung_s = silent_s
+            child.process.kill()
+
+    def _ended(self, child: Child) -> None:
+        assert child.process is not None
+        if child.pulse is not None:
+            child.pulse.close()
+            child.pulse = None
+        code = child.process.returncode
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        if child.hung_s:
+            how, child.hung_s = f"{how}, as it had hung for {child.hung_s:.0f} s", 0.0
+        self.log.child_ended(child.name, child.process.pid, how)
+        _say(f"{child.name} (process {child.process.pid}) ended with {how}")
+        now = time.monotonic()
+        killed = code < 0
+        if killed or now - child.started > HEALTHY_S:
+            child.backoff_s = BACKOFF_S_MIN
+        else:
+            child.backoff_s = min(child.backoff_s * 2, BACKOFF_S_MAX)
+        child.process = None
+        child.due = now if killed else now + child.backoff_s
+
+    def _publish(self) -> None:
+        """``processes.json``: who runs, for people and tests; ``children.json``: since when, and how often started again.
+
+        A full disk must not end what delivers mail from it.
+        """
+        pids = {"supervisor": os.getpid()}
+        pids |= {child.name: child.process.pid for child in self.children if child.process is not None}
+        told = {"supervisor": {"pid": os.getpid(), "started_at": self.started_at, "restarts": 0}} | {
+            child.name: {
+                "pid": child.process.pid if child.process is not None else None,
+                "started_at": child.started_at,
+                "restarts": max(0, child.restarts),
+            }
+            for child in self.children
+        }
+        missing = [child.name for child in self.children if child.process is None]
+        self.service.status(f"not running: {', '.join(missing)}" if missing else f"{len(self.children)} processes run")
+        path = self.settings.run_directory / "processes.json"
+        try:
+            for name, content in (("processes.json", pids), ("children.json", told)):
+                path = self.settings.run_directory / name
+                new = path.with_suffix(".new")
+                new.write_text(json.dumps(content))
+                new.chmod(0o644)
+                new.replace(path)
+            self._unpublished = False
+        except OSError as error:
+            if not self._unpublished:
+                _say(f"{path} can't be written: {error.strerror}; the mail goes on")
+            self._unpublished = True
+
+
+def _refuse_shared_ports(endpoints: Sequence[str]) -> None:
+    """Receivers share their ports with each other, and so would with those of another Waypost: half of its mail would be ours.
+    Raises OSError."""
+    for endpoint in endpoints:
+        until = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                listen(endpoint, shared=False).close()
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    break  # an address that is not there yet; the receivers wait for it
+                if time.monotonic() > until:
+                    raise OSError(f"[receiver] listen: {endpoint} is in use by another process") from None
+            time.sleep(0.05)
+
+
+def main(settings: Settings, users: Users = ALONE) -> int:
+    """Runs until it is killed; returns only when it can't start, with an exit status."""
+    stored = settings.run_directory / SETTINGS_NAME
+    service, listeners = Service(), given_listeners()
+    wanted = [listen_address(endpoint) for endpoint in settings.receiver.listen]
+    if listeners and (difference := unlike(listeners, wanted)):
+        _say(f"[receiver] listen and the sockets of systemd are not the same: there is {difference}")
+        return 1
+    users.begin()
+    try:
+        lock = prepare_home(settings, users)
+        if not listeners:
+            _refuse_shared_ports(settings.receiver.listen)
+        look_at_versions(
+            Disk(), str(settings.home), str(settings.queue_directory), str(settings.events_directory / EXPORTED)
+        )
+        store_settings(settings, stored)
+    except (HomeError, NotOurs, OSError) as error:
+        print(f"waypost: {error}", file=sys.stderr)
+        return 1
+    try:
+        Supervisor(settings, stored, users, listeners, service).run()
+    finally:
+        os.close(lock)
+    return 0

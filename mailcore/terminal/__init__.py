@@ -1,0 +1,1 @@
+"""What every command shares: its frame, its output, its times."""

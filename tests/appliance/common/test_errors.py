@@ -1,0 +1,136 @@
+"""A database of the portal's own that is full or away: a page says so, and nothing is done that could not be entered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+from django.test import Client
+
+from appliance.accounts.middleware import _SEEN
+from appliance.audit.models import Entry, Outcome
+from tests.appliance.accounts.sample_users import PASSWORD, client_of, sign_in, user
+from tests.appliance.fake_core import FakeCore
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin(self: Entry) -> None:
+        raise OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Entry, "begin", begin)
+
+
+@pytest.mark.usefixtures("full")
+def test_a_full_disk_is_told_and_nothing_is_sent() -> None:
+    answers: dict[str, Any] = {"transports": {"smtp:a.example": {}}, "suspend": {"value": None}}
+    given = {"how": "open", "why": "they ask for it"}
+    with FakeCore(answers) as core:
+        answer = client_of("operator").post("/destinations/smtp:a.example/suspend/", given)
+        assert core.asked("suspend") == []
+    text = answer.content.decode()
+    assert answer.status_code == 503
+    assert "cannot write to its own database; the mail goes on. Nothing was changed" in text
+    assert "database or disk is full" in text
+
+
+@pytest.mark.usefixtures("full")
+def test_a_dialog_gets_a_piece() -> None:
+    client: Client = client_of("administrator")
+    with FakeCore({"data": {"data": b"x", "more": False}}):
+        answer = client.get("/queue/0123456789ABC/body/", headers={"HX-Request": "true"})
+    assert answer.status_code == 503
+    assert "<!doctype" not in answer.content.decode()
+
+
+@pytest.fixture
+def unwritable() -> Iterator[None]:
+    """The database can be read, and every write fails: SQLite's own way of saying so, in which all goes as with a full disk."""
+    connection.ensure_connection()
+    connection.connection.execute("PRAGMA query_only = ON")
+    yield
+    connection.connection.execute("PRAGMA query_only = OFF")
+
+
+SAID = "The portal cannot write to its own database; the mail goes on"
+
+
+def test_signing_in_says_that_nothing_can_be_written(request: pytest.FixtureRequest) -> None:
+    user("viewer")
+    client = Client()
+    assert client.get("/accounts/login/").status_code == 200
+    request.getfixturevalue("unwritable")
+    for password in (PASSWORD, "wrong"):
+        answer = client.post("/accounts/login/", {"login": "viewer", "password": password})
+        assert answer.status_code == 503
+        assert SAID in answer.content.decode()
+        assert "appliance/waypost.css" in answer.content.decode()
+
+
+def test_too_many_are_still_told_that_they_are_too_many() -> None:
+    client = Client()
+    for _ in range(61):
+        status = sign_in(client, "nobody", "wrong")
+    assert status == 429
+
+
+def test_pages_are_read_on_when_nothing_can_be_written(request: pytest.FixtureRequest) -> None:
+    client = client_of("viewer")
+    session = client.session
+    session[_SEEN] = 1  # long ago: it would be prolonged
+    session.save()
+    request.getfixturevalue("unwritable")
+    assert client.get("/reports/").status_code == 200
+    assert client.session[_SEEN] == 1
+
+
+def test_a_change_is_not_begun_when_it_cannot_be_entered(request: pytest.FixtureRequest) -> None:
+    answers: dict[str, Any] = {"transports": {"smtp:a.example": {}}, "suspend": {"value": None}}
+    client = client_of("operator")
+    request.getfixturevalue("unwritable")
+    with FakeCore(answers) as core:
+        answer = client.post(
+            "/destinations/smtp:a.example/suspend/",
+            {"how": "open", "why": "they ask for it"},
+            headers={"HX-Request": "true"},
+        )
+        assert core.asked("suspend") == []
+    text = answer.content.decode()
+    assert answer.status_code == 503
+    assert f"{SAID}. Nothing was changed" in text
+    assert "<!doctype" not in text
+
+
+def test_a_change_whose_end_cannot_be_written_is_told_to_be_looked_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(self: Entry) -> None:
+        raise OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Entry, "end", end)
+    answers: dict[str, Any] = {"transports": {"smtp:a.example": {}}, "suspend": {"value": None}}
+    with FakeCore(answers) as core:
+        given = {"how": "open", "why": "they ask for it"}
+        answer = client_of("operator").post("/destinations/smtp:a.example/suspend/", given)
+        assert len(core.asked("suspend")) == 1
+    assert answer.status_code == 503
+    assert f"{SAID}. Look whether the change was made before you repeat it" in answer.content.decode()
+    assert Entry.objects.get(action="destination.suspend").outcome == Outcome.UNKNOWN
+
+
+def test_a_database_that_cannot_be_read_is_told_by_a_page_that_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = client_of("viewer")
+    client.raise_request_exception = False
+
+    def away(*_: Any, **__: Any) -> None:
+        raise OperationalError("unable to open database file")
+
+    monkeypatch.setattr("django.contrib.sessions.backends.db.SessionStore.load", away)
+    for header in ({}, {"HX-Request": "true"}):
+        answer = client.get("/reports/", headers=header)
+        assert answer.status_code == 503
+        text = answer.content.decode()
+        assert "The portal cannot use its own database; the mail goes on" in text
+        assert ("<!doctype" in text) != bool(header)

@@ -1,0 +1,212 @@
+"""Accepted + queued at the start = ended + queued at the end; and whatever is lost or doubled turns it red, and is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.pipeline.balance import BALANCED, UNBALANCED, UNCHECKED, Balance, balance, suspects
+from appliance.pipeline.build_day import Maker
+from appliance.pipeline.cuts import cuts_in, nearest
+from appliance.pipeline.days import Day
+from tests.appliance.pipeline.sample_events import BOUNCED, DEFERRED, DELIVERED, World, utc
+
+DAY = Day(date(2026, 11, 20), "UTC")
+DTS = ["2026-11-19", "2026-11-20"]
+NOON = utc("2026-11-20 12:00")
+Row = dict[str, Any]
+
+
+def told(maker: Maker, events: Path) -> Balance:
+    cuts, unreadable = cuts_in(events)
+    assert unreadable == []
+    first, last = nearest(cuts, DAY.begin), nearest(cuts, DAY.end)
+    silver = maker.silver(DTS)
+    found = balance(maker.session, silver, first, last)
+    if found.state == UNBALANCED:
+        assert first is not None
+        assert last is not None
+        files = [each for day in silver for each in maker._files[day.dt]]
+        found.suspects, found.suspects_left_out = suspects(maker.session, silver, first, last, files)
+    return found
+
+
+def some_mail(events: Path) -> tuple[World, str]:
+    """Mail of the day before, of which some is queued; mail of the day, with one to be looked at."""
+    world = World()
+    world.cut(events, utc("2026-11-19 00:00"))
+    old = world.accept(utc("2026-11-19 20:00"), ["a@x.example", "b@x.example", "c@x.example"])
+    world.attempt(old, utc("2026-11-19 20:00"), {0: DELIVERED, 1: DEFERRED, 2: DEFERRED})
+    world.replaced(old, utc("2026-11-19 20:00"))
+    held = world.accept(utc("2026-11-19 21:00"))
+    world.attempt(held, utc("2026-11-19 21:00"), {0: DEFERRED})
+    world.replaced(held, utc("2026-11-19 21:00"))
+    world.cut(events, DAY.begin)
+    world.delivered(NOON)
+    chosen = world.accept(NOON + 10, ["a@y.example", "b@y.example"])
+    world.attempt(chosen, NOON + 11, {0: DELIVERED, 1: BOUNCED})
+    world.finish(chosen, NOON + 11)
+    world.attempt(old, NOON + 20, {1: DELIVERED, 2: ("expired", "4.4.7", "too old")}, generation=1)
+    world.finish(old, NOON + 20)
+    gone = world.accept(NOON + 30)
+    world.attempt(gone, NOON + 31, {0: ("deleted", "", "")}, relay="")
+    world.finish(gone, NOON + 31, "deleted")
+    late = world.accept(NOON + 40, ["c@y.example"])
+    world.attempt(late, NOON + 41, {0: DEFERRED})
+    world.replaced(late, NOON + 41)
+    return world, chosen
+
+
+def test_what_came_in_went_out_or_is_queued(maker: Maker, events: Path) -> None:
+    world, _ = some_mail(events)
+    world.write(events)
+    world.cut(events, DAY.end)
+    found = told(maker, events)
+    assert found.state == BALANCED
+    assert (found.queued_at_start, found.accepted, found.queued_at_end) == (3, 5, 2)
+    assert found.message_by_message is True
+    assert (found.delivered, found.bounced, found.expired, found.deleted) == (3, 1, 1, 1)
+
+
+Lost = Callable[[Row, str], bool]
+LOSSES: dict[str, tuple[Lost, str]] = {
+    "an acceptance": (
+        lambda row, chosen: row["kind"] == "accepted" and row["queue_id"] == chosen,
+        "its acceptance is missing",
+    ),
+    "an attempt": (
+        lambda row, chosen: row["kind"] == "attempt" and row["queue_id"] == chosen and row["part"] == 1,
+        "it is finished, and not all recipients have an end",
+    ),
+    "all but the acceptance": (
+        lambda row, chosen: row["kind"] in ("attempt", "finished") and row["queue_id"] == chosen,
+        "it is not finished; it may be queued",
+    ),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_lost_event_turns_it_red_and_its_message_is_named_with_its_files(
+    maker: Maker, events: Path, loss: str
+) -> None:
+    world, chosen = some_mail(events)
+    lost, why = LOSSES[loss]
+    world.write(events, without=lambda row: lost(row, chosen))
+    world.cut(events, DAY.end)
+    found = told(maker, events)
+    assert found.state == UNBALANCED
+    assert found.difference != 0
+    assert "does not balance" in found.words
+    (suspect,) = found.suspects
+    assert (suspect.queue_id, suspect.why) == (chosen, why)
+    assert all(".parquet" in each for each in suspect.events)
+
+
+def test_with_the_ids_of_the_cut_the_message_is_named_for_sure(maker: Maker, events: Path) -> None:
+    world, chosen = some_mail(events)
+    world.accept(NOON + 50)  # is queued, and was never tried
+    world.write(events, without=lambda row: row["kind"] in ("attempt", "finished") and row["queue_id"] == chosen)
+    world.cut(events, DAY.end, ids=True)
+    (suspect,) = told(maker, events).suspects
+    assert (suspect.queue_id, suspect.why) == (chosen, "it is neither finished nor queued")
+
+
+def two_losses(row: Row, came: str, went: str) -> bool:
+    """The acceptance of one message and the ends of another: as many recipients are missing on both sides."""
+    ended = row["kind"] == "attempt" and row["status"] != "deferred"
+    return bool(row["queue_id"] == (came if row["kind"] == "accepted" else went if ended else None))
+
+
+def test_a_lost_acceptance_and_the_lost_end_of_another_message_do_not_make_up_for_each_other(
+    maker: Maker, events: Path
+) -> None:
+    world, came = some_mail(events)
+    went = world.accept(NOON + 50, ["d@y.example", "e@y.example"])
+    world.attempt(went, NOON + 51, {0: DELIVERED, 1: DELIVERED})
+    world.finish(went, NOON + 51)
+    world.write(events, without=lambda row: two_losses(row, came, went))
+    world.cut(events, DAY.end)
+    found = told(maker, events)
+    assert (found.state, found.difference, found.message_by_message) == (UNBALANCED, 0, False)
+    assert found.words == (
+        "It does not balance: as many recipients came in as ended or are queued, but not of the same messages."
+    )
+    assert [(each.queue_id, each.why) for each in found.suspects] == [
+        (came, "its acceptance is missing"),
+        (went, "it is finished, and not all recipients have an end"),
+    ]
+
+
+def test_a_count_that_has_no_checksum_compares_numbers_only_and_says_so(maker: Maker, events: Path) -> None:
+    """Also: checksums beyond what eight bytes hold, on both sides, are compared as they wrap."""
+    world, _ = some_mail(events)
+    world.write(events)
+    world.cut(events, DAY.end)
+    paths = [next((events / "cuts").glob(f"{day}*.json")) for day in ("2026-11-20", "2026-11-21")]
+    whole = [json.loads(path.read_text()) for path in paths]
+
+    def changed(*without: int, more: int = 0) -> Balance:
+        for number, (path, said) in enumerate(zip(paths, whole, strict=True)):
+            checksum = None if number in without else (said["checksum"] + more) % (1 << 64)
+            path.write_text(json.dumps(said | {"checksum": checksum}))
+        return told(maker, events)
+
+    for without in ((0,), (1,)):
+        found = changed(*without)
+        assert (found.state, found.difference, found.message_by_message) == (BALANCED, 0, None)
+        assert found.words == (
+            "It balances in number. Whether it does message by message is not known: what was queued was counted by an "
+            "older version."
+        )
+    only_one_wraps = (1 << 64) - max(said["checksum"] for said in whole)
+    assert changed(more=only_one_wraps).message_by_message is True
+
+
+def test_an_end_that_is_told_twice_turns_it_red(maker: Maker, events: Path) -> None:
+    world, chosen = some_mail(events)
+    world.attempt(chosen, NOON + 60, {0: DELIVERED})
+    world.write(events)
+    world.cut(events, DAY.end)
+    found = told(maker, events)
+    assert found.difference == -1
+    assert [(each.queue_id, each.why) for each in found.suspects] == [(chosen, "a recipient ended twice")]
+
+
+def test_recipients_that_an_operator_added_came_in(maker: Maker, events: Path) -> None:
+    world, _ = some_mail(events)
+    queue_id = world.accept(NOON + 50)
+    world.order(queue_id, NOON + 51, "hold")
+    world.order(queue_id, NOON + 52, "add_recipients", recipients=["x@z.example", "y@z.example"])
+    world.write(events)
+    world.cut(events, DAY.end)
+    found = told(maker, events)
+    assert (found.state, found.accepted, found.queued_at_end) == (BALANCED, 8, 5)
+    assert found.message_by_message is True
+
+
+def test_events_beyond_the_cut_are_of_the_next_day_whatever_their_time(maker: Maker, events: Path) -> None:
+    world, _ = some_mail(events)
+    world.cut(events, DAY.end - 30)
+    world.delivered(DAY.end - 40)
+    world.write(events)
+    assert told(maker, events).state == BALANCED
+
+
+def test_a_cut_without_positions_counts_by_time(maker: Maker, events: Path) -> None:
+    world, _ = some_mail(events)
+    world.write(events)
+    world.cut(events, DAY.end, by_time=True)
+    assert told(maker, events).state == BALANCED
+
+
+def test_without_a_count_of_the_queue_nobody_says_that_it_balances(maker: Maker, events: Path) -> None:
+    world, _ = some_mail(events)
+    world.write(events)
+    found = told(maker, events)
+    assert found.state == UNCHECKED
+    assert "its end" in found.words

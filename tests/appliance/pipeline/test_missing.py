@@ -1,0 +1,107 @@
+"""Files of events that are gone: a day is red for it also when nobody's end was in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from appliance.pipeline.balance import BALANCED, UNBALANCED
+from appliance.pipeline.build_day import Maker
+from appliance.pipeline.events import SetAside, look
+from appliance.pipeline.missing import Gap, missing
+from mailcore.envelope import Status
+from tests.appliance.pipeline.sample_events import write_file
+from tests.appliance.pipeline.test_balance_of_the_log import A, B, House, told
+from tests.events.lanes import DAY
+
+DT = "2026-11-20"
+
+
+def found(events: Path, begin: dict[str, int], end: dict[str, int]) -> list[Gap]:
+    files, damaged = look(events, DT, SetAside(events / "aside"))
+    assert not damaged
+    return missing(events, files, begin, end)
+
+
+def stretch(
+    events: Path, begin: int, end: int, dt: str = DT, lane: str = "journal", days: tuple[str, ...] = ()
+) -> Path:
+    return write_file(events / f"dt={dt}" / f"{lane}.{begin}.parquet", [], lane, begin, end, days)
+
+
+def test_a_stretch_in_the_middle_and_those_at_either_end(tmp_path: Path) -> None:
+    for each in (100, 200, 300, 400):
+        stretch(tmp_path, each, each + 100)
+    begin, end = {"journal": 150}, {"journal": 450}
+    assert found(tmp_path, begin, end) == []
+    for gone, gap in ((200, (200, 300)), (100, (150, 200)), (400, (400, 450))):
+        path = tmp_path / f"dt={DT}" / f"journal.{gone}.parquet"
+        path.rename(tmp_path / "gone")
+        assert found(tmp_path, begin, end) == [Gap("journal", *gap)]
+        (tmp_path / "gone").rename(path)
+
+
+def test_a_lane_that_began_between_the_cuts_is_missed_from_its_beginning(tmp_path: Path) -> None:
+    stretch(tmp_path, 0, 90, lane="incoming.1")
+    assert found(tmp_path, {}, {"incoming.1": 90}) == []
+    assert found(tmp_path, {}, {"incoming.1": 91}) == [Gap("incoming.1", 90, 91)]
+    assert found(tmp_path, {}, {"incoming.2": 5}) == [Gap("incoming.2", 0, 5)]
+
+
+def test_a_stretch_in_which_nothing_happened_may_lie_on_any_day(tmp_path: Path) -> None:
+    stretch(tmp_path, 0, 100)
+    stretch(tmp_path, 100, 200, dt="2026-10-01")
+    assert found(tmp_path, {"journal": 0}, {"journal": 200}) == []
+
+
+def test_of_a_stretch_over_midnight_the_file_of_either_day_is_missed(tmp_path: Path) -> None:
+    days = (DT, "2026-11-21")
+    stretch(tmp_path, 0, 100, days=days)
+    other = stretch(tmp_path, 0, 100, dt="2026-11-21", days=days)
+    assert found(tmp_path, {"journal": 0}, {"journal": 100}) == []
+    other.unlink()
+    assert found(tmp_path, {"journal": 0}, {"journal": 100}) == [Gap("journal", 0, 100, "2026-11-21")]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    """Stretches of deferrals alone, of refusals alone, and of nothing that is an event."""
+    house = House(tmp_path, segment_bytes=1 << 20)
+    house.cut(DAY)
+    arrived = house.accept(A, 1)
+    house.begin(A, arrived, 1)
+    house.deliver(A, Status.DEFERRED)
+    house.through(B, Status.DELIVERED)
+    house.cut(DAY + 3_600)
+    house.deliver(A, Status.DEFERRED)
+    house.cut(DAY + 7_200)
+    house.refuse()
+    house.cut(DAY + 10_800)
+    house.begin(A, arrived, 1)
+    house.cut(DAY + 14_400)
+    house.cut(DAY + 86_400)
+    house.close()
+    return house
+
+
+def test_what_ended_nobody_is_missed_as_well(maker: Maker, house: House) -> None:
+    whole = told(maker, house)
+    assert (whole.words, whole.state, whole.gaps) == ("It balances.", BALANCED, [])
+    files = sorted(house.events.glob("dt=*/*.parquet"))
+    by_lane = {lane: [path for path in files if path.name.startswith(lane)] for lane in ("journal", "incoming")}
+    assert [len(each) for each in by_lane.values()] == [3, 2]
+    in_number = 0
+    for path in files:
+        path.rename(house.path / "gone")
+        broken = told(maker, house)
+        (house.path / "gone").rename(path)
+        assert broken.state == UNBALANCED, path
+        lane, begin, _ = path.name.rsplit(".", 2)
+        assert [(gap.lane, gap.begin) for gap in broken.gaps] == [(lane, int(begin))]
+        if broken.difference == 0:
+            in_number += 1
+            assert broken.words == (
+                "It is not complete: in number it balances, but a stretch of the log is in no file of events."
+            )
+    assert in_number == 3  # deferrals, refusals, nothing

@@ -1,0 +1,201 @@
+"""The report of a day as a whole: its numbers beside the ledger's, day for day, zone for zone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.pipeline.build_day import Maker, read_table
+from appliance.pipeline.days import Day
+from appliance.pipeline.run import make
+from tests.appliance.pipeline.sample_events import DELIVERED, World, write_file
+
+DAY = Day(date(2026, 11, 20), "UTC")
+
+
+def rows(maker: Maker, table: str, name: str = DAY.name) -> list[dict[str, Any]]:
+    version = maker.store.current(f"gold/{name}")
+    assert version is not None
+    read = read_table(version / table)
+    assert read is not None
+    found: list[dict[str, Any]] = read.to_pylist()
+    return found
+
+
+def test_a_day_of_mixed_mail_balances_and_is_counted_as_in_the_ledger(maker: Maker, events: Path) -> None:
+    world = World()
+    world.cut(events, DAY.begin)
+    world.traffic(DAY.begin, DAY.end, 300)
+    told = [row for row in world.rows if row["kind"] == "attempt"]
+    accepted = [row for row in world.rows if row["kind"] == "accepted"]
+    world.write(events, rows_max=200)
+    world.cut(events, DAY.end)
+    report = maker.day(DAY)
+    assert report.balances, report.words
+    (total,) = rows(maker, "totals")
+    assert total["messages"] == 300
+    assert total["recipients"] == sum(row["recipient_count"] for row in accepted)
+    assert total["attempts"] == len(told)
+    for status in ("delivered", "deferred", "bounced"):
+        assert total[status] == sum(row["status"] == status for row in told)
+    destinations = {row["destination"]: row for row in rows(maker, "destinations")}
+    assert set(destinations) == {row["destination"] for row in told}
+    for name, row in destinations.items():
+        own = [each for each in told if each["destination"] == name]
+        assert row["messages"] == len({each["queue_id"] for each in own})
+        assert row["recipients"] == len({(each["queue_id"], each["number"]) for each in own})
+        assert row["attempts"] == len(own)
+        delays = sorted(
+            sum(each[f"delay_{letter}"] for letter in "abcd") for each in own if each["status"] == "delivered"
+        )
+        assert sum(step["count"] for step in row["delays"] or ()) == row["delivered"] == len(delays)
+        if delays:
+            exact = delays[-(-len(delays) // 2) - 1]
+            assert row["delay_p50_s"] == pytest.approx(exact, rel=0.011, abs=0.001)
+    hours = rows(maker, "hours")
+    assert len(hours) == 24
+    assert sum(row["attempts"] for row in hours) == len(told)
+    addresses = [address for row in accepted for address in row["recipients"]]
+    assert {row["recipient"]: row["messages"] for row in rows(maker, "recipients")} == {
+        address: addresses.count(address) for address in set(addresses)
+    }
+    assert sum(row["messages"] for row in rows(maker, "senders")) == 300
+    assert sum(row["messages"] for row in rows(maker, "ages")) == len(world.left)
+    assert report.content["balance"]["queued_at_end"] == sum(map(len, world.left.values()))
+
+
+def test_each_day_of_a_zone_has_its_own_events_also_when_the_clock_moves(maker: Maker, events: Path) -> None:
+    """A delivery each half hour around the days of 25 and of 23 hours: none is lost, none is counted twice."""
+    world = World()
+    long, short = Day(date(2026, 10, 25), "Europe/Berlin"), Day(date(2027, 3, 28), "Europe/Berlin")
+    for day in (long, short):
+        for half in range(-4, 54):
+            world.delivered(day.begin + 1_800 * half)
+    world.write(events)
+    for day, count in ((long, 50), (short, 46)):
+        report = maker.day(day)
+        assert report.balances is None
+        (total,) = rows(maker, "totals", day.name)
+        assert (total["messages"], report.content["hours"]) == (count, count // 2)
+        hours = rows(maker, "hours", day.name)
+        assert [row["messages"] for row in hours] == [2] * (count // 2)
+    clocks = [row["clock"] for row in rows(maker, "hours", long.name)]
+    assert clocks[2:4] == ["02:00 +0200", "02:00 +0100"]
+
+
+def test_a_day_without_events_gives_a_report_that_says_so(maker: Maker) -> None:
+    report = maker.day(DAY)
+    assert "no events" in report.words
+    assert report.content["empty"]
+    assert rows(maker, "destinations") == []
+    (total,) = rows(maker, "totals")
+    assert total["messages"] == total["attempts"] == 0
+
+
+def test_the_other_tables_say_what_happened(maker: Maker, events: Path) -> None:
+    world = World()
+    noon = DAY.begin + 43_200
+    for minute in range(4):
+        at = noon + 60 * minute
+        world.refuse(at, reply=f"554 5.7.1 <user{minute}@x.example>: Relay access denied")
+        world.window(
+            at, "smtp:slow.example", 2.0 + minute, minute, 10 * minute, dead_until=at + 10 if minute < 3 else 0.0
+        )
+        queue_id = world.accept(at, ["b@slow.example", "c@slow.example"], tls="TLSv1.2 ECDHE")
+        reply = f"451 4.3.0 <b@slow.example>: try again, request 4XyZ12345{minute} from 192.0.2.{minute}"
+        relay = f"mx{minute}.mail.big.co.uk[192.0.2.{minute}]:25"
+        world.attempt(queue_id, at, {0: ("deferred", "4.3.0", reply), 1: DELIVERED}, "smtp:slow.example", relay)
+        world.replaced(queue_id, at)
+    world.write(events)
+    maker.day(DAY)
+    (reason,) = rows(maker, "reasons")
+    assert (reason["status"], reason["dsn"], reason["recipients"], reason["destinations"]) == (
+        "deferred",
+        "4.3.0",
+        4,
+        1,
+    )
+    assert reason["reason"] == "451 4.3.0 <address>: try again, request <id> from <ip>"
+    (provider,) = rows(maker, "providers")
+    assert (provider["provider"], provider["messages"], provider["recipients"], provider["attempts"]) == (
+        "big.co.uk",
+        4,
+        8,
+        8,
+    )
+    (refused,) = rows(maker, "refused")
+    assert (refused["reason"], refused["count"], refused["clients"]) == (
+        "554 5.7.1 <address>: Relay access denied",
+        4,
+        1,
+    )
+    (window,) = rows(maker, "windows")
+    assert (window["samples"], window["window_min"], window["window_max"], window["dead_minutes"]) == (4, 2.0, 5.0, 3)
+    encryption = {(row["direction"], row["version"]): row["count"] for row in rows(maker, "encryption")}
+    assert encryption == {("in", "TLSv1.2"): 4, ("out", "TLSv1.3"): 4}
+    clients = {row["client_address"]: (row["messages"], row["refused"]) for row in rows(maker, "clients")}
+    assert clients == {"192.0.2.7": (4, 0), "198.51.100.1": (0, 4)}
+    assert sum(row["messages"] for row in rows(maker, "ages")) == 4
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_weeks_add_up_and_late_events_make_days_and_weeks_anew(maker: Maker, events: Path) -> None:
+    world = World()
+    before = DAY.before(1)
+    for day, messages in ((before, 30), (DAY, 60)):
+        world.cut(events, day.begin)
+        world.traffic(day.begin + 3_600, day.end - 3_600, messages, seed=messages)
+    world.cut(events, DAY.end)
+    late = [row for row in world.rows if row["lane"] == "journal" and before.begin <= row["at"] < before.end][-10:]
+    lost = {(row["offset"], row["part"]) for row in late}
+    kept = list(world.rows)
+    world.write(events, without=lambda row: row["lane"] == "journal" and (row["offset"], row["part"]) in lost)
+    maker.day(before)
+    make(maker, DAY)
+    attempts = sum(row["kind"] == "attempt" for row in kept)
+    missing = sum(row["kind"] == "attempt" for row in late)
+    (week,) = rows(maker, "totals", "week=2026-W47")
+    assert week["attempts"] == attempts - missing
+    file = events / f"dt={before.date.isoformat()}" / f"journal.{late[0]['offset']}.parquet"
+    write_file(file, late, "journal", late[0]["offset"], late[-1]["offset"] + 100)
+    stages: list[str] = []
+    make(Maker(maker.session, maker.store, events, lambda stage, share: stages.append(stage)), DAY)
+    assert f"events that came late for {before.date}" in stages
+    (week,) = rows(maker, "totals", "week=2026-W47")
+    assert week["attempts"] == attempts
+    days = [{row["destination"]: row for row in rows(maker, "destinations", day.name)} for day in (before, DAY)]
+    for row in rows(maker, "destinations", "week=2026-W47"):
+        own = [day[row["destination"]] for day in days if row["destination"] in day]
+        assert row["delivered"] == sum(each["delivered"] for each in own)
+        steps: Counter[int] = Counter()
+        for each in own:
+            steps.update({step["bucket"]: step["count"] for step in each["delays"] or ()})
+        assert {step["bucket"]: step["count"] for step in row["delays"] or ()} == dict(steps)
+    versions = [maker.store.current(f"gold/{name}") for name in (DAY.name, "month=2026-11")]
+    make(Maker(maker.session, maker.store, events, lambda stage, share: None), DAY)
+    for old, name in zip(versions, (DAY.name, "month=2026-11"), strict=True):
+        new = maker.store.current(f"gold/{name}")
+        assert old is not None
+        assert new is not None
+        assert new != old
+        for path in sorted(each.relative_to(old) for each in old.rglob("*") if each.is_file()):
+            assert (new / path).read_bytes() == (old / path).read_bytes(), f"{name} {path} differs"
+
+
+def test_on_a_day_that_is_not_over_what_is_queued_is_as_old_as_the_last_cut_finds_it(
+    maker: Maker, events: Path
+) -> None:
+    world = World()
+    world.cut(events, DAY.begin)
+    world.accept(DAY.begin + 6 * 3_600)
+    world.accept(DAY.begin + 12 * 3_600 - 120)
+    world.write(events)
+    world.cut(events, DAY.begin + 12 * 3_600)
+    maker.day(DAY)
+    ages = {row["from_s"]: row["messages"] for row in rows(maker, "ages") if row["messages"]}
+    assert ages == {0: 1, 19_200: 1}

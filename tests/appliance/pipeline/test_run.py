@@ -1,0 +1,215 @@
+"""The command, as Celery and people start it: its lines, its status, killed at any stage, and on a cluster."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from appliance.pipeline import run
+from appliance.pipeline.build_day import read_table
+from appliance.pipeline.days import Day
+from appliance.pipeline.run import BUSY, FAILED, UNBALANCED, main
+from appliance.pipeline.session import NoMaster, start
+from appliance.pipeline.store import Store
+from tests.appliance.pipeline.sample_events import World
+
+DAY = Day(date(2026, 11, 20), "Europe/Berlin")
+PATIENCE_S = 240
+
+
+def command(events: Path, output: Path, *more: str) -> list[str]:
+    arguments = [str(DAY.date), "--events", str(events), "--output", str(output), "--zone", DAY.zone, *more]
+    return [sys.executable, "-m", "appliance.pipeline.run", *arguments]
+
+
+def some_mail(events: Path, lose: bool = False) -> None:
+    world = World()
+    world.cut(events, DAY.begin)
+    world.traffic(DAY.begin, DAY.end, 200)
+    first = next(row["queue_id"] for row in world.rows if row["kind"] == "finished")
+    world.write(events, 100, without=lambda row: lose and row["kind"] == "attempt" and row["queue_id"] == first)
+    world.cut(events, DAY.end)
+
+
+def tables(output: Path) -> dict[str, bytes]:
+    version = Store(output).current(f"gold/{DAY.name}")
+    if version is None:
+        return {}
+    return {str(path.relative_to(version)): path.read_bytes() for path in version.rglob("*") if path.is_file()}
+
+
+def test_another_run_and_bad_arguments_have_their_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [str(DAY.date), "--events", str(tmp_path), "--output", str(tmp_path / "reports")]
+    with Store(tmp_path / "reports").locked():
+        assert main(arguments) == BUSY
+    assert "another run" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--zone", "Europe/Nowhere"])
+    assert ended.value.code == FAILED
+
+
+def test_a_full_disk_is_a_failure_and_no_day_that_does_not_balance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(run, "report", full)
+    assert main([str(DAY.date), "--events", str(tmp_path), "--output", str(tmp_path / "reports")]) == FAILED
+    last = capsys.readouterr().err.splitlines()[-1]
+    words = f"it could not be made: OSError: [Errno 28] No space left on device, below {tmp_path / 'reports'}"
+    assert last == words
+
+
+def test_a_master_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark tries for a minute, and then says this."""
+
+    def silent(_: object) -> None:
+        raise RuntimeError("IllegalStateException: Cannot call methods on a stopped SparkContext.")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", silent)
+    with pytest.raises(NoMaster) as failed:
+        start("spark://192.0.2.1:7077", tmp_path)
+    assert "Spark's master spark://192.0.2.1:7077 did not answer, or refused" in str(failed.value)
+    assert "IllegalState" not in str(failed.value)
+
+
+def test_a_master_that_is_none_is_named(tmp_path: Path) -> None:
+    some_mail(tmp_path / "events")
+    done = subprocess.run(
+        [*command(tmp_path / "events", tmp_path / "reports"), "--master", "sparkle://127.0.0.1:1"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == FAILED
+    assert done.stderr.splitlines()[-1].startswith("Spark cannot start at sparkle://127.0.0.1:1: ")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_it_tells_its_stages_and_what_it_found_and_fails_loudly(tmp_path: Path) -> None:
+    some_mail(tmp_path / "events")
+    done = subprocess.run(
+        command(tmp_path / "events", tmp_path / "reports"),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    *stages, words = done.stdout.splitlines()
+    assert json.loads(stages[-1]) == {"stage": "done", "share": 1.0}
+    assert words == "It balances."
+    some_mail(tmp_path / "lossy", lose=True)
+    done = subprocess.run(
+        command(tmp_path / "lossy", tmp_path / "red"), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == UNBALANCED
+    assert re.search(
+        r"^\w{13}: it is finished, and not all recipients have an end; .*journal\.\d+\.parquet", done.stderr, re.M
+    )
+    assert "does not balance" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_killed_at_any_stage_no_part_of_a_day_is_seen_and_the_next_run_makes_the_same(tmp_path: Path) -> None:
+    events, output = tmp_path / "events", tmp_path / "reports"
+    some_mail(events)
+    whole = tmp_path / "whole"
+    subprocess.run(command(events, whole), capture_output=True, timeout=PATIENCE_S, check=True)
+    wanted = tables(whole)
+    for stage in ("starting Spark", "reading events", "counting", "balancing"):
+        with subprocess.Popen(
+            command(events, output), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("{") and json.loads(line)["stage"] == stage:
+                    process.send_signal(signal.SIGKILL)
+                    break
+            else:
+                pytest.fail(f"there was no {stage}")
+            process.wait()
+        assert tables(output) == {}
+    deadline = time.monotonic() + PATIENCE_S
+    while (
+        subprocess.run(command(events, output), capture_output=True, timeout=PATIENCE_S, check=False).returncode == BUSY
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(1)
+    assert tables(output) == wanted
+    assert wanted
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """A master and two workers on this machine."""
+    home = Path(pyspark.__file__).parent
+    environment = os.environ | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    logs = [(tmp_path / f"{name}.log").open("w+") for name in ("master", "worker1", "worker2")]
+    deploy = "org.apache.spark.deploy"
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(log: int, *arguments: str) -> None:
+        spark_class = [str(home / "bin" / "spark-class"), *arguments]
+        started.append(subprocess.Popen(spark_class, env=environment, stdout=logs[log], stderr=subprocess.STDOUT))
+
+    def said(log: int, pattern: str) -> str:
+        deadline = time.monotonic() + 60
+        while (found := re.search(pattern, Path(logs[log].name).read_text())) is None:
+            assert time.monotonic() < deadline, Path(logs[log].name).read_text()
+            time.sleep(0.2)
+        return found[1]
+
+    try:
+        start(0, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        master = said(0, r"Starting Spark master at (spark://\S+)")
+        for number in (1, 2):
+            place = ["--webui-port", "0", "--work-dir", str(tmp_path / f"work{number}")]
+            start(number, f"{deploy}.worker.Worker", "--cores", "1", "--memory", "1g", *place, master)
+            said(number, r"(Successfully registered with master)")
+        yield master
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+        for log in logs:
+            log.close()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_cluster_makes_the_same_tables(cluster: str, tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    some_mail(events)
+    outputs = [tmp_path / "here", tmp_path / "there"]
+    for output, more in zip(
+        outputs, ([], ["--master", cluster, "--option", "spark.driver.host=127.0.0.1"]), strict=True
+    ):
+        done = subprocess.run(
+            command(events, output, *more), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+    here, there = map(tables, outputs)
+    assert here == there
+    version = Store(outputs[1]).current(f"gold/{DAY.name}")
+    assert version is not None
+    total = read_table(version / "totals")
+    assert total is not None
+    assert total.to_pylist()[0]["messages"] == 200

@@ -1,1 +1,0 @@
-"""Tests of the routes: shown, and where an address would go."""

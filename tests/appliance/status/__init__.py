@@ -1,0 +1,1 @@
+"""Tests of the pages of restart positions and routes."""

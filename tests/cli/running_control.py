@@ -1,0 +1,40 @@
+"""``waypost`` run against a real control server with a fake manager; in a thread, because it blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mailcore.cli.main import main
+from tests.control.running_control import House
+
+
+@dataclass(frozen=True)
+class Said:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Waypost:
+    """Call it like the command."""
+
+    def __init__(self, house: House, capsys: pytest.CaptureFixture[str]) -> None:
+        self.house = house
+        self._capsys = capsys
+
+    async def __call__(self, *arguments: str) -> Said:
+        status = await asyncio.to_thread(main, [*arguments, "--config", str(self.house.config)])
+        return self.read(status)
+
+    def read(self, status: int) -> Said:
+        captured = self._capsys.readouterr()
+        return Said(status, captured.out, captured.err)

@@ -1,0 +1,108 @@
+"""``waypost queue history`` and ``search``, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from mailcore.envelope import Status
+from tests.cli.running_control import Waypost
+from tests.control.running_control import House
+from tests.lookup.recorded_lives import Life, World
+
+HOSTILE = "a\x1b[2J\u202e@example.org"
+REPLY = "450 \x1b]0;owned\x07\r\nfake line"
+
+
+class Past:
+    """A message that was deferred, held by an operator, released and delivered; in the lanes the house answers from."""
+
+    def __init__(self, house: House) -> None:
+        self.world = World(house.settings.queue_directory)
+        self.world.lanes = house.lanes
+        self.life: Life = self.world.arrive(
+            [HOSTILE, "b@example.org"], sender=HOSTILE, message_id="<1@example.org>", client_address="192.0.2.9",
+            helo="client\x1b",
+        )  # fmt: skip
+        self.life.start()
+        self.life.attempt(Status.DELIVERED, 1)
+        self.life.attempt(Status.DEFERRED, 0, reply=REPLY)
+        self.life.order("hold", why="look\x1b")
+        self.life.replace("hold", 0)
+        self.life.start()
+        self.life.attempt(Status.DELIVERED, 0)
+        self.life.finish()
+
+
+@pytest.fixture
+async def past(house: House) -> AsyncIterator[Past]:
+    past = Past(house)
+    yield past
+    past.world.journal.close()
+
+
+async def test_a_history_for_people(past: Past, waypost: Waypost) -> None:
+    said = await waypost("queue", "history", past.life.queue_id.lower())
+    assert (said.status, said.err) == (0, "")
+    lines = said.out.splitlines()
+    assert [line[21:].split(":")[0] for line in lines if line[:2] == "20"] == [
+        "accepted from 192.0.2.9 (client\\x1b)",
+        "attempt for smtp",
+        "attempt for smtp",
+        "hold by alice (uid 7)",
+        "put into hold",
+        "attempt for smtp",
+        "finished",
+    ]
+    assert "    delivered  b@example.org: 250 OK" in lines
+    assert "    relay mx[192.0.2.1]:25, delays 1/2/0.25/0.5 s" in lines
+
+
+async def test_a_history_for_programs(past: Past, waypost: Waypost) -> None:
+    history = (await waypost("queue", "history", past.life.queue_id, "--json")).json
+    assert history["complete"] is True
+    assert history["queue_id"] == past.life.queue_id
+    assert history["events"][2]["verdicts"][0]["reply"] == REPLY
+    assert "done" not in history
+
+
+async def test_what_nobody_knows_is_status_1(past: Past, waypost: Waypost) -> None:
+    said = await waypost("queue", "history", "1K0RDGV4BE9ZZ")
+    assert (said.status, said.out) == (1, "")
+    assert said.err.startswith("waypost: nothing is known of 1K0RDGV4BE9ZZ; the journal goes back to ")
+
+
+async def test_a_search_finds_what_is_finished(past: Past, waypost: Waypost) -> None:
+    for option, text in (("--message-id", "1@example.org"), ("--recipient", "B@*"), ("--sender", "a*")):
+        said = await waypost("queue", "search", option, text)
+        lines = said.out.splitlines()
+        assert lines[0].split()[:2] == [past.life.queue_id, "delivered"]
+        assert lines[2].startswith("  finished 20")
+        assert lines[3] == "-- 1 message"
+        (item,) = (await waypost("queue", "search", option, text, "--json")).json["items"]
+        assert item["state"] == "delivered"
+
+
+async def test_a_search_says_which_events_it_could_not_read(past: Past, house: House, waypost: Waypost) -> None:
+    damaged = house.settings.events_directory / "dt=2026-11-18" / "incoming.7.0.parquet"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"\x1b[2J no such file")
+    said = await waypost("queue", "search", "--sender", "a*")
+    assert said.out.splitlines()[0].split()[0] == past.life.queue_id
+    assert said.err.startswith("waypost: not all events could be read: dt=2026-11-18/incoming.7.0.parquet: ")
+    assert len(said.err.splitlines()) == 1
+
+
+async def test_nothing_hostile_reaches_the_terminal(past: Past, waypost: Waypost) -> None:
+    for command in (("history", past.life.queue_id), ("search", "--sender", "a*")):
+        for form in ((), ("--json",)):
+            said = await waypost("queue", *command, *form)
+            assert not set(said.out) & {"\x1b", "\u202e", "\x07", "\r"}
+            assert "\nfake line" not in said.out
+
+
+async def test_a_search_for_nothing_is_wrong_usage(past: Past, waypost: Waypost) -> None:
+    said = await waypost("queue", "search")
+    assert (said.status, said.out) == (2, "")
+    assert said.err == "waypost: queue search: one of --message-id, --sender and --recipient is needed\n"

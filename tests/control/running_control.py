@@ -1,0 +1,109 @@
+"""A home with real lanes, a fake manager and the control server, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from mailcore.config.load import load
+from mailcore.config.settings import Settings
+from mailcore.control.client import AsyncControlClient
+from mailcore.control.server import ControlServer
+from mailcore.envelope import Envelope
+from tests.control.fake_manager import FakeManager
+from tests.lookup.sample_messages import Lane
+
+CONFIGURATION = """
+home = "home"
+[receiver]
+hostname = "mail.example.org"
+message_size_limit = 100_000
+recipient_limit = 20
+[queue]
+reserve_bytes = 0
+[routes]
+"*" = "smtp"
+"""
+
+
+class House:
+    def __init__(self, directory: Path) -> None:
+        self.config = directory / "waypost.toml"
+        self.config.write_text(CONFIGURATION)
+        self.settings: Settings = load(self.config)
+        for each in (
+            self.settings.home,
+            self.settings.queue_directory,
+            self.settings.spool_directory,
+            self.settings.run_directory,
+            self.settings.log_directory,
+        ):
+            each.mkdir()
+        self.socket = self.settings.run_directory / "control.sock"
+        self.manager = FakeManager(self.settings.run_directory / "manager.sock")
+        self.manager.answers["cut"] = lambda _: {"lanes": self.cut()}
+        self.lanes: dict[str, Lane] = {}
+        self.server = ControlServer(self.settings)
+
+    def lane(self, name: str) -> Lane:
+        if name not in self.lanes:
+            self.lanes[name] = Lane(self.settings.queue_directory, name)
+        return self.lanes[name]
+
+    def write(self, lane: str, *envelopes: Envelope) -> list[int]:
+        return self.lane(lane).write(*envelopes)
+
+    def cut(self) -> dict[str, list[int]]:
+        return {name: [0, 0, lane.end] for name, lane in self.lanes.items()}
+
+    def client(self, **more: Any) -> AsyncControlClient:
+        return AsyncControlClient(self.socket, **more)
+
+    async def lose_the_manager(self) -> None:
+        """It is killed, and control has noticed."""
+        await self.manager.stop()
+        while self.server.link.connected:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.005)
+
+    def spool_files(self) -> list[Path]:
+        return [path for path in self.settings.spool_directory.rglob("*") if path.is_file()]
+
+
+@contextlib.asynccontextmanager
+async def open_house(*, manager: bool = True) -> AsyncIterator[House]:
+    # A directory with a short name: a Unix socket's path has 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="wp") as directory:
+        house = House(Path(directory))
+        if manager:
+            await house.manager.start()
+        serving = asyncio.create_task(house.server.run())
+        try:
+            while not house.socket.exists():
+                await asyncio.sleep(0.005)
+                if serving.done():
+                    serving.result()
+            yield house
+        finally:
+            await stop(house, serving)
+
+
+async def stop(house: House, serving: asyncio.Task[None]) -> None:
+    """What only tests need: the daemon is just killed."""
+    for client in list(house.server.clients):
+        client._transport.abort()
+    tasks = [serving, *house.server._tasks]
+    for task in tasks:
+        if task is serving or "ManagerLink" in repr(task.get_coro()):
+            task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if house.manager._server is not None:
+        await house.manager.stop()
+    for lane in house.lanes.values():
+        lane.close()
+    house.server.view.pool.shutdown()
+    house.server.injecting._pool.shutdown()
+    await asyncio.sleep(0)

@@ -1,0 +1,73 @@
+"""Checks run side by side, each within its time, and none of them spoils the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from mailcore.doctor.checks import ALONE, CHECKS, Check, examine
+from mailcore.doctor.finding import Finding, State, good, warn, worst
+from mailcore.doctor.host import Patient
+from tests.doctor.sample_host import found, patient
+
+
+def fine(_: Patient) -> Iterator[Finding]:
+    yield good("all", "is well")
+
+
+def test_a_check_that_hangs_is_a_finding_and_what_it_found_counts(tmp_path: Path) -> None:
+    for_ever = threading.Event()
+
+    def hangs(_: Patient) -> Iterator[Finding]:
+        yield good("first", "is well")
+        for_ever.wait()
+
+    findings = examine(patient(tmp_path), [Check("stuck", hangs, 0.2), Check("other", fine, 10.0)], [])
+    for_ever.set()
+    assert [(each.subject, each.what, each.state) for each in findings] == [
+        ("stuck", "first", State.GOOD),
+        ("stuck", "stuck", State.WARN),
+        ("other", "all", State.GOOD),
+    ]
+    assert "did not come to an end within 0.2 s" in findings[1].found
+    assert findings[1].remedy
+
+
+def test_checks_run_side_by_side(tmp_path: Path) -> None:
+    together = threading.Barrier(3, timeout=10)
+
+    def meets(_: Patient) -> Iterator[Finding]:
+        together.wait()
+        yield good("met", "the others")
+
+    findings = examine(patient(tmp_path), [Check(str(number), meets, 20.0) for number in range(3)], [])
+    assert [each.what for each in findings] == ["met"] * 3
+
+
+def test_a_check_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
+    def breaks(_: Patient) -> Iterator[Finding]:
+        yield good("before", "is well")
+        raise ZeroDivisionError("a fault")
+
+    def closed(_: Patient) -> Iterator[Finding]:
+        raise PermissionError(13, "Permission denied", "/etc/shadow")
+
+    findings = examine(patient(tmp_path), [Check("a", breaks, 9), Check("b", closed, 9), Check("c", fine, 9)], [])
+    assert found(findings, "before").state is State.GOOD
+    assert found(findings, "a").state is State.NOT_KNOWN
+    assert "ZeroDivisionError: a fault" in findings[1].found
+    assert "root" in found(findings, "/etc/shadow").remedy
+    assert found(findings, "all").state is State.GOOD
+
+
+def test_what_is_not_known_is_no_fault_and_the_worst_counts() -> None:
+    unknown = Finding(what="x", state=State.NOT_KNOWN, found="?")
+    assert worst([]) is State.GOOD
+    assert worst([unknown, good("y", "")]) is State.GOOD
+    assert worst([unknown, warn("z", "", "")]) is State.WARN
+    assert worst([warn("z", "", ""), Finding(what="x", state=State.BAD, found="")]) is State.BAD
+
+
+def test_every_check_has_a_time_of_its_own() -> None:
+    assert all(0 < check.limit_s <= 30 for check in (*ALONE, *CHECKS))

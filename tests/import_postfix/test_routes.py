@@ -1,0 +1,96 @@
+"""Routes beside each other: transport_maps go before relayhost, default_transport and relay_transport, and that is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mailcore.import_postfix.draft import Fate
+from tests.import_postfix.translating import route_of, said_of, told_of
+
+RELAYED = """relayhost = [smtp.provider.example]:587
+default_transport = smtp
+relay_domains = example.net, own.example
+relay_transport = relay
+"""
+
+
+def test_a_line_of_transport_maps_for_everything_goes_before_the_relayhost_and_that_is_said(tmp_path: Path) -> None:
+    lines = "* slow:[gate.example]\nown.example :\nrefused.example error:no\nuser@own.example maildrop:\n"
+    draft, settings = told_of(tmp_path, RELAYED + "transport_maps = hash:DIR/transport\n", transport=lines)
+    for address, destination in (
+        ("a@anywhere.example", "slow:[gate.example]"),
+        ("a@example.net", "slow:[gate.example]"),
+        ("a@refused.example", "slow:[gate.example]"),
+        ("user@own.example", "relay:[smtp.provider.example]:587"),
+        ("a@own.example", "relay:[smtp.provider.example]:587"),
+    ):
+        assert route_of(settings, address) == destination
+    everything = '[routes] "*" = "slow:[gate.example]"'
+    for what, fate, said in (
+        ("relayhost", Fate.TAKEN, f'only for "own.example"; {everything}, by transport_maps'),
+        ("default_transport", Fate.LEFT, f"transport_maps goes before it, as in Postfix: {everything}"),
+        (
+            "relay_transport",
+            Fate.TAKEN,
+            'for own.example; transport_maps goes before it, as in Postfix: [routes] "exam',
+        ),
+        ("refused.example", Fate.LEFT, "mail for it goes slow:[gate.example], unless"),
+        ("user@own.example", Fate.LEFT, "as that for its domain, relay:[smtp.provider.example]:587, unless"),
+    ):
+        (found,) = said_of(draft, what)
+        assert found.fate is fate
+        assert said in found.said
+
+
+@pytest.mark.parametrize(
+    ("main", "transport", "relayhost", "default"),
+    [
+        ("relayhost = [hop.example]\ndefault_transport = smtp\n", "* slow:", "no mail goes there", "goes before it"),
+        (
+            "relayhost =\ndefault_transport = smtp\n",
+            "* slow:[a.example]",
+            "mail goes slow:[a.example]",
+            "goes before it",
+        ),
+        (
+            "relayhost = \ndefault_transport = smtp\n",
+            "x.example slow:",
+            "goes by smtp to its domain's MX",
+            '"smtp" for *',
+        ),
+        (
+            "relayhost = [x\ndefault_transport = slow\n",
+            "x.example smtp:",
+            "goes by slow to its domain's MX",
+            '"slow" for *',
+        ),
+        (
+            "relayhost = [hop.example]\ndefault_transport = slow:[b.example]\n",
+            "x.example :",
+            "by default_transport",
+            "for *",
+        ),
+        ("relayhost = [hop.example]\ndefault_transport = maildrop\n", "* slow:", "no mail", "mail goes by slow to its"),
+        (
+            "relayhost = [hop.example]\ndefault_transport = slow\n",
+            "* :",
+            '"*" goes to [hop.example]',
+            'hop.example]" for *',
+        ),
+    ],
+)
+def test_what_is_said_of_relayhost_and_default_transport_is_what_is_written(
+    tmp_path: Path, main: str, transport: str, relayhost: str, default: str
+) -> None:
+    draft, _ = told_of(tmp_path, main + "transport_maps = texthash:DIR/transport\n", transport=f"{transport}\n")
+    assert relayhost in said_of(draft, "relayhost")[0].said
+    assert default in said_of(draft, "default_transport")[0].said
+
+
+def test_a_line_of_transport_maps_for_all_below_a_domain_goes_before_relay_transport(tmp_path: Path) -> None:
+    main = "relay_domains = a.example.net, other.example\ntransport_maps = texthash:DIR/transport\n"
+    _, settings = told_of(tmp_path, main, transport=".example.net slow:[gate.example]\n")
+    assert route_of(settings, "x@a.example.net") == "slow:[gate.example]"
+    assert route_of(settings, "x@other.example") == "relay:other.example"

@@ -1,0 +1,141 @@
+"""A manager in the test's own process, on a home of its own, with a deliverer whose every word is the test's.
+
+For what must be watched turn by turn: what is in memory, what is asked of the disk. Nothing goes over a socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from mailcore.config.settings import Queue, Scheduler, Settings, Transport
+from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Recipient, Status, Verdict
+from mailcore.frames import Deliver, Delivered, FrameWriter
+from mailcore.log.disk import Disk
+from mailcore.log.lane import LaneWriter
+from mailcore.manager.flow import DelivererLink
+from mailcore.manager.manager import Manager
+from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.records import append_envelope, append_recipients
+from tests.lookup.sample_messages import envelope
+
+__all__ = ["INCOMING", "NEXT_HOP", "Deliverers", "Home", "turns"]
+
+INCOMING = "incoming.0"
+NEXT_HOP = "smtp:[192.0.2.1]"
+PATIENCE_S = 60.0
+
+
+class Deliverers:
+    """One deliverer that takes every entry; what it says is up to the test."""
+
+    def __init__(self, manager: Manager, capacity: int = 40) -> None:
+        self.manager = manager
+        self.waiting: list[Deliver] = []
+        self.link = DelivererLink(cast(FrameWriter, self), 0, 0, capacity)
+        manager.flow.deliverers.append(self.link)
+        manager.go_on()
+
+    def send(self, frame: Deliver) -> None:
+        self.waiting.append(frame)
+
+    def answer(self, status: Callable[[int], Status] = lambda number: Status.DELIVERED) -> list[int]:
+        """A verdict for everything given so far; for whom."""
+        entries, self.waiting = self.waiting, []
+        numbers = [number for entry in entries for number, _ in entry.recipients]
+        self.manager.flow.delivered(
+            self.link,
+            [
+                Delivered(
+                    entry.entry,
+                    tuple(Verdict(number, status(number), "2.0.0", "said so") for number, _ in entry.recipients),
+                    "relay[192.0.2.1]:25", "", False, 0.0, 0.0,
+                )
+                for entry in entries
+            ],
+        )  # fmt: skip
+        return numbers
+
+
+class Home:
+    """A home whose manager is started, and killed: it closes nothing, it is only not there any more."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        (path / "log").mkdir()
+        self.writer = LaneWriter(
+            Disk(), str(path / "queue" / INCOMING), segment_bytes=1 << 20, clock=time.time, salt=lambda: 42
+        )
+        self.ids = QueueIds(3, time.time)
+        self.manager: Manager | None = None
+
+    def start(
+        self,
+        scheduler: Scheduler | None = None,
+        transport: Transport | None = None,
+        ladder_s: tuple[int, ...] = (300, 600),
+    ) -> Manager:
+        settings = Settings(
+            home=self.path,
+            queue_directory=self.path / "queue",
+            spool_directory=self.path / "spool",
+            run_directory=self.path / "run",
+            log_directory=self.path / "log",
+            queue=Queue(segment_bytes=1 << 20, reserve_bytes=0, retry_ladder_s=ladder_s),
+            scheduler=scheduler or Scheduler(),
+            transports={"smtp": transport or Transport()},
+            routes={"*": NEXT_HOP},
+        )
+        self.manager = Manager(settings, asyncio.get_running_loop())
+        self.manager.durable(INCOMING, self.writer.durable)
+        return self.manager
+
+    def kill(self) -> None:
+        manager, self.manager = self.manager, None
+        if manager is not None:
+            manager.go_on = lambda: None  # type: ignore[method-assign]
+            manager.flow.deliverers.clear()
+            manager._turn_scheduled = True
+            if manager._timer is not None:
+                manager._timer.cancel()
+            manager.core.commit.close()
+            manager.core.pool.shutdown()
+            for writer in [manager.core.queue.journal, *manager.core.queue.writers.values()]:
+                writer.close()
+            os.close(manager.recovered.lock)
+
+    def accept(self, count: int, address: Callable[[int], str] = lambda number: f"r{number}@example.org") -> str:
+        everybody = [Recipient(number, address(number)) for number in range(count)]
+        rest = [
+            append_recipients(self.writer, everybody[at : at + RECIPIENTS_PER_RECORD])
+            for at in range(RECIPIENTS_PER_RECORD, count, RECIPIENTS_PER_RECORD)
+        ]
+        message = envelope(
+            queue_id=self.ids.next(),
+            recipients=tuple(everybody[:RECIPIENTS_PER_RECORD]),
+            data=DataPlace.INLINE,
+            size_bytes=5,
+            arrived_at=time.time(),
+        )
+        message = type(message)(
+            **{name: getattr(message, name) for name in message.__struct_fields__}
+            | {"recipient_count": count, "batches": tuple(rest)}
+        )
+        append_envelope(self.writer, message, b"hello")
+        self.writer.sync()
+        if self.manager is not None:
+            self.manager.durable(INCOMING, self.writer.durable)
+        return message.queue_id
+
+
+async def turns(manager: Manager, true: Callable[[], object], each: Callable[[], object] = lambda: None) -> None:
+    """Turns of the loop, ``each`` called before every one, until ``true``."""
+    end = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end, manager.core.scheduler.snapshot(manager.core.now())
+        each()
+        await asyncio.sleep(0)

@@ -1,0 +1,100 @@
+"""Mail comes into the active set from all lanes in turn, and out of it when what it waits for is over."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from mailcore.config.settings import Scheduler
+from mailcore.envelope import Status
+from mailcore.queue.active import Active
+from mailcore.scheduler.parameters import SUSPENDED_UNTIL
+from tests.manager.manager_in_process import NEXT_HOP, Deliverers, Home, turns
+
+SOON_S = 10.0  # far less than the minute after which the manager looks again by itself
+EACH = 250  # more than are brought in in one turn
+
+
+class Clock:
+    """Stands still, but for one second's leap at the ``leap_in``-th look at it."""
+
+    def __init__(self, time: float) -> None:
+        self.time = time
+        self.leap_in = 0
+
+    def __call__(self) -> float:
+        self.leap_in -= 1
+        if not self.leap_in:
+            self.time += 1.0
+        return self.time
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Home]:
+    home = Home(tmp_path)
+    yield home
+    home.kill()
+
+
+async def test_new_and_deferred_mail_alternate_into_the_active_set(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 000 decides over 002 here: a backlog that comes due must not keep new mail waiting, nor the other way round."""
+    manager = home.start(Scheduler(minimal_backoff_time=1.0), ladder_s=(1,))
+    deliverers = Deliverers(manager)
+    for _ in range(EACH):
+        home.accept(1)
+    await turns(
+        manager,
+        lambda: manager.core.counters.get("replaced") == EACH,
+        lambda: deliverers.answer(lambda number: Status.DEFERRED),
+    )
+    deliverers.link.capacity = 0  # from now on everything stays in the active set
+    entered: list[int] = []
+    enter = manager.flow.admission.enter
+
+    def noted(active: Active, now: float) -> None:
+        entered.append(active.envelope.generation)
+        enter(active, now)
+
+    monkeypatch.setattr(manager.flow.admission, "enter", noted)
+    await manager.core.commit.wait()
+    manager._turn_scheduled = True  # nothing is brought in while the stage is set
+    await manager._checkpoint()
+    for _ in range(EACH):
+        home.accept(1)
+    wall, now = manager.core.wall, manager.core.now
+    manager.core.wall = lambda: wall() + 5
+    manager.core.now = lambda: now() + 5
+    manager._turn_scheduled = False
+    manager.go_on()
+    await turns(manager, lambda: len(entered) == 2 * EACH)
+    assert all(one != other for one, other in itertools.pairwise(entered))
+    assert sum(entered) == EACH
+
+
+async def test_a_suspension_that_ends_in_the_middle_of_a_turn_is_not_missed(home: Home) -> None:
+    """Whichever look at the clock is the first to find it over."""
+    manager = home.start()
+    deliverers = Deliverers(manager)
+    core = manager.core
+    core.now = clock = Clock(core.now())
+    active = core.queue.active
+    for look in itertools.count(1):
+        until = clock.time + 1.0
+        core.scheduler.set(NEXT_HOP, SUSPENDED_UNTIL, until, clock.time)
+        home.accept(1)
+        await turns(manager, lambda: active and not manager._turn_scheduled)
+        assert not deliverers.waiting
+        clock.leap_in = look
+        manager.go_on()
+        await turns(manager, lambda: not manager._turn_scheduled)
+        if clock.time < until:
+            break  # a turn has fewer looks
+        async with asyncio.timeout(SOON_S):
+            await turns(manager, lambda: deliverers.waiting)
+        deliverers.answer()
+        await turns(manager, lambda: not active)
+    assert look > 1

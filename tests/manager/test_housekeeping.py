@@ -1,0 +1,232 @@
+"""The manager's housekeeping: a message that waits for long leaves its lane, an orphan leaves the spool, mail goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from mailcore.config.settings import Export, Queue, Settings, Transport
+from mailcore.envelope import DataPlace, Status, Verdict
+from mailcore.frames import Delivered, FrameWriter
+from mailcore.log.disk import Disk
+from mailcore.log.lane import LaneWriter
+from mailcore.manager.flow import DelivererLink
+from mailcore.manager.manager import ENTRY_BYTES_MAX, TRY_S, Manager
+from mailcore.queue.active import Active
+from mailcore.queue.compaction import ACTIVE_S, WHO
+from mailcore.queue.lanes import AT_ONCE
+from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.records import append_envelope
+from mailcore.queue.sweep import AGE_S, CHECKPOINTS
+from tests.lookup.sample_messages import envelope
+
+MESSAGES = 150
+SIZE = 3000
+INCOMING = "incoming.0"
+
+
+@pytest.fixture
+async def manager(tmp_path: Path) -> AsyncIterator[Manager]:
+    """One with no deliverer: what it takes up waits."""
+    (tmp_path / "log").mkdir()
+    settings = Settings(
+        home=tmp_path,
+        queue_directory=tmp_path / "queue",
+        spool_directory=tmp_path / "spool",
+        run_directory=tmp_path / "run",
+        log_directory=tmp_path / "log",
+        queue=Queue(segment_bytes=64 << 10, reserve_bytes=0),
+        export=Export(enabled=False),  # nobody is there to export what is to go
+        transports={"smtp": Transport()},
+        routes={"*": "smtp"},
+    )
+    manager = Manager(settings, asyncio.get_running_loop())
+    yield manager
+    manager.core.commit.close()
+    manager.core.pool.shutdown()
+
+
+async def until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
+async def take_in(manager: Manager, tmp_path: Path) -> list[Active]:
+    writer = LaneWriter(
+        Disk(), str(tmp_path / "queue" / INCOMING), segment_bytes=64 << 10, clock=time.time, salt=lambda: 42
+    )
+    for number in range(MESSAGES):
+        message = envelope(f"r{number}@example.org", data=DataPlace.INLINE, size_bytes=SIZE, arrived_at=time.time())
+        append_envelope(writer, message, bytes(SIZE))
+    writer.sync()
+    manager.durable(INCOMING, writer.durable)
+    writer.close()
+    active = manager.core.queue.active
+    await until(lambda: len(active) == MESSAGES)
+    return list(active.values())
+
+
+async def finish(manager: Manager, actives: list[Active]) -> None:
+    core = manager.core
+    for active in actives:
+        core.scheduler.withdraw(active.queue_id, core.now())
+        for destination in active.destinations.values():
+            core.queue.sizes.route(destination, -1)
+        core.queue.finish(active)
+    await checkpoints(manager)
+
+
+async def checkpoints(manager: Manager) -> None:
+    for _ in range(3):
+        await manager.core.commit.wait()
+        await manager._checkpoint()
+
+
+def later(manager: Manager, seconds: float) -> None:
+    wall, now = manager.core.wall, manager.core.now
+    manager.core.wall = lambda: wall() + seconds
+    manager.core.now = lambda: now() + seconds
+
+
+def segments(tmp_path: Path) -> int:
+    return len(list((tmp_path / "queue" / INCOMING).glob("*.seg")))
+
+
+async def test_a_message_that_waits_for_long_does_not_keep_the_lane(manager: Manager, tmp_path: Path) -> None:
+    actives = await take_in(manager, tmp_path)
+    await finish(manager, actives[2:])
+    assert segments(tmp_path) > 5
+    manager.housekeeping.before_checkpoint()
+    assert actives[0].order is None, "it has only just come"
+    later(manager, ACTIVE_S + 60)
+    manager.housekeeping.before_checkpoint()
+    await until(lambda: not manager.core.queue.active)
+    await checkpoints(manager)
+    await until(lambda: len(manager.core.queue.active) == 2)
+    await checkpoints(manager)
+    assert segments(tmp_path) == 1
+    for before in actives[:2]:
+        after = manager.core.queue.active[before.queue_id]
+        assert (after.lane, after.envelope.generation, after.order) == (AT_ONCE, 1, None)
+        assert after.envelope.attempts == 0, "nobody has tried it"
+        assert manager.core.queue.read_data(after, SIZE) == bytes(SIZE)
+    size = manager.core.queue.sizes.summary()
+    assert (size["messages"], size["recipients"]) == (2, 2)
+    assert manager.core.scheduler.select(manager.core.now()) is not None
+
+
+async def test_what_is_in_flight_is_waited_for(manager: Manager, tmp_path: Path) -> None:
+    actives = await take_in(manager, tmp_path)
+    await finish(manager, actives[1:])
+    later(manager, ACTIVE_S + 60)
+    actives[0].in_flight = 1
+    manager.housekeeping.before_checkpoint()
+    assert actives[0].order is not None
+    assert actives[0].order.who == WHO
+    assert not actives[0].ending
+    assert actives[0].queue_id in manager.core.queue.active
+    actives[0].in_flight = 0
+    manager.flow.stop_for_order(actives[0])
+    await until(lambda: not manager.core.queue.active)
+
+
+async def test_on_a_full_disk_nothing_is_moved(manager: Manager, tmp_path: Path) -> None:
+    actives = await take_in(manager, tmp_path)
+    await finish(manager, actives[1:])
+    later(manager, ACTIVE_S + 60)
+    manager.core.stalled = "the disk is full"
+    manager.housekeeping.before_checkpoint()
+    assert actives[0].order is None
+
+
+async def test_an_orphan_is_swept_and_said_so(manager: Manager, tmp_path: Path) -> None:
+    written = time.time() - 2 * AGE_S
+    spool = manager.core.queue.spool
+    file = spool.create(QueueIds(3, lambda: written).next())
+    file.write([b"never completed"])
+    file.close()
+    os.utime(file.path, (written, written))
+    for _ in range(2):
+        later(manager, AGE_S)
+        await manager.housekeeping._look()
+        manager.core.queue.sequence += CHECKPOINTS
+    assert list(spool.queue_ids()) == []
+    manager.log.flush()
+    assert "swept: 1 spool files" in (tmp_path / "log" / "mail.log").read_text()
+
+
+async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
+    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, flow = manager.core, manager.flow
+    manager.settings = dataclasses.replace(manager.settings, queue=Queue(reserve_bytes=64 << 20))
+    free_bytes = 1 << 20
+    monkeypatch.setattr(core.queue.disk, "free_bytes", lambda _: free_bytes)
+    await take_in(manager, tmp_path)
+    manager._look_at_disk()
+    assert core.stalled
+    link = DelivererLink(cast(FrameWriter, Sent()), 0, 0, 100)
+    flow.deliverers.append(link)
+
+    def answer(status: Status) -> None:
+        (number, flight) = next(iter(link.flights.items()))
+        verdicts = tuple(Verdict(each, status, "2.0.0", "ok") for each in flight.entry.recipients)
+        flow.delivered(link, [Delivered(number, verdicts, "relay", "", False, 0.0, 0.0)])
+
+    for _ in range(3):
+        flow.dispatch(core.now())
+    assert len(link.flights) == 1
+    before = core.counters.get("finished", 0)
+    answer(Status.DELIVERED)
+    await until(lambda: core.counters.get("finished", 0) > before and link.flights)
+    assert len(link.flights) == 1, "the next at once"
+    answer(Status.DEFERRED)
+    await until(lambda: core.counters.get("replaced"))
+    flow.dispatch(core.now())
+    assert not link.flights, "what was deferred made no room"
+    manager._look_at_disk()
+    flow.dispatch(core.now())
+    assert not link.flights
+    later(manager, TRY_S)
+    manager._look_at_disk()
+    flow.dispatch(core.now())
+    assert len(link.flights) == 1
+    assert core.entries_left == 0
+    answer(Status.DELIVERED)
+    await until(lambda: core.counters["finished"] > before + 1)
+    manager._look_at_disk()
+    assert core.entries_left == free_bytes // ENTRY_BYTES_MAX
+    free_bytes = 1 << 30
+    manager._look_at_disk()
+    flow.dispatch(core.now())
+    assert not core.stalled
+    assert len(link.flights) > 1
+
+
+async def test_with_no_room_for_a_record_nothing_goes_out(
+    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager.settings = dataclasses.replace(manager.settings, queue=Queue(reserve_bytes=64 << 20))
+    monkeypatch.setattr(manager.core.queue.disk, "free_bytes", lambda _: 4096)
+    await take_in(manager, tmp_path)
+    manager._look_at_disk()
+    link = DelivererLink(cast(FrameWriter, Sent()), 0, 0, 100)
+    manager.flow.deliverers.append(link)
+    manager.flow.dispatch(manager.core.now())
+    assert not link.flights
+
+
+class Sent:
+    """Takes what is sent to a deliverer."""
+
+    def send(self, frame: object) -> None:
+        pass

@@ -1,0 +1,256 @@
+"""What is told of destinations, and the balance of all mail: exact as long as one manager lives, whatever happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailcore.control.client import AsyncControlClient, Refused
+from mailcore.envelope import Status, Verdict
+from mailcore.lab.lab import Lab
+from mailcore.manager.outcomes import REPLIES_MAX, REPLY_CHARACTERS, Outcomes
+from tests.running.catcher import Catcher
+from tests.running.running_manager import DATA, House, Sections, route_to, running
+
+
+def verdict(status: Status, reply: str = "250 ok", number: int = 0) -> Verdict:
+    return Verdict(number, status, f"{(2, 4, 5, 5, 5)[status]}.0.0", reply)
+
+
+# -- by destination
+
+
+def test_a_destination_nobody_has_heard_of_has_no_share() -> None:
+    told = Outcomes(10).told("smtp:example.org")
+    assert (told["delivered"], told["deferred"], told["bounced"], told["expired"]) == (0, 0, 0, 0)
+    assert told["success_share"] is None
+    assert told["last_delivered_at"] is None
+    assert told["last_replies"] == []
+
+
+def test_recipients_are_counted_and_the_share_is_of_those_tried() -> None:
+    outcomes = Outcomes(10)
+    good = [verdict(Status.DELIVERED, number=number) for number in range(3)]
+    outcomes.note("smtp:a", [*good, verdict(Status.BOUNCED, "550 no", 3)], "a[192.0.2.1]:25", 5.0)
+    outcomes.note("smtp:a", [verdict(Status.EXPIRED, "too long")], "none", 6.0)
+    told = outcomes.told("smtp:a")
+    assert (told["delivered"], told["bounced"], told["expired"]) == (3, 1, 1)
+    assert told["success_share"] == 0.75
+    assert told["last_delivered_at"] == 5.0
+    assert outcomes.told("smtp:b")["delivered"] == 0
+
+
+def test_the_last_replies_are_distinct_and_the_newest_comes_first() -> None:
+    outcomes = Outcomes(10)
+    for at in range(REPLIES_MAX + 2):
+        outcomes.note("smtp:a", [verdict(Status.DEFERRED, f"450 {at}")], f"relay {at}", at)
+    outcomes.note("smtp:a", [verdict(Status.DEFERRED, "450 3", n) for n in range(2)], "another", 99.0)
+    replies = outcomes.told("smtp:a")["last_replies"]
+    assert [each["reply"] for each in replies] == ["450 3", "450 6", "450 5", "450 4", "450 2"]
+    assert replies[0] == {
+        "at": 99.0, "reply": "450 3", "status": "deferred", "dsn": "4.0.0", "relay": "another", "times": 3,
+    }  # fmt: skip
+
+
+def test_a_long_reply_is_cut() -> None:
+    outcomes = Outcomes(10)
+    outcomes.note("smtp:a", [verdict(Status.BOUNCED, "5" * 2000)], "", 0.0)
+    assert len(outcomes.told("smtp:a")["last_replies"][0]["reply"]) == REPLY_CHARACTERS
+
+
+def test_who_was_heard_of_longest_ago_is_forgotten_first() -> None:
+    outcomes = Outcomes(2)
+    for name in ("a", "b", "a", "c"):
+        outcomes.note(name, [verdict(Status.DELIVERED)], "", 0.0)
+    assert outcomes.latest(10) == ["c", "a"]
+    assert outcomes.told("b")["delivered"] == 0
+
+
+def test_one_recipient_as_a_destination_has_its_next_hops_outcome() -> None:
+    outcomes = Outcomes(2)
+    outcomes.note("bulk:example.org", [verdict(Status.DELIVERED)], "", 0.0)
+    assert outcomes.told("bulk:user@example.org")["delivered"] == 1
+
+
+async def test_rows_say_what_came_of_mail_and_what_was_answered_last(tmp_path: Path) -> None:
+    temper = "reject(later*, 450)+reject(no*, 550)"
+    async with (
+        Lab([f"{temper}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab,
+        Catcher() as author,
+        running(tmp_path, lab, author=author, routes={"else.example": route_to(lab, 1)}) as house,
+    ):
+        began = time.time()
+        await house.send("later@example.org", "no@example.org", "yes@example.org")
+        await house.until_removed(await house.send("a@else.example"))
+
+        async def tried_twice() -> Any:
+            told, name = await house.ask("destinations"), route_to(lab, 0)
+            # Between two tries it has no mail in the scheduler: most looks find it there, and some never with mail.
+            row = told["destinations"].get(name) or told["without_mail"].get(name)
+            return row if row and row["deferred"] >= 2 else None
+
+        row = await house.eventually(tried_twice, "a second attempt")
+        assert (row["delivered"], row["bounced"], row["expired"]) == (1, 1, 0)
+        assert row["success_share"] == pytest.approx(1 / (2 + row["deferred"]))
+        assert began - 1 < row["last_delivered_at"] < time.time() + 1
+        first, second = row["last_replies"]
+        assert (first["status"], first["dsn"][0], first["times"]) == ("deferred", "4", row["deferred"])
+        assert (second["status"], second["times"]) == ("bounced", 1)
+        assert "450" in first["reply"]
+        assert "127.0.0.1" in first["relay"]
+        assert first["at"] >= second["at"] >= began - 1
+        without = (await house.ask("destinations"))["without_mail"]
+        assert without[route_to(lab, 1)]["success_share"] == 1.0
+
+
+async def test_a_dead_destinations_end_is_on_the_walls_clock(tmp_path: Path) -> None:
+    sections: Sections = {
+        "scheduler": {"minimal_backoff_time": 60.0, "maximal_backoff_time": 60.0},
+        "transports.smtp": {"initial_destination_concurrency": 1},
+    }
+    async with Lab(["dead_for(100):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as house:
+        await house.send("a@example.org")
+
+        async def dead() -> Any:
+            row = (await house.ask("destinations"))["destinations"].get(route_to(lab, 0))
+            return row if row and row["dead_until"] else None
+
+        row = await house.eventually(dead, "a dead destination")
+        assert row["dead_until"] == pytest.approx(time.time() + row["dead_s"], abs=5)
+
+
+# -- the balance
+
+
+async def balanced(house: House) -> dict[str, Any]:
+    """The state, in which everything adds up."""
+    state: dict[str, Any] = await house.ask("state")
+    for kind in ("recipients", "messages"):
+        assert state["balance"][kind]["difference"] == 0, (kind, state["balance"])
+    return state
+
+
+async def test_the_balance_is_exact_whatever_happens_to_mail(tmp_path: Path) -> None:
+    temper = "reject(later*, 450)+reject(no*, 550)"
+    async with (
+        Lab([f"{temper}:127.0.0.1:0"]) as lab,
+        Catcher() as author,
+        running(tmp_path, lab, author=author) as house,
+    ):
+        stop = asyncio.Event()
+
+        async def look() -> int:
+            looks = 0
+            async with AsyncControlClient(house.home / "run" / "control.sock") as control:
+                while not stop.is_set():
+                    balance = (await control.call("state"))["balance"]
+                    assert balance["recipients"]["difference"] == balance["messages"]["difference"] == 0, balance
+                    looks += 1
+                    await asyncio.sleep(0.005)
+            return looks
+
+        looking = asyncio.create_task(look())
+        await house.send("yes1@example.org", "yes2@example.org", "no@example.org", "later@example.org")
+        held = await house.send("later1@example.org", "later2@example.org")
+        await house.until_in(held, "retry.")
+        await house.order("hold", held)
+        deleted = await house.send("later3@example.org", "later4@example.org", "later5@example.org")
+        await house.until_in(deleted, "retry.")
+        await house.order("delete", deleted)
+        state = await balanced(house)
+        assert state["counters"]["recipients_deleted"] == 3
+        await house.order("undelete", deleted)
+        state = await balanced(house)
+        assert state["counters"]["recipients_undeleted"] == 3
+        await house.until_in(deleted, "retry.")
+        await house.order("delete", deleted)
+        returned = await house.send("later6@example.org")
+        await house.until_in(returned, "retry.")
+        await house.order("bounce", returned)
+        injected = await house.inject("yes3@example.org", "no3@example.org")
+        more = await house.inject("later7@example.org", not_before=time.time() + 3600)
+        await house.ask("add_recipients", queue_id=more, recipients=["yes4@example.org", "yes5@example.org"])
+        await house.until_in(more, "retry.4")
+        await house.order("hold", more)
+        await house.until_removed(returned, injected)
+        await house.ask("set", scope="", parameter="maximal_queue_lifetime", value=0)
+
+        async def expired() -> Any:
+            return (await balanced(house))["counters"]["recipients_expired"]
+
+        await house.eventually(expired, "the end of the queue lifetime")
+        await house.order("bounce", held)
+
+        async def quiet() -> Any:
+            return (await house.size())["messages"] == 1
+
+        await house.eventually(quiet, "all but the held one to be gone")
+        stop.set()
+        assert await looking > 5
+        state = await balanced(house)
+        counters = state["counters"]
+        assert state["balance"]["recipients"] == {
+            "queued_at_start": 0,
+            "accepted": 4 + 2 + 3 + 1 + 2 + 1 + 2 + counters["bounces"],
+            "undeleted": 3,
+            "delivered": 2 + 1 + counters["bounces"],
+            "bounced": 1 + 1 + 1 + 2,
+            "expired": 1,
+            "deleted": 6,
+            "queued": 3,
+            "difference": 0,
+        }
+        assert counters["recipients_added"] == 2
+        assert state["accepted_by_origin"] == {
+            "smtp": {"messages": 4, "recipients": 10},
+            "local": {"messages": 2, "recipients": 3},
+            "bounce": {"messages": counters["bounces"], "recipients": counters["bounces"]},
+        }
+        assert counters["recipients_deferred"] >= 6
+        assert abs(state["started_at"] + state["uptime_s"] - time.time()) < 60
+
+
+async def test_what_lay_there_before_a_start_is_no_new_mail(tmp_path: Path) -> None:
+    """Deferred, held, deleted, being worked on, and accepted while no manager was there."""
+    async with Lab(["reject(later*, 450)+slow(30):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        deferred = await house.send("later1@example.org", "later2@example.org")
+        await house.until_in(deferred, "retry.")
+        deleted = await house.send("later3@example.org")
+        await house.until_in(deleted, "retry.")
+        await house.order("delete", deleted)
+        await house.send("slow@example.org", data=DATA)
+        await house.until_in_flight()
+        await house.kill("manager")
+
+        async def all_there() -> bool:  # what its receiver has just written counts when it has said so
+            return bool((await balanced(house))["balance"]["recipients"]["queued_at_start"] == 3)
+
+        await house.eventually(all_there, "what was queued at the start")
+        assert (await balanced(house))["counters"]["accepted"] == 0
+        await house.order("undelete", deleted)
+        assert (await balanced(house))["balance"]["recipients"]["queued"] == 4
+        await house.send("later4@example.org", "later5@example.org")
+        state = await balanced(house)
+        assert (state["counters"]["accepted"], state["counters"]["recipients_accepted"]) == (1, 2)
+
+
+async def test_mail_that_comes_while_the_manager_is_away_was_there_at_its_start(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+        await house.ask("suspend", destination=route_to(lab, 0))
+        await house.send("a@example.org")
+        await house.kill_now("manager")
+        await house.send("b@example.org", "c@example.org", heard=False)
+
+        async def both() -> Any:
+            try:
+                balance = (await balanced(house))["balance"]["recipients"]
+            except Refused:  # the manager is still away
+                return None
+            return balance["queued"] == 3 and balance
+
+        balance = await house.eventually(both, "both messages")
+        assert balance["queued_at_start"] + balance["accepted"] == 3

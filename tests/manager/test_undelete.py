@@ -1,0 +1,174 @@
+"""Undelete brings back what was: who was held when it was deleted is held again, for the same reason; all else goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailcore.control.client import ControlError
+from mailcore.lab.lab import Lab
+from tests.running.running_manager import House, Sections, recipients_of, running
+
+NEVER = "reject(1, 451)"
+LONG: Sections = {
+    "queue": {"retry_ladder_s": [60]},
+    "scheduler": {"minimal_backoff_time": 60, "maximal_backoff_time": 60},
+}
+WHY = "a question of its author"
+
+
+async def held(house: House, address: str, why: str = WHY) -> str:
+    queue_id = await house.send(address)
+    await house.until_in(queue_id, "retry.60")
+    await house.order("hold", queue_id, why=why)
+    await house.until_in(queue_id, "hold")
+    return queue_id
+
+
+async def balanced(house: House) -> Any:
+    """Marks and counts are brought up by then."""
+
+    async def even() -> Any:
+        state = await house.ask("state")
+        return state if all(each["difference"] == 0 for each in state["balance"].values()) else None
+
+    return await house.eventually(even, "the balance to add up")
+
+
+@pytest.mark.parametrize("killed", ["nobody", "manager", "all"])
+async def test_what_was_held_when_it_was_deleted_is_held_again_for_its_reason(tmp_path: Path, killed: str) -> None:
+    async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
+
+        async def kill() -> None:
+            if killed == "manager":
+                await house.kill("manager")
+            elif killed == "all":
+                await house.again()
+
+        queue_id = await held(house, "held@example.org")
+        unsaid = await held(house, "unsaid@example.org", "")
+        other = await house.send("other@example.org")
+        await house.until_in(other, "retry.60")
+        await lab.hops[0].set_temper("accept")
+        for each in (queue_id, unsaid, other):
+            await house.order("delete", each, why="a spam wave")
+        await kill()
+        item = await house.until_in(queue_id, "deleted", deleted=True)
+        assert item["reason"] == "a spam wave"
+        assert (await house.size())["messages"] == 0
+        for each in (queue_id, unsaid, other):
+            await house.order("undelete", each, why="it was none")
+        await kill()
+        item = await house.until_in(queue_id, "hold")
+        assert (item["state"], item["reason"]) == ("held", WHY)
+        await house.until_in(unsaid, "hold")
+        assert "not deleted" in await house.refusal("undelete", queue_id)
+        await house.until_removed(other)
+        await asyncio.sleep(0.3)
+        assert set(recipients_of(lab.messages)) == {"other@example.org"}  # it was not held, and goes on
+        assert (await house.size())["lanes"] == {"hold": {"messages": 2, "recipients": 2}}
+        balance = (await balanced(house))["balance"]["recipients"]
+        if killed == "nobody":  # who is killed counts from there on, and the journal begins there
+            assert (balance["deleted"], balance["undeleted"], balance["queued"]) == (3, 3, 2)
+            told = [
+                event["operation"] if event["event"] == "administrative" else event["lane"]
+                for event in (await house.ask("history", queue_id=queue_id))["events"]
+                if event["event"] in ("administrative", "replaced")
+            ]
+            assert told == ["hold", "hold", "delete", "deleted", "undelete", "hold"]
+        await house.order("release", queue_id)
+        await house.order("release", unsaid)
+        await house.until_empty()
+        arrived = Counter(recipients_of(lab.messages))
+        again = arrived.pop("other@example.org")
+        assert again == 1 or killed != "nobody"  # it may have been in flight at the kill
+        assert arrived == {"held@example.org": 1, "unsaid@example.org": 1}
+
+
+async def test_deleted_and_undeleted_again_and_again_it_stays_held_and_released_it_does_not(tmp_path: Path) -> None:
+    async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
+        queue_id = await held(house, "a@example.org")
+        for _ in range(3):
+            await house.order("delete", queue_id)
+            await house.order("undelete", queue_id)
+        assert (await house.until_in(queue_id, "hold"))["reason"] == WHY
+        await house.order("release", queue_id)
+        await house.until_in(queue_id, "retry.60")
+        await lab.hops[0].set_temper("accept")
+        await house.order("delete", queue_id)
+        await house.order("undelete", queue_id)
+        await house.until_empty()
+        assert recipients_of(lab.messages) == ["a@example.org"]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
+async def test_a_hold_that_waited_for_what_is_in_flight_when_it_was_deleted_is_one(
+    tmp_path: Path, killed: bool
+) -> None:
+    sections: Sections = {
+        **LONG,
+        "transports.smtp": {"destination_recipient_limit": 2, "destination_concurrency_limit": 1},
+    }
+    recipients = [f"r{number}@example.org" for number in range(5)]
+    async with Lab(["slow(1):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as house:
+        queue_id = await house.send(*recipients)
+        await house.until_in_flight()
+        await house.order("hold", queue_id, why=WHY)
+        await house.order("delete", queue_id, why="a spam wave")
+        await house.order("undelete", queue_id)
+        assert "held already" in await house.refusal("hold", queue_id)
+        await house.order("delete", queue_id, why="a spam wave")
+        if killed:
+            await house.kill("manager")
+        assert (await house.until_in(queue_id, "deleted", deleted=True))["reason"] == "a spam wave"
+        await house.order("undelete", queue_id)
+        assert (await house.until_in(queue_id, "hold"))["reason"] == WHY
+        arrived = recipients_of(lab.messages)
+        assert len(arrived) == 2 or (killed and not arrived)
+        await lab.hops[0].set_temper("accept")
+        await house.order("release", queue_id)
+        await house.until_empty()
+        assert set(recipients_of(lab.messages)) == set(recipients)
+
+
+async def test_killed_at_any_moment_of_deleting_and_undeleting_it_is_there_once_and_never_delivered(
+    tmp_path: Path,
+) -> None:
+    async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
+        ids = {await held(house, f"r{number}@example.org") for number in range(6)}
+        await lab.hops[0].set_temper("accept")
+
+        async def change(operation: str, filter_: dict[str, str]) -> None:
+            """What was not answered may have been done, or not."""
+            while True:
+                with contextlib.suppress(ControlError):
+                    await house.ask("change_matching", change=operation, filter=filter_)
+                await asyncio.sleep(0.01)
+
+        changing = asyncio.gather(change("delete", {"lane": "hold"}), change("undelete", {"lane": "deleted"}))
+        for kill in range(5):
+            await asyncio.sleep(0.3 + 0.17 * kill)
+            with contextlib.suppress(KeyError, ProcessLookupError):
+                await house.kill_now("manager")
+        changing.cancel()
+        await asyncio.wait([changing])
+        await house.control.close()
+        await house.ready()
+
+        async def all_held() -> bool:
+            await house.ask("change_matching", change="undelete", filter={"lane": "deleted"})
+            there = [*await house.listed(), *await house.listed(lane="deleted")]
+            return sorted((item["queue_id"], item["lane"], item["reason"]) for item in there) == [
+                (queue_id, "hold", WHY) for queue_id in sorted(ids)
+            ]
+
+        await house.eventually(all_held, "each of them to be in hold, once")
+        counts = Counter(line["operation"] for line in house.log() if line["event"] == "administered")
+        assert min(counts["delete"], counts["undelete"]) >= len(ids)
+        assert not lab.messages
+        await balanced(house)

@@ -1,0 +1,245 @@
+"""A server on a real socket with an intake that keeps messages in memory, and a client that sends bytes as they are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from mailcore.config.settings import Receiver
+from mailcore.envelope import DataPlace, Envelope, Recipient
+from mailcore.receiver.intake import Done, Refusal
+from mailcore.receiver.policy import RelayPolicy
+from mailcore.receiver.server import Server
+
+PATIENCE_S = 30.0  # until a test gives up; nothing is measured by it
+
+
+class MemoryUpload:
+    def __init__(self, intake: MemoryIntake, queue_id: str) -> None:
+        self._intake = intake
+        self._queue_id = queue_id
+        self.data = b""
+        self.held: Done | None = None
+
+    def write(self, blocks: Sequence[bytes], done: Done) -> None:
+        self.data += b"".join(blocks)
+        self._intake.longest_write = max(self._intake.longest_write, sum(map(len, blocks)))
+        if self._intake.hold_uploads:
+            self.held = done
+        else:
+            asyncio.get_running_loop().call_soon(done, self._intake.upload_reply)
+
+    def complete(self, blocks: Sequence[bytes], envelope: Envelope, done: Done) -> None:
+        self.data += b"".join(blocks)
+        self._intake.spooled[self._queue_id] = self.data
+        asyncio.get_running_loop().call_soon(done, self._intake.upload_reply)
+
+    def abandon(self) -> None:
+        self._intake.abandoned.append(self._queue_id)
+        self._intake.spooled.pop(self._queue_id, None)
+
+
+class MemoryIntake:
+    """The Intake of these tests; its attributes say how it should behave."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[Envelope, tuple[Recipient, ...], bytes]] = []
+        self.refusals: list[Refusal] = []
+        self.failures: list[BaseException] = []
+        self.paused: list[OSError] = []
+        self.spooled: dict[str, bytes] = {}
+        self.abandoned: list[str] = []
+        self.uploads: list[MemoryUpload] = []
+        self.longest_write = 0
+        self.reply = b""  # of store
+        self.upload_reply = b""
+        self.mail_reply = b""
+        self.connect_reply = b""
+        self.hold = False  # store waits for ``release``
+        self.hold_uploads = False
+        self.raises: Exception | None = None  # from store
+        self.held: list[Done] = []
+        self._ids = 0
+
+    def unavailable(self, size_bytes: int) -> bytes:
+        return self.mail_reply
+
+    def closed(self) -> bytes:
+        return self.connect_reply
+
+    def next_id(self) -> str:
+        self._ids += 1
+        return f"ID{self._ids}"
+
+    def upload(self, queue_id: str) -> MemoryUpload:
+        self.uploads.append(MemoryUpload(self, queue_id))
+        return self.uploads[-1]
+
+    def store(self, envelope: Envelope, more: Sequence[Recipient], data: bytes, done: Done) -> None:
+        if self.raises is not None:
+            raise self.raises
+        if envelope.data is DataPlace.SPOOL:
+            data = self.spooled[envelope.queue_id]
+        if not self.reply:
+            self.messages.append((envelope, tuple(more), data))
+        if self.hold:
+            self.held.append(done)
+        else:
+            asyncio.get_running_loop().call_soon(done, self.reply)
+
+    def release(self) -> None:
+        self.hold = False
+        held, self.held = self.held, []
+        for done in held:
+            done(self.reply)
+
+    def refused(self, refusal: Refusal) -> None:
+        self.refusals.append(refusal)
+
+    def session_failed(self, client_address: str, error: BaseException) -> None:
+        self.failures.append(error)
+
+    def accept_paused(self, error: OSError, pause_s: float) -> None:
+        self.paused.append(error)
+
+    @property
+    def content(self) -> bytes:
+        """The data of the one message, without our Received field."""
+        ((_, _, data),) = self.messages
+        return without_trace(data)
+
+
+def without_trace(data: bytes) -> bytes:
+    lines = data.split(b"\r\n")
+    assert lines[0].startswith(b"Received: from ")
+    own = 1
+    while lines[own].startswith(b"\t"):
+        own += 1
+    return b"\r\n".join(lines[own:])
+
+
+class Client:
+    """Sends bytes as they are; reads whole replies."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        async with asyncio.timeout(PATIENCE_S):
+            await self.writer.drain()
+
+    async def reply(self) -> bytes:
+        """One reply, all its lines; b"" when the server closed."""
+        lines = b""
+        while True:
+            async with asyncio.timeout(PATIENCE_S):
+                line = await self.reader.readline()
+            lines += line
+            if line[3:4] != b"-":
+                return lines
+
+    async def replies(self, count: int) -> list[bytes]:
+        return [await self.reply() for _ in range(count)]
+
+    async def ask(self, command: bytes) -> bytes:
+        await self.send(command + b"\r\n")
+        return await self.reply()
+
+    async def hello(self) -> None:
+        assert (await self.reply()).startswith(b"220 ")
+        assert (await self.ask(b"EHLO client.example")).startswith(b"250")
+
+    async def to_data(self, sender: bytes = b"a@example.com", *recipients: bytes) -> None:
+        """MAIL, RCPT, DATA, up to 354."""
+        assert (await self.ask(b"MAIL FROM:<" + sender + b">")).startswith(b"250")
+        for recipient in recipients or (b"b@example.org",):
+            assert (await self.ask(b"RCPT TO:<" + recipient + b">")).startswith(b"250")
+        assert (await self.ask(b"DATA")).startswith(b"354")
+
+    async def rest(self) -> bytes:
+        """Everything until the server closes."""
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.reader.read()
+
+    def reset(self) -> None:
+        """Gone without a word."""
+        connection = self.writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+    async def close(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+class Serving:
+    def __init__(self, server: Server, intake: MemoryIntake, address: tuple[str, int]) -> None:
+        self.server = server
+        self.intake = intake
+        self.address = address
+        self._clients: list[Client] = []
+
+    async def client(self) -> Client:
+        client = Client(*await asyncio.open_connection(*self.address))
+        self._clients.append(client)
+        return client
+
+    async def ready(self) -> Client:
+        """A client that said EHLO."""
+        client = await self.client()
+        await client.hello()
+        return client
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.close()
+        self.server.close()
+        await until(lambda: not self.server.sessions)
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    *,
+    networks: Sequence[str] = ("127.0.0.0/8",),
+    domains: Sequence[str] = (),
+    inline_limit: int = 65_536,
+    host: str = "127.0.0.1",
+    tls: ssl.SSLContext | None = None,
+    **settings: Any,
+) -> AsyncIterator[Serving]:
+    intake = MemoryIntake()
+    listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setblocking(False)
+    address = listener.getsockname()[:2]
+    made = Server(
+        dataclasses.replace(Receiver(), **settings),
+        RelayPolicy(networks, domains),
+        intake,
+        asyncio.get_running_loop(),
+        hostname="mx.example.net",
+        inline_limit=inline_limit,
+        spool_data_at=32,
+        tls_context=tls,
+    )
+    made.start([listener])
+    running = Serving(made, intake, address)
+    try:
+        yield running
+    finally:
+        await running.close()
+
+
+async def until(condition: Any) -> None:
+    """Waits for what must become true."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - what is waited for is in another process or in the code under test
+            await asyncio.sleep(0.005)

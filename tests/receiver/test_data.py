@@ -1,0 +1,124 @@
+"""Where data ends, and what may not be in it, wherever the network cuts it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailcore.receiver.data import DataFault, DataReader, HeaderScan
+
+PIECES = st.lists(
+    st.sampled_from([b"\r\n", b"\r\n.", b"..", b".", b"\r", b"\n", b"\0", b"a", b"word", b"\r\n.\r\n"]), max_size=30
+).map(b"".join)
+
+
+def read(chunks: Iterable[bytes], limit: int = 1 << 20) -> tuple[bytes, DataReader]:
+    reader = DataReader(limit)
+    blocks = []
+    for chunk in chunks:
+        if reader.finished:
+            reader.rest += chunk
+        else:
+            blocks.append(reader.feed(chunk))
+    return b"".join(blocks), reader
+
+
+def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
+    edges = [0, *sorted(places), len(data)]
+    return [data[start:end] for start, end in itertools.pairwise(edges) if start < end]
+
+
+@given(st.data())
+def test_cut_anywhere_the_same_comes_out(data: st.DataObject) -> None:
+    stream = data.draw(PIECES) + b"\r\n.\r\nQUIT\r\n"
+    places = data.draw(st.lists(st.integers(0, len(stream)), max_size=12))
+    whole, one = read([stream])
+    parts, many = read(cut(stream, places))
+    assert (many.finished, many.rest, many.size_bytes) == (True, one.rest, one.size_bytes)
+    assert (many.fault is None) == (one.fault is None)  # which fault is found first may depend on the cuts
+    if one.fault is None:
+        assert parts == whole
+
+
+@given(PIECES)
+def test_byte_for_byte_or_not_at_all(content: bytes) -> None:
+    """An oracle of its own: the first CRLF "." CRLF, the CRLF of DATA itself counting, ends the data."""
+    stream = content + b"\r\n.\r\n"
+    end = (b"\r\n" + stream).index(b"\r\n.\r\n")
+    expected = stream[:end]
+    data, reader = read(stream[at : at + 1] for at in range(len(stream)))
+    assert reader.rest == stream[end + 3 :]
+    left_over = re.sub(rb"\r\n", b"", expected)
+    if b"\r" in left_over or b"\n" in left_over or b"\0" in expected:
+        assert reader.fault is not None
+    else:
+        assert reader.fault is None
+        assert data == expected
+
+
+@pytest.mark.parametrize(
+    "end", [b"\n.\n", b"\n.\r\n", b"\r\n.\n", b"\r.\r", b"\r\n.\r", b"\r.\r\n", b"\n\n.\r\n", b"\r\n\0.\r\n"]
+)
+def test_no_other_end_is_an_end(end: bytes) -> None:
+    """CVE-2024-27305 and its like: what comes behind would be another message to somebody."""
+    _, reader = read([b"Subject: x\r\n\r\nbody" + end + b"MAIL FROM:<evil@example.com>\r\n.\r\n"])
+    assert reader.finished
+    assert reader.rest == b""
+    assert reader.fault is not None
+
+
+def test_an_empty_message_is_one() -> None:
+    data, reader = read([b".\r\n"])
+    assert (data, reader.finished, reader.size_bytes) == (b"", True, 0)
+
+
+def test_a_fault_is_told_before_the_end() -> None:
+    data, reader = read([b"a\nb" + b"c" * 10])
+    assert (data, reader.fault, reader.finished) == (b"", DataFault.BARE, False)
+
+
+def test_size_is_counted_without_the_stuffed_dots() -> None:
+    assert read([b"..a\r\n..b\r\n.\r\n"], limit=8)[1].fault is None
+    assert read([b"..a\r\n..b\r\n.\r\n"], limit=7)[1].fault is DataFault.TOO_BIG
+
+
+def test_an_endless_line_keeps_nothing() -> None:
+    reader = DataReader(1000)
+    scan = HeaderScan()
+    for _ in range(1000):
+        block = reader.feed(b"x" * 1000)
+        if block:
+            scan.feed(block)
+    assert reader.fault is DataFault.TOO_BIG
+    assert len(reader._held) < 5
+    assert len(scan._line) <= 1000
+
+
+HEADERS = (
+    b"Received: from a\r\n\tby b; date\r\nRECEIVED : x\r\nX-Received: no\r\nSubject: Received: no\r\n"
+    b"Message-ID:\r\n <one@example.org>\r\nMessage-Id: <two@example.org>\r\nReceived-SPF: no\r\n\r\nReceived: body\r\n"
+)
+
+
+@given(st.lists(st.integers(0, len(HEADERS)), max_size=10))
+def test_the_header_is_seen_however_it_is_cut(places: list[int]) -> None:
+    reader = DataReader(1 << 20)
+    scan = HeaderScan()
+    for chunk in cut(HEADERS + b".\r\n", places):
+        block = reader.feed(chunk) if not reader.finished else b""
+        if block and not scan.finished:
+            scan.feed(block)
+    assert scan.finished
+    assert scan.received == 2
+    assert scan.message_id == "<one@example.org>"
+
+
+def test_a_message_without_header_has_none() -> None:
+    scan = HeaderScan()
+    scan.feed(b"\r\nReceived: x\r\n")
+    assert (scan.finished, scan.received, scan.message_id) == (True, 0, "")

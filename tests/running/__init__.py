@@ -1,0 +1,1 @@
+"""The whole appliance as real processes, and next hops, for tests."""

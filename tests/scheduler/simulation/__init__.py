@@ -1,1 +1,0 @@
-"""What the simulator is made of."""

@@ -1,0 +1,120 @@
+"""The supervisor lives on when the world around it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mailcore.receiver.server import listen
+from mailcore.supervisor import supervisor as supervisor_module
+from mailcore.supervisor.pulse import Pulse
+from mailcore.supervisor.supervisor import BACKOFF_S_MAX, Supervisor
+from tests.receiver.running_receiver import settings_in
+
+
+def supervisor(tmp_path: Path) -> Supervisor:
+    settings = settings_in(tmp_path)
+    settings.log_directory.mkdir(parents=True, exist_ok=True)
+    settings.run_directory.mkdir(parents=True, exist_ok=True)
+    return Supervisor(settings, settings.run_directory / "settings.json")
+
+
+def test_a_disk_that_cannot_take_processes_json_ends_nothing_and_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watching = supervisor(tmp_path)
+    directory = watching.settings.run_directory
+    obstacle = directory / "processes.new"
+    obstacle.mkdir()
+    watching._publish()
+    watching._publish()
+    assert capsys.readouterr().err.count("can't be written") == 1
+    obstacle.rmdir()
+    watching._publish()
+    assert json.loads((directory / "processes.json").read_text()) == {"supervisor": os.getpid()}
+
+
+def test_it_tells_since_when_each_child_runs_and_how_often_it_was_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Started:
+        pid = 4711
+
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Started())
+    watching = supervisor(tmp_path)
+    child = watching.children[0]
+
+    def told() -> dict[str, object]:
+        watching._publish()
+        children = json.loads((watching.settings.run_directory / "children.json").read_text())
+        assert children["supervisor"]["pid"] == os.getpid()
+        return dict(children["receiver.0"])
+
+    assert told() == {"pid": None, "started_at": 0.0, "restarts": 0}
+    watching._start(child)
+    assert told() == {"pid": 4711, "started_at": child.started_at, "restarts": 0}
+    watching._start(child)
+    assert told()["restarts"] == 1
+
+
+def test_a_child_that_cannot_be_started_is_tried_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    watching = supervisor(tmp_path)
+    child = watching.children[0]
+    watching._start(child)
+    assert child.process is None
+    assert child.due == child.started + BACKOFF_S_MAX
+    assert "receiver.0 can't be started" in capsys.readouterr().err
+
+
+def test_receivers_begin_before_anything_else_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Started:
+        pid = 4711
+
+    class Enough(Exception):
+        pass
+
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Started())
+    watching = supervisor(tmp_path)
+
+    def begun(pulses: list[Pulse], timeout_s: float) -> None:
+        running = [child for child in watching.children if child.process is not None]
+        assert [child.name for child in running] == ["receiver.0"]
+        assert pulses == [child.pulse for child in running]
+        raise Enough
+
+    monkeypatch.setattr("mailcore.supervisor.supervisor.until_begun", begun)
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        with pytest.raises(Enough):
+            watching.run()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["another Waypost", "another program"])
+def test_a_port_somebody_else_listens_on_is_not_shared_with_him(
+    tmp_path: Path, shared: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(supervisor_module, "LOCK_WAIT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    with listen(endpoint, shared=shared):
+        settings = settings_in(tmp_path)
+        settings = replace(settings, receiver=replace(settings.receiver, listen=(endpoint,)))
+        assert supervisor_module.main(settings) == 1
+    assert f"{endpoint} is in use by another process" in capsys.readouterr().err

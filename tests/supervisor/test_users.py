@@ -1,0 +1,170 @@
+"""Receivers and deliverers as users of their own: who may write, who may read, who may do neither.
+
+Only root can start them so; Debian's own accounts stand for them: ``games`` for who starts it, ``man`` for the receivers,
+``news`` for the deliverers, ``mail`` for the group, and ``www-data`` for the portal.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from mailcore.lab.lab import Lab
+from mailcore.supervisor.users import UsersError, find_users
+from tests.end_to_end.appliance import COMMAND
+from tests.running.running_manager import DATA, House, Sections, route_to
+from tests.test_tidy import ROOT
+
+CORE, RECEIVER, DELIVERER, GROUP, PORTAL = "games", "man", "news", "mail", "www-data"
+BIG = DATA + b"filler\r\n" * 20_000  # beyond inline_limit: a spool file of the receiver
+CAPABILITIES = "+setuid,+setgid,+kill"
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of several users")
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Not below pytest's own directory, which other users may not enter."""
+    directory = Path(tempfile.mkdtemp(prefix="waypost-users-"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+# In mounts of its own: what lies in somebody's closed home (a Python, the checkout) is put where others can reach it.
+ENTER = """set -eu
+place=$1 closed=$2 needed=$3
+shift 3
+for path in $needed; do mkdir -p "$place$path"; mount --bind "$path" "$place$path"; done
+for path in $closed; do mount -t tmpfs -o mode=755 tmpfs "$path"; done
+for path in $needed; do mkdir -p "$path"; mount --bind "$place$path" "$path"; done
+exec "$@"
+"""
+
+
+def entered(place: Path, command: Sequence[str]) -> list[str]:
+    """The command, able to reach what it needs as any user."""
+    needed = [Path(sys.base_prefix), Path(sys.prefix), ROOT]
+    above = {directory for path in needed for directory in path.resolve().parents}
+    closed = sorted(each for each in above if not each.stat().st_mode & 0o001)
+    if not closed:
+        return list(command)
+    hidden = sorted({path.resolve() for path in needed if set(path.resolve().parents) & set(closed)})
+    words = [" ".join(map(str, paths)) for paths in (closed[:1], hidden)]
+    return ["unshare", "--mount", "sh", "-c", ENTER, "sh", str(place / "mounts"), *words, *command]
+
+
+class OwnUsers(House):
+    """Started by ``games``, with the right to take the other two."""
+
+    def launch(self) -> None:
+        self.home.mkdir(exist_ok=True)
+        os.chown(self.home, pwd.getpwnam(CORE).pw_uid, pwd.getpwnam(CORE).pw_gid)
+        groups = ",".join(str(grp.getgrnam(name).gr_gid) for name in (GROUP, RECEIVER, PORTAL))
+        command = [
+            *("setpriv", f"--reuid={CORE}", f"--regid={CORE}", f"--groups={groups}"),
+            *(f"--inh-caps={CAPABILITIES}", f"--ambient-caps={CAPABILITIES}", "--no-new-privs"),
+            *(str(COMMAND), "mailcore", "--config", str(self.config)),
+            *("--receiver-user", RECEIVER, "--deliverer-user", DELIVERER, "--group", GROUP),
+        ]
+        with self.output.open("ab") as out:
+            self._process = subprocess.Popen(
+                entered(self.directory, command), stdout=out, stderr=out, start_new_session=True
+            )
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def reached(place: Path, user: str, groups: list[str], how: int, paths: Iterable[Path]) -> set[Path]:
+    """Which of the paths a process of that user may open so; ``how`` is os.R_OK or os.W_OK."""
+    gids = ",".join(str(grp.getgrnam(name).gr_gid) for name in groups)
+    script = "import os, sys; print(*(p for p in sys.argv[2:] if os.access(p, int(sys.argv[1]))), sep='\\n')"
+    command = ["setpriv", f"--reuid={user}", f"--regid={user}", *([f"--groups={gids}"] if gids else ["--clear-groups"])]
+    command += [sys.executable, "-c", script, str(how), *map(str, paths)]
+    done = subprocess.run(entered(place, command), check=True, capture_output=True, text=True)
+    return {Path(line) for line in done.stdout.splitlines() if line}
+
+
+@as_root
+async def test_each_writes_where_it_must_and_nowhere_else(place: Path) -> None:
+    async with Lab(["greylist(1):127.0.0.1:0"]) as lab:
+        sections: Sections = {"export": {"enabled": True}, "control": {"group": PORTAL}}
+        house = OwnUsers(place, {"*": route_to(lab, 0), "away.example": "smtp:[127.0.0.1]:1"}, sections)
+        await house.start()
+        try:
+            processes = house.processes()
+            for queue_id in (
+                await house.send("inline@example.org"),
+                await house.send("big@example.org", data=BIG),
+                await house.inject("injected@example.org"),
+            ):
+                await house.until_removed(queue_id)  # deferred once: it was in the lanes of both, and in the spool
+            assert lab.hops[0].counters.messages == 3
+            kept = {await house.send("a@away.example"), await house.send("b@away.example", data=BIG)}
+            kept.add(await house.inject("c@away.example"))
+            for queue_id in kept:
+                await house.until_in(queue_id, "retry")
+            owners = {
+                name: pwd.getpwuid(int(status_of(pid)["Uid"].split()[0])).pw_name for name, pid in processes.items()
+            }
+            assert owners == {
+                **dict.fromkeys(("supervisor", "manager", "control", "exporter"), CORE),
+                "receiver.0": RECEIVER,
+                "deliverer.0": DELIVERER,
+            }
+            held = {name: int(status_of(pid)["CapPrm"], 16) for name, pid in processes.items() if name != "supervisor"}
+            assert set(held.values()) == {0}
+            everything = [house.home, *house.home.rglob("*")]
+            mail = [each for each in everything if each.is_file() and {"queue", "spool"} & set(each.parts)]
+            sockets = {house.home / "run" / "manager.sock"}  # written to by being connected to
+            assert reached(place, DELIVERER, [GROUP], os.W_OK, everything) == sockets
+            read = reached(place, DELIVERER, [GROUP], os.R_OK, mail)
+            assert {each.name for each in read} >= kept
+            assert {each for each in mail if each.exists()} <= read
+            assert reached(place, PORTAL, [], os.R_OK, mail) == set()
+            journal = set(house.home.glob("queue/journal/*"))
+            assert reached(place, RECEIVER, [GROUP], os.W_OK, journal) == set()
+            # Events and the control socket are for whoever is in its group; a password may be in the settings.
+            for_portal = {house.home / "events", house.home / "run" / "control.sock"}
+            not_for_portal = {house.home / "run" / "settings.json", *sockets}
+            assert reached(place, PORTAL, [], os.R_OK, for_portal | not_for_portal) == for_portal
+            await house.kill("supervisor")  # its children end with it, though they are others'
+            await house.until_removed(await house.send("again@example.org", data=BIG))
+        finally:
+            await house.control.close()
+            house.stop()
+
+
+def test_all_three_or_none() -> None:
+    assert find_users("", "", "").of("receiver") == {}
+    with pytest.raises(UsersError, match="belong together"):
+        find_users(RECEIVER, "", GROUP)
+
+
+@pytest.mark.parametrize(
+    ("receiver", "deliverer", "group", "words"),
+    [
+        ("nobody-of-that-name", DELIVERER, GROUP, "there is no user 'nobody-of-that-name'"),
+        (RECEIVER, DELIVERER, "no-such-group", "there is no group 'no-such-group'"),
+        (RECEIVER, RECEIVER, GROUP, "three users"),
+        ("root", DELIVERER, GROUP, "three users"),
+        (RECEIVER, DELIVERER, RECEIVER, "groups apart" if os.geteuid() == 0 else "is missing"),
+    ],
+)
+def test_users_with_whom_nothing_would_be_kept_apart_are_refused(
+    receiver: str, deliverer: str, group: str, words: str
+) -> None:
+    with pytest.raises(UsersError, match=words):
+        find_users(receiver, deliverer, group)
