@@ -1,9 +1,11 @@
-"""Options of every test run: --long, --servers, and the word of ./test about the checks before pytest."""
+"""Options of every test run: --long, --servers, --update-golden, and the checks that ./test ran before pytest."""
 
 from __future__ import annotations
 
 import hypothesis
 import pytest
+
+from tests.golden_files import Golden
 
 pytest.register_assert_rewrite("tests.queue.simulated_machine")  # the audit's asserts say what they compared
 
@@ -16,7 +18,14 @@ hypothesis.settings.load_profile("waypost")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", default=False, help="run the tests that take minutes, too")
     parser.addoption("--servers", action="store_true", default=False, help="boot servers in containers, too")
+    parser.addoption("--update-golden", action="store_true", default=False, help="write tests/golden, do not compare")
     parser.addoption("--checks-failed", default="", help="checks that failed before pytest: the run fails for them")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compares a text with a file below tests/golden: ``golden("help/queue.txt", text)``."""
+    return Golden(request.node.nodeid.partition("::")[0], update=bool(request.config.getoption("--update-golden")))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
