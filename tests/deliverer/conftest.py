@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-ON_ASYNCIO = {"test_deliverer"}  # it pairs sockets of the test with asyncio's own streams
+# It pairs sockets of the test with asyncio's own streams.
+ON_ASYNCIO = {"test_deliverer"}
 
 
 def pytest_asyncio_loop_factories(

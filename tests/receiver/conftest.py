@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-ON_ASYNCIO = {"test_manager_link", "test_receiver", "test_reception"}  # they pair sockets with asyncio's own streams
+# They pair sockets of the test with asyncio's own streams.
+ON_ASYNCIO = {"test_manager_link", "test_receiver", "test_reception"}
 
 
 def pytest_asyncio_loop_factories(
