@@ -1,7 +1,7 @@
-"""One line of CSV, harmless in a spreadsheet.
+"""Writes a line of CSV that is harmless in a spreadsheet. Every CSV file of the portal is written with it.
 
 Laws: RFC 4180, every cell quoted. A cell that a spreadsheet could take for a formula gets an apostrophe in front (OWASP, CSV
-injection); control and direction-changing characters are written out.
+injection); control and direction-changing characters are written as escapes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ _FORMULA = frozenset("=+-@\t\r\n＝＋－＠")  # the wide ones count in some la
 
 
 def line(values: Iterable[object]) -> str:
+    """Returns one line of CSV with its line end. Numbers stay numbers; all else becomes text."""
     return ",".join(_cell(value) for value in values) + "\r\n"
 
 

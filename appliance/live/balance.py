@@ -15,12 +15,11 @@ from django.utils import timezone
 
 from appliance.live.models import Sample
 from appliance.live.snapshot import COUNTS
+from mailcore.balance import Scope, difference, terms
 
 __all__ = ["Balance", "balance_of"]
 
 SLACK_MINUTES = 3  # of a sample before the day's start that still stands for it
-CAME = (("queued_then", "Queued then"), ("accepted", "+ accepted"), ("undeleted", "+ deleted before, and taken back"))
-WENT = (("delivered", "= delivered"), ("bounced", "+ bounced"), ("expired", "+ expired"), ("deleted", "+ deleted"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +42,13 @@ class Balance:
 
 def balance_of(picture: Mapping[str, Any]) -> Balance:
     totals = picture["totals"]
-    names = [*CAME, *WENT, ("queued", "+ queued now")]
+    labels = _labels()
     if totals is None:
-        return Balance([(name, words, None) for name, words in names], {}, "–", 0)
+        return Balance([(name, label, None) for name, label in labels.items()], {}, "–", 0)
     day_began = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     began = _began(day_began.timestamp(), totals["started_at"], totals["queued_at_start"])
     amounts = {name: totals[name] - int(began[name]) for name in COUNTS}
-    amounts |= {"queued_then": int(began["queued"]), "queued": totals["queued"]}
-    difference = sum(amounts[name] for name, _ in CAME) - sum(amounts[name] for name, _ in WENT) - amounts["queued"]
+    amounts |= {"queued_at_start": int(began["queued"]), "queued": totals["queued"]}
     at = timezone.localtime(datetime.fromtimestamp(began["at"], timezone.get_current_timezone()))
     moment = f"{at:%H:%M:%S}" if at >= day_began else f"{at:%Y-%m-%d %H:%M:%S}"
     if began["at"] == totals["started_at"]:
@@ -59,7 +57,19 @@ def balance_of(picture: Mapping[str, Any]) -> Balance:
         since = "since midnight"
     else:
         since = f"since {moment}, the first sample of today"
-    return Balance([(name, words, amounts[name]) for name, words in names], began, since, difference)
+    rows = [(name, label, amounts[name]) for name, label in labels.items()]
+    return Balance(rows, began, since, difference(Scope.RECIPIENTS, amounts))
+
+
+def _labels() -> dict[str, str]:
+    """Name -> label of each term, each with the operator before it."""
+    labels: dict[str, str] = {}
+    sign_before = 0
+    for term in terms(Scope.RECIPIENTS):
+        operator = "+ " if term.sign == sign_before else "= " if sign_before else ""
+        labels[term.name] = operator + (term.label if operator else term.label.capitalize())
+        sign_before = term.sign
+    return labels
 
 
 def _began(day_began: float, started_at: float, queued_at_start: int) -> dict[str, float]:

@@ -28,11 +28,11 @@ from appliance.pipeline.cuts import Cut, between
 from appliance.pipeline.events import EventFile, nothing
 from appliance.pipeline.missing import Gap
 from appliance.pipeline.silver import Silver, read
+from mailcore.balance import Scope, difference, ends
 
 __all__ = ["BALANCED", "UNBALANCED", "UNCHECKED", "Balance", "Suspect", "added", "balance", "suspects"]
 
 BALANCED, UNBALANCED, UNCHECKED = "balanced", "unbalanced", "unchecked"
-ENDS = ("delivered", "bounced", "expired", "deleted")
 SUSPECTS_MAX = 1_000  # named; how many there are is said
 _QUEUED = StructType(
     [StructField("lane", StringType()), StructField("queue_id", StringType()), StructField("recipients", LongType())]
@@ -96,27 +96,30 @@ def balance(session: SparkSession, silver: Sequence[Silver], first: Cut | None, 
     checked = first.checksum is not None and last.checksum is not None
     arrived = read(session, silver, "accepted").where(inside).agg(*_counted(_size(F.col("recipients")), checked))
     later = added(read(session, silver, "order").where(inside)).agg(*_counted(F.col("n"), checked))
-    ended = read(session, silver, "attempt").where(inside & F.col("status").isin(*ENDS))
+    ended = read(session, silver, "attempt").where(inside & F.col("status").isin(*ends(Scope.REPORT)))
     came = arrived.unionByName(later).collect()
-    ends = {row["status"]: row for row in ended.groupBy("status").agg(*_counted(F.lit(1), checked)).collect()}
-    accepted = sum(row["recipients"] for row in came)
-    by_status: dict[str, Any] = {status: ends[status]["recipients"] if status in ends else 0 for status in ENDS}
-    difference = accepted + first.recipients - sum(by_status.values()) - last.recipients
+    went = ended.groupBy("status").agg(*_counted(F.lit(1), checked)).collect()
+
+    def amounts(measure: str, queued_at_start: int, queued_at_end: int) -> dict[str, Any]:
+        """The terms of the equation, counted in recipients or as checksums."""
+        left = dict.fromkeys(ends(Scope.REPORT), 0) | {row["status"]: row[measure] for row in went}
+        accepted = sum(row[measure] for row in came)
+        return {"queued_at_start": queued_at_start, "accepted": accepted, **left, "queued_at_end": queued_at_end}
+
+    recipients = amounts("recipients", first.recipients, last.recipients)
+    missing = difference(Scope.REPORT, recipients)
     by_message = None
     if first.checksum is not None and last.checksum is not None:
-        both = [sum(row["checksum"] for row in rows) for rows in (came, ends.values())]
-        by_message = (both[0] + first.checksum - both[1] - last.checksum) % _WRAPS == 0
+        checksums = amounts("checksum", first.checksum, last.checksum)
+        by_message = difference(Scope.REPORT, checksums) % _WRAPS == 0
     return Balance(
-        state=BALANCED if difference == 0 and by_message is not False else UNBALANCED,
-        words=_words(difference, by_message),
+        state=BALANCED if missing == 0 and by_message is not False else UNBALANCED,
+        words=_words(missing, by_message),
         begin=first.at,
         end=last.at,
-        accepted=accepted,
-        **by_status,
-        queued_at_start=first.recipients,
-        queued_at_end=last.recipients,
-        difference=difference,
+        difference=missing,
         message_by_message=by_message,
+        **recipients,
     )
 
 
@@ -175,7 +178,7 @@ def _by_message(session: SparkSession, silver: Sequence[Silver], first: Cut, las
     sides = {
         "accepted": (read(session, silver, "accepted"), _size(F.col("recipients")).cast("long")),
         "added": (added(read(session, silver, "order")), F.col("n").cast("long")),
-        "ended": (read(session, silver, "attempt").where(F.col("status").isin(*ENDS)), one),
+        "ended": (read(session, silver, "attempt").where(F.col("status").isin(*ends(Scope.REPORT))), one),
         "finished": (read(session, silver, "finished"), one),
         "replaced": (read(session, silver, "replaced"), one),
     }

@@ -32,7 +32,12 @@ QUICK = {
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-DontCompileHugeMethods"
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("appliance/__init__.py", "mailcore/__init__.py")
-SCHEMA = ("mailcore/events/__init__.py", "mailcore/events/checksum.py", "mailcore/events/schema.py")
+SCHEMA = (
+    "mailcore/balance.py",
+    "mailcore/events/__init__.py",
+    "mailcore/events/checksum.py",
+    "mailcore/events/schema.py",
+)
 
 
 class NoMaster(Exception):

@@ -1,13 +1,11 @@
 """The result of a filter as CSV, streamed, harmless in a spreadsheet.
 
-Laws: RFC 4180, every cell quoted. A cell that a spreadsheet could take for a formula gets an apostrophe in front (OWASP, CSV
-injection); control and direction-changing characters are written out. Bounded; when it is cut, or the core goes away, the
-last line says so.
+Bounded; when it is cut, or the core goes away, the last line says so. ``appliance.common.csv`` escapes the cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -17,13 +15,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from appliance.accounts.roles import viewer
+from appliance.common.csv import CONTENT_TYPE, line
 from appliance.common.door import async_door, door
-from appliance.common.templatetags.waypost import visible
 from appliance.queue.browsing import Reading, read_on, take
 from appliance.queue.filters import FilterForm
 from mailcore.control.client import ControlError
 
-__all__ = ["COLUMNS", "csv", "line"]
+__all__ = ["COLUMNS", "csv"]
 
 ROWS_MAX = 100_000  # a spreadsheet takes about a million; the core reads so many in some seconds
 STEP = 1_000
@@ -31,7 +29,6 @@ COLUMNS = (
     "queue id", "state", "lane", "sender", "recipients", "recipient count", "destinations", "arrived at", "next attempt",
     "attempts", "size bytes", "reason",
 )  # fmt: skip
-_FORMULA = frozenset("=+-@\t\r\n＝＋－＠")  # the wide ones count in some languages
 
 
 @viewer
@@ -42,9 +39,7 @@ def csv(request: HttpRequest) -> HttpResponse:
     if not asked.is_valid():
         return HttpResponse("The filter is not right.", status=400, content_type="text/plain")
     first = read_on(door(request), asked.core, "", STEP, once=True)  # what goes wrong here is a page
-    response = StreamingHttpResponse(
-        _lines(asked, first, request.user.get_username()), content_type="text/csv; charset=utf-8; header=present"
-    )
+    response = StreamingHttpResponse(_lines(asked, first, request.user.get_username()), content_type=CONTENT_TYPE)
     stamp = timezone.localtime().strftime("%Y-%m-%d-%H%M")
     response["Content-Disposition"] = f'attachment; filename="queue-{stamp}.csv"'
     return cast(HttpResponse, response)  # the decorators' word for any response
@@ -86,18 +81,6 @@ def cells(item: dict[str, Any]) -> list[object]:
         item["size_bytes"],
         item["reason"],
     ]
-
-
-def line(values: Iterable[object]) -> str:
-    return ",".join(_cell(value) for value in values) + "\r\n"
-
-
-def _cell(value: object) -> str:
-    text = str(value)
-    shown = visible(text)
-    if not isinstance(value, int | float) and (text[:1] in _FORMULA or text.lstrip()[:1] in _FORMULA):
-        shown = "'" + shown
-    return '"' + shown.replace('"', '""') + '"'
 
 
 def _at(seconds: float) -> str:

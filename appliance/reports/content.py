@@ -19,6 +19,7 @@ from appliance.reports.retention import days_kept
 from appliance.reports.rows import Unreadable
 from appliance.reports.tables import Column, Kind, Shown, shown_tables, spec_of, table
 from appliance.reports.writing import Writing
+from mailcore.balance import Scope, terms
 
 __all__ = ["Balance", "Content", "Figure", "Lines", "balance_of", "content_of", "gone"]
 
@@ -208,14 +209,20 @@ def balance_of(report: Report) -> Balance:
     return Balance(
         balances=report.balances,
         words=_words(report),
-        left=[(label, told[name]) for name, label in report_store.CAME.items() if isinstance(told.get(name), int)],
-        right=[(label, told[name]) for name, label in report_store.ENDED.items() if isinstance(told.get(name), int)],
+        left=_terms(told, +1),
+        right=_terms(told, -1),
         suspects=suspects[:SUSPECTS_SHOWN],
         suspects_left_out=int(left_out) + max(len(suspects) - SUSPECTS_SHOWN, 0),
         gaps=gaps,
         red_days=list(_dates(told.get("unbalanced"))),
         advice=list(_advice(report, bool(suspects), bool(gaps))),
     )
+
+
+def _terms(told: dict[str, Any], sign: int) -> list[tuple[str, int]]:
+    """One side of the balance equation: label and amount."""
+    known = (term for term in terms(Scope.REPORT) if term.sign == sign and isinstance(told.get(term.name), int))
+    return [(term.label, told[term.name]) for term in known]
 
 
 def _words(report: Report) -> str:

@@ -21,11 +21,10 @@ from typing import Any
 from django.conf import settings
 
 from appliance.pipeline.store import report_fingerprint, tells
+from mailcore.balance import Scope, difference, terms
 
 __all__ = [
-    "CAME",
     "DELETED",
-    "ENDED",
     "Period",
     "Report",
     "available",
@@ -39,9 +38,6 @@ __all__ = [
 REPORT = "report.json"
 REPORT_BYTES_MAX = 16 << 20
 DELETED = ".deleted"  # behind a table's name: an empty file where ``retention`` took it away
-CAME = {"queued_at_start": "queued at the start", "accepted": "accepted"}  # what balances what, and its words
-ENDED = {"delivered": "delivered", "bounced": "bounced", "expired": "expired", "deleted": "deleted",
-         "queued_at_end": "queued at the end"}  # fmt: skip
 DAMAGED = (
     "It was found to balance, and its numbers here do not: what this report says of itself is damaged. Make it again."
 )
@@ -113,8 +109,9 @@ class Report:
         told = self.balance
         if self.period is not Period.DAY or told.get("balances") is not True:
             return False
-        came, ended = ([told[name] for name in side if isinstance(told.get(name), int)] for side in (CAME, ENDED))
-        return bool(sum(came) != sum(ended))
+        names = [term.name for term in terms(Scope.REPORT)]
+        amounts = {name: told[name] if isinstance(told.get(name), int) else 0 for name in names}
+        return difference(Scope.REPORT, amounts) != 0
 
     @property
     def balance(self) -> dict[str, Any]:

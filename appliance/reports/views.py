@@ -27,6 +27,7 @@ from appliance.reports.rows import Unreadable
 from appliance.reports.run_views import RunForm
 from appliance.reports.runs import made_by
 from appliance.reports.schedules import EXPLANATIONS, ScheduleForm, described, scheduled, scheduler_seen, shown_tasks
+from mailcore.balance import Scope, equation
 
 __all__ = ["csv", "parquet", "preferences", "report", "reports", "schedule", "schedules"]
 
@@ -56,6 +57,7 @@ def reports(request: HttpRequest) -> HttpResponse:
         "form": RunForm(initial={"day": yesterday(now.zone)}),
         "in_force": now,
         "writing": now.writing,
+        "equation": equation(Scope.REPORT),
     }
     return render(request, "reports/reports.html", context)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mailcore.balance import Scope, terms
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Patient
 
@@ -18,7 +19,7 @@ def look(patient: Patient) -> Iterator[Finding]:
         return
     for kind, balance in sorted((patient.state.get("balance") or {}).items()):
         difference = balance.get("difference", 0)
-        told = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in balance.items() if name != "difference")
+        told = ", ".join(f"{balance[term.name]} {term.label}" for term in terms(Scope(kind)) if term.name in balance)
         if difference:
             yield bad(kind, f"differs by {difference}: {told}", REMEDY, **balance)
         else:

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from mailcore.balance import Scope, difference
 from mailcore.envelope import Envelope, Origin, Status, Verdict
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import DELETED
@@ -143,10 +144,8 @@ class Balance:
             "deleted": self.deleted[0],
             "queued": queued_messages,
         }
-        for balance in (recipients, messages):
-            came = balance["queued_at_start"] + balance["accepted"] + balance["undeleted"]
-            went = sum(balance.get(name, 0) for name in ("delivered", "bounced", "expired", "finished", "deleted"))
-            balance["difference"] = came - went - balance["queued"]
+        recipients["difference"] = difference(Scope.RECIPIENTS, recipients)
+        messages["difference"] = difference(Scope.MESSAGES, messages)
         return {"recipients": recipients, "messages": messages}
 
 

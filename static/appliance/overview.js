@@ -151,14 +151,14 @@
 
   const balance = byId("balance");
   let began = JSON.parse(balance.dataset.began);
-  const CAME = ["queued_then", "accepted", "undeleted"];
+  const CAME = ["queued_at_start", "accepted", "undeleted"];
   const WENT = ["delivered", "bounced", "expired", "deleted"];
   const showBalance = (totals, format) => {
     if (began.started_at !== totals.started_at) { // another manager counts from its own start
       began = { at: totals.started_at, started_at: totals.started_at, queued: totals.queued_at_start };
       say(byId("balance-since"), "since " + new Date(began.at * 1000).toLocaleTimeString("en-GB") + ", when the manager was started");
     }
-    const amounts = { queued_then: began.queued, queued: totals.queued };
+    const amounts = { queued_at_start: began.queued, queued: totals.queued };
     for (const name of ["accepted", "undeleted", ...WENT]) amounts[name] = totals[name] - (began[name] || 0);
     for (const [name, amount] of Object.entries(amounts)) say(balance.querySelector(`[data-balance="${name}"]`), format.number(amount));
     const sum = (names) => names.reduce((all, name) => all + amounts[name], 0);

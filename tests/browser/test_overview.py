@@ -79,7 +79,7 @@ async def test_the_overview_lives_and_says_when_the_core_is_gone(tmp_path: Path)
         await expect(page.locator("#core-status")).to_have_text("core: running", timeout=PATIENCE_MS)
         await expect(page.locator("#stale")).to_be_hidden()
         await expect(page.locator("#balance-since")).to_contain_text("when the manager was started")
-        await expect(page.locator("[data-balance=queued_then]")).to_have_text("1", timeout=PATIENCE_MS)
+        await expect(page.locator("[data-balance=queued_at_start]")).to_have_text("1", timeout=PATIENCE_MS)
         await expect(page.locator("#balance-verdict")).to_have_text("It balances.")
 
         # The portal is killed and started again: the page finds it by itself.

@@ -238,7 +238,7 @@ def test_it_does_not_balance_or_stands_still(tmp_path: Path) -> None:
     examined.state = told(1, stalled="the disk is full", tuned_damage="tuned.toml is no TOML")
     findings = list(balance.look(examined))
     assert found(findings, "recipients").state is State.BAD
-    assert "differs by 1: 5 accepted, 4 queued" in found(findings, "recipients").found
+    assert "differs by 1: 5 accepted, 4 still queued" in found(findings, "recipients").found
     assert found(findings, "deliveries").state is State.BAD
     assert found(findings, "tuned values").state is State.WARN
 

@@ -105,7 +105,7 @@ def test_the_balance_begins_at_midnight_when_one_manager_lived_since() -> None:
     balance = balance_of(told)
     assert balance.since == "since midnight"
     there = {name: amount for name, amount in amounts(told).items() if amount}
-    assert there == {"queued_then": 4, "accepted": 20, "delivered": 12, "deleted": 1, "queued": 11}
+    assert there == {"queued_at_start": 4, "accepted": 20, "delivered": 12, "deleted": 1, "queued": 11}
     assert balance.difference == 0
     assert balance.verdict == "It balances."
 
@@ -116,7 +116,7 @@ def test_after_a_restart_the_balance_begins_with_the_manager_and_says_so() -> No
     told = picture(began + 60, began + 50, queued=3, at_start=2, accepted=5, delivered=4)
     balance = balance_of(told)
     assert balance.since == "since 00:00:50, when the manager was started"
-    assert (amounts(told)["queued_then"], amounts(told)["accepted"], balance.difference) == (2, 5, 0)
+    assert (amounts(told)["queued_at_start"], amounts(told)["accepted"], balance.difference) == (2, 5, 0)
 
 
 def test_without_a_sample_at_midnight_the_first_of_today_counts() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import mailcore.balance
 from appliance.pipeline.balance import BALANCED, UNBALANCED, UNCHECKED, Balance, balance, suspects
 from appliance.pipeline.build_day import Maker
 from appliance.pipeline.cuts import cuts_in, nearest
@@ -71,6 +73,18 @@ def test_what_came_in_went_out_or_is_queued(maker: Maker, events: Path) -> None:
     assert (found.queued_at_start, found.accepted, found.queued_at_end) == (3, 5, 2)
     assert found.message_by_message is True
     assert (found.delivered, found.bounced, found.expired, found.deleted) == (3, 1, 1, 1)
+
+
+def test_a_broken_term_of_the_equation_turns_it_red(
+    maker: Maker, events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, _ = some_mail(events)
+    world.write(events)
+    world.cut(events, DAY.end)
+    broken = [replace(term, sign=+1) if term.name == "queued_at_end" else term for term in mailcore.balance.TERMS]
+    monkeypatch.setattr(mailcore.balance, "TERMS", tuple(broken))
+    found = told(maker, events)
+    assert (found.state, found.difference, found.message_by_message) == (UNBALANCED, 4, False)
 
 
 Lost = Callable[[Row, str], bool]

@@ -10,8 +10,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import AsyncClient
 
+from appliance.common.csv import line
 from appliance.queue import export
-from appliance.queue.export import line
 from tests.appliance.fake_core import FakeCore, Refusal
 
 ITEM: dict[str, Any] = {

@@ -1,0 +1,76 @@
+"""The balance equation: what was queued and came in = what left and is still queued.
+
+The manager checks it while it runs, the portal shows it for today, a report proves it for a day. Their terms, signs and labels
+stand here and nowhere else. This file imports nothing of ours, so that every room can import it, and so can the report
+pipeline, which knows nothing of the mail side but the columns of events.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["TERMS", "Scope", "Term", "difference", "ends", "equation", "terms"]
+
+
+class Scope(enum.Enum):
+    """What a balance counts, and over which time."""
+
+    RECIPIENTS = "recipients"  # live: since the manager started
+    MESSAGES = "messages"  # live: since the manager started
+    REPORT = "report"  # recipients, from events, between two counts of the queue
+
+
+@dataclass(frozen=True)
+class Term:
+    """One addend of the balance equation."""
+
+    name: str  # the key in answers of the control socket, in report.json and in samples
+    sign: int  # +1: was there or came in; -1: left or is still there
+    label: str
+    scopes: frozenset[Scope]
+
+
+_ALL = frozenset(Scope)
+_LIVE = frozenset({Scope.RECIPIENTS, Scope.MESSAGES})
+_BY_RECIPIENT = frozenset({Scope.RECIPIENTS, Scope.REPORT})  # one message may be delivered, bounced and expired at once
+
+TERMS = (
+    Term("queued_at_start", +1, "queued at the start", _ALL),
+    Term("accepted", +1, "accepted", _ALL),
+    # In events a recipient counts as deleted only once the deletion can no longer be undone, so a report has no such term.
+    Term("undeleted", +1, "undeleted", _LIVE),
+    Term("delivered", -1, "delivered", _BY_RECIPIENT),
+    Term("bounced", -1, "bounced", _BY_RECIPIENT),
+    Term("expired", -1, "expired", _BY_RECIPIENT),
+    Term("finished", -1, "finished", frozenset({Scope.MESSAGES})),
+    Term("deleted", -1, "deleted", _ALL),
+    Term("queued", -1, "still queued", _LIVE),
+    Term("queued_at_end", -1, "queued at the end", frozenset({Scope.REPORT})),
+)
+_QUEUED = frozenset({"queued_at_start", "queued", "queued_at_end"})  # counted in the queue, not as events happen
+
+
+def terms(scope: Scope) -> list[Term]:
+    """Returns the terms of a balance, what came in first."""
+    return [term for term in TERMS if scope in term.scopes]
+
+
+def ends(scope: Scope) -> list[str]:
+    """Returns the names of the terms by which mail leaves."""
+    return [term.name for term in terms(scope) if term.sign < 0 and term.name not in _QUEUED]
+
+
+def difference(scope: Scope, amounts: Mapping[str, int]) -> int:
+    """Returns what came in less what left or is still queued: 0 if it balances, above 0 if mail disappeared.
+
+    Raises KeyError when ``amounts`` lacks a term.
+    """
+    return sum(term.sign * amounts[term.name] for term in terms(scope))
+
+
+def equation(scope: Scope) -> str:
+    """Returns the equation in words, "queued at the start + accepted = delivered + …"."""
+    sides = [" + ".join(term.label for term in terms(scope) if term.sign == sign) for sign in (+1, -1)]
+    return " = ".join(sides)
