@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from mailcore import processes
 from mailcore.config.load import load
 from mailcore.supervisor import supervisor
 from mailcore.supervisor.users import UsersError, find_users
@@ -28,4 +29,4 @@ def _run(arguments: argparse.Namespace) -> int:
         users = find_users(arguments.receiver_user, arguments.deliverer_user, arguments.group)
     except UsersError as error:
         raise UsageError(str(error)) from None
-    return supervisor.main(settings, users)
+    return supervisor.main(settings, processes.__name__, users)

@@ -45,7 +45,7 @@ class PastAnswers:
     def __init__(self, view: View, spool: Spool) -> None:
         self._view = view
         self._spool = spool
-        self._past: Past = KnownPast(view.browser, view.older)
+        self._past: Past = KnownPast(view.browser, view.archive)
         self._marks: OrderedDict[str, Mark] = OrderedDict()
         self.answers: dict[str, Answers] = {
             "history": self._history,
@@ -130,7 +130,7 @@ class PastAnswers:
     async def times_since(self, since_s: float, records_max: int) -> AsyncGenerator[dict[str, Any], None]:
         """The parts of what is answered about the deliveries of the last ``since_s`` seconds."""
         browser = self._view.browser
-        walk = Walk(measure(browser, browser.clock() - since_s, records_max, self._view.older))
+        walk = Walk(measure(browser, browser.clock() - since_s, records_max, self._view.archive))
         async with contextlib.aclosing(self._going(walk)) as going:
             async for _ in going:
                 yield {"done": False}

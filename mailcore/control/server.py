@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from mailcore.config.scheduler_parameters import parameters_of
@@ -34,17 +35,16 @@ from mailcore.control.tables import Tables
 from mailcore.control.view import NotFound, View
 from mailcore.control.whatif import WhatIf, WhatIfRefused
 from mailcore.envelope import Recipient
-from mailcore.events.read.archive import PastEvents
 from mailcore.frames import FrameDecoder, Request, Response, WireError, encode
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
+from mailcore.lookup.archive import Archive
 from mailcore.lookup.browse import Browser, CursorError
 from mailcore.queue.exported import EXPORTED
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import Spool
 from mailcore.routing.resolve import Refused, Routing
-from mailcore.supervisor.child import run_child
 from mailcore.supervisor.pulse import beat
 
 __all__ = ["ControlServer", "main"]
@@ -83,7 +83,8 @@ class ClientGone(Exception):
 
 
 class ControlServer:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, archive: Archive) -> None:
+        """``archive``: what was exported; it answers also when no more is exported."""
         self.settings = settings
         self.group = group_id(settings.control.group)
         self.clients_max = settings.control.clients_max
@@ -108,9 +109,7 @@ class ControlServer:
         )
         readers = ThreadPoolExecutor(READERS, "browse")
         processes = str(settings.run_directory / "processes.json")
-        # What was exported stays when no more is.
-        older = PastEvents(disk, str(settings.events_directory))
-        self.view = View(browser, self.link, readers, older)
+        self.view = View(browser, self.link, readers, archive)
         tables = Tables(self.view, settings, routing)
         self.ages = Ages(self.view)
         exported = str(settings.events_directory / EXPORTED) if settings.export.enabled else ""
@@ -297,13 +296,9 @@ def _who_may(settings: Settings) -> str:
     return "root and the user Waypost runs as may" + (f", and group {group}" if group else " (see control.group)")
 
 
-def main(settings: Settings, number: int) -> None:
-    """Runs until it is killed; there is one control process, number 0."""
+def main(open_archive: Callable[[Settings], Archive], settings: Settings, number: int) -> None:
+    """Runs until it is killed. There is one control process, number 0; ``open_archive`` opens what was exported."""
     try:
-        asyncio.run(ControlServer(settings).run())
+        asyncio.run(ControlServer(settings, open_archive(settings)).run())
     except Locked as error:
         sys.exit(f"waypost: control: {error}; it is alive and stays")
-
-
-if __name__ == "__main__":
-    sys.exit(run_child(main))

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from mailcore.control.manager_link import ManagerAway, ManagerLink, OutcomeUnknown
-from mailcore.lookup.archive import Older
+from mailcore.lookup.archive import Archive
 from mailcore.lookup.browse import Browser, Found, Stretch, stretches_of
 
 __all__ = ["NotFound", "Place", "View"]
@@ -28,11 +28,11 @@ class NotFound(Exception):
 
 class View:
     def __init__(
-        self, browser: Browser, link: ManagerLink, pool: ThreadPoolExecutor, older: Older | None = None
+        self, browser: Browser, link: ManagerLink, pool: ThreadPoolExecutor, archive: Archive | None = None
     ) -> None:
-        """``older``: who keeps what the log has no more; None where nobody does."""
+        """``archive``: who keeps what the log has no more; None where nobody does."""
         self.browser = browser
-        self.older = older
+        self.archive = archive
         self.link = link
         self.pool = pool
 

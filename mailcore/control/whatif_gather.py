@@ -12,12 +12,12 @@ from typing import Any
 
 from mailcore.control.arguments import SimulateArguments
 from mailcore.control.view import View
-from mailcore.control.whatif_recent import Tried, recent
+from mailcore.control.whatif_recent import recent
 from mailcore.control.whatif_sample import RESTING, lane_samples, without_user
 from mailcore.lookup.archive import Trouble
 from mailcore.lookup.tracing import Walk
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
-from mailcore.simulator.measured import OVERHEAD_S, UNMEASURED_S, modelled, overhead_of
+from mailcore.simulator.measured import OVERHEAD_S, UNMEASURED_S, Tried, modelled, overhead_of
 from mailcore.simulator.question import LaneSample, Value
 
 __all__ = ["Gathered", "TimesSince", "gather"]
@@ -63,7 +63,7 @@ async def gather(
     if arguments.arrivals:
         await _arriving(view, rows, into)
     wanted, trouble = {*into.destinations, *into.arriving}, Trouble()
-    walk = Walk(recent(view.browser, wanted, into.now - arguments.since_s, view.older, trouble))
+    walk = Walk(recent(view.browser, wanted, into.now - arguments.since_s, view.archive, trouble))
     with contextlib.closing(walk):
         while not await view.in_thread(walk.go, STEP_S, view.browser.monotonic):
             yield 0.8

@@ -3,49 +3,34 @@
 ``service_times`` has sums and samples of hours; here is the order of things, which says how many deliveries were under way
 when one was refused, how long our own part of a delivery is, and what one recipient more takes.
 
-Law: bounded: records read, deliveries kept of each destination. Must not know: sockets, the manager, the simulator.
+Law: bounded: records read, deliveries kept of each destination. Must not know: sockets, the manager.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from typing import NamedTuple
 
 from mailcore.envelope import Status
-from mailcore.lookup.archive import Older, Trouble
+from mailcore.lookup.archive import Archive, Trouble
 from mailcore.lookup.browse import Browser
 from mailcore.lookup.service_times import newest_first
 from mailcore.lookup.tracing import Steps
 from mailcore.queue.records import Delivery
+from mailcore.simulator.measured import Tried
 
-__all__ = ["Tried", "recent"]
+__all__ = ["recent"]
 
 RECORDS_MAX = 200_000  # about a second
 RECENT_MAX = 400  # deliveries of a destination
 REPLY_CHARACTERS = 80
 
 
-class Tried(NamedTuple):
-    """A delivery that was tried."""
-
-    ended_at: float  # wall clock
-    connect_s: float
-    transmit_s: float
-    recipients: int
-    failed: bool  # the site did: nothing was transmitted
-    reply: str  # when it did
-
-    @property
-    def begun_at(self) -> float:
-        return self.ended_at - self.connect_s - self.transmit_s
-
-
 def recent(
     browser: Browser,
     wanted: Collection[str],
     since: float,
-    older: Older | None = None,
+    archive: Archive | None = None,
     trouble: Trouble | None = None,
 ) -> Steps[dict[str, list[Tried]]]:
     """Of the destinations ``wanted``, what ended after ``since`` (wall clock), oldest first. ``trouble`` is told what could not
@@ -53,7 +38,7 @@ def recent(
     found: dict[str, list[Tried]] = {}
     lacking = set(wanted)
     examined = 0
-    with contextlib.closing(newest_first(browser, since, older, trouble or Trouble())) as pieces:
+    with contextlib.closing(newest_first(browser, since, archive, trouble or Trouble())) as pieces:
         for deliveries, records in pieces:
             newest = 0.0
             for delivery in reversed(deliveries):

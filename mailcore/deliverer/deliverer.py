@@ -32,7 +32,6 @@ from mailcore.exhaustion import is_exhausted
 from mailcore.frames import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, WireError
 from mailcore.log.disk import Disk
 from mailcore.routing.mx import HostFinder
-from mailcore.supervisor.child import run_child
 from mailcore.supervisor.pulse import beat
 
 __all__ = ["MANAGER_SOCKET", "Deliverer", "main"]
@@ -208,7 +207,3 @@ def main(settings: Settings, number: int) -> None:
         await Deliverer(settings, number, asyncio.get_running_loop()).run()
 
     uvloop.run(serve())
-
-
-if __name__ == "__main__":
-    sys.exit(run_child(main))

@@ -14,7 +14,6 @@ import contextlib
 import os
 import select
 import socket
-import sys
 import time
 import zoneinfo
 from collections.abc import Iterable
@@ -36,8 +35,7 @@ from mailcore.log.disk import Disk, Locked
 from mailcore.log.positions import PositionsTooNew
 from mailcore.log.segment import Damage, SegmentTooNew
 from mailcore.maillog.maillog import MailLog
-from mailcore.manager.links import listen_on
-from mailcore.supervisor.child import run_child
+from mailcore.supervisor.listen import listen_on_path
 
 __all__ = ["EXPORTER_SOCKET", "Exporter", "main", "midnight_between"]
 
@@ -70,7 +68,7 @@ class Exporter:
 
     def run(self) -> None:
         """Until it is killed."""
-        server = listen_on(self.settings.run_directory / EXPORTER_SOCKET)
+        server = listen_on_path(self.settings.run_directory / EXPORTER_SOCKET)
         if self.group is not None:
             with contextlib.suppress(OSError):
                 os.chown(self.settings.run_directory / EXPORTER_SOCKET, -1, self.group)
@@ -239,7 +237,3 @@ def main(settings: Settings, number: int) -> None:
     """Runs until it is killed; there is one exporter, number 0."""
     os.nice(NICE)
     Exporter(settings).run()
-
-
-if __name__ == "__main__":
-    sys.exit(run_child(main))

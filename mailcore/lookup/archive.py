@@ -19,7 +19,7 @@ from mailcore.lookup.query import Matches
 from mailcore.lookup.tracing import Body, Steps
 from mailcore.queue.records import Delivery
 
-__all__ = ["Older", "Scanned", "Trouble", "Window"]
+__all__ = ["Archive", "Scanned", "Trouble", "Window"]
 
 TROUBLES_SHOWN = 3
 
@@ -64,7 +64,7 @@ class Scanned:
     examined: int
 
 
-class Older(Protocol):
+class Archive(Protocol):
     def since(self, trouble: Trouble) -> float | None:
         """Since when all is kept, wall clock; None when nothing is."""
 

@@ -1,8 +1,8 @@
 """A message's history: everything that is still known of it, from its arrival to its end, when that is long ago, too.
 
 It is put together from what the journal's segments that still exist say of the message, and the envelopes of it that are
-still in lanes, garbage or not; what these have no more comes from whoever keeps it longer (``older``). It says how far back it
-goes, and whether all was found.
+still in lanes, garbage or not; what is no longer there comes from the events (``archive``). It says how far back it goes, and
+whether all was found.
 
 What an event is stands in ``story``.
 
@@ -19,7 +19,7 @@ import msgspec
 
 from mailcore.bounce.dsn import bounce_queue_id
 from mailcore.envelope import Envelope
-from mailcore.lookup.archive import Older, Trouble, Window
+from mailcore.lookup.archive import Archive, Trouble, Window
 from mailcore.lookup.browse import WITHOUT_END, Browser, Found
 from mailcore.lookup.timeline import Story, accepted
 from mailcore.lookup.tracing import (
@@ -66,15 +66,15 @@ class HistoryReader:
 
     browser: Browser
     trace_bytes_max: int = TRACE_BYTES_MAX
-    older: Older | None = None
+    archive: Archive | None = None
 
     def history(self, queue_id: str) -> Steps[History]:
         """As ``past.Past.history``."""
         history = yield from self._history(queue_id, None)
-        if history.complete or self.older is None or not earliest_of(queue_id):
+        if history.complete or self.archive is None or not earliest_of(queue_id):
             return history
-        elsewhere = _Elsewhere(self.older)
-        elsewhere.since = self.older.since(elsewhere.trouble)
+        elsewhere = _Elsewhere(self.archive)
+        elsewhere.since = self.archive.since(elsewhere.trouble)
         yield
         if elsewhere.since is None:
             return history
@@ -159,7 +159,7 @@ class HistoryReader:
             found = next((each for each, _ in there.get(queue_id, ()) if each.envelope.generation == 0), None)
             if found is None:
                 window = Window(at - SLACK_S, at + SLACK_S)
-                found = yield from elsewhere.older.arrival(queue_id, window, elsewhere.trouble)
+                found = yield from elsewhere.archive.arrival(queue_id, window, elsewhere.trouble)
             if found is not None:
                 story.rests_on(event, queue_id, {"lane": found.lane, "offset": found.offset})
 
@@ -190,7 +190,7 @@ class HistoryReader:
 class _Elsewhere:
     """What is kept longer than the log, asked about one message."""
 
-    older: Older
+    archive: Archive
     since: float | None = None
     trouble: Trouble = field(default_factory=Trouble)
     arrival: Found | None = None
@@ -200,12 +200,12 @@ class _Elsewhere:
         """Its arrival, and from when on there may be something of it."""
         earliest = earliest_of(queue_id)
         latest = earliest + (ARRIVED_S if len(queue_id) == QUEUE_ID_CHARACTERS else UNARRIVED_S)
-        self.arrival = yield from self.older.arrival(queue_id, Window(earliest, latest), self.trouble)
+        self.arrival = yield from self.archive.arrival(queue_id, Window(earliest, latest), self.trouble)
         # What nobody knows, somebody may have mistyped: it is not looked for in the events of years.
         self.window = Window(earliest) if self.arrival is not None else Window(earliest, earliest + UNARRIVED_S)
 
     def tell(self, story: Story, start: int, end: int) -> Steps[None]:
-        bodies = self.older.bodies({story.queue_id}, start, end, self.window, self.trouble, beyond=1)
+        bodies = self.archive.bodies({story.queue_id}, start, end, self.window, self.trouble, beyond=1)
         for told in bodies:
             if told is None:
                 yield
@@ -221,7 +221,7 @@ class _Elsewhere:
         added = {envelope.recipient_count + number: address for number, address in enumerate(story.added)}
         story.know(added)
         if any(number < envelope.recipient_count for number in story.unnamed):
-            names = yield from self.older.names(self.arrival, story.unnamed, self.trouble)
+            names = yield from self.archive.names(self.arrival, story.unnamed, self.trouble)
             story.know(names)
 
 

@@ -1,7 +1,7 @@
 """Who knows what became of messages: the seam between those who ask and those who keep it.
 
 The first source is the queue itself, as far as its records still exist. What it has no more comes from whoever keeps it longer,
-the exported events (``older``), in the same words, so that whoever asks sees no seam.
+the exported events (``archive``), in the same words, so that whoever asks sees no seam.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from mailcore.lookup.archive import Older
+from mailcore.lookup.archive import Archive
 from mailcore.lookup.browse import Browser, Stretch
 from mailcore.lookup.history import History, HistoryReader
 from mailcore.lookup.query import Hit, Wanted
@@ -46,14 +46,14 @@ class Past(Protocol):
 
 
 class KnownPast:
-    """The queue's own records, journal and lanes; and ``older``, when there is somebody who keeps them longer."""
+    """The queue's own records, journal and lanes; and ``archive``, when there is somebody who keeps them longer."""
 
-    def __init__(self, browser: Browser, older: Older | None = None) -> None:
+    def __init__(self, browser: Browser, archive: Archive | None = None) -> None:
         self._browser = browser
-        self._older = older
+        self._archive = archive
 
     def history(self, queue_id: str) -> Steps[History]:
-        return HistoryReader(self._browser, older=self._older).history(queue_id)
+        return HistoryReader(self._browser, archive=self._archive).history(queue_id)
 
     def search(self, stretches: Mapping[str, Stretch], wanted: Wanted, cursor: str, limit: int) -> Search:
-        return LaneSearch(self._browser, stretches, wanted, cursor, limit, self._older)
+        return LaneSearch(self._browser, stretches, wanted, cursor, limit, self._archive)

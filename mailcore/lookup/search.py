@@ -3,7 +3,7 @@
 A message is found once, although several of its generations may still be there: by the one that rests in a lane, when that
 matches, else by the lowest that does, which has the most recipients. What became of those that no longer rest is looked up
 in the journal, for a handful at a time. Behind the lanes comes what they have no more, from whoever keeps it longer
-(``older``), the newest first. A search stops after each piece (``tracing.Steps``) and goes on at a cursor, so that looking
+(``archive``), the newest first. A search stops after each piece (``tracing.Steps``) and goes on at a cursor, so that looking
 for what is nowhere costs nobody else more than a search that finds something.
 
 Nothing is locked: a message that moves between two pages may be found twice or not at all; one that only stops being in a
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from mailcore.envelope import Status
 from mailcore.log.reader import LaneReader
-from mailcore.lookup.archive import Older, Trouble, Window
+from mailcore.lookup.archive import Archive, Trouble, Window
 from mailcore.lookup.browse import RECIPIENTS_SHOWN, WITHOUT_END, Browser, Found, Stretch, lane_order
 from mailcore.lookup.query import Hit, Matches, Wanted
 from mailcore.lookup.search_cursor import Seen
@@ -103,14 +103,14 @@ class LaneSearch:
         wanted: Wanted,
         cursor: str,
         limit: int,
-        older: Older | None = None,
+        archive: Archive | None = None,
     ) -> None:
         self._browser = browser
         self._stretches = stretches
         self._matches = Matches(wanted, browser)
         self._queue_id = wanted.queue_id
         self._limit = limit
-        self._older = older
+        self._archive = archive
         self._trouble = Trouble()
         self._seen = Seen.read(cursor)
         self._lanes = sorted(stretches, key=lane_order)
@@ -141,16 +141,16 @@ class LaneSearch:
                 over = yield from self._lane(lane)
                 if over:
                     return
-        if self._older is not None:
-            over = yield from self._elsewhere(self._older, Window(), self._seen.older or "")
+        if self._archive is not None:
+            over = yield from self._elsewhere(self._archive, Window(), self._seen.older or "")
             if over:
                 return
         self.cursor = None
 
-    def _elsewhere(self, older: Older, window: Window, place: str) -> Steps[bool]:
+    def _elsewhere(self, archive: Archive, window: Window, place: str) -> Steps[bool]:
         """Those whose arrival no lane has any more; whether the page ends among them."""
         self.cursor = self._seen.elsewhere(place)
-        for scanned in older.arrivals(self._matches, window, place, self._seen.has, self._trouble):
+        for scanned in archive.arrivals(self._matches, window, place, self._seen.has, self._trouble):
             left = list(scanned.found) if scanned is not None else []
             while left and len(self._told) < self._limit:
                 count = min(OLDER_TOGETHER_MAX, self._limit - len(self._told))
@@ -185,8 +185,8 @@ class LaneSearch:
         if matching:
             lowest = min(matching, key=lambda found: found.envelope.generation)
             yield from self._tell_gone([lowest], there)
-        elif self._older is not None and (earliest := earliest_of(queue_id)):
-            yield from self._elsewhere(self._older, Window(earliest, earliest + FATE_S), "")
+        elif self._archive is not None and (earliest := earliest_of(queue_id)):
+            yield from self._elsewhere(self._archive, Window(earliest, earliest + FATE_S), "")
         self.cursor = None
 
     def _lane(self, lane: str) -> Steps[bool]:
@@ -240,7 +240,7 @@ class LaneSearch:
 
     def _been(self, lane: str, start: int, end: int) -> str:
         """The cursor behind that."""
-        if self._older is not None:
+        if self._archive is not None:
             self._seen.been(lane, start, end)
         return self._seen.in_lane(lane, end)
 
@@ -314,10 +314,10 @@ class LaneSearch:
 
     def _hear_older(self, fates: Mapping[str, _Fate], queue_ids: set[str], arrived_at: float) -> Steps[None]:
         """What was kept of these elsewhere."""
-        if self._older is None or not queue_ids:
+        if self._archive is None or not queue_ids:
             return
         window = Window(arrived_at - SLACK_S, arrived_at + FATE_S)
-        for told in self._older.bodies(queue_ids, 0, WITHOUT_END, window, self._trouble):
+        for told in self._archive.bodies(queue_ids, 0, WITHOUT_END, window, self._trouble):
             if told is None:
                 yield
             else:

@@ -1,7 +1,7 @@
 """How long deliveries take, by destination: measured from the DELIVERY records at the end of the journal.
 
 Read is from the newest backwards, a piece at a time, until the records are too old or enough were read; so it costs the same
-whatever the journal's size. Where the journal begins later, it goes on with whoever keeps them longer (``older``). What was
+whatever the journal's size. Where the journal begins later, it goes on with whoever keeps them longer (``archive``). What was
 deferred without a try is no delivery. A delivery whose whole entry was deferred before anything was transmitted found no site
 that would talk: a site failure (or a trouble of our own; the journal does not say).
 
@@ -23,7 +23,7 @@ from mailcore.envelope import Status
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import LENGTH_MAX, Record, RecordType
 from mailcore.log.segment import FIRST_RECORD
-from mailcore.lookup.archive import Older, Trouble
+from mailcore.lookup.archive import Archive, Trouble
 from mailcore.lookup.browse import WITHOUT_END, Browser
 from mailcore.lookup.tracing import Steps, open_lane
 from mailcore.queue.lanes import JOURNAL
@@ -124,14 +124,14 @@ class _Row:
         }
 
 
-def measure(browser: Browser, since: float, records_max: int, older: Older | None = None) -> Steps[ServiceTimes]:
+def measure(browser: Browser, since: float, records_max: int, archive: Archive | None = None) -> Steps[ServiceTimes]:
     """``since``: wall clock; where the clock was set back meanwhile, what was written before that may be missing."""
     chance = random.Random(SEED)  # noqa: S311 - nothing secret
     rows: dict[str, _Row] = {}
     left_out: set[str] = set()
     examined = 0
     trouble = Trouble()
-    with contextlib.closing(newest_first(browser, since, older, trouble)) as pieces:
+    with contextlib.closing(newest_first(browser, since, archive, trouble)) as pieces:
         for deliveries, records in pieces:
             newest = 0.0
             for delivery in deliveries:
@@ -161,14 +161,14 @@ def measure(browser: Browser, since: float, records_max: int, older: Older | Non
 
 
 def newest_first(
-    browser: Browser, since: float, older: Older | None, trouble: Trouble
+    browser: Browser, since: float, archive: Archive | None, trouble: Trouble
 ) -> Generator[tuple[list[Delivery], int], None, None]:
     """Deliveries, the newest piece first, in order within each; and how many records the piece has. Who has enough ends it."""
     read: list[int] = []
     with open_lane(browser.disk, browser.queue_directory, JOURNAL) as reader:
         for piece in _backwards(reader, read):
             yield [delivery for record in piece if (delivery := _delivery_in(record)) is not None], len(piece)
-    for deliveries in older.deliveries(min(read, default=WITHOUT_END), since, trouble) if older is not None else ():
+    for deliveries in archive.deliveries(min(read, default=WITHOUT_END), since, trouble) if archive is not None else ():
         yield deliveries, len(deliveries)
 
 

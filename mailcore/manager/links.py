@@ -5,10 +5,6 @@ control process asks. Each says who it is first; a frame that is not its to send
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import socket
-from pathlib import Path
 from typing import Protocol, cast
 
 from mailcore.frames import (
@@ -25,7 +21,7 @@ from mailcore.maillog.maillog import MailLog
 from mailcore.manager.flow import DelivererLink, Flow
 from mailcore.queue.lanes import incoming
 
-__all__ = ["Link", "listen_on"]
+__all__ = ["Link"]
 
 
 class ManagerSide(Protocol):
@@ -92,18 +88,3 @@ class Link(asyncio.Protocol):
         if self._deliverer is not None:
             self._manager.flow.deliverer_gone(self._deliverer)
         self._manager.receivers.pop(self._lane, None)
-
-
-def listen_on(path: Path) -> socket.socket:
-    """A listening Unix socket at ``path``, whose directory may be deeper than a socket's name is long."""
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        server.bind(f"/proc/self/fd/{directory}/{path.name}")
-        path.chmod(0o660)
-        server.listen(64)
-    finally:
-        os.close(directory)
-    return server

@@ -35,7 +35,7 @@ from mailcore.log.segment import Damage, SegmentTooNew
 from mailcore.maillog.maillog import MailLog
 from mailcore.manager.flow import Flow
 from mailcore.manager.housekeeping import Housekeeping
-from mailcore.manager.links import Link, listen_on
+from mailcore.manager.links import Link
 from mailcore.manager.orders import BadRequest, Orders
 from mailcore.manager.overrides import Overrides
 from mailcore.manager.passes import Passes
@@ -49,7 +49,7 @@ from mailcore.queue.recovery import Recovered, recover
 from mailcore.queue.restored import RestoredDamaged, read_restored
 from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
-from mailcore.supervisor.child import run_child
+from mailcore.supervisor.listen import listen_on_path
 from mailcore.supervisor.pulse import beat
 
 __all__ = ["main"]
@@ -368,7 +368,7 @@ async def _run(settings: Settings) -> None:
     loop.set_exception_handler(broken)
     manager.take_over_lanes()
     server = await loop.create_unix_server(
-        lambda: Link(manager), sock=listen_on(settings.run_directory / "manager.sock")
+        lambda: Link(manager), sock=listen_on_path(settings.run_directory / "manager.sock")
     )
     manager.go_on()
     beat(loop)
@@ -387,7 +387,3 @@ def main(settings: Settings, number: int) -> None:
     ) as error:  # fmt: skip
         print(f"waypost: the manager can't go on: {error}", file=sys.stderr)
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(run_child(main))

@@ -33,8 +33,8 @@ from mailcore.queue.spool import DATA_AT
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.reception import Reception
-from mailcore.receiver.server import Server, listen
-from mailcore.supervisor.child import run_child
+from mailcore.receiver.server import Server
+from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import beat
 from mailcore.supervisor.service import handed_listeners
 
@@ -165,7 +165,3 @@ def main(settings: Settings, number: int) -> None:
         uvloop.run(serve())
     except (Locked, OSError) as error:
         sys.exit(f"waypost: receiver {number}: {error}")
-
-
-if __name__ == "__main__":
-    sys.exit(run_child(main))

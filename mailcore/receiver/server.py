@@ -18,41 +18,19 @@ import ssl
 from collections.abc import Iterable
 
 from mailcore.config.settings import Receiver
-from mailcore.config.values import listen_address
 from mailcore.receiver.intake import Intake, Refusal
 from mailcore.receiver.line_session import LineSession
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.session import ServerSession
 from mailcore.receiver.trace import TraceHeader
 
-__all__ = ["Server", "listen"]
+__all__ = ["Server"]
 
-BACKLOG = 511  # as nginx; the kernel caps it at net.core.somaxconn
 ACCEPTS_PER_TURN = 16  # then those who are connected have their turn
 IDLE_TICKS = 8  # the idle time-out is kept to an eighth
 PAUSE_S_MIN = 0.1
 PAUSE_S_MAX = 5.0
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # accept(2)
-
-
-def listen(endpoint: str, *, shared: bool = True) -> socket.socket:
-    """A listening socket on "address:port", shared with the other receivers by SO_REUSEPORT. Raises OSError."""
-    host, port = listen_address(endpoint)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited by what it accepts
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # else it would shadow "0.0.0.0" beside it
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 class Server:

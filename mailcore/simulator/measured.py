@@ -13,11 +13,9 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from mailcore.control.whatif_recent import Tried
-
-__all__ = ["OVERHEAD_S", "UNMEASURED_S", "limit_of", "modelled", "overhead_of"]
+__all__ = ["OVERHEAD_S", "UNMEASURED_S", "Tried", "limit_of", "modelled", "overhead_of"]
 
 UNMEASURED_S = 0.2  # a transaction nobody has measured: the simulator's default (NextHop.transaction_s)
 OVERHEAD_S = 0.006  # frames, a shared sync, the turn of the loop: bench.deliver on 2 cores, where it was not measured
@@ -27,6 +25,22 @@ QUANTILES = 50  # steps of a distribution
 ENOUGH = 30  # of the newest deliveries: then older ones matter no more
 FIT_MIN = 10  # deliveries with different numbers of recipients, to tell one recipient's share
 FULL = "421"  # RFC 5321 4.5.4.2: what a server says that has too many connections already
+
+
+class Tried(NamedTuple):
+    """A delivery that was tried."""
+
+    ended_at: float  # wall clock
+    connect_s: float
+    transmit_s: float
+    recipients: int
+    failed: bool  # the site did: nothing was transmitted
+    reply: str  # when it did
+
+    @property
+    def begun_at(self) -> float:
+        """Returns when the delivery began, wall clock."""
+        return self.ended_at - self.connect_s - self.transmit_s
 
 
 def overhead_of(destinations: Iterable[Sequence[Tried]]) -> float | None:

@@ -13,14 +13,16 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from mailcore.config.settings import Settings
 from mailcore.supervisor.users import share
 
-__all__ = ["SETTINGS_NAME", "run_child", "store_settings"]
+__all__ = ["SETTINGS_NAME", "Main", "run_child", "store_settings"]
+
+Main: TypeAlias = Callable[[Settings, int], None]  # of a process: its settings, its number among those of its role
 
 SETTINGS_NAME = "settings.json"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -47,16 +49,20 @@ def _read_settings(path: Path) -> Settings:
     return msgspec.json.decode(path.read_bytes(), type=Settings, dec_hook=convert)
 
 
-def run_child(main: Callable[[Settings, int], None]) -> int:
-    """``main(settings, number)`` with the arguments of the command line: number, supervisor's process id, settings."""
-    number, parent, path = sys.argv[1:]
+def run_child(load: Callable[[], Main], number: int, parent: int, stored: str) -> int:
+    """Runs ``load()(settings, number)`` with the settings in the file ``stored``; returns the exit status.
+
+    ``load`` imports the process's room: the child is bound to its parent before that, which takes a while, and everything
+    that it has imported is frozen before its work begins. ``parent`` is the supervisor's process id.
+    """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != int(parent):  # it ended before we could say so
+    if os.getppid() != parent:  # the supervisor ended before the call above
         return 1
-    settings = _read_settings(Path(path))
+    settings = _read_settings(Path(stored))
+    main = load()
     share()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
-    main(settings, int(number))
+    main(settings, number)
     return 0

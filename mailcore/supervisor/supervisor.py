@@ -25,21 +25,14 @@ from mailcore.log.disk import Disk, Locked
 from mailcore.maillog.maillog import MailLog
 from mailcore.queue.exported import EXPORTED
 from mailcore.queue.versions import NotOurs, look_at_versions
-from mailcore.receiver.server import listen
 from mailcore.supervisor.child import SETTINGS_NAME, store_settings
+from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import PULSE, Pulse, until_begun
 from mailcore.supervisor.service import HANDED, Service, given_listeners, unlike
 from mailcore.supervisor.users import ALONE, Users
 
 __all__ = ["main"]
 
-MODULES = {
-    "receiver": "mailcore.receiver.receiver",
-    "manager": "mailcore.manager.manager",
-    "deliverer": "mailcore.deliverer.deliverer",
-    "control": "mailcore.control.server",
-    "exporter": "mailcore.events.exporter",
-}
 BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 5.0
 HEALTHY_S = 10.0  # a child that lived so long is started again at once
@@ -110,17 +103,23 @@ def prepare_home(settings: Settings, users: Users = ALONE) -> int:
 
 
 class Supervisor:
-    """``listeners`` are the receivers' sockets, when systemd keeps them; without, each receiver opens its own."""
+    """Starts the processes of one home and restarts those that end.
+
+    ``module`` runs a child of any role. ``listeners`` are the receivers' sockets if systemd keeps them; without them each
+    receiver opens its own.
+    """
 
     def __init__(
         self,
         settings: Settings,
+        module: str,
         stored: Path,
         users: Users = ALONE,
         listeners: Sequence[socket.socket] = (),
         service: Service | None = None,
     ) -> None:
         self.settings = settings
+        self.module = module
         self.stored = stored
         self.users = users
         self.listeners = listeners
@@ -168,7 +167,8 @@ class Supervisor:
             self.log.flush()
 
     def _start(self, child: Child) -> None:
-        command = [sys.executable, "-m", MODULES[child.role], str(child.number), str(os.getpid()), str(self.stored)]
+        arguments = (child.role, str(child.number), str(os.getpid()), str(self.stored))
+        command = [sys.executable, "-m", self.module, *arguments]
         handed = [each.fileno() for each in self.listeners] if child.role == "receiver" else []
         child.started = time.monotonic()
         pulse = None
@@ -271,8 +271,11 @@ def _refuse_shared_ports(endpoints: Sequence[str]) -> None:
             time.sleep(0.05)
 
 
-def main(settings: Settings, users: Users = ALONE) -> int:
-    """Runs until it is killed; returns only when it can't start, with an exit status."""
+def main(settings: Settings, module: str, users: Users = ALONE) -> int:
+    """Runs until it is killed; returns only when it can't start, with an exit status.
+
+    ``module`` is the name of the module that runs a child: ``python -m MODULE ROLE NUMBER PARENT SETTINGS``.
+    """
     stored = settings.run_directory / SETTINGS_NAME
     service, listeners = Service(), given_listeners()
     wanted = [listen_address(endpoint) for endpoint in settings.receiver.listen]
@@ -292,7 +295,7 @@ def main(settings: Settings, users: Users = ALONE) -> int:
         print(f"waypost: {error}", file=sys.stderr)
         return 1
     try:
-        Supervisor(settings, stored, users, listeners, service).run()
+        Supervisor(settings, module, stored, users, listeners, service).run()
     finally:
         os.close(lock)
     return 0

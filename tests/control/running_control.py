@@ -14,6 +14,7 @@ from mailcore.config.settings import Settings
 from mailcore.control.client import AsyncControlClient
 from mailcore.control.server import ControlServer
 from mailcore.envelope import Envelope
+from mailcore.events.read.archive import open_archive
 from tests.control.fake_manager import FakeManager
 from tests.lookup.sample_messages import Lane
 
@@ -47,7 +48,7 @@ class House:
         self.manager = FakeManager(self.settings.run_directory / "manager.sock")
         self.manager.answers["cut"] = lambda _: {"lanes": self.cut()}
         self.lanes: dict[str, Lane] = {}
-        self.server = ControlServer(self.settings)
+        self.server = ControlServer(self.settings, open_archive(self.settings))
 
     def lane(self, name: str) -> Lane:
         if name not in self.lanes:

@@ -17,6 +17,7 @@ from mailcore.control import access, changes
 from mailcore.control import server as server_module
 from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, NotRunning, Refused, TimedOut
 from mailcore.control.server import ControlServer
+from mailcore.events.read.archive import open_archive
 from mailcore.frames import FrameDecoder, Hello, Request, Response, encode
 from mailcore.log.disk import Locked
 from tests.control.fake_manager import Silence
@@ -75,7 +76,7 @@ async def test_a_second_control_process_leaves_the_first_alone(monkeypatch: pyte
     monkeypatch.setattr(server_module, "LOCK_WAIT_S", 0.05)
     async with open_house() as house:
         with pytest.raises(Locked):
-            await ControlServer(house.settings).run()
+            await ControlServer(house.settings, open_archive(house.settings)).run()
         async with house.client() as control:
             assert (await control.call("ping"))["pid"] == os.getpid()
 

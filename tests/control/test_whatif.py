@@ -16,12 +16,11 @@ from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.control.arguments import SimulateArguments
 from mailcore.control.client import AsyncControlClient, ControlError, Refused
 from mailcore.control.whatif import WhatIf, WhatIfRefused
-from mailcore.control.whatif_recent import Tried
 from mailcore.envelope import Status, Verdict
 from mailcore.log.record import RecordType
 from mailcore.queue.records import Delivery, encode
 from mailcore.simulator.distribution import Distribution
-from mailcore.simulator.measured import limit_of, modelled, overhead_of
+from mailcore.simulator.measured import Tried, limit_of, modelled, overhead_of
 from tests.control.running_control import House
 from tests.lookup.sample_messages import deferred, envelope
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from mailcore import processes
 from mailcore.config.settings import Settings
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.deliverer import MANAGER_SOCKET, SUN_PATH_MAX, Deliverer
@@ -307,7 +308,7 @@ async def test_the_process_serves_raises_its_file_limit_and_dies_of_any_signal(t
     manager = Manager()
     listening = await manager.listen(tmp_path / MANAGER_SOCKET)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "mailcore.deliverer.deliverer", "5", str(os.getpid()), str(stored),
+        sys.executable, "-m", processes.__name__, "deliverer", "5", str(os.getpid()), str(stored),
     )  # fmt: skip
     try:
         async with asyncio.timeout(30):  # it may have ended instead

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.events.read.archive import PastEvents
+from mailcore.events.read.archive import EventArchive
 from mailcore.events.write.export import Export
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
@@ -44,7 +44,7 @@ class KeptWorld(World):
         export = Export(Disk(), str(self.directory), str(self.events), _damaged, _lost)
         with export.locked(0):
             export.run(ends | {JOURNAL: self.journal.durable})
-        self.older = PastEvents(Disk(), str(self.events))
+        self.archive = EventArchive(Disk(), str(self.events))
 
     def forget(self, lane: str, keep: int = 0) -> None:
         """Its segments go, but for the newest ``keep``."""
@@ -58,7 +58,7 @@ class KeptWorld(World):
             self.forget(lane)
 
     def measured(self, since: float) -> ServiceTimes:
-        times: ServiceTimes = self.walked(Walk(measure(self.browser, since, 1_000_000, self.older)))
+        times: ServiceTimes = self.walked(Walk(measure(self.browser, since, 1_000_000, self.archive)))
         return times
 
 

@@ -163,7 +163,7 @@ def test_a_segment_that_goes_while_it_is_read_is_read_in_the_events(
     for steps in range(40):
         world_of_its_own = sorted((world.directory / "journal").glob("*.seg"))
         kept = {path: path.read_bytes() for path in world_of_its_own}
-        walk = Walk(KnownPast(world.browser, world.older).history(life.queue_id))
+        walk = Walk(KnownPast(world.browser, world.archive).history(life.queue_id))
         over = any(walk.go(0.0, lambda: 0.0) for _ in range(steps))
         world.forget("journal", keep=1)
         history = walk.result if over else world.walked(walk)
@@ -289,8 +289,8 @@ def test_a_file_that_goes_while_it_is_wanted_is_said(world: KeptWorld, monkeypat
     world.export()
     world.forget_all()
     (journal,) = world.events.glob("dt=*/journal.*.parquet")
-    assert world.older is not None
-    files = world.older._files  # type: ignore[attr-defined]
+    assert world.archive is not None
+    files = world.archive._files  # type: ignore[attr-defined]
     listed = {day: files.of_day(day) for day in files.days(Window())}
     journal.unlink()
     monkeypatch.setattr(files, "of_day", listed.__getitem__)
@@ -336,7 +336,7 @@ def test_whoever_ends_in_the_middle_leaves_no_file_open(world: KeptWorld) -> Non
     world.forget_all()
     world.history(life.queue_id)
     before = sorted(os.listdir("/proc/self/fd"))
-    past = KnownPast(world.browser, world.older)
+    past = KnownPast(world.browser, world.archive)
     for steps in range(12):
         walk = Walk(past.history(life.queue_id))
         any(walk.go(0.0, lambda: 0.0) for _ in range(steps))
@@ -347,13 +347,13 @@ def test_whoever_ends_in_the_middle_leaves_no_file_open(world: KeptWorld) -> Non
 def test_without_events_nothing_is_imported_for_them(tmp_path: Path) -> None:
     code = (
         "import sys, time\n"
-        "from mailcore.events.read.archive import PastEvents\n"
+        "from mailcore.events.read.archive import EventArchive\n"
         "from mailcore.log.disk import Disk\n"
         "from mailcore.lookup.browse import Browser\n"
         "from mailcore.lookup.past import KnownPast\n"
         "from mailcore.lookup.tracing import Walk\n"
         "browser = Browser(Disk(), sys.argv[1], time.time, time.monotonic)\n"
-        "past = KnownPast(browser, PastEvents(Disk(), sys.argv[1] + '/events'))\n"
+        "past = KnownPast(browser, EventArchive(Disk(), sys.argv[1] + '/events'))\n"
         "walk = Walk(past.history('1K0RDGV4BE9ZZ'))\n"
         "while not walk.go(1.0, time.monotonic): pass\n"
         "sys.exit('pyarrow' in sys.modules)\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mailcore.events.read.archive import PastEvents
+from mailcore.events.read.archive import EventArchive
 from mailcore.events.write.cutoff import take_cut
 from mailcore.log.disk import Disk
 from mailcore.lookup.browse import Browser, Stretch
@@ -60,7 +60,7 @@ def test_all_that_happened_is_told_once(seed: int, tmp_path: Path) -> None:
         take_cut(export, story.machine.world.now)
     disk, world = story.machine.disk, story.machine.world
     browser = Browser(disk, HOME, lambda: world.now, lambda: 0.0)
-    past = KnownPast(browser, PastEvents(Disk(), str(tmp_path)))
+    past = KnownPast(browser, EventArchive(Disk(), str(tmp_path)))
     found = rows(tmp_path)
     happened: dict[str, Counter[tuple[int, str]]] = {}
     for event in found:

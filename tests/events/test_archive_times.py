@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mailcore.control.whatif_recent import Tried, recent
+from mailcore.control.whatif_recent import recent
 from mailcore.envelope import Status, Verdict
 from mailcore.events.write import files
 from mailcore.log.record import RecordType
@@ -16,6 +16,7 @@ from mailcore.lookup import service_times
 from mailcore.lookup.service_times import ServiceTimes
 from mailcore.lookup.tracing import Walk
 from mailcore.queue.records import Delivery
+from mailcore.simulator.measured import Tried
 from tests.events.exported_lives import KeptWorld, unsynced
 
 __all__ = ["unsynced"]
@@ -58,7 +59,7 @@ def comparable(times: ServiceTimes) -> dict[str, Any]:
 
 
 def tried(world: KeptWorld, since: float) -> dict[str, list[Tried]]:
-    found: dict[str, list[Tried]] = world.walked(Walk(recent(world.browser, NAMES, since, world.older)))
+    found: dict[str, list[Tried]] = world.walked(Walk(recent(world.browser, NAMES, since, world.archive)))
     return found
 
 
@@ -104,7 +105,7 @@ def test_who_has_enough_reads_no_further(world: KeptWorld, monkeypatch: pytest.M
         deliver(world, OK)
     world.export()
     world.forget("journal")
-    walk: Walk[ServiceTimes] = Walk(service_times.measure(world.browser, 0.0, 50, world.older))
+    walk: Walk[ServiceTimes] = Walk(service_times.measure(world.browser, 0.0, 50, world.archive))
     times: ServiceTimes = world.walked(walk)
     assert 50 <= times.examined < 70
 

@@ -11,7 +11,7 @@ from mailcore.envelope import Envelope, Recipient, Status, Verdict
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.log.record import RecordType
-from mailcore.lookup.archive import Older
+from mailcore.lookup.archive import Archive
 from mailcore.lookup.browse import Browser, Stretch
 from mailcore.lookup.history import History
 from mailcore.lookup.past import KnownPast, Search
@@ -43,7 +43,7 @@ class World:
         self.ticks = 0.0
         self.note = ""  # of the last search
         self.browser = Browser(Disk(), str(directory), lambda: self.now, lambda: self.ticks)
-        self.older: Older | None = None
+        self.archive: Archive | None = None
 
     def close(self) -> None:
         self.journal.close()
@@ -80,7 +80,7 @@ class World:
         return {name: Stretch(0, self.runners.get(name, 0), lane.end) for name, lane in self.lanes.items()}
 
     def history(self, queue_id: str) -> History:
-        history: History = self.walked(Walk(KnownPast(self.browser, self.older).history(queue_id)))
+        history: History = self.walked(Walk(KnownPast(self.browser, self.archive).history(queue_id)))
         return history
 
     def search(self, limit: int = 50, **wanted: str) -> list[Hit]:
@@ -100,7 +100,7 @@ class World:
         return search.take(), search.cursor
 
     def begun(self, cursor: str, limit: int, **wanted: str) -> Search:
-        return KnownPast(self.browser, self.older).search(self.stretches, Wanted(**wanted), cursor, limit)
+        return KnownPast(self.browser, self.archive).search(self.stretches, Wanted(**wanted), cursor, limit)
 
     def walked(self, walk: Walk[Any]) -> Any:
         while not walk.go(0.0, lambda: self.ticks):

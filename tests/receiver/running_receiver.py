@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mailcore import processes
 from mailcore.config.settings import Queue, Receiver, Relay, Settings
 from mailcore.envelope import Envelope, Recipient
 from mailcore.log.disk import Buffer, Disk
@@ -163,7 +164,7 @@ class Lane:
 
 
 class ReceiverProcess:
-    """``python -m mailcore.receiver.receiver``, as the supervisor starts it."""
+    """``python -m mailcore.processes receiver``, as the supervisor starts it."""
 
     def __init__(self, home: Path, port: int, number: int, **receiver: Any) -> None:
         self.home = home
@@ -176,7 +177,8 @@ class ReceiverProcess:
 
     async def start(self) -> None:
         self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "mailcore.receiver.receiver", str(self._number), str(os.getpid()), str(self._settings)
+            *(sys.executable, "-m", processes.__name__, "receiver", str(self._number)),
+            *(str(os.getpid()), str(self._settings)),
         )
 
     async def client(self) -> Client:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from mailcore.receiver.server import IDLE_TICKS, Server, listen
+from mailcore.receiver.server import IDLE_TICKS, Server
+from mailcore.supervisor.listen import listen
 from tests.receiver.server_in_process import Client, serving, until
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.receiver.server import listen
+from mailcore import processes
 from mailcore.supervisor import supervisor as supervisor_module
+from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import Pulse
 from mailcore.supervisor.supervisor import BACKOFF_S_MAX, Supervisor
 from tests.receiver.running_receiver import settings_in
@@ -23,7 +24,7 @@ def supervisor(tmp_path: Path) -> Supervisor:
     settings = settings_in(tmp_path)
     settings.log_directory.mkdir(parents=True, exist_ok=True)
     settings.run_directory.mkdir(parents=True, exist_ok=True)
-    return Supervisor(settings, settings.run_directory / "settings.json")
+    return Supervisor(settings, processes.__name__, settings.run_directory / "settings.json")
 
 
 def test_a_disk_that_cannot_take_processes_json_ends_nothing_and_is_told_once(
@@ -116,5 +117,5 @@ def test_a_port_somebody_else_listens_on_is_not_shared_with_him(
     with listen(endpoint, shared=shared):
         settings = settings_in(tmp_path)
         settings = replace(settings, receiver=replace(settings.receiver, listen=(endpoint,)))
-        assert supervisor_module.main(settings) == 1
+        assert supervisor_module.main(settings, processes.__name__) == 1
     assert f"{endpoint} is in use by another process" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """What became of messages, out of the exported events: for when the log has it no more.
 
-Answers in the log's own words (``queue.older``), so that whoever reads the journal reads on in here, and says the same.
+Answers in the log's own words (``lookup.archive``), so that whoever reads the journal reads on in here, and says the same.
 
 Laws
 - Memory is bounded by a row group of some columns; pyarrow is imported when there is a file to be read, and not before.
@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from types import ModuleType
 from typing import TypeVar
 
+from mailcore.config.settings import Settings
 from mailcore.events.read.files import EventFile, EventFiles, Place
 from mailcore.log.disk import Disk
 from mailcore.lookup.archive import Scanned, Trouble, Window
@@ -23,7 +24,7 @@ from mailcore.lookup.query import Matches, Wanted
 from mailcore.lookup.tracing import Body, Steps
 from mailcore.queue.records import Delivery, Finish
 
-__all__ = ["PastEvents"]
+__all__ = ["EventArchive", "open_archive"]
 
 T = TypeVar("T")
 Y = TypeVar("Y")
@@ -31,8 +32,8 @@ TOGETHER_MAX = 200  # envelopes read at once: a page of a search
 WORDS_CHARACTERS = 200  # of what is said about a damaged file
 
 
-class PastEvents:
-    """``queue.older.Older``. May be used by several threads; keeps nothing open between calls."""
+class EventArchive:
+    """``lookup.archive.Archive``. May be used by several threads; keeps nothing open between calls."""
 
     def __init__(self, disk: Disk, events_directory: str) -> None:
         self._files = EventFiles(disk, events_directory)
@@ -95,6 +96,11 @@ class PastEvents:
         for file in self._files.journal_backwards(since, end):
             yield from _pieces(file, _reading("journal").deliveries_in(file.path, end, since), trouble)
             yield []
+
+
+def open_archive(settings: Settings) -> EventArchive:
+    """Returns the archive of what this home has exported; it answers also when the export is off now."""
+    return EventArchive(Disk(), str(settings.events_directory))
 
 
 def _reading(module: str) -> ModuleType:

@@ -1,0 +1,71 @@
+"""The processes of the core: the role that the supervisor starts, and the room whose ``main`` runs it.
+
+    python -m mailcore.processes ROLE NUMBER PARENT SETTINGS
+
+Here a process is also given what it needs of rooms it does not know itself: the control process gets the archive of events.
+
+Laws
+- Each role imports its room inside its own function, so that a receiver does not load the manager or the control server.
+- No room knows this file: the supervisor is handed its name (``waypost mailcore``).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from mailcore.supervisor.child import Main, run_child
+
+__all__ = ["ROLES", "main"]
+
+
+def _receiver() -> Main:
+    from mailcore.receiver import receiver
+
+    return receiver.main
+
+
+def _manager() -> Main:
+    from mailcore.manager import manager
+
+    return manager.main
+
+
+def _deliverer() -> Main:
+    from mailcore.deliverer import deliverer
+
+    return deliverer.main
+
+
+def _control() -> Main:
+    from mailcore.control import server
+    from mailcore.events.read.archive import open_archive
+
+    return partial(server.main, open_archive)
+
+
+def _exporter() -> Main:
+    from mailcore.events import exporter
+
+    return exporter.main
+
+
+# role, as ``Child.role`` of the supervisor -> the function that imports its room and returns its main
+ROLES: dict[str, Callable[[], Main]] = {
+    "receiver": _receiver,
+    "manager": _manager,
+    "deliverer": _deliverer,
+    "control": _control,
+    "exporter": _exporter,
+}
+
+
+def main() -> int:
+    """Runs the role that the command line names, with the settings that the supervisor stored; returns the exit status."""
+    role, number, parent, settings = sys.argv[1:]
+    return run_child(ROLES[role], int(number), int(parent), settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
