@@ -32,7 +32,7 @@ STEPS = 120
 def any_queue_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the machine do not say when they were given out."""
     for module in ("history", "search"):
-        monkeypatch.setattr(f"mailcore.queue.{module}.earliest_of", lambda queue_id: 1.0)
+        monkeypatch.setattr(f"mailcore.lookup.{module}.earliest_of", lambda queue_id: 1.0)
     for name in ("ARRIVED_S", "UNARRIVED_S"):
         monkeypatch.setattr(f"mailcore.lookup.history.{name}", float("inf"))
 
