@@ -17,6 +17,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
+from mailcore.destination_state import DestinationState, states_of
 from mailcore.scheduler.job import Job, Key, Peer
 from mailcore.scheduler.parameters import DestinationParameters
 from mailcore.scheduler.window import Window
@@ -86,6 +87,20 @@ class Destination:
     def able(self) -> bool:
         """Whether it could take a delivery now, for its own part."""
         return self.queued > 0 and self.busy < self.window.concurrency and not self.barred
+
+    def states(self) -> list[DestinationState]:
+        """Returns what keeps its next delivery from starting, its transport included, the first condition in front."""
+        transport = self.transport
+        return states_of(
+            dead=self.dead_until is not None,
+            suspended=self.parameters.suspended_until is not None,
+            resting=self.rest_until is not None,
+            busy=self.busy,
+            window=self.window.concurrency,
+            transport_dead=transport.dead_until is not None,
+            transport_resting=transport.rest_until is not None,
+            transport_full=transport.full,
+        )
 
     @property
     def open_window(self) -> int:
