@@ -3,6 +3,8 @@
 Lives in an asyncio loop; the sync runs in a thread of its own, because a disk may take milliseconds and the loop has mail
 to take meanwhile. When the lane is idle a sync starts at once; under load it waits ``delay_s`` for company, which is what
 brings syncs per message below one half.
+
+Keeps law: shared-sync (docs/laws.md).
 """
 
 from __future__ import annotations

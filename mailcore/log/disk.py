@@ -5,6 +5,8 @@ reorders unsynced writes and fails any call. It knows paths and file descriptors
 
 Errors are OSError as the kernel gives them. Nothing here retries a failed sync: after EIO the next fsync says OK although
 the data is gone (FACTS), so a failed sync ends the use of that file (DESIGN law 8).
+
+Keeps law: no-sync-retry (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ Entries have a fixed width and the id first, so that a search is one pass of ``b
 
 The one thing the log knows of a body is where an ENVELOPE's queue id stands (``queue_id_in``): so it can find a message where
 no block covers it, and tell when a block is wrong.
+
+Keeps law: index-is-a-cache (docs/laws.md).
 """
 
 from __future__ import annotations

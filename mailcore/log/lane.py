@@ -8,6 +8,9 @@ Laws kept here (DESIGN section 3):
 
 ``append`` only gives out offsets and keeps the bytes; ``take`` hands over what waits, and ``Batch.write`` (which may run in
 another thread) puts it on disk: while one batch is synced the next one collects. It knows records, not what is in them.
+
+Keeps law: durable-before-250, law: positions-never-reused, law: no-tail-reuse, law: no-sync-retry,
+law: sync-before-belief (docs/laws.md).
 """
 
 from __future__ import annotations

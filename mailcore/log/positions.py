@@ -3,6 +3,8 @@
 Two files, ``restart`` and ``restart.previous``, each checksummed; the newest that can be believed counts. Law 9: whoever
 writes them has taken them first, synced every lane and the journal since, and only then calls ``write``. Law 10 builds on
 ``previous`` too: nothing is deleted that the older of the two still needs, so that either may be damaged.
+
+Keeps law: positions-after-sync, law: delete-after-both-positions (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Any process may read, as many as like; nobody is told. A reader believes of a segment only what lies below the ``previous
 end`` of every later segment (law 8), and of the newest one only what the caller says is durable (law 7).
+
+Keeps law: read-only-durable (docs/laws.md).
 """
 
 from __future__ import annotations

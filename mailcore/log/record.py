@@ -15,6 +15,8 @@ record valid only where it was written: a copy of a segment inside a mail body, 
 record. Length is never 0, so no run of zeros is a record.
 
 Bodies belong to the rooms that write them; this file frames them.
+
+Keeps law: record-valid-in-place (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ The header stands twice, at 0 and 2 048, in the first 4 096 bytes: without its s
 believed. ``base`` is the lane offset of the file's first byte and its name; ``previous end`` is the lane offset where the
 records of the segment before end, whatever its file holds behind that (law 8: nobody appends behind a tail they did not
 write). The version is checked apart from the magic, so that a newer file is called newer and not damaged.
+
+Keeps law: no-tail-reuse, law: damage-set-aside (docs/laws.md).
 """
 
 from __future__ import annotations

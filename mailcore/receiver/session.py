@@ -1,6 +1,6 @@
 """One SMTP session: commands in, replies out. What aiosmtpd's session does, without its defects (decision 0004).
 
-Laws
+Laws (law: command-ends-at-crlf, law: error-is-451, law: starttls-forgets; docs/laws.md)
 - Bare LF, bare CR or NUL make a command a bad one.
 - What goes wrong in here is 451 4.3.0 to the client and a line in our log.
 - After STARTTLS nothing said before counts (RFC 3207 4.2), and nothing sent before is read (CVE-2024-34083).

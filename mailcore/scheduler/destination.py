@@ -10,6 +10,8 @@ Laws
 - ``peers`` has every waiting peer under its job's key; what it has beside (peers used up, jobs that moved) is stale, and
   never more than as much again.
 - ``barred`` says whether anything but the window stands in the way: death, suspension, rate delay.
+
+Keeps law: window-respected (docs/laws.md).
 """
 
 from __future__ import annotations

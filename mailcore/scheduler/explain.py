@@ -5,6 +5,8 @@ entry is selected next, or the next condition named is another one (a property t
 
 Reads only, but for parking candidates that are blocked (``preemption``). The values are plain (str, int, float, None),
 ready for JSON; times are the scheduler's.
+
+Keeps law: explanation-is-exact (docs/laws.md).
 """
 
 from __future__ import annotations

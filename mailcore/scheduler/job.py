@@ -16,6 +16,8 @@ Laws
 - ``entries`` is the sum of its peers' entries; ``count`` is its recipients in core, in flight included.
 - A peer is in ``Job.peers`` exactly while it has recipients that wait.
 - ``key`` changes only in ``preemption``.
+
+Keeps law: scheduler-follows-postfix (docs/laws.md).
 """
 
 from __future__ import annotations

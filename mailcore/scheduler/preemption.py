@@ -23,6 +23,8 @@ Laws
 - While a transport keeps classes, a job is in one exactly while it is on the list, needs entries and has no living children.
 - A transport with a big job keeps classes.
 - Sum over a job's living children and those ended: what they used, times the price, is what its slots were charged.
+
+Keeps law: slots-paid-for (docs/laws.md).
 """
 
 from __future__ import annotations

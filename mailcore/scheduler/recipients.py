@@ -12,6 +12,8 @@ Laws
 - ``in_core`` is never more than ``message_recipient_minimum`` a message and the sum of the pools (document, "the upper
   bound formulas"): ``above``, what messages have beyond their minimum, never passes the pools.
 - Must not know: who is delivered next.
+
+Keeps law: recipients-in-core-bounded (docs/laws.md).
 """
 
 from __future__ import annotations

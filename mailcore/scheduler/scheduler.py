@@ -5,7 +5,7 @@ may preempt (``preemption``); within a job its destinations take turns; a destin
 recipients are in core is bounded (``recipients``). The rules are Postfix's, as its documents tell them (seed 002); each
 stands in the file of its noun, under the paragraph it comes from.
 
-Laws
+Laws (law: recipient-in-one-place, law: scheduler-follows-postfix; docs/laws.md)
 - A recipient admitted leaves in one of two ways only: named in ``done`` of a ``report``, or returned by ``withdraw``.
 - It is in one place only: waiting in one peer, or in flight in one entry.
 - Every call takes time like the logarithm of what is queued, except where its docstring says otherwise.

@@ -5,6 +5,8 @@ Laws
   over when it comes to the top. So its top is the first job on the list that can be selected, the current job, and of that
   job's peers the one whose turn it is (document, "How the entry selection works").
 - ``busy`` never passes ``process_limit``, unless that was lowered meanwhile.
+
+Keeps law: process-limit-respected (docs/laws.md).
 """
 
 from __future__ import annotations
