@@ -16,10 +16,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from mailcore.destination_state import DestinationState as State
-from mailcore.scheduler.destination import Destination
 from mailcore.scheduler.entry import Entry
-from mailcore.scheduler.job import Job, Peer
-from mailcore.scheduler.message import Message
+from mailcore.scheduler.jobs import Destination, Job, Message, Peer
 from mailcore.scheduler.preemption import advance_missing, best_candidate, entries_missing, preemptible
 from mailcore.scheduler.recipients import Recipients
 

@@ -32,10 +32,8 @@ from __future__ import annotations
 import heapq
 import math
 
-from mailcore.scheduler.destination import Destination
-from mailcore.scheduler.job import LAST, Job
+from mailcore.scheduler.jobs import LAST, Candidacy, Destination, Job, SizeClass, Transport
 from mailcore.scheduler.parameters import TransportParameters
-from mailcore.scheduler.transport import Candidacy, SizeClass, Transport
 
 __all__ = [
     "advance_missing", "best_candidate", "big_from", "classify", "count_selected", "entries_missing", "leave_stack", "preempt",

@@ -21,10 +21,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from mailcore.scheduler.job import Job
-from mailcore.scheduler.message import Message
+from mailcore.scheduler.jobs import Job, Message, Transport
 from mailcore.scheduler.timetable import Timetable
-from mailcore.scheduler.transport import Transport
 from mailcore.scheduler.tuning import Tuning
 
 __all__ = ["BATCH_MAX", "Recipients"]

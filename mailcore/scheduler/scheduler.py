@@ -22,18 +22,15 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from mailcore.scheduler.destination import Destination
 from mailcore.scheduler.destinations import Destinations, WindowChange
 from mailcore.scheduler.entry import Deferral, Entry
 from mailcore.scheduler.explain import explain
-from mailcore.scheduler.job import Job, Peer
 from mailcore.scheduler.job_lists import JobLists
-from mailcore.scheduler.message import Message
+from mailcore.scheduler.jobs import Destination, Job, Message, Peer, Transport
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters, Value
 from mailcore.scheduler.preemption import classify, count_selected, preempt
 from mailcore.scheduler.snapshot import describe
 from mailcore.scheduler.timetable import Timetable
-from mailcore.scheduler.transport import Transport
 from mailcore.scheduler.tuning import Origin, Tuning
 
 __all__ = ["Scheduler"]
