@@ -8,11 +8,10 @@
    8 bytes  u16     u16     u32     u64      u64             u64     f64        u32
 ```
 
-The header is written twice, at 0 and 2 048, in the first 4 096 bytes: without its salt no record of the segment is valid.
-``base`` is the lane offset of the file's first byte, and the file's name. ``previous end`` is the lane offset where the records
-of the previous segment end, whatever its file contains after that (law: no-tail-reuse). The version is checked apart from the
-magic, so that a newer file is reported as newer and not as damaged. Damage is reported, and the records after it are read
-(law: damage-set-aside).
+The header stands twice, at 0 and 2 048, in the first 4 096 bytes: without its salt no record of the segment could be
+believed. ``base`` is the lane offset of the file's first byte and its name; ``previous end`` is the lane offset where the
+records of the segment before end, whatever its file holds behind that (law 8: nobody appends behind a tail they did not
+write). The version is checked apart from the magic, so that a newer file is called newer and not damaged.
 """
 
 from __future__ import annotations
@@ -44,27 +43,27 @@ __all__ = [
 
 MAGIC_SEGMENT = b"WAYPLOG\0"
 VERSION = 1
-FIRST_RECORD = 4096  # one block; the two headers lie in different 512-byte sectors
+FIRST_RECORD = 4096  # one block, so that the two headers lie in different sectors
 _COPIES_AT = (0, 2048)
 _HEADER = struct.Struct("<8sHHIQQQd")
 _CRC = struct.Struct("<I")
 SUFFIX = ".seg"
 _DIGITS = 20  # of 2**64 - 1
-_BLOCK_BYTES = 4096  # the unit in which a disk reads, or fails to read
-READ_BYTES = 256 << 10  # bytes per read; measured: larger reads are not faster
+_BLOCK_BYTES = 4096  # what a disk reads or fails to read as one
+READ_BYTES = 256 << 10  # one read; measured: larger ones win nothing more
 
 
 class SegmentDamaged(Exception):
-    """Raised if both copies of the header are damaged; the message names the file."""
+    """Neither copy of the header can be believed; the message names the file."""
 
 
 class SegmentTooNew(Exception):
-    """Raised if a newer Waypost wrote the file; the file is not damaged."""
+    """The file was written by a newer Waypost; nothing is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Describes a range of a segment that holds no valid record. It is reported and left in place."""
+    """A stretch of a segment that is no record. It is reported and left where it is."""
 
     path: str
     offset: int  # in the lane
@@ -74,15 +73,13 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """Holds the fields of a segment's header; the diagram is at the top of this file."""
-
     base: int
     previous_end: int
     salt: int
     created: float  # wall clock
 
     def encode(self) -> bytes:
-        """Returns all FIRST_RECORD bytes."""
+        """All FIRST_RECORD bytes."""
         fields = _HEADER.pack(MAGIC_SEGMENT, VERSION, 0, 0, self.base, self.previous_end, self.salt, self.created)
         copy = fields + _CRC.pack(google_crc32c.value(fields))
         gap = _COPIES_AT[1] - len(copy)
@@ -90,12 +87,11 @@ class SegmentHeader:
 
 
 def name_of(base: int) -> str:
-    """Returns the file name of the segment at ``base``."""
     return f"{base:0{_DIGITS}d}{SUFFIX}"
 
 
 def base_of(name: str) -> int | None:
-    """Returns the base in a segment's file name; None for any other file name."""
+    """The base in a segment's file name; None for any other file."""
     stem = name.removesuffix(SUFFIX)
     if stem == name or len(stem) != _DIGITS or not stem.isdigit():
         return None
@@ -103,7 +99,7 @@ def base_of(name: str) -> int | None:
 
 
 def read_header(disk: Disk, fd: int, path: str) -> SegmentHeader:
-    """Reads the header from either copy. Raises SegmentDamaged or SegmentTooNew, naming the file."""
+    """Raises SegmentDamaged or SegmentTooNew, naming the file."""
     newer = []
     for at in _COPIES_AT:
         block = disk.read(fd, _HEADER.size + _CRC.size, at)
@@ -111,7 +107,7 @@ def read_header(disk: Disk, fd: int, path: str) -> SegmentHeader:
             continue
         fields, crc = block[: _HEADER.size], block[_HEADER.size :]
         _, version, _, _, base, previous_end, salt, created = _HEADER.unpack(fields)
-        if version > VERSION:  # fields after the version may have moved, also the checksum
+        if version > VERSION:  # what follows the version may have moved, the checksum, too
             newer.append(version)
             continue
         if _CRC.unpack(crc)[0] != google_crc32c.value(fields):
@@ -126,7 +122,7 @@ def read_header(disk: Disk, fd: int, path: str) -> SegmentHeader:
 
 
 class Segment:
-    """A segment open for reading. It holds one descriptor until ``close``, or until a running ``records`` ends."""
+    """A segment open for reading. Holds one descriptor until ``close``; when ``records`` is going on, until that ends."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
@@ -138,11 +134,10 @@ class Segment:
             disk.close(self.fd)
             raise
         self.base = self.header.base
-        self._readings = 0  # in progress: a descriptor closed under them could soon be another file
+        self._readings = 0  # going on: a descriptor closed under them would soon be another file
         self._closing = False
 
     def close(self) -> None:
-        """Closes the file, after the last reading if any is in progress."""
         if self._readings:
             self._closing = True
         else:
@@ -150,7 +145,7 @@ class Segment:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Keeps the file open: ``close`` takes effect when this context ends."""
+        """``close`` waits for the end of it."""
         self._readings += 1
         try:
             yield
@@ -161,14 +156,12 @@ class Segment:
 
     @property
     def file_end(self) -> int:
-        """Returns the lane offset after the last byte of the file, including a torn tail."""
+        """Lane offset behind the last byte of the file, torn tail and all."""
         return self.base + self.disk.size(self.fd)
 
     def read_bytes(self, length: int, at: int) -> bytes:
-        """Reads bytes of the file. Unreadable blocks (EIO) are returned as zeros, which are never a record.
-
-        So an unreadable block costs only the records in it (law: damage-set-aside).
-        """
+        """Bytes of the file. Blocks that the disk cannot give any more read as zeros, which are never a record: so a bad
+        block costs the records in it and no others (law 11)."""
         try:
             return self.disk.read(self.fd, length, at)
         except OSError as error:
@@ -188,10 +181,10 @@ class Segment:
         return b"".join(parts)
 
     def records(self, start: int, end: int, on_damage: Callable[[Damage], None] | None = None) -> Iterator[Record]:
-        """Yields the records from lane offset ``start`` up to ``end``, which must both be record boundaries.
+        """The records from lane offset ``start`` up to ``end``, which must both be record boundaries.
 
-        Reports bytes between them that are not a record to ``on_damage``, and continues at the next offset at which magic,
-        length and checksum agree.
+        What is no record between them goes to ``on_damage`` and is stepped over: the next offset at which magic, length
+        and checksum agree is where reading goes on.
         """
         with self.reading():
             yield from self._records(start, end, on_damage)
@@ -233,7 +226,7 @@ class Segment:
                 if lost_from < 0:
                     lost_from, what = offset, fault
                 if have < HEADER_BYTES:
-                    break  # too few bytes are left for a record
+                    break  # nothing behind it can be a record
                 found = block.find(magic, at + 1)
                 offset = block_at + found if found >= 0 else block_at + max(len(block) - 1, at + 1)
                 continue
@@ -248,7 +241,7 @@ class Segment:
             on_damage(Damage(self.path, lost_from, end, what))
 
     def read(self, offset: int) -> Record | None:
-        """Returns the record at lane offset ``offset``; None if there is no valid one."""
+        """The one record at lane offset ``offset``; None when there is none that can be believed."""
         head = self.read_bytes(HEADER_BYTES, offset - self.base)
         if len(head) < HEADER_BYTES:
             return None
@@ -261,7 +254,7 @@ class Segment:
         return Record(offset, type_, mark != GARBAGE, body, offset + HEADER_BYTES + length)
 
     def end_of_records(self, start: int = 0) -> int:
-        """Returns the end of the last valid record from ``start`` (a record boundary) on; for a writer that starts."""
+        """Where the last record that can be believed ends, from ``start`` (a record boundary) on; for a writer's start."""
         end = max(start, self.base + FIRST_RECORD)
         for record in self.records(end, self.file_end):
             end = record.end

@@ -1,7 +1,4 @@
-"""Damage in a lane: reported once, and written down beside its segment, which is never deleted then (law 11).
-
-Keeps law: damage-set-aside (docs/laws.md).
-"""
+"""Damage in a lane: reported once, and written down beside its segment, which is never deleted then (law 11)."""
 
 from __future__ import annotations
 

@@ -10,20 +10,18 @@ Laws
 - What goes wrong in here goes to our log; its text never leaves the house.
 
 Knows neither commands nor mail.
-
-Keeps law: command-ends-at-crlf, law: error-is-451 (docs/laws.md).
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
 from aiosmtpd.smtp import SMTP
 
-if TYPE_CHECKING:
-    from mailcore.receiver.server import Server
+from mailcore.receiver.server_context import ServerContext
 
 __all__ = ["LineSession", "State"]
 
@@ -42,20 +40,23 @@ class State(enum.Enum):
     CLOSED = enum.auto()
 
 
+_COMMAND, _SKIP, _DATA, _TLS = State.COMMAND, State.SKIP, State.DATA, State.TLS  # read for every command
+
+
 class LineSession(SMTP):
     """The protocol of one connection. ``address`` and ``port`` are the client's."""
 
     transport: asyncio.Transport | None
 
-    # aiosmtpd's constructor inspects the class and its handler for every connection, which costs more than a message; all
-    # that is the same for every connection is with the server (decision 0004).
-    def __init__(self, server: Server, address: str, port: int) -> None:
-        self.server = server
-        self.loop = server.loop
+    # aiosmtpd's constructor, which costs more than a message, is not called: what it would make anew for every connection
+    # is in the context (decision 0004).
+    def __init__(self, context: ServerContext, address: str, port: int, closed: Callable[[LineSession], None]) -> None:
+        self.context = context
+        self.loop = context.loop
         self.address = address
         self.port = port
         self.transport = None
-        self.heard = server.ticks
+        self.heard = context.ticks
         self.state = State.COMMAND
         self._replies: list[bytes] = []
         self._buffer = b""  # the begun command, or what was held back
@@ -64,6 +65,7 @@ class LineSession(SMTP):
         self._stopped_reading = False
         self._write_paused = False
         self._ended = False  # by the client
+        self._on_closed = closed
 
     # -- for the upper half
 
@@ -144,7 +146,7 @@ class LineSession(SMTP):
         self.transport = transport
         transport.set_write_buffer_limits(REPLIES_HIGH_WATER)
         self._stopped_reading = False
-        self.heard = self.server.ticks
+        self.heard = self.context.ticks
         self.state = State.COMMAND
         self.go_on()
 
@@ -153,13 +155,13 @@ class LineSession(SMTP):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop has transports of its own
         self.transport.set_write_buffer_limits(REPLIES_HIGH_WATER)
-        self.transport.write(self.server.greeting)
+        self.transport.write(self.context.greeting)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.state = State.CLOSED
         self._buffer = b""
         self.transport = None
-        self.server.closed(self)
+        self._on_closed(self)
         self.broken_off()
 
     def eof_received(self) -> bool:
@@ -176,28 +178,28 @@ class LineSession(SMTP):
         self.go_on()
 
     def data_received(self, data: bytes) -> None:
-        if self.state is State.TLS:  # the plain transport is not read any more: this is the first that came encrypted
+        if self.state is _TLS:  # the plain transport is not read any more: this is the first that came encrypted
             self._buffer += data
             self._held_back = True
             return
         try:
             self._take(data)
         except Exception as error:  # where the next command begins is not known any more
-            self.server.intake.session_failed(self.address, error)
+            self.context.intake.session_failed(self.address, error)
             self.broken_off()
-            self.last_reply(b"421 4.3.0 " + self.server.name + b" Error: internal error")
+            self.last_reply(b"421 4.3.0 " + self.context.name + b" Error: internal error")
         if self._replies:
             self.flush()
 
     def idle(self) -> None:
         """Nothing came for too long. While we owe the reply, it is not the client who is late."""
         if self.waits_for_disk:
-            self.heard = self.server.ticks
+            self.heard = self.context.ticks
         elif self._write_paused or self.state not in (State.COMMAND, State.SKIP, State.DATA):
             self.abort()
         else:
             self.broken_off()
-            self.last_reply(b"421 4.4.2 " + self.server.name + b" Error: timeout exceeded")
+            self.last_reply(b"421 4.4.2 " + self.context.name + b" Error: timeout exceeded")
 
     # -- a turn
 
@@ -210,7 +212,7 @@ class LineSession(SMTP):
         turns = COMMANDS_PER_TURN
         while at < len(data):
             state = self.state
-            if state is State.COMMAND:
+            if state is _COMMAND:
                 if not turns:
                     self._hold_back(data[at:])
                     self._run_soon()
@@ -222,19 +224,19 @@ class LineSession(SMTP):
                     return
                 line = data[at:end]
                 at = end + 2
-                self.heard = self.server.ticks
-                if len(line) + 2 > self.server.settings.command_line_limit:
+                self.heard = self.context.ticks
+                if len(line) + 2 > self.context.settings.command_line_limit:
                     self.error(b"500 5.5.2 Error: line too long")
                 else:
                     self.command(line)
-            elif state is State.DATA:
+            elif state is _DATA:
                 if self.waits_for_disk:  # reading is paused, but a transport (TLS) may have had something left
                     self._hold_back(data[at:])
                     return
-                self.heard = self.server.ticks
+                self.heard = self.context.ticks
                 data = self.data(data[at:])
                 at = 0
-            elif state is State.SKIP:
+            elif state is _SKIP:
                 data = self._skip(data[at:])
                 at = 0
             elif state is State.WAITING:
@@ -261,7 +263,7 @@ class LineSession(SMTP):
 
     def _begun(self, data: bytes) -> None:
         """A line without its end yet."""
-        if len(data) > self.server.settings.command_line_limit:
+        if len(data) > self.context.settings.command_line_limit:
             self.state = State.SKIP
             self._buffer = b"\r" if data.endswith(b"\r") else b""
         else:

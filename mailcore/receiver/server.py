@@ -6,8 +6,6 @@ Laws
 - Connections are bounded, in all and per client (one of our own networks excepted, as in Postfix); who comes beyond gets
   421 and costs no session.
 - One timer for all sessions: they note the tick at which they were last heard.
-
-Keeps law: sessions-bounded (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from mailcore.config.settings import Receiver
 from mailcore.receiver.intake import Intake, Refusal
 from mailcore.receiver.line_session import LineSession
 from mailcore.receiver.policy import RelayPolicy
+from mailcore.receiver.server_context import ServerContext
 from mailcore.receiver.session import ServerSession
-from mailcore.receiver.trace import TraceHeader
 
 __all__ = ["Server"]
 
@@ -51,20 +49,20 @@ class Server:
         tls_context: ssl.SSLContext | None = None,
         connections_max: int | None = None,
     ) -> None:
+        self.context = ServerContext(
+            settings,
+            policy,
+            intake,
+            loop,
+            hostname=hostname,
+            inline_limit=inline_limit,
+            spool_data_at=spool_data_at,
+            tls_context=tls_context,
+        )
         self.settings = settings
         self.policy = policy
         self.intake = intake
         self.loop = loop
-        self.hostname = hostname
-        self.inline_limit = inline_limit
-        self.spool_data_at = spool_data_at
-        self.tls_context = tls_context
-        self.trace = TraceHeader(hostname)
-        self.name = hostname.encode()
-        self.greeting = b"220 " + self.name + b" ESMTP Waypost\r\n"
-        self.ehlo = self._ehlo(tls_context is not None)
-        self.ehlo_tls = self._ehlo(False)
-        self.ticks = 0
         self.sessions: set[LineSession] = set()
         self._connections_max = min(settings.connections_max, connections_max or settings.connections_max)
         self._per_client: dict[str, int] = {}
@@ -74,19 +72,6 @@ class Server:
         self._paused: asyncio.TimerHandle | None = None
         self._complained = False
         self._ticking = loop.call_later(settings.idle_timeout_s / IDLE_TICKS, self._tick)
-
-    def _ehlo(self, starttls: bool) -> bytes:
-        keywords = [
-            b"PIPELINING",
-            b"SIZE %d" % self.settings.message_size_limit,
-            *([b"STARTTLS"] if starttls else []),
-            b"ENHANCEDSTATUSCODES",
-            b"8BITMIME",
-            b"SMTPUTF8",
-            b"HELP",
-        ]
-        lines = [self.name, *keywords]
-        return b"\r\n".join([b"250-" + line for line in lines[:-1]] + [b"250 " + lines[-1]])
 
     def start(self, listeners: Iterable[socket.socket]) -> None:
         for listener in listeners:
@@ -140,12 +125,12 @@ class Server:
     def _take(self, connection: socket.socket, address: str, port: int, server_address: str) -> None:
         refusal = b""
         if len(self.sessions) >= self._connections_max:
-            refusal = b"421 4.7.0 " + self.name + b" Error: too many connections"
+            refusal = b"421 4.7.0 " + self.context.name + b" Error: too many connections"
         elif (
             self._per_client.get(address, 0) >= self.settings.connections_per_client_max
             and not self.policy.trusts(address)  # Postfix: smtpd_client_event_limit_exceptions = $mynetworks
         ):
-            refusal = b"421 4.7.0 " + self.name + b" Error: too many connections from " + address.encode()
+            refusal = b"421 4.7.0 " + self.context.name + b" Error: too many connections from " + address.encode()
         elif closed := self.intake.closed():
             refusal = closed
         if refusal:
@@ -157,7 +142,7 @@ class Server:
         connection.setblocking(False)
         if server_address in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
             server_address = connection.getsockname()[0]
-        session = ServerSession(self, address, port, server_address)
+        session = ServerSession(self.context, address, port, server_address, self.closed)
         self.sessions.add(session)
         self._per_client[address] = self._per_client.get(address, 0) + 1
         opening = self.loop.create_task(self._open(session, connection))
@@ -191,8 +176,8 @@ class Server:
 
     def _tick(self) -> None:
         self._ticking = self.loop.call_later(self.settings.idle_timeout_s / IDLE_TICKS, self._tick)
-        self.ticks += 1
-        for session in [each for each in self.sessions if self.ticks - each.heard > IDLE_TICKS]:
+        self.context.ticks += 1
+        for session in [each for each in self.sessions if self.context.ticks - each.heard > IDLE_TICKS]:
             try:
                 session.idle()
             except Exception as error:  # of one session; the others grow old as well

@@ -6,8 +6,7 @@ import pytest
 
 from mailcore.lab.behaviour import TemperError
 from mailcore.lab.lab import Lab
-from tests.eventually import eventually
-from tests.lab.conversation import Conversation
+from tests.lab.conversation import Conversation, until
 
 
 async def deliver(lab: Lab, number: int = 0) -> None:
@@ -20,7 +19,7 @@ async def test_a_dead_hop_refuses_connections_and_then_lives() -> None:
     async with Lab(["dead_for(0.2):127.0.0.1:0"]) as lab:
         with pytest.raises(ConnectionRefusedError):
             await deliver(lab)
-        await eventually(lambda: lab.hops[0].listening)
+        await until(lambda: lab.hops[0].listening)
         await deliver(lab)
 
 

@@ -10,7 +10,8 @@ import uvloop
 
 from mailcore.config.settings import Settings
 from mailcore.manager import manager
-from tests.eventually import PATIENCE_S
+
+PATIENCE_S = 20.0
 
 
 def test_it_outlives_a_garbage_collection_before_anybody_has_connected(tmp_path: Path) -> None:

@@ -23,8 +23,7 @@ from mailcore.log.record import RecordType
 from mailcore.queue.records import Refused, decode_envelope, decode_recipients, decode_refused
 from mailcore.receiver.receiver import Receiving
 from mailcore.supervisor.child import store_settings
-from tests.eventually import eventually
-from tests.receiver.server_in_process import Client
+from tests.receiver.server_in_process import Client, until
 
 
 def settings_in(home: Path, queue: dict[str, Any] | None = None, **receiver: Any) -> Settings:
@@ -115,7 +114,7 @@ class Running:
             await client.close()
         self.receiving.server.close()
         self.disk.gate.set()
-        await eventually(lambda: not self.receiving.server.sessions)
+        await until(lambda: not self.receiving.server.sessions)
         self.receiving.close()
 
 

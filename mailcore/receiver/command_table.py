@@ -1,0 +1,87 @@
+"""The table of SMTP commands: which command is allowed in which phase of a session, and the reply otherwise.
+
+The form is that of h11's ``_state.py``: the rules are data, the session looks each command up here before it acts. A new
+command is a row in ``TABLE`` and a method ``smtp_VERB`` of the session.
+
+Laws
+- Every command has exactly one entry for each phase: ``ALLOWED``, or the reply that refuses it there.
+- The argument is checked before the phase.
+
+Pure: knows neither the session nor mail.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+__all__ = ["ALLOWED", "TABLE", "Argument", "Phase", "Rule"]
+
+
+class Phase(enum.IntEnum):
+    """How far a session has come, between two commands (RFC 5321 4.1.4)."""
+
+    CONNECTED = 0  # no HELO or EHLO yet, or STARTTLS since then
+    GREETED = 1  # no mail transaction
+    MAIL = 2  # a transaction without recipients
+    REFUSED = 3  # a transaction of which every RCPT so far was refused
+    RECIPIENT = 4  # a transaction with at least one recipient: DATA may follow
+
+
+class Argument(enum.Enum):
+    """What may follow the verb."""
+
+    NONE = enum.auto()
+    REQUIRED = enum.auto()
+    ANY = enum.auto()  # nothing, or something that the command itself checks
+
+
+class Rule(NamedTuple):
+    """One command. ``replies`` is indexed by Phase: ``ALLOWED``, or the reply (without CRLF) that refuses the command."""
+
+    argument: Argument
+    syntax: bytes  # of the command, for the reply 501 to a wrong argument
+    replies: tuple[bytes, bytes, bytes, bytes, bytes]
+    is_junk: bool = False  # brings no mail nearer; too many count as errors (Postfix's smtpd_junk_command_limit)
+    is_offered: bool = True  # named in the reply to HELP
+
+
+ALLOWED = b""
+_NEED_HELLO = b"503 5.5.1 Error: send HELO/EHLO first"
+_NESTED = b"503 5.5.1 Error: nested MAIL command"
+_NEED_MAIL = b"503 5.5.1 Error: need MAIL command"
+_NEED_RCPT = b"503 5.5.1 Error: need RCPT command"
+_NO_RECIPIENTS = b"554 5.5.1 Error: no valid recipients"
+_NO_AUTH = b"503 5.5.1 Error: authentication not enabled"
+_NOT_IMPLEMENTED = b"502 5.5.1 Error: command not implemented"
+
+_ALWAYS = (ALLOWED,) * 5
+_UNIMPLEMENTED = Rule(Argument.ANY, b"", (_NOT_IMPLEMENTED,) * 5, is_offered=False)
+# Postfix's smtpd_forbidden_commands: a web page that talks to port 25, never a mail client.
+_FORBIDDEN = Rule(Argument.ANY, b"", _ALWAYS, is_offered=False)
+
+TABLE: dict[bytes, Rule] = {
+    # phase:                                   CONNECTED    GREETED     MAIL        REFUSED         RECIPIENT
+    b"HELO": Rule(Argument.REQUIRED, b"HELO hostname", _ALWAYS),
+    b"EHLO": Rule(Argument.REQUIRED, b"EHLO hostname", _ALWAYS),
+    b"MAIL": Rule(Argument.ANY, b"", (_NEED_HELLO, ALLOWED, _NESTED, _NESTED, _NESTED)),
+    b"RCPT": Rule(Argument.ANY, b"", (_NEED_MAIL, _NEED_MAIL, ALLOWED, ALLOWED, ALLOWED)),
+    b"DATA": Rule(Argument.NONE, b"DATA", (_NEED_MAIL, _NEED_MAIL, _NEED_RCPT, _NO_RECIPIENTS, ALLOWED)),
+    b"RSET": Rule(Argument.NONE, b"RSET", _ALWAYS, is_junk=True),
+    b"NOOP": Rule(Argument.ANY, b"", _ALWAYS, is_junk=True),
+    b"VRFY": Rule(Argument.REQUIRED, b"VRFY address", _ALWAYS, is_junk=True),
+    b"HELP": Rule(Argument.ANY, b"", _ALWAYS, is_junk=True),
+    b"QUIT": Rule(Argument.NONE, b"QUIT", _ALWAYS),
+    b"STARTTLS": Rule(Argument.NONE, b"STARTTLS", _ALWAYS),
+    b"AUTH": Rule(Argument.ANY, b"", (_NO_AUTH,) * 5, is_offered=False),
+    b"BDAT": _UNIMPLEMENTED,
+    b"ETRN": _UNIMPLEMENTED,
+    b"EXPN": _UNIMPLEMENTED,
+    b"SAML": _UNIMPLEMENTED,
+    b"SEND": _UNIMPLEMENTED,
+    b"SOML": _UNIMPLEMENTED,
+    b"TURN": _UNIMPLEMENTED,
+    b"CONNECT": _FORBIDDEN,
+    b"GET": _FORBIDDEN,
+    b"POST": _FORBIDDEN,
+}

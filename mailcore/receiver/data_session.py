@@ -1,0 +1,193 @@
+"""The data of an SMTP session: from the reply 354 to the reply that says what became of the message.
+
+Laws
+- 250 for a message only from ``Intake.store``.
+- The client that has gone, or has begun another transaction, gets no reply for the old one.
+
+Knows nothing of commands.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+
+from aiosmtpd.smtp import Envelope as AioEnvelope
+from aiosmtpd.smtp import Session as AioSession
+
+from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Recipient
+from mailcore.receiver.command_table import Phase
+from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG, IncomingMessage
+from mailcore.receiver.intake import Refusal
+from mailcore.receiver.line_session import LineSession, State
+from mailcore.receiver.server_context import ServerContext
+from mailcore.receiver.trace import protocol_name
+
+__all__ = ["DataSession", "Transaction"]
+
+_CONNECTED, _GREETED = Phase.CONNECTED, Phase.GREETED  # reading a member from its class takes 0.1 us
+
+
+class Transaction(AioEnvelope):
+    """A mail transaction; ``mail_from`` is None before MAIL."""
+
+    def __init__(self) -> None:
+        self.mail_from: str | None = None
+        self.smtp_utf8 = False
+        self.eight_bit = False
+        self.recipients: dict[str, None] = {}  # each once, in order
+        self.queue_id = ""  # from DATA on
+        self.arrived_at = 0.0
+
+
+class DataSession(LineSession):
+    """A session with its mail transaction. ``server_address`` is our address, the one that the client connected to."""
+
+    session: AioSession
+    envelope: Transaction
+
+    def __init__(
+        self,
+        context: ServerContext,
+        address: str,
+        port: int,
+        server_address: str,
+        closed: Callable[[LineSession], None],
+    ) -> None:
+        super().__init__(context, address, port, closed)
+        self.server_address = server_address
+        self.session = AioSession(context.loop)
+        self.envelope = Transaction()
+        self.phase: Phase = _CONNECTED
+        self.tls = ""  # as Envelope.tls
+        self._incoming: IncomingMessage | None = None
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether the message, or a part of it, is on its way to the disk."""
+        return self.state is State.WAITING or (self._incoming is not None and self._incoming.busy)
+
+    def broken_off(self) -> None:
+        """Abandons a message that is under way."""
+        if self._incoming is not None:
+            self._incoming.abandon()
+            self._incoming = None
+
+    def refuse(self, stage: str, reply: bytes, recipient: str | None = None, is_mistake: bool = True) -> None:
+        """Replies, and records the refusal. ``is_mistake``: of the client, so that it counts as an error."""
+        if is_mistake:
+            self.error(reply)
+        else:
+            self.reply(reply)
+        envelope = self.envelope
+        self.context.intake.refused(
+            Refusal(
+                stage,
+                reply.decode("utf-8", "replace"),
+                self.address,
+                self.session.host_name or "",
+                envelope.mail_from,
+                recipient,
+                self.tls,
+                self._protocol(),
+                envelope.queue_id,
+            )
+        )
+
+    def _protocol(self) -> str:
+        return protocol_name(self.session.extended_smtp, bool(self.tls), False, self.envelope.smtp_utf8)
+
+    def end_transaction(self) -> None:
+        """Forgets the mail transaction, if there is one."""
+        if self.phase > _GREETED:
+            self.phase = _GREETED
+            self.envelope = Transaction()
+
+    def begin_data(self) -> None:
+        """Gives the message its queue id and takes what comes as its data."""
+        envelope = self.envelope
+        context, settings = self.context, self.context.settings
+        envelope.arrived_at = time.time()
+        envelope.queue_id = context.intake.next_id()
+        only = next(iter(envelope.recipients)) if len(envelope.recipients) == 1 else ""
+        helo = self.session.host_name or ""
+        self._incoming = IncomingMessage(
+            context.intake,
+            envelope.queue_id,
+            context.trace.received(helo, self.address, self._protocol(), envelope.queue_id, only, envelope.arrived_at),
+            size_limit=settings.message_size_limit,
+            received_limit=settings.received_limit,
+            inline_limit=context.inline_limit,
+            room=self._room,
+        )
+        self.state = State.DATA
+
+    def _room(self) -> None:
+        """The spool took what we had."""
+        self.heard = self.context.ticks
+        self.go_on()
+
+    def data(self, chunk: bytes) -> bytes:
+        """Takes a piece of the data; returns what follows the data's end."""
+        message = self._incoming
+        assert message is not None  # in state DATA
+        message.feed(chunk)
+        if message.finished:
+            self._incoming = None
+            self._end_of_data(message)
+            return message.rest
+        if message.busy:
+            self.stop_reading()
+        elif message.is_endless:
+            self.broken_off()
+            self.last_reply(TOO_BIG)
+        return b""
+
+    def _end_of_data(self, message: IncomingMessage) -> None:
+        envelope = self.envelope
+        self.state = State.WAITING
+        if message.failure:
+            self._answer(envelope, message.failure)
+            return
+        recipients = tuple([Recipient(number, address) for number, address in enumerate(envelope.recipients)])
+        stored = Envelope(
+            queue_id=envelope.queue_id,
+            generation=0,
+            sender=envelope.mail_from or "",
+            recipients=recipients[:RECIPIENTS_PER_RECORD],
+            recipient_count=len(recipients),
+            arrived_at=envelope.arrived_at,
+            size_bytes=message.size_bytes,
+            data=DataPlace.SPOOL if message.is_spooled else DataPlace.INLINE,
+            data_offset=self.context.spool_data_at if message.is_spooled else 0,
+            client_address=self.address,
+            client_port=self.port,
+            helo=self.session.host_name or "",
+            server_address=self.server_address,
+            tls=self.tls,
+            eight_bit=envelope.eight_bit,
+            smtputf8=envelope.smtp_utf8,
+            message_id=message.message_id,
+        )
+        try:
+            message.store(stored, recipients[RECIPIENTS_PER_RECORD:], functools.partial(self._stored, envelope))
+        except Exception as error:
+            self.context.intake.session_failed(self.address, error)
+            self._answer(envelope, INTERNAL_ERROR)
+
+    def _stored(self, envelope: Transaction, failure: bytes) -> None:
+        """The message is on disk, or it is not."""
+        if self.envelope is envelope and self.state is State.WAITING:  # else the client did not wait for it
+            self._answer(envelope, failure)
+            self.flush()
+            self.go_on()
+
+    def _answer(self, envelope: Transaction, failure: bytes) -> None:
+        self.state = State.COMMAND
+        if failure:
+            self.refuse("END-OF-MESSAGE", failure, is_mistake=failure[:1] == b"5")
+        else:
+            self._errors = self._junk = 0  # as Postfix does: whoever sends mail is not just making trouble
+            self.reply(b"250 2.0.0 Ok: queued as " + envelope.queue_id.encode())
+        self.end_transaction()
