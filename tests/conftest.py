@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.golden_files import Golden
 
@@ -13,6 +14,39 @@ pytest.register_assert_rewrite("tests.queue.simulated_machine")  # the audit's a
 # How long an example takes says something of the machine, and nothing of the code.
 hypothesis.settings.register_profile("waypost", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("waypost")
+
+
+# Files that take longest, longest first: begun last, one of them would be waited for alone.
+LONGEST = (
+    "tests/end_to_end/test_report_day.py",
+    "tests/appliance/pipeline",
+    "tests/browser/test_access.py",
+    "tests/end_to_end",
+    "tests/browser",
+    "tests/import_postfix",
+    "tests/ansible",
+    "tests/appliance/reports",
+    "tests/backup",
+    "tests/manager",
+    "tests/events",
+    "tests/control",
+)
+
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives a worker all tests of a file, whose fixtures are made once; and all that share a Spark to one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return SPARK if file.startswith(SPARK) else file
+
+
+SPARK = "tests/appliance/pipeline"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
+    """Shares out the tests among the workers that ``./test`` starts."""
+    return ByFile(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +71,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker(name):
                 item.add_marker(skip)
+    if config.getoption("numprocesses", None) is not None or hasattr(config, "workerinput"):
+        items.sort(
+            key=lambda item: next((n for n, path in enumerate(LONGEST) if item.nodeid.startswith(path)), len(LONGEST))
+        )
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

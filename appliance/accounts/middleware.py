@@ -2,6 +2,8 @@
 
 Laws: what is not a static file is kept by nobody (``no-store``): a shared screen's Back button shows no queue. A page for which
 TOTP is required is never run without it. What an open page asks for by itself prolongs no session: nobody need sit there.
+
+Keeps law: nothing-cached (docs/laws.md).
 """
 
 from __future__ import annotations

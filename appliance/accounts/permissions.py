@@ -2,6 +2,8 @@
 
 Law: there is always somebody who is an active administrator; the check takes a lock, so that two who demote each other at the
 same time do not both succeed.
+
+Keeps law: always-an-administrator (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Laws: every page needs a sign-in (LoginRequiredMiddleware); every view that changes something carries a decorator of this file,
 and tests/appliance/accounts/ holds the table of role × URL × method. The right to read bodies is apart (``may_read_bodies``):
 administrators have it, others by permission.
+
+Keeps law: every-view-has-a-role (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 with audited(request, "queue.delete", subject=queue_id, before=..., why=why) as entry:
     answer = door(request).change("delete", {...}, why=why)
     entry.words = f"{answer['changed']} messages"
+
+Keeps law: audit-before-change (docs/laws.md).
 """
 
 from __future__ import annotations

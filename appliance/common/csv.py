@@ -2,6 +2,8 @@
 
 Laws: RFC 4180, every cell quoted. A cell that a spreadsheet could take for a formula gets an apostrophe in front (OWASP, CSV
 injection); control and direction-changing characters are written as escapes.
+
+Keeps law: csv-is-harmless (docs/laws.md).
 """
 
 from __future__ import annotations

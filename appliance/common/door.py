@@ -7,6 +7,8 @@
 Laws: nothing else in the portal speaks to the core, and nothing opens a file of the queue. A read waits ``core_timeout_s``, a
 change ``change_timeout_s``; what goes wrong is a ControlError, which CoreErrorsMiddleware turns into a page that says so.
 Nothing is ever sent twice.
+
+Keeps law: one-door (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What a person is told when the portal's own database fails: also where no view is to blame, and nobody was asked who it is.
 
 Law: these pages need no database: they are made without the reader's name and role.
+
+Keeps law: database-down-has-a-page (docs/laws.md).
 """
 
 from __future__ import annotations

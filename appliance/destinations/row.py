@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mailcore.destination_state import DestinationState, states_of
+
 __all__ = ["NAMES_MAX", "SORTS", "Badge", "Row", "Table", "badges", "rows_of"]
 
 NAMES_MAX = 1_000  # the core names so many in one answer
@@ -86,6 +88,17 @@ class Row:
         return bool(deferred) and max(deferred) > (self.known.get("last_delivered_at") or 0)
 
     @property
+    def states(self) -> list[DestinationState]:
+        """What keeps its next delivery from starting, as far as the core has said."""
+        return states_of(
+            dead=self.dead_until is not None,
+            suspended=self.suspended,
+            resting=bool(self.known.get("rest_s")),
+            busy=self.busy or 0,
+            window=self.window,
+        )
+
+    @property
     def in_trouble(self) -> bool:
         return bool(self.dead_until or self.suspended or self.failing or (self.known.get("fail_cohorts") or 0) > 0)
 
@@ -105,18 +118,18 @@ class Row:
 
 def badges(row: Row) -> list[Badge]:
     """The state, the worst first; never empty."""
+    states = row.states
     found = []
-    if row.dead_until is not None:
+    if DestinationState.DEAD in states:
         found.append(Badge("dead until", "bad", row.dead_until))
-    if row.suspended:
+    if DestinationState.SUSPENDED in states:
         found.append(Badge("suspended until" if row.suspended_until else "suspended", "warn", row.suspended_until))
-    if row.known.get("rest_s"):
+    if DestinationState.RATE_DELAY in states:
         found.append(Badge("rate delay"))
     if not found and row.failing:
         found.append(Badge("failing", "warn"))
     if row.busy:
-        full = row.window is not None and row.busy >= row.window
-        found.append(Badge("window full" if full else "busy", "accent"))
+        found.append(Badge("window full" if DestinationState.WINDOW_FULL in states else "busy", "accent"))
     if not found:
         found.append(Badge("fine", "good") if row.known.get("last_delivered_at") else Badge("idle"))
     return found

@@ -27,6 +27,8 @@ Lines of the last 15 minutes: ``hub.lines()`` (t, accepted, delivered, deferred,
 
 Laws: one question at a time, each with a time-out, so that a core that is killed or stopped shows within seconds, and nothing
 piles up on it. Memory is bounded. A reader never makes another wait: who is slow misses pictures.
+
+Keeps law: reader-never-delays-another (docs/laws.md).
 """
 
 from __future__ import annotations

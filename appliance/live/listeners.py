@@ -2,6 +2,8 @@
 
 Law: who signed out, whose session ended, who lost the role or got another password is told by the next look; it costs three
 questions to the database, however many listen.
+
+Keeps law: streams-end-with-session (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from appliance.common.templatetags.waypost import visible
+from mailcore.destination_state import DestinationState, states_of
 
 __all__ = [
     "COUNTS",
@@ -36,6 +37,7 @@ COUNTS = {
     "deleted": "recipients_deleted",
     "undeleted": "recipients_undeleted",
 }
+TROUBLE = {DestinationState.DEAD: "dead", DestinationState.SUSPENDED: "suspended"}
 LOW_SHARE = 0.75  # of the tries of the last minutes; below, a destination is in trouble
 TRIES_MIN = 10  # fewer say nothing
 TROUBLE_MAX = 20  # on one page
@@ -129,7 +131,7 @@ def trouble_of(
                     "text": visible(name),
                     "url": reverse("destinations:one", args=[name]),
                     "kind": kind,
-                    "until": row["suspended_until"] if row["suspended"] else row["dead_until"],
+                    "until": row["dead_until"] if kind == TROUBLE[DestinationState.DEAD] else row["suspended_until"],
                     "queued": row["queued"],
                     "success_share": row["success_share"] if share is None else share,
                     "reason": reason,
@@ -140,10 +142,9 @@ def trouble_of(
 
 
 def _trouble(row: Mapping[str, Any], tries: float, share: float | None) -> str:
-    if row["suspended"]:
-        return "suspended"
-    if row["dead_until"] is not None:
-        return "dead"
+    state = states_of(dead=row["dead_until"] is not None, suspended=row["suspended"])[0]
+    if state in TROUBLE:
+        return TROUBLE[state]
     if share is not None and tries >= TRIES_MIN and share < LOW_SHARE:
         return "low success"
     if row["window"] == 1 and (row["limit"] or 0) > 1 and row["queued"]:

@@ -11,6 +11,8 @@ the second they do by chance, in one case of millions (decision 0014). Each side
 
 When it does not balance, the messages whose events do not add up are named, with the positions of what is known of them
 and the files that hold these, and the stretches of lanes that no file holds.
+
+Keeps law: report-balances (docs/laws.md).
 """
 
 from __future__ import annotations

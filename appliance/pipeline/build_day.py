@@ -5,6 +5,8 @@ Laws
 - A file that is not as it was written, or that Spark cannot read, is set aside and named, and the step is done again
   without it.
 - The same events and cuts make the same tables, byte for byte but for the version of the library that writes them.
+
+Keeps law: same-events-same-tables (docs/laws.md).
 """
 
 from __future__ import annotations

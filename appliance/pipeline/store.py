@@ -12,6 +12,8 @@ Laws
   version nobody points at, which the next run sweeps, with what its Java spilled.
 - What was replaced stays until the next run begins, so that who is reading it reads on. Who reads several tables of a day
   resolves its pointer once.
+
+Keeps law: day-published-whole (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What a report says, for the page and for the mail alike: its figures, its balance, its lines and its tables.
 
 Law: page and mail are made from this and nothing else, so that they cannot say different things.
+
+Keeps law: letter-is-the-page (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ Laws: never two at once, whoever starts them: the lock is the kernel's (flock), 
 so that it is free exactly when both have ended, however they did. The child ends with the process that watches it, and at
 its end whatever it started ends, too. What it says is read as it comes and bounded; a line that is JSON with a ``stage`` is
 its progress.
+
+Keeps law: one-report-at-a-time (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ rings.
 Laws: a run is begun under the lock of ``running``, and by whoever turns it from waiting to running in the database: ringing
 twice makes one report. A run that stands as running while nobody holds the lock was killed, and counts as failed. A failure
 is tried again ``retries`` times; that a report does not balance is a result, and is not, nor is what was made at a terminal.
+
+Keeps law: one-report-at-a-time (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Laws
 - Each value has its row before it is sent, so that whatever ends in the middle leaves behind what was made and what not.
 - After the first that fails nothing more is sent. What was made stays, is named, and can be returned.
 - Two drafts of this process are applied one after the other. Who is outside is noticed by what the core says was before.
+
+Keeps law: draft-checked-whole (docs/laws.md).
 """
 
 from __future__ import annotations

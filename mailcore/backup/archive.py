@@ -8,6 +8,8 @@ manifest.json         last: each member with its size and SHA-256, and what a re
 
 `tar --zstd -tf FILE` lists it. Laws: it has its name only when it is whole and synced, and never another's; nobody but its
 owner may read it (keys are in it). A file without its last member, or of which any byte differs, is damaged, and says in what.
+
+Keeps law: backup-named-when-whole (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Laws
 - A password is on no command line: there everybody could read it.
 - Only a database without any tables is filled, and wholly or not at all: in one transaction.
+
+Keeps law: database-empty-or-refused (docs/laws.md).
 """
 
 from __future__ import annotations

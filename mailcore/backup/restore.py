@@ -9,6 +9,8 @@ Laws
   done again.
 - A PostgreSQL database is filled only when it is empty, and before anything gets its name: if it refuses the dump, nothing is
   changed.
+
+Keeps law: restore-overwrites-nothing, law: marker-before-queue (docs/laws.md).
 """
 
 from __future__ import annotations

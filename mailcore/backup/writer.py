@@ -2,6 +2,8 @@
 
 Until it is whole it lies beside its place, locked for as long as its writer lives: what nobody has locked was left by one that
 was killed, and the next backup into the same directory takes it away.
+
+Keeps law: backup-named-when-whole (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Laws
 - The result is seven-bit, unless the sender's own address is not: then it is UTF-8 and needs SMTPUTF8 (RFC 6533).
 
 Pure: no clock, no I/O. Must not know: queue and log.
+
+Keeps law: bounce-written-once, law: bounce-never-bounces (docs/laws.md).
 """
 
 from __future__ import annotations

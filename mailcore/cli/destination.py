@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from mailcore.cli.parameter import DEFAULT, VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
+from mailcore.destination_state import DestinationState, states_of
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment
 from mailcore.terminal.output import plain, print_json, say, table, whole_table, width
@@ -77,13 +78,29 @@ def _list(arguments: argparse.Namespace) -> int:
                 queued.get(name, known.get("queued", 0)),
                 known.get("busy", 0),
                 "-" if window is None else f"{window:g}",
-                "" if name not in suspended else shown(suspended[name]) if suspended[name] else "until resumed",
+                _state(name, known, suspended),
             )
         )
-    heads = ("DESTINATION", "RECIPIENTS", "BUSY", "WINDOW", "SUSPENDED")
+    heads = ("DESTINATION", "RECIPIENTS", "BUSY", "WINDOW", "STATE")
     for line in table(heads, rows, width(sys.stdout), frozenset({1, 2, 3})):
         say(line)
     return DONE
+
+
+def _state(name: str, known: dict[str, Any], suspended: dict[str, float | None]) -> str:
+    """What keeps its next delivery from starting; "" of what only waits its turn."""
+    states = states_of(
+        dead=known.get("dead_until") is not None,
+        suspended=name in suspended or bool(known.get("suspended")),
+        resting=bool(known.get("rest_s")),
+        busy=known.get("busy", 0),
+        window=known.get("window"),
+    )
+    if states[0] is DestinationState.DEAD:
+        return f"dead until {shown(known['dead_until'])}"
+    if states[0] is DestinationState.SUSPENDED:
+        return f"suspended {_suspended_until(suspended.get(name) or known.get('suspended_until'))}"
+    return "" if states[0] is DestinationState.READY else states[0].value
 
 
 def _suspend(arguments: argparse.Namespace) -> int:

@@ -5,6 +5,8 @@ tokens of a text that tomllib has already accepted, and leaves every spelling of
 
 Law: every key, table and array element that tomllib returns has a line here; the first line wins when a table is opened
 in several places. Knows no setting.
+
+Keeps law: faults-name-their-line (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A wrong key or value names its line and what is allowed, and stops the start; all faults are told at once. The rest of the
 code gets ``Settings`` as an argument and never reads the file itself.
+
+Keeps law: faults-name-their-line (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ A plain value holds until it is taken back; one in braces until a time, and afte
 
 Laws: a file that can't be understood stops no mail. It is set aside under another name, never deleted, ``damage`` says so,
 and the values of the configuration file hold (decision 0008).
+
+Keeps law: damaged-tuning-is-set-aside (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 The daemon's user, root, and members of the socket's group for changes may change things; whoever else may connect at all
 (the socket's mode decides) may read. A client's own word for who is acting counts only from root and from the daemon's user,
 who could write it into the journal anyway; from others it is their login name.
+
+Keeps law: peer-decides-rights (docs/laws.md).
 """
 
 from __future__ import annotations

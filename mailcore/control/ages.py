@@ -3,6 +3,8 @@
 Laws: a new scan begins no sooner than ``PAUSE_S``, and twenty times what the last one took, after its end, so that pages which
 ask every second cost a twentieth of a core at most; who wants it at once says so. A scan that nobody waits for stands still,
 and is begun anew for the next who asks.
+
+Keeps law: scan-costs-a-twentieth (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Law: what a change to all that match may touch is fixed when it begins, so that nothing is changed twice and nothing newer;
 and all of that is found, wherever it has gone meanwhile.
+
+Keeps law: change-set-is-fixed (docs/laws.md).
 """
 
 from __future__ import annotations

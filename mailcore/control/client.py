@@ -8,6 +8,8 @@
 One request at a time. What goes wrong is a ``ControlError`` whose text is for a person: ``NotRunning`` when nobody is there,
 ``TimedOut`` when no answer comes, ``Refused`` with the words of the answer. After any but ``Refused`` the client connects anew
 with the next call; nothing is ever sent twice.
+
+Keeps law: never-sent-twice (docs/laws.md).
 """
 
 from __future__ import annotations

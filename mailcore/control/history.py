@@ -6,6 +6,8 @@ takes longer says so in parts, and ends with its client.
 
 Laws: every answer is bounded: bytes read, seconds, items, bytes sent. A message's data is private: it takes the right to
 change things, and is given of messages in the queue only, not of finished ones whose records happen to be there still.
+
+Keeps law: answers-bounded, law: data-is-private (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Laws: while the manager is away a request fails at once and says so; a request that was under way when the connection broke
 fails as *unknown*, because its record may have been written. Nothing is sent twice. Bounded: no more than REQUESTS_MAX wait
 for an answer.
+
+Keeps law: never-sent-twice (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Laws: the manager is asked one thing, and when it is away the restart positions on disk serve, with a note that says so.
 Names and sizes of files are read, no record but the first ones of the newest journal segment.
+
+Keeps law: works-without-manager (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ who and why, and is answered once its record is synced.
 
 Laws: values only, no I/O. What is not in ``OPERATIONS`` does not exist. An operation for the manager has the same name and
 arguments on its socket, except that control has turned ``queue_ids`` into ``messages``.
+
+Keeps law: operations-are-listed (docs/laws.md).
 """
 
 from __future__ import annotations

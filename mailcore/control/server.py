@@ -5,6 +5,8 @@ the one there is alive; a second control process is refused and touches nothing.
 
 Everything is bounded: connections, requests waiting on one, threads, and what waits to be read by a client: one that does
 not read is dropped. The requests of one connection are answered one after the other; connections do not wait for each other.
+
+Keeps law: answers-bounded (docs/laws.md).
 """
 
 from __future__ import annotations

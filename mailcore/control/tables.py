@@ -1,6 +1,8 @@
 """Answers out of what this installation is set up with: parameters, routes, where an address goes, disks.
 
 Law: nothing here asks the manager, so that it can be looked at while the manager is away.
+
+Keeps law: works-without-manager (docs/laws.md).
 """
 
 from __future__ import annotations

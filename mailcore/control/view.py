@@ -2,6 +2,8 @@
 
 Laws: the manager is asked cheap things only, and when it is away the last restart positions serve, with a note that says so.
 Files are read in the pool's threads, never in the loop.
+
+Keeps law: works-without-manager (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Laws: nothing is changed, and the manager is asked only what it answers at once. The simulation runs in a process of its own
 with less right to the processor than mail has; so many at once and so many seconds as the settings say. Whoever stops
 listening ends it, by its process id.
+
+Keeps law: whatif-changes-nothing (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ Laws:
   remembered, so that this does not happen for every message. With "encrypt" nothing goes out in the clear.
 
 Knows nothing of queues, and of DNS only what the HostFinder tells it.
+
+Keeps law: site-failure-is-the-site, law: encrypt-never-clear, law: stale-connection-is-no-failure (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Postfix's scache(8) in one process. Laws: at most ``idle_max`` connections rest here, each at most ``idle_s`` seconds, is
 used at most ``uses_max`` times and lives at most LIFE_S_MAX; the one rested longest goes first when there are too many.
 One timer for all of them.
+
+Keeps law: kept-connections-bounded (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ Laws:
   go at once. What had not got its final dot by then never will; about the others the manager knows that it does not know.
 - Neither a broken message nor a bug in here stops the other deliveries: that entry is deferred, loudly.
 - Crash-only: there is nothing to save. Without a manager it waits and tries again.
+
+Keeps law: one-answer-per-entry (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Laws: what a server sends costs bounded memory, however long; a reply is never guessed, what is none raises ReplyError.
 Pure: no socket, no clock.
+
+Keeps law: replies-never-guessed (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ Laws:
 - An address is written only when it cannot be mistaken for anything else (mailcore.routing.address).
 
 Words and codes are Postfix's; what it does with 552 at RCPT, too.
+
+Keeps law: delivered-by-final-dot, law: one-verdict-per-recipient (docs/laws.md).
 """
 
 from __future__ import annotations

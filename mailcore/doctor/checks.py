@@ -3,6 +3,8 @@
 Laws: no check changes anything. A check that takes longer than it may, or fails by itself, is a finding; what it found until
 then counts. Threads, because what hangs (a disk, a name server) must not keep the others waiting, and nobody waits for it at
 the end either.
+
+Keeps law: doctor-changes-nothing (docs/laws.md).
 """
 
 from __future__ import annotations

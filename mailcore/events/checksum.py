@@ -12,6 +12,8 @@ Parquet keeps for such things and readers pass over:
 The footer's is quick to check for whoever reads a little of a file; the other is for who counts on all of it. A file without
 the field was written by another, or before there was one, and passes. Law: the standard library only, as Spark's side reads
 this too.
+
+Keeps law: event-damage-is-found (docs/laws.md).
 """
 
 from __future__ import annotations

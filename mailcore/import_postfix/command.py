@@ -1,6 +1,8 @@
 """``waypost import-postfix``: Postfix's settings as a waypost.toml, line by line what became of each; and its queue.
 
 Law: nothing below Postfix's directories is changed. A file that is there is not written over.
+
+Keeps law: import-reads-only (docs/laws.md).
 """
 
 from __future__ import annotations

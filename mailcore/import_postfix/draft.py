@@ -1,6 +1,8 @@
 """What becomes of Postfix's settings: a waypost.toml in the making, and a line about each of them.
 
 Law: every setting of the old machine has a finding: taken over, changed (and why), or not taken over (and what that means).
+
+Keeps law: every-setting-has-a-finding (docs/laws.md).
 """
 
 from __future__ import annotations

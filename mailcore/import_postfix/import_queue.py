@@ -3,6 +3,8 @@
 Each message goes through the control socket, several at a time. Before one is complete the ledger says which it will be,
 synced; where it does not say how that ended, the queue's history is asked the next time. Law: what is not known for certain is
 not handed in again, but told. Nothing below Postfix's directories is changed.
+
+Keeps law: import-hands-in-once (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ A text file, a line each, synced before anything rests on it:
 
 KEY is the old queue id with its time of arrival; FIRST and LAST are places of recipients in the old file, which stay the same
 whatever is delivered in between. A line that is cut off (power went) is passed over: what it was to say had no effect yet.
+
+Keeps law: import-hands-in-once (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import asyncio
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -83,7 +83,7 @@ class Hop:
         self.name = name
         self.plan = plan
         self.hostname = f"{name}.lab.invalid"
-        self.keywords = KEYWORDS
+        self.keywords: Sequence[str] = KEYWORDS
         self.messages: list[Arrival] = []
         self.counters = Counters()
         self.temper: Temper = parse(plan.temper, chance)

@@ -3,7 +3,7 @@
 Laws: data is taken byte for byte; a message is counted before its 250 is written; every buffer is bounded. It is
 lenient in what it takes (no policy, any order of parameters), because the hop's temper is what refuses.
 
-It knows its hop's counters and temper, nothing of sockets beyond its transport.
+It knows its hop as a ``HopSide``, and nothing of sockets beyond its transport.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ import functools
 import re
 import socket
 import struct
-from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
 
 from mailcore.lab.arrival import ContentDigest
-from mailcore.lab.behaviour import Deed, Delay, Occasion, Reply, Stage
+from mailcore.lab.behaviour import Deed, Delay, Occasion, Reply, Stage, Temper
 
-if TYPE_CHECKING:
-    from mailcore.lab.hop import Hop
-
-__all__ = ["Session"]
+__all__ = ["HopSide", "Session"]
 
 LINE_BYTES_MAX = 64 * 1024  # of a command; far above RFC 5321's 512, so that a long address is not what fails
 RECIPIENTS_MAX = 100_000  # of one transaction, then 452
@@ -34,10 +31,54 @@ _ADDRESS = re.compile(r'(?:FROM|TO):\s*<((?:"(?:\\.|[^"\\])*"|[^">])*)>\s*(.*)',
 _LINGER_OFF = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() sends RST
 
 
+class HopSide(Protocol):
+    """What a session needs of its hop: the behaviour to follow, and a place to count what happens."""
+
+    hostname: str
+    keywords: Sequence[str]  # of ESMTP, as the reply to EHLO has them
+    temper: Temper
+
+    @property
+    def connections(self) -> int:
+        """Returns the open connections that a limit counts."""
+
+    def now(self) -> float:
+        """Returns the time of the loop, in seconds."""
+
+    def opened(self, session: Session) -> int:
+        """Counts a new session; returns its number."""
+
+    def ended(self, session: Session) -> None:
+        """Takes a session off ``connections``: it has sent its last reply."""
+
+    def closed(self, session: Session) -> None:
+        """Takes a session off all counts: its socket is gone."""
+
+    def refused(self, code: int) -> None:
+        """Counts a reply of 400 or above."""
+
+    def did(self, deed: Deed) -> None:
+        """Counts a reset, a close or a silence."""
+
+    def arrived(
+        self,
+        *,
+        digest: ContentDigest,
+        sender: str,
+        parameters: str,
+        recipients: tuple[str, ...],
+        helo: str,
+        client: str,
+        session: int,
+        transaction: int,
+    ) -> None:
+        """Records a message that is about to be answered with 250."""
+
+
 class Session(asyncio.Protocol):
     """One connection. While ``_waiting`` a reply is delayed or withheld, and nothing is taken from the buffer."""
 
-    def __init__(self, hop: Hop) -> None:
+    def __init__(self, hop: HopSide) -> None:
         self._hop = hop
         self._buffer = b""
         self._replies: list[bytes] = []

@@ -1,1 +1,1 @@
-"""Lanes, segments, records: the append-only log. Knows nobody else in Waypost. The format's page is FORMAT.md."""
+"""Lanes, segments, records: the append-only log. It imports nothing else of Waypost. FORMAT.md describes the bytes on disk."""

@@ -1,8 +1,10 @@
-"""Group commit: one sync for everything that waits when it starts (DESIGN law 2).
+"""Group commit: one sync covers every record that waits when the sync starts.
 
-Lives in an asyncio loop; the sync runs in a thread of its own, because a disk may take milliseconds and the loop has mail
-to take meanwhile. When the lane is idle a sync starts at once; under load it waits ``delay_s`` for company, which is what
-brings syncs per message below one half.
+It runs in an asyncio loop and syncs in a thread of its own, because a sync may take milliseconds while the loop accepts
+mail. When the lane is idle a sync starts at once; under load it waits ``delay_s`` for more messages, which brings the number
+of syncs per message below one half.
+
+Keeps law: shared-sync (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -16,16 +18,16 @@ from mailcore.log.lane import Batch, LaneFailed, LaneWriter
 
 __all__ = ["GroupCommit"]
 
-COMPANY = 8  # messages that are enough to share a sync: half of Postfix's default window, and an eighth of a sync each
+COMPANY = 8  # start the sync early when this many messages wait: each then costs an eighth of a sync
 
 Done = Callable[[LaneFailed | None], None]
 
 
 class GroupCommit:
-    """Appends to ``writer`` and calls back when what was appended is durable.
+    """Appends to ``writer`` and calls back when the appended records are durable.
 
-    After a failure every waiting callback gets the LaneFailed, and so does every ``then`` until ``writer.reopen()``; what to
-    do about it is the caller's decision.
+    After a failure every waiting callback gets the LaneFailed, and so does every later ``then`` until ``writer.reopen()``.
+    The caller decides what to do about it.
     """
 
     def __init__(self, writer: LaneWriter, loop: asyncio.AbstractEventLoop, delay_s: float) -> None:
@@ -47,7 +49,7 @@ class GroupCommit:
     def then(self, done: Done, weight: int = 1) -> None:
         """Calls ``done(None)`` in the loop once everything appended until now is on disk, or ``done(error)``.
 
-        ``weight``: how many messages wait for it.
+        ``weight`` is the number of messages that wait for it.
         """
         self._waiting.append(done)
         self._weight += weight
@@ -61,7 +63,7 @@ class GroupCommit:
             self._schedule()
 
     async def wait(self) -> None:
-        """Returns when everything appended until now is on disk. Raises LaneFailed."""
+        """Waits until everything appended until now is on disk. Raises LaneFailed."""
         future: asyncio.Future[None] = self._loop.create_future()
 
         def done(error: LaneFailed | None) -> None:
@@ -77,8 +79,8 @@ class GroupCommit:
 
     def _schedule(self) -> None:
         self._scheduled = True
-        # Alone, a message should not wait for company that will not come: the delay is for when the last sync has just
-        # ended or took more than one along.
+        # A single message must not wait for others that will not come: wait only if the last sync has just ended or covered
+        # more than one message.
         idle_s = self._loop.time() - self._last_end
         if self._weight < COMPANY and self._delay_s and (self._last_count > 1 or idle_s < self._delay_s):
             self._timer = self._loop.call_later(max(0.0, self._delay_s - idle_s), self._start)
@@ -102,21 +104,19 @@ class GroupCommit:
                 batch.write()
             except LaneFailed as failed:
                 error = failed
-            except (
-                Exception
-            ) as bug:  # the waiting must hear of it: a thread that just ended would leave them waiting for ever
+            except Exception as bug:  # report it: if the thread only ended, the callbacks would never be called
                 error = LaneFailed(f"lane {self.writer.lane}: {bug!r}")
                 error.__cause__ = bug
             try:
                 self._loop.call_soon_threadsafe(self._finished, waiting, error)
-            except RuntimeError:  # the loop is closed: the process is ending, and nobody may be told "durable" any more
+            except RuntimeError:  # the loop is closed: the process is ending, and no callback may report "durable"
                 return
 
     def _finished(self, waiting: list[Done], error: LaneFailed | None) -> None:
         self._running = False
         self._last_end = self._loop.time()
         if error is not None:
-            # Records appended behind the failed batch can't be durable either: their segment is not to be used again.
+            # Records appended after the failed batch are not durable either: their segment is never used again.
             waiting += self._waiting
             self._waiting = []
             self._weight = 0
@@ -125,10 +125,10 @@ class GroupCommit:
         for done in waiting:
             try:
                 done(error)
-            except Exception as bug:  # of one of them; the others wait, too
+            except Exception as bug:  # the other callbacks must still be called
                 self._loop.call_exception_handler({"message": "after a commit", "exception": bug})
 
     def close(self) -> None:
-        """Ends the thread; for tests."""
+        """Ends the thread. Only tests need it: the daemon is killed."""
         self._batches.put(None)
         self._thread.join()

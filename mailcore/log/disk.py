@@ -1,10 +1,12 @@
-"""Every system call Waypost makes on its queue and spool files.
+"""Every system call that Waypost makes on its queue and spool files.
 
-One small class, handed to whoever needs it, so that tests can put a simulated disk in its place that loses, tears and
-reorders unsynced writes and fails any call. It knows paths and file descriptors, nothing of lanes or records.
+One small class, passed as an argument, so that tests can use a simulated disk that loses, tears and reorders unsynced writes
+and fails any call. It knows paths and file descriptors, and nothing about lanes or records.
 
-Errors are OSError as the kernel gives them. Nothing here retries a failed sync: after EIO the next fsync says OK although
-the data is gone (FACTS), so a failed sync ends the use of that file (DESIGN law 8).
+Errors are OSError as the kernel raises them. Nothing here retries a failed sync: after EIO the next fsync succeeds although
+the data is lost (docs/facts.md), so a failed sync ends the use of that file.
+
+Keeps law: no-sync-retry (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ __all__ = ["Buffer", "Disk", "Locked"]
 Buffer = bytes | bytearray | memoryview
 
 _IOV_MAX = 1024  # POSIX limits.h; Linux's value
-_FILE_MODE = 0o640  # the queue's group may read (the deliverer, the control process), nobody else
+_FILE_MODE = 0o640  # the queue's group may read: the deliverer and the control process
 _DIRECTORY_MODE = 0o750
 
 
@@ -31,33 +33,35 @@ class Locked(Exception):
 class Disk:
     """The real disk."""
 
-    file_mode = _FILE_MODE  # less the umask, as always
+    file_mode = _FILE_MODE  # the umask applies
     directory_mode = _DIRECTORY_MODE
 
     def __init__(self) -> None:
         self._kept: set[str] = (
             set()
-        )  # directories whose names this process has synced; as many as lanes and spool folders
+        )  # directories whose names this process has synced; bounded by lanes and spool folders
 
     def create(self, path: str) -> int:
-        """A new file, open for reading and writing. FileExistsError when there is one."""
+        """Creates a file, open for reading and writing. Raises FileExistsError if it exists."""
         return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, self.file_mode)
 
     def open_read(self, path: str) -> int:
+        """Opens a file for reading; returns its descriptor."""
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def open_write(self, path: str) -> int:
-        """An existing file, to rewrite bytes in place."""
+        """Opens an existing file, to rewrite bytes in place; returns its descriptor."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def close(self, fd: int) -> None:
+        """Closes a descriptor."""
         os.close(fd)
 
     def write(self, fd: int, buffers: Sequence[Buffer], offset: int) -> None:
         """Writes all of ``buffers`` at ``offset``.
 
-        A full disk first shows as a short write without an exception (FACTS), so the rest is tried until it is written or
-        the kernel names the error.
+        A full disk first gives a short write without an error (docs/facts.md), so the rest is written again until all of it
+        is written or the kernel gives the error.
         """
         pending = [memoryview(buffer) for buffer in buffers if len(buffer)]
         while pending:
@@ -74,7 +78,7 @@ class Disk:
                 pending[0] = pending[0][written:]
 
     def read(self, fd: int, length: int, offset: int) -> bytes:
-        """Up to ``length`` bytes; fewer only at the end of the file."""
+        """Reads up to ``length`` bytes; fewer only at the end of the file."""
         data = os.pread(fd, length, offset)
         if len(data) == length or not data:
             return data
@@ -89,7 +93,7 @@ class Disk:
         return b"".join(parts)
 
     def read_whole(self, path: str) -> bytes:
-        """A small file, to its end."""
+        """Reads a small file to its end."""
         fd = self.open_read(path)
         try:
             return self.read(fd, self.size(fd), 0)
@@ -97,7 +101,7 @@ class Disk:
             self.close(fd)
 
     def write_whole(self, path: str, data: Buffer) -> None:
-        """A small file, replaced atomically and synced; OSError leaves what was there."""
+        """Replaces a small file atomically and syncs it. Raises OSError, and then the old file is unchanged."""
         new = f"{path}.new"
         with contextlib.suppress(FileNotFoundError):
             self.unlink(new)
@@ -111,25 +115,27 @@ class Disk:
         self.sync_directory(os.path.dirname(path))
 
     def size(self, fd: int) -> int:
+        """Returns the size of an open file in bytes."""
         return os.fstat(fd).st_size
 
     def size_of(self, path: str) -> int:
+        """Returns the size of a file in bytes. Raises FileNotFoundError."""
         return os.stat(path).st_size
 
     def modified(self, path: str) -> float:
-        """When the file was last written to; wall clock."""
+        """Returns the time of the last write to the file, in wall-clock seconds."""
         return os.stat(path).st_mtime
 
     def sync(self, fd: int) -> None:
-        """The file's data, and what is needed to find it, on stable storage. Never call it again on a file it failed on."""
+        """Syncs the file's data, and the metadata needed to read it, to stable storage. Never call it again after it failed."""
         os.fdatasync(fd)
 
     def drop_cache(self, fd: int) -> None:
-        """What is read next comes from the disk. After a failed sync the page cache shows what the disk has lost (FACTS)."""
+        """Makes the next read come from the disk: after a failed sync the page cache shows data that the disk lost."""
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def sync_directory(self, path: str) -> None:
-        """The names in ``path`` on stable storage."""
+        """Syncs the names in the directory ``path`` to stable storage."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -137,30 +143,33 @@ class Disk:
             os.close(fd)
 
     def replace(self, old: str, new: str) -> None:
+        """Renames a file atomically, replacing ``new`` if it exists. Unsynced."""
         os.replace(old, new)
 
     def unlink(self, path: str) -> None:
+        """Removes a name. Unsynced. Raises FileNotFoundError."""
         os.unlink(path)
 
     def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted; none when there is no such directory."""
+        """Returns the names in a directory, sorted; an empty list if it does not exist."""
         try:
             return sorted(os.listdir(path))
         except FileNotFoundError:
             return []
 
     def is_directory(self, path: str) -> bool:
+        """Returns True if the path is a directory."""
         return os.path.isdir(path)
 
     def create_directory(self, path: str) -> None:
-        """One directory, unsynced. FileExistsError when there is one."""
+        """Creates one directory. Unsynced. Raises FileExistsError."""
         os.mkdir(path, self.directory_mode)
 
     def make_directory(self, path: str) -> None:
-        """The directory and those above it, each synced into its parent.
+        """Makes the directory and those above it, and syncs each into its parent.
 
-        Those that are there are synced too, once by each process: who made them may have been killed before that, or be
-        another process that has not come to it yet, and mail is going to hang on their names (law 1).
+        Existing directories are synced too, once per process: the process that created one may have been killed before it
+        synced, or may not have synced yet, and mail will depend on the names (law: durable-before-250).
         """
         path = path.rstrip("/")
         if not path or path == "." or (path in self._kept and self.is_directory(path)):
@@ -174,26 +183,27 @@ class Disk:
         try:
             self.sync_directory(parent)
         except OSError as error:
-            # A directory above the home that we may not even open is none that we have made anything in.
+            # We have created nothing in a directory above the home that we may not open.
             if not found or error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS):
                 raise
         self._kept.add(path)
 
     def remove_directory(self, path: str) -> None:
-        """An empty directory away."""
+        """Removes an empty directory."""
         os.rmdir(path)
         self._kept.discard(path.rstrip("/"))
 
     def exists(self, path: str) -> bool:
+        """Returns True if the path exists."""
         return os.path.exists(path)
 
     def free_bytes(self, path: str) -> int:
-        """What an unprivileged writer may still write on the file system of ``path``."""
+        """Returns the bytes that an unprivileged writer may still write on the file system of ``path``."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
     def lock(self, path: str) -> int:
-        """An exclusive lock that ends with the process; returns the descriptor that holds it. Raises Locked."""
+        """Takes an exclusive lock that ends with the process; returns the descriptor that holds it. Raises Locked."""
         fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, self.file_mode)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""The index beside a segment: which queue ids its envelopes have, so that one message is found among a million.
+"""The index beside a segment: the queue ids of its envelopes, so that one message is found among a million.
 
-A cache and nothing more: made from the segment, written without a sync by the lane's writer as the segment grows, believed
-block by block only where its checksum agrees, and made again from the records where it is missing or ends early.
+It is only a cache. The lane's writer appends to it, unsynced, as the segment grows. A reader believes a block only if its
+checksum agrees, and reads the records themselves where the index is missing or ends early.
 
 ```
  block:  | magic "WayI" | count u32 | covers from u64 | covered to u64 | CRC-32C u32 | 4 zero bytes |  count entries
@@ -10,8 +10,10 @@ block by block only where its checksum agrees, and made again from the records w
 
 Entries have a fixed width and the id first, so that a search is one pass of ``bytes.find`` and needs no sorting.
 
-The one thing the log knows of a body is where an ENVELOPE's queue id stands (``queue_id_in``): so it can find a message where
-no block covers it, and tell when a block is wrong.
+The log knows one thing about a body: where the queue id of an ENVELOPE is (``queue_id_in``). So it finds a message that no
+block covers, and notices a block that is wrong.
+
+Keeps law: index-is-a-cache (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -51,6 +53,8 @@ _U32_MAX = 0xFFFF_FFFF
 
 
 class IndexEntry(NamedTuple):
+    """Describes one envelope of a segment."""
+
     queue_id: str
     offset: int  # lane offset of the ENVELOPE record
     recipients: int
@@ -58,6 +62,8 @@ class IndexEntry(NamedTuple):
 
 
 class IndexBlock(NamedTuple):
+    """Holds one valid block of an index; ``entries`` is packed."""
+
     start: int  # lane offsets of the records it covers
     end: int
     entries_count: int
@@ -65,8 +71,10 @@ class IndexBlock(NamedTuple):
 
 
 def entry_for(entry: tuple[str, int, int]) -> IndexEntry:
-    """(queue id, recipients, arrived) as an entry whose offset is still to be given. Raises ValueError for an id that an
-    entry cannot hold: the message would never be found."""
+    """Returns the index entry for (queue id, recipients, arrived), with offset 0.
+
+    Raises ValueError for a queue id that an entry cannot hold: the message would never be found.
+    """
     queue_id, recipients, arrived = entry
     if not queue_id.isascii() or not 0 < len(queue_id) <= ID_BYTES_MAX or "\0" in queue_id:
         raise ValueError(f"queue id {queue_id!r}; 1 to {ID_BYTES_MAX} ASCII characters are allowed")
@@ -74,8 +82,8 @@ def entry_for(entry: tuple[str, int, int]) -> IndexEntry:
 
 
 def queue_id_in(body: bytes) -> bytes | None:
-    """The queue id of an ENVELOPE body: behind the u32 length, the first element of a MessagePack array, a string of up to
-    31 bytes. None when the body does not begin like that."""
+    """Returns the queue id of an ENVELOPE body: after the u32 length, the first element of a MessagePack array, a string of up
+    to 31 bytes. Returns None if the body does not begin like that."""
     if len(body) < 6:
         return None
     first = body[4]
@@ -93,11 +101,12 @@ def queue_id_in(body: bytes) -> bytes | None:
 
 
 def index_path(segment_path: str) -> str:
+    """Returns the path of the index beside a segment."""
     return segment_path.removesuffix(".seg") + ".idx"
 
 
 def encode_block(base: int, start: int, end: int, entries: Sequence[IndexEntry]) -> bytes:
-    """The block for the envelopes in lane offsets [start, end) of the segment at ``base``."""
+    """Encodes the block for the envelopes in lane offsets [start, end) of the segment at ``base``."""
     packed = b"".join(
         _ENTRY.pack(e.queue_id.encode("ascii"), e.offset - base, e.recipients, e.arrived) for e in entries
     )
@@ -106,7 +115,7 @@ def encode_block(base: int, start: int, end: int, entries: Sequence[IndexEntry])
 
 
 def decode_blocks(data: bytes) -> Iterator[IndexBlock]:
-    """The blocks up to the first that can't be believed."""
+    """Yields the blocks up to the first invalid one."""
     at = 0
     while len(data) - at >= _BLOCK.size:
         magic, count, start, end, crc, _ = _BLOCK.unpack_from(data, at)
@@ -121,7 +130,7 @@ def decode_blocks(data: bytes) -> Iterator[IndexBlock]:
 
 
 def find_in_block(block: IndexBlock, base: int, queue_id: str) -> list[int]:
-    """Lane offsets of the envelopes with this queue id, oldest first."""
+    """Returns the lane offsets of the envelopes with this queue id, oldest first."""
     wanted = queue_id.encode("ascii", "replace").ljust(ID_BYTES_MAX, b"\0")
     if not queue_id or len(wanted) > ID_BYTES_MAX:
         return []
@@ -135,34 +144,35 @@ def find_in_block(block: IndexBlock, base: int, queue_id: str) -> list[int]:
 
 
 def find_all_in_block(block: IndexBlock, base: int, queue_ids: Collection[bytes]) -> list[int]:
-    """Lane offsets of the envelopes with one of these queue ids; goes through all entries."""
+    """Returns the lane offsets of the envelopes with one of these queue ids. Reads all entries."""
     return within(block, base, set(map(padded_id, queue_ids)))
 
 
 def padded_id(queue_id: bytes) -> bytes:
-    """As it stands in an entry."""
+    """Pads a queue id with zeros to its width in an entry."""
     return queue_id.ljust(ID_BYTES_MAX, b"\0")
 
 
 def within(block: IndexBlock, base: int, padded: Set[bytes]) -> list[int]:
-    """Lane offsets of the envelopes whose padded ids are in ``padded``; goes through all entries."""
+    """Returns the lane offsets of the envelopes whose padded ids are in ``padded``. Reads all entries."""
     return [base + entry[1] for entry in _ENTRY.iter_unpack(block.entries) if entry[0] in padded]
 
 
 def sums_in(block: IndexBlock, base: int, start: int, end: int) -> tuple[int, int]:
-    """(envelopes, recipients) of the block in lane offsets [start, end)."""
+    """Counts (envelopes, recipients) of the block in lane offsets [start, end)."""
     low, high = start - base, end - base
     counted = [entry[2] for entry in _ENTRY.iter_unpack(block.entries) if low <= entry[1] < high]
     return len(counted), sum(counted)
 
 
 def entries_of(block: IndexBlock, base: int) -> Iterator[IndexEntry]:
+    """Yields the entries of a block, with lane offsets."""
     for queue_id, offset, recipients, arrived in _ENTRY.iter_unpack(block.entries):
         yield IndexEntry(queue_id.rstrip(b"\0").decode("ascii"), base + offset, recipients, arrived)
 
 
 def count_entries(disk: Disk, path: str) -> int | None:
-    """How many envelopes the index has, by its blocks' headers alone: for people, not to go by. None without an index."""
+    """Counts the envelopes in an index by its block headers, unchecked: for display only. None without an index."""
     try:
         fd = disk.open_read(path)
     except OSError:
@@ -183,7 +193,7 @@ def count_entries(disk: Disk, path: str) -> int | None:
 
 
 def read_blocks(disk: Disk, path: str) -> list[IndexBlock]:
-    """All believable blocks of an index file; none when it is missing or unreadable, for it is only a cache."""
+    """Returns the valid blocks of an index file; none if it is missing or unreadable, because it is only a cache."""
     try:
         return list(decode_blocks(disk.read_whole(path)))
     except OSError:

@@ -1,13 +1,15 @@
-"""Writing a lane: append, and the sync that makes what was appended durable.
+"""Writing a lane: append, and the sync that makes the appended records durable.
 
-Laws kept here (DESIGN section 3):
-1. Nothing is reported durable before its data, and the directory entry of its segment, are synced.
-4. Positions are never reused: a writer that starts goes on beyond every byte of the files it finds and beyond ``floor``.
-8. Nobody appends behind a tail they did not write: a writer that starts, or whose sync failed, opens a new segment whose
-   header says where the one before ends. A failed sync is never tried again on the same file.
+- law: durable-before-250. A record is reported durable only after its data and the directory entry of its segment are synced.
+- law: positions-never-reused. A writer that starts continues beyond every byte of the files it finds, and beyond ``floor``.
+- law: no-tail-reuse. A writer that starts, or whose sync failed, opens a new segment; its header says where the previous one
+  ends.
+- law: no-sync-retry. A failed sync is never retried on the same file.
+- law: sync-before-belief. A writer that starts syncs the files it finds, and reads them past the page cache.
 
-``append`` only gives out offsets and keeps the bytes; ``take`` hands over what waits, and ``Batch.write`` (which may run in
-another thread) puts it on disk: while one batch is synced the next one collects. It knows records, not what is in them.
+``append`` gives out offsets and keeps the bytes; ``take`` returns them as a batch, and ``Batch.write`` (which may run in
+another thread) writes and syncs it. So one batch collects while another is synced. The writer does not know what is in the
+records.
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ from mailcore.log.segment import (
 
 __all__ = ["Batch", "LaneFailed", "LaneWriter"]
 
-TURN_TIMEOUT_S = 120.0  # above what a sync takes on a disk that is still alive
-INDEX_STRIDE = 1 << 20  # bytes of records per index block: what a search must read itself at most
+TURN_TIMEOUT_S = 120.0  # longer than any sync of a disk that still works
+INDEX_STRIDE = 1 << 20  # bytes of records per index block: a search reads at most this much without an index
 
 
 class LaneFailed(Exception):
-    """Writing or syncing failed; what was appended since ``durable`` is not on disk. ``__cause__`` is the OSError."""
+    """Raised if writing or syncing failed: records appended since ``durable`` are not on disk. ``__cause__`` is the OSError."""
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class _Piece:
 
 
 class Batch:
-    """What ``LaneWriter.take`` handed over: written and synced as one."""
+    """Holds the records that ``LaneWriter.take`` returned; they are written and synced together."""
 
     def __init__(self, writer: LaneWriter, pieces: list[_Piece], end: int, number: int, epoch: int) -> None:
         self._writer = writer
@@ -64,19 +66,19 @@ class Batch:
         self._epoch = epoch
 
     def write(self) -> None:
-        """Blocks until everything is on disk, the batches taken before it first; may run in another thread.
+        """Blocks until the batch, and every batch taken before it, is on disk; may run in another thread.
 
-        Raises LaneFailed, also when a batch before it failed: nothing is written behind a hole (law 8).
+        Raises LaneFailed, also if an earlier batch failed: nothing is written behind a hole (law: no-tail-reuse).
         """
         self._writer._write(self._pieces, self.end, self._number, self._epoch)
 
 
 class LaneWriter:
-    """The one writer of a lane.
+    """The only writer of a lane.
 
-    ``clock`` gives wall-clock seconds and ``salt`` a random 64-bit number, both only for segment headers. ``floor``: offsets
-    below it have been named by somebody (journal, restart positions) and are not used again. ``end_at``: where the records
-    of the last segment end, when the caller knows better than its bytes (recovery step 3); None finds it.
+    ``clock`` returns wall-clock seconds and ``salt`` a random 64-bit number, both for segment headers. Offsets below ``floor``
+    are named in the journal or the restart positions, and are not used again. ``end_at`` is the end of the last segment's
+    records if the caller knows it better than the file (law: end-decides); None reads it from the file.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class LaneWriter:
         self._turn = threading.Condition()  # batches are written one at a time, in the order they were taken
         self._taken = 0
         self._written = 0
-        self._epoch = 0  # +1 with each reopen: a batch taken before is not written any more
+        self._epoch = 0  # +1 with each reopen: batches taken before it are never written
         try:
             self._open_lane(floor, end_at)
         except BaseException:
@@ -118,25 +120,25 @@ class LaneWriter:
         self._failed = False
 
     def _end_of_files(self, end_at: int | None) -> tuple[int, int]:
-        """(where the records end, where the bytes end)."""
+        """Returns (lane offset where the records end, lane offset where the files end)."""
         bases = [base for base in map(base_of, self.disk.list(self.directory)) if base is not None]
         if not bases:
             return end_at or 0, 0
         newest = os.path.join(self.directory, name_of(bases[-1]))
         behind = bases[-1] + max(self.disk.size_of(newest), FIRST_RECORD)
-        # Who made these names may have been killed before the directory was synced; mail hangs on them.
+        # The process that created these names may have been killed before it synced the directory.
         self.disk.sync_directory(self.directory)
         for base in reversed(bases):
             path = os.path.join(self.directory, name_of(base))
             try:
                 segment = Segment(self.disk, path)
             except SegmentDamaged:
-                # A segment whose header never reached the disk holds nothing that was ever acknowledged. What it said of
-                # the one before is lost with it, so that one is looked at.
+                # A segment whose header never reached the disk holds nothing that was acknowledged. Its record of where the
+                # previous segment ends is lost, so the previous one is read.
                 continue
             try:
-                # What is about to be believed must be on disk, and be what the disk holds: after a sync that failed in a
-                # process now dead, the next one says OK and the cache shows what is not there (FACTS).
+                # What is about to be believed must be on disk, and be read from the disk: after a failed sync in a process
+                # that is dead now, the next sync succeeds and the page cache shows data that the disk lost (docs/facts.md).
                 self.disk.sync(segment.fd)
                 self.disk.drop_cache(segment.fd)
                 if end_at is None:
@@ -149,7 +151,7 @@ class LaneWriter:
         return bases[0] if end_at is None else end_at, behind
 
     def _begin(self, base: int, previous_end: int) -> None:
-        """The next append begins a segment at ``base``."""
+        """Makes the next append begin a segment at ``base``."""
         header = SegmentHeader(base, previous_end, self._salt(), self._clock())
         self._base = base
         self._salt_now = header.salt
@@ -160,23 +162,25 @@ class LaneWriter:
 
     @property
     def position(self) -> tuple[int, int]:
-        """(base of the newest segment, next offset)."""
+        """Returns (base of the newest segment, next lane offset)."""
         return self._base, self.end
 
     @property
     def recorded_end(self) -> int:
-        """How far restart positions may say this lane counts, once everything appended by now is synced: a segment that is
-        not on disk yet has no header to say where the one before ends."""
+        """Returns the end that restart positions may record for this lane once everything appended so far is synced.
+
+        A segment that is not on disk yet has no header that says where the previous one ends.
+        """
         pending = self._pieces[-1]
         return self.durable if pending.header is not None and not pending.buffers else self.end
 
     @property
     def waiting(self) -> bool:
-        """True when something was appended that no ``take`` has handed over yet."""
+        """Returns True if a record was appended since the last ``take``."""
         return any(piece.buffers for piece in self._pieces)
 
     def next_offset(self) -> int:
-        """The offset the next ``append`` will return."""
+        """Returns the offset that the next ``append`` will return."""
         return self.end + FIRST_RECORD if self._full else self.end
 
     @property
@@ -184,10 +188,10 @@ class LaneWriter:
         return self.end - self._base >= self.segment_bytes and self.end > self._base + FIRST_RECORD
 
     def append(self, type_: int, *bodies: bytes, entry: tuple[str, int, int] | None = None) -> int:
-        """Gives the record its lane offset; it is durable once a batch taken later is written.
+        """Returns the record's lane offset. The record is durable once a batch taken later is written.
 
         ``entry`` is (queue id, recipients, arrived) of an ENVELOPE record, for the index. Raises LaneFailed after a failure
-        that no ``reopen`` has followed.
+        without a ``reopen`` since, ValueError for a body of a length that is not allowed.
         """
         if self._failed:
             raise LaneFailed(f"lane {self.lane} failed and was not reopened")
@@ -215,14 +219,14 @@ class LaneWriter:
         self._indexed_to = self.end
 
     def _seal(self) -> None:
-        """Ends the segment here: what follows goes into a new one, which begins where this one ends."""
+        """Ends the segment here; the next record begins a new one, whose base is the end of this one."""
         self._index()
         pieces, end = self._pieces, self.end
         self._begin(end, end)
         self._pieces = pieces + self._pieces
 
     def take(self) -> Batch:
-        """Everything appended so far, as a batch to write. A batch that was taken must be written: those after it wait."""
+        """Returns everything appended so far as a batch. The caller must write it: later batches wait for it."""
         piece = self._pieces[-1]
         pieces = [p for p in self._pieces if p.buffers or p.index]
         batch = Batch(self, pieces, self.end, self._taken, self._epoch)
@@ -264,7 +268,7 @@ class LaneWriter:
                 disk.sync(self._fd)
                 disk.sync_directory(self.directory)
             except OSError:
-                # Nothing in it was ever durable. Left there, a full disk would fill up with one such file per attempt.
+                # Nothing in it was ever durable. If it stayed, each attempt would leave one such file on a full disk.
                 with contextlib.suppress(OSError):
                     disk.unlink(piece.path)
                 raise
@@ -276,7 +280,7 @@ class LaneWriter:
             self._write_index(piece)
 
     def _write_index(self, piece: _Piece) -> None:
-        """Unsynced, and no error of it matters: what no block covers is read from the records."""
+        """Writes the index, unsynced and ignoring errors: records that no block covers are read themselves."""
         with contextlib.suppress(OSError):
             if self._index_fd < 0:
                 self._index_fd = self.disk.create(index_path(piece.path))
@@ -288,26 +292,26 @@ class LaneWriter:
         fds = [fd for fd in (self._fd, self._index_fd) if fd >= 0]
         self._fd = self._index_fd = -1
         for fd in fds:
-            with contextlib.suppress(OSError):  # close reports no error that a sync has not reported
+            with contextlib.suppress(OSError):  # close reports only errors that a sync has already reported
                 self.disk.close(fd)
 
     def sync(self) -> None:
-        """Take and write, here and now. Raises LaneFailed."""
+        """Takes a batch and writes it in this thread. Raises LaneFailed."""
         self.take().write()
 
     def reopen(self) -> None:
-        """After LaneFailed: seal at the last good sync and begin a new segment beyond every offset ever given out.
+        """Continues after LaneFailed: seals at the last good sync and begins a new segment beyond every offset given out.
 
-        Nothing touches the disk yet; the first batch creates the segment, and raises LaneFailed again if that is impossible.
-        What was appended and not yet written is gone, and so are batches taken and not yet written.
+        This does not touch the disk; the first batch creates the segment, and raises LaneFailed if it cannot. Records and
+        batches that were not written yet are lost.
         """
         with self._turn:
             self._close_files()
             self._epoch += 1
-            self._begin(self.end, self.durable)  # nobody else writes here, so no file reaches beyond ``end``
+            self._begin(self.end, self.durable)  # only this process writes here, so no file reaches beyond ``end``
             self._failed = False
 
     def close(self) -> None:
-        """Gives the files and the lock back; for tests and tools, the daemon just ends."""
+        """Closes the files and releases the lock; for tests and tools. The daemon just ends."""
         self._close_files()
         self.disk.close(self._lock)

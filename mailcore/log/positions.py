@@ -1,8 +1,10 @@
-"""Restart positions: where each runner resumes, where the working suffix starts, what lay in the lanes then.
+"""Restart positions: where each runner resumes, where the working suffix starts, and how much mail lay in each lane.
 
-Two files, ``restart`` and ``restart.previous``, each checksummed; the newest that can be believed counts. Law 9: whoever
-writes them has taken them first, synced every lane and the journal since, and only then calls ``write``. Law 10 builds on
-``previous`` too: nothing is deleted that the older of the two still needs, so that either may be damaged.
+They are kept in two files, ``restart`` and ``restart.previous``, each with a checksum; the newest valid one counts. The caller
+takes the positions first, then syncs every lane and the journal, and only then calls ``write_positions``. Nothing is deleted
+that the older of the two files still needs, so that either may be damaged.
+
+Keeps law: positions-after-sync, law: delete-after-both-positions (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -34,21 +36,24 @@ _HEAD = struct.Struct("<8sHHII")  # magic, version, 0, length, CRC-32C of all th
 _CHECKED = _HEAD.size - 4
 NAME = "restart"
 PREVIOUS = "restart.previous"
-DAMAGED = "restart.damaged"  # set aside, for people to look at (law 11)
+DAMAGED = "restart.damaged"  # set aside for an operator (law: damage-set-aside)
 
 
 class PositionsDamaged(Exception):
-    """There are restart positions, but none can be believed; the message names the files."""
+    """Raised if all restart positions are damaged; the message names the files."""
 
 
 class PositionsTooNew(Exception):
-    """They were written by a newer Waypost; going back to older ones would deliver mail again."""
+    """Raised if a newer Waypost wrote the positions: going back to older ones would deliver mail again."""
 
 
 class LanePosition(msgspec.Struct, frozen=True, array_like=True):
-    """``runner``: the first offset whose envelope has no START yet. ``end``: of a lane the manager writes, how far it
-    counts (recovery step 3); of a receiver's lane, how far it was known to be durable. ``browse``: the first envelope that
-    may still be alive, be it worked on or resting; browsing starts there."""
+    """Holds the positions of one lane, as lane offsets.
+
+    ``runner`` is the first offset whose envelope has no START yet. ``end`` is, for a lane that the manager writes, the offset
+    below which its records count (law: end-decides); for a receiver's lane, the offset up to which it was known to be durable.
+    ``browse`` is the first envelope that may still be alive, resting or being worked on; browsing starts there.
+    """
 
     runner: int
     end: int
@@ -56,14 +61,16 @@ class LanePosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):
-    """What rests in one lane behind its runner's position."""
+    """Counts the mail that rests in one lane behind its runner's position."""
 
     messages: int = 0
     recipients: int = 0
 
 
 class RestartPositions(msgspec.Struct, frozen=True, array_like=True):
-    sequence: int  # +1 with each writing; the higher one is the newer
+    """Holds one set of restart positions, as stored. Fields are only added at the end, with a default."""
+
+    sequence: int  # +1 with each write; the highest is the newest
     written_at: float  # wall clock
     lanes: dict[str, LanePosition]
     suffix: int  # journal offset where the working suffix starts
@@ -74,7 +81,7 @@ class RestartPositions(msgspec.Struct, frozen=True, array_like=True):
 
 
 def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> None:
-    """Atomic and synced; the one before stays as ``restart.previous``. OSError leaves what was there valid."""
+    """Writes the positions atomically, synced, and keeps the previous ones. Raises OSError; the old ones are then valid."""
     body = msgspec.msgpack.encode(positions)
     head = _HEAD.pack(_MAGIC, VERSION, 0, len(body), 0)[:_CHECKED]
     data = head + struct.pack("<I", google_crc32c.extend(google_crc32c.value(head), body)) + body
@@ -89,7 +96,7 @@ def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> 
         disk.close(fd)
     current = os.path.join(directory, NAME)
     if disk.exists(current):
-        # Damaged ones may not take the place of those before, which are all there is until ``new`` has its name.
+        # Damaged positions must not replace the previous ones, which are the only valid ones until ``new`` is renamed.
         kept = PREVIOUS if _read(disk, current) is not None else DAMAGED
         disk.replace(current, os.path.join(directory, kept))
     disk.replace(new, current)
@@ -97,8 +104,10 @@ def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> 
 
 
 def read_positions(disk: Disk, directory: str) -> RestartPositions | None:
-    """The newest valid ones; None on a new queue. Raises PositionsDamaged when files are there and none is valid,
-    PositionsTooNew when a newer Waypost wrote one of them."""
+    """Returns the newest valid positions; None on a new queue.
+
+    Raises PositionsDamaged if files exist and none is valid, PositionsTooNew if a newer Waypost wrote one of them.
+    """
     found, damaged = _found(disk, directory)
     if found:
         return max(found, key=lambda positions: positions.sequence)
@@ -108,12 +117,12 @@ def read_positions(disk: Disk, directory: str) -> RestartPositions | None:
 
 
 def read_all_positions(disk: Disk, directory: str) -> list[RestartPositions]:
-    """Those that can be believed, the older first: at most two. Raises as ``read_positions``, but for damage."""
+    """Returns the valid positions, the older first: at most two. Raises PositionsTooNew; damage raises nothing."""
     return sorted(_found(disk, directory)[0], key=lambda positions: positions.sequence)
 
 
 def _found(disk: Disk, directory: str) -> tuple[list[RestartPositions], list[str]]:
-    """What can be believed, and the paths of what is damaged."""
+    """Returns the valid positions, and the paths of the damaged files."""
     found: list[RestartPositions] = []
     damaged: list[str] = []
     for name in (NAME, PREVIOUS):
@@ -129,13 +138,13 @@ def _found(disk: Disk, directory: str) -> tuple[list[RestartPositions], list[str
 
 
 def _read(disk: Disk, path: str) -> RestartPositions | None:
-    """None when they are damaged. Raises PositionsTooNew, OSError."""
+    """Returns None if they are damaged. Raises PositionsTooNew, OSError."""
     try:
         return _decode(disk.read_whole(path), path)
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-        return None  # a block of it can't be read any more, which is damage
+        return None  # a block of the file cannot be read, which is damage
 
 
 def _decode(data: bytes, path: str) -> RestartPositions | None:

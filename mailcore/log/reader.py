@@ -1,7 +1,8 @@
 """Reading a lane: its segments as one sequence of records.
 
-Any process may read, as many as like; nobody is told. A reader believes of a segment only what lies below the ``previous
-end`` of every later segment (law 8), and of the newest one only what the caller says is durable (law 7).
+Any number of processes may read at once, without locks. A reader believes the records of a segment only below the ``previous
+end`` of every later segment (law: no-tail-reuse), and those of the newest segment only below the durable end that the caller
+gives (law: read-only-durable).
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ __all__ = ["LaneReader", "OnDamage"]
 
 OnDamage = Callable[[Damage], None]
 
-OPEN_SEGMENTS_MAX = 64  # descriptors a reader keeps; reading is mostly at one place, plus looks at single records
+OPEN_SEGMENTS_MAX = 64  # descriptors a reader keeps; it mostly reads at one place, and single records elsewhere
 
 
 class LaneReader:
-    """The records of one lane. Positions given to it must be record boundaries, as it gave them out itself."""
+    """Reads the records of one lane. Positions passed to it must be record boundaries that it returned itself."""
 
     def __init__(self, disk: Disk, directory: str, on_damage: OnDamage) -> None:
         self.disk = disk
@@ -31,14 +32,14 @@ class LaneReader:
         self.lane = os.path.basename(directory.rstrip("/"))
         self._on_damage = on_damage
         self._bases: list[int] = []
-        self._previous_ends: dict[int, int] = {}  # base -> the header's word; constant once written
+        self._previous_ends: dict[int, int] = {}  # base -> ``previous_end`` in its header; never changes
         self._damaged: set[int] = set()
         self._open: dict[int, Segment] = {}
-        self._seen_end = 0  # of the newest segment's file; what is durable beyond it lies in segments not yet known
+        self._seen_end = 0  # of the newest segment's file; records beyond it lie in segments that are not known yet
         self.refresh()
 
     def refresh(self) -> None:
-        """Looks for new and deleted segments."""
+        """Reads the directory again: finds new segments, and closes deleted ones."""
         self._bases = [base for base in map(base_of, self.disk.list(self.directory)) if base is not None]
         for base in [base for base in self._open if base not in self._bases]:
             self._open.pop(base).close()
@@ -46,8 +47,8 @@ class LaneReader:
         self._damaged.intersection_update(self._bases)
 
     def _see(self, durable: int | None) -> None:
-        """Knows every segment that has records below ``durable``: without the header of a later one, a tail that law 8 cut
-        off would be believed."""
+        """Finds every segment that has records below ``durable``: without the header of a later segment, a tail that was cut
+        off would be believed (law: no-tail-reuse)."""
         if durable is None or durable <= self._seen_end:
             return
         self._seen_end = self._newest_end()
@@ -65,13 +66,15 @@ class LaneReader:
 
     @property
     def bases(self) -> tuple[int, ...]:
+        """Returns the bases of the known segments, ascending."""
         return tuple(self._bases)
 
     def path(self, base: int) -> str:
+        """Returns the path of the segment at ``base``."""
         return os.path.join(self.directory, name_of(base))
 
     def segment(self, base: int) -> Segment | None:
-        """The open segment, or None when it is gone or its header is damaged (which is reported once)."""
+        """Returns the open segment; None if it is deleted or its header is damaged (damage is reported once)."""
         segment = self._open.get(base)
         if segment is not None:
             return segment
@@ -85,7 +88,7 @@ class LaneReader:
         except SegmentDamaged as error:
             size = self.disk.size_of(path)
             if base >= self._bases[-1] or size <= FIRST_RECORD:
-                # Perhaps just being written, or never finished: nothing in it was ever acknowledged.
+                # It may be being written just now, or was never finished: nothing in it was acknowledged.
                 return None
             self._damaged.add(base)
             self._on_damage(Damage(path, base, base + size, str(error)))
@@ -97,9 +100,9 @@ class LaneReader:
         return segment
 
     def end_of(self, base: int, durable: int | None) -> int:
-        """Where the records of the segment end: below every later segment's ``previous end`` and below ``durable``.
+        """Returns where the records of the segment end: below every later segment's ``previous end`` and below ``durable``.
 
-        ``durable`` None is for tools: the newest segment is then read up to its last believable record.
+        With ``durable`` None (for tools), the newest segment is read up to its last valid record.
         """
         later = self._bases[bisect.bisect_right(self._bases, base) :]
         ends = []
@@ -119,7 +122,7 @@ class LaneReader:
         return min(*ends, segment.file_end)
 
     def records(self, start: int, durable: int | None = None) -> Iterator[Record]:
-        """The records from ``start`` up to ``durable``, over all segments; damage is reported and stepped over."""
+        """Yields the records from ``start`` up to ``durable``, over all segments; reports damage and continues after it."""
         self._see(durable)
         if durable is not None and start < durable and not self._bases:
             self._on_damage(Damage(self.directory, start, durable, "its segments are gone"))
@@ -136,24 +139,24 @@ class LaneReader:
                 self._header_lost(base, durable)
 
     def _told_end(self, base: int, durable: int) -> int:
-        """As ``end_of``, but whether or not the file reaches so far: what it lacks is damage (law 11)."""
+        """Returns as ``end_of``, but even if the file is shorter: what is missing is damage (law: damage-set-aside)."""
         at = bisect.bisect_right(self._bases, base)
         ends = [self._previous_ends[other] for other in self._bases[at:] if other in self._previous_ends]
         return min([durable, *self._bases[at : at + 1], *ends])
 
     def _header_lost(self, base: int, durable: int) -> None:
-        """The newest segment's header may not be written yet, but not when records in it are known to be durable."""
+        """Reports a damaged header of the newest segment: it must be written if records in the segment are durable."""
         if base not in self._damaged and self.disk.exists(self.path(base)):
             self._damaged.add(base)
             self._on_damage(Damage(self.path(base), base, durable, "the segment header is damaged"))
 
     def base_for(self, offset: int) -> int | None:
-        """The base of the segment a lane offset lies in, whether it is believed there or not."""
+        """Returns the base of the segment that contains a lane offset, valid or not; None below the first segment."""
         at = bisect.bisect_right(self._bases, offset)
         return self._bases[at - 1] if at else None
 
     def is_deleted(self, offset: int) -> bool:
-        """Whether no file of the lane reaches to a lane offset that was written once."""
+        """Returns True if the file that contained a lane offset, which was written once, is deleted."""
         base = self.base_for(offset)
         try:
             return base is None or offset >= base + self.disk.size_of(self.path(base))
@@ -161,7 +164,7 @@ class LaneReader:
             return True
 
     def read(self, offset: int, durable: int | None = None) -> Record | None:
-        """The one record at ``offset``; None when it is gone, damaged, or beyond what may be believed."""
+        """Returns the record at ``offset``; None if it is deleted, damaged, or beyond the durable end."""
         self._see(durable)
         base = self.base_for(offset)
         if base is None or offset < base + FIRST_RECORD or offset >= self.end_of(base, durable):
@@ -170,9 +173,10 @@ class LaneReader:
         return None if segment is None else segment.read(offset)
 
     def find(self, queue_id: str, start: int, durable: int | None = None) -> Iterator[Record]:
-        """The ENVELOPE records of a message from ``start`` on, newest segment first; what no index covers is read.
+        """Yields the ENVELOPE records of a message from ``start`` on, newest segment first.
 
-        A block may be wrong about what is there, never about what is found: each record is looked at.
+        Records that no index covers are read. Every record found through an index is read and checked
+        (law: index-is-a-cache).
         """
         self._see(durable)
         wanted = queue_id.encode("ascii", "replace")
@@ -186,7 +190,7 @@ class LaneReader:
             yield from self._find_in(segment, queue_id, wanted, start, end)
 
     def find_all(self, queue_ids: Collection[str], start: int, durable: int | None = None) -> Iterator[Record]:
-        """The same for many messages at once, in one pass over every entry whatever their number; in no certain order."""
+        """Yields the ENVELOPE records of many messages, in one pass over all entries; in no particular order."""
         self._see(durable)
         wanted = {queue_id.encode("ascii", "replace") for queue_id in queue_ids}
         for base in reversed(self._bases):
@@ -239,7 +243,7 @@ class LaneReader:
                     yield record
 
     def _has_bytes(self, segment: Segment, wanted: bytes, start: int, end: int) -> bool:
-        """Whether the bytes occur at all: a look that costs a fiftieth of reading the records."""
+        """Returns True if the bytes occur; this costs a fiftieth of reading the records."""
         at = start
         while at < end:
             if wanted in segment.read_bytes(min(READ_BYTES + len(wanted), end - at), at - segment.base):
@@ -248,6 +252,7 @@ class LaneReader:
         return False
 
     def close(self) -> None:
+        """Closes all segments."""
         for segment in self._open.values():
             segment.close()
         self._open.clear()

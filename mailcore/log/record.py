@@ -1,4 +1,4 @@
-"""One record: the unit that is either wholly there or not at all.
+"""One record of the log: valid as a whole or not at all.
 
 ```
  0        2      3      4                8               12
@@ -8,13 +8,15 @@
    of the salt             of the body       little-endian throughout
 ```
 
-The magic is the lowest 16 bits of the segment's salt, made odd so that it is not zero: who looks for the next record behind
-a damaged one is not led through a mail body full of headers that only look right. The checksum covers the salt, the record's
-lane offset, type, length and body; not the mark, which is the one byte that may be rewritten in place. Salt and offset make a
-record valid only where it was written: a copy of a segment inside a mail body, or an old block that a disk gives back, is no
-record. Length is never 0, so no run of zeros is a record.
+The magic is the lowest 16 bits of the segment's salt, made odd so that it is not zero: a reader that looks for the next
+record after a damaged one does not stop at every forged header in a mail body. The checksum covers the salt, the record's
+lane offset, type, length and body, but not the mark, which is the one byte that may be rewritten in place. Salt and offset
+make a record valid only where it was written: a copy of a segment inside a mail body is not a record, and neither is an old
+block that the disk returns. The length is never 0, so a run of zeros is never a record.
 
-Bodies belong to the rooms that write them; this file frames them.
+This file only frames bodies; the rooms that write them define them (FORMAT.md).
+
+Keeps law: record-valid-in-place (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ __all__ = [
 
 
 class RecordType(enum.IntEnum):
+    """Types of records, as stored. FORMAT.md says what is in the body of each."""
+
     ENVELOPE = 1  # u32 length of the envelope, envelope (MessagePack), inline data
     RECIPIENTS = 2
     START = 3
@@ -53,7 +57,7 @@ class RecordType(enum.IntEnum):
 
 
 LIVE = 0x4C  # "L"
-GARBAGE = 0x47  # "G"; any other value counts as live, because only a whole garbage mark is true
+GARBAGE = 0x47  # "G"; any other value counts as live: only a complete garbage mark may hide a message
 MARK_AT = 3
 HEADER = struct.Struct("<2sBBII")
 HEADER_BYTES = HEADER.size
@@ -64,21 +68,22 @@ _extend = google_crc32c.extend
 
 
 class Record(NamedTuple):
-    """A record as read."""
+    """Holds a record as read."""
 
     offset: int  # in the lane
     type: int
     live: bool
     body: bytes
-    end: int  # offset of what follows
+    end: int  # lane offset of the next record
 
 
 def magic_of(salt: int) -> bytes:
-    """What every record of a segment begins with."""
+    """Returns the two bytes with which every record of a segment begins."""
     return (salt & 0xFFFF | 1).to_bytes(2, "little")
 
 
 def checksum(salt: int, offset: int, type_: int, bodies: Sequence[bytes], length: int) -> int:
+    """Returns the CRC-32C of a record whose body is ``bodies`` joined, ``length`` bytes together."""
     crc: int = _extend(0, _COVERED.pack(salt, offset, type_, length))
     for body in bodies:
         crc = _extend(crc, body)
@@ -86,7 +91,10 @@ def checksum(salt: int, offset: int, type_: int, bodies: Sequence[bytes], length
 
 
 def frame(salt: int, offset: int, type_: int, bodies: Sequence[bytes], length: int) -> bytes:
-    """The header for ``bodies`` (``length`` bytes together) as a record at lane offset ``offset``."""
+    """Returns the header of a record at lane offset ``offset`` whose body is ``bodies`` joined, ``length`` bytes together.
+
+    Raises ValueError for a length that is not allowed.
+    """
     if not 0 < length <= LENGTH_MAX:
         raise ValueError(f"a record body of {length} bytes; 1 to {LENGTH_MAX} are allowed")
     return HEADER.pack(magic_of(salt), type_, LIVE, length, checksum(salt, offset, type_, bodies, length))

@@ -8,10 +8,11 @@
    8 bytes  u16     u16     u32     u64      u64             u64     f64        u32
 ```
 
-The header stands twice, at 0 and 2 048, in the first 4 096 bytes: without its salt no record of the segment could be
-believed. ``base`` is the lane offset of the file's first byte and its name; ``previous end`` is the lane offset where the
-records of the segment before end, whatever its file holds behind that (law 8: nobody appends behind a tail they did not
-write). The version is checked apart from the magic, so that a newer file is called newer and not damaged.
+The header is written twice, at 0 and 2 048, in the first 4 096 bytes: without its salt no record of the segment is valid.
+``base`` is the lane offset of the file's first byte, and the file's name. ``previous end`` is the lane offset where the records
+of the previous segment end, whatever its file contains after that (law: no-tail-reuse). The version is checked apart from the
+magic, so that a newer file is reported as newer and not as damaged. Damage is reported, and the records after it are read
+(law: damage-set-aside).
 """
 
 from __future__ import annotations
@@ -43,27 +44,27 @@ __all__ = [
 
 MAGIC_SEGMENT = b"WAYPLOG\0"
 VERSION = 1
-FIRST_RECORD = 4096  # one block, so that the two headers lie in different sectors
+FIRST_RECORD = 4096  # one block; the two headers lie in different 512-byte sectors
 _COPIES_AT = (0, 2048)
 _HEADER = struct.Struct("<8sHHIQQQd")
 _CRC = struct.Struct("<I")
 SUFFIX = ".seg"
 _DIGITS = 20  # of 2**64 - 1
-_BLOCK_BYTES = 4096  # what a disk reads or fails to read as one
-READ_BYTES = 256 << 10  # one read; measured: larger ones win nothing more
+_BLOCK_BYTES = 4096  # the unit in which a disk reads, or fails to read
+READ_BYTES = 256 << 10  # bytes per read; measured: larger reads are not faster
 
 
 class SegmentDamaged(Exception):
-    """Neither copy of the header can be believed; the message names the file."""
+    """Raised if both copies of the header are damaged; the message names the file."""
 
 
 class SegmentTooNew(Exception):
-    """The file was written by a newer Waypost; nothing is wrong with it."""
+    """Raised if a newer Waypost wrote the file; the file is not damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A stretch of a segment that is no record. It is reported and left where it is."""
+    """Describes a range of a segment that holds no valid record. It is reported and left in place."""
 
     path: str
     offset: int  # in the lane
@@ -73,13 +74,15 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
+    """Holds the fields of a segment's header; the diagram is at the top of this file."""
+
     base: int
     previous_end: int
     salt: int
     created: float  # wall clock
 
     def encode(self) -> bytes:
-        """All FIRST_RECORD bytes."""
+        """Returns all FIRST_RECORD bytes."""
         fields = _HEADER.pack(MAGIC_SEGMENT, VERSION, 0, 0, self.base, self.previous_end, self.salt, self.created)
         copy = fields + _CRC.pack(google_crc32c.value(fields))
         gap = _COPIES_AT[1] - len(copy)
@@ -87,11 +90,12 @@ class SegmentHeader:
 
 
 def name_of(base: int) -> str:
+    """Returns the file name of the segment at ``base``."""
     return f"{base:0{_DIGITS}d}{SUFFIX}"
 
 
 def base_of(name: str) -> int | None:
-    """The base in a segment's file name; None for any other file."""
+    """Returns the base in a segment's file name; None for any other file name."""
     stem = name.removesuffix(SUFFIX)
     if stem == name or len(stem) != _DIGITS or not stem.isdigit():
         return None
@@ -99,7 +103,7 @@ def base_of(name: str) -> int | None:
 
 
 def read_header(disk: Disk, fd: int, path: str) -> SegmentHeader:
-    """Raises SegmentDamaged or SegmentTooNew, naming the file."""
+    """Reads the header from either copy. Raises SegmentDamaged or SegmentTooNew, naming the file."""
     newer = []
     for at in _COPIES_AT:
         block = disk.read(fd, _HEADER.size + _CRC.size, at)
@@ -107,7 +111,7 @@ def read_header(disk: Disk, fd: int, path: str) -> SegmentHeader:
             continue
         fields, crc = block[: _HEADER.size], block[_HEADER.size :]
         _, version, _, _, base, previous_end, salt, created = _HEADER.unpack(fields)
-        if version > VERSION:  # what follows the version may have moved, the checksum, too
+        if version > VERSION:  # fields after the version may have moved, also the checksum
             newer.append(version)
             continue
         if _CRC.unpack(crc)[0] != google_crc32c.value(fields):
@@ -122,7 +126,7 @@ def read_header(disk: Disk, fd: int, path: str) -> SegmentHeader:
 
 
 class Segment:
-    """A segment open for reading. Holds one descriptor until ``close``; when ``records`` is going on, until that ends."""
+    """A segment open for reading. It holds one descriptor until ``close``, or until a running ``records`` ends."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
@@ -134,10 +138,11 @@ class Segment:
             disk.close(self.fd)
             raise
         self.base = self.header.base
-        self._readings = 0  # going on: a descriptor closed under them would soon be another file
+        self._readings = 0  # in progress: a descriptor closed under them could soon be another file
         self._closing = False
 
     def close(self) -> None:
+        """Closes the file, after the last reading if any is in progress."""
         if self._readings:
             self._closing = True
         else:
@@ -145,7 +150,7 @@ class Segment:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """``close`` waits for the end of it."""
+        """Keeps the file open: ``close`` takes effect when this context ends."""
         self._readings += 1
         try:
             yield
@@ -156,12 +161,14 @@ class Segment:
 
     @property
     def file_end(self) -> int:
-        """Lane offset behind the last byte of the file, torn tail and all."""
+        """Returns the lane offset after the last byte of the file, including a torn tail."""
         return self.base + self.disk.size(self.fd)
 
     def read_bytes(self, length: int, at: int) -> bytes:
-        """Bytes of the file. Blocks that the disk cannot give any more read as zeros, which are never a record: so a bad
-        block costs the records in it and no others (law 11)."""
+        """Reads bytes of the file. Unreadable blocks (EIO) are returned as zeros, which are never a record.
+
+        So an unreadable block costs only the records in it (law: damage-set-aside).
+        """
         try:
             return self.disk.read(self.fd, length, at)
         except OSError as error:
@@ -181,10 +188,10 @@ class Segment:
         return b"".join(parts)
 
     def records(self, start: int, end: int, on_damage: Callable[[Damage], None] | None = None) -> Iterator[Record]:
-        """The records from lane offset ``start`` up to ``end``, which must both be record boundaries.
+        """Yields the records from lane offset ``start`` up to ``end``, which must both be record boundaries.
 
-        What is no record between them goes to ``on_damage`` and is stepped over: the next offset at which magic, length
-        and checksum agree is where reading goes on.
+        Reports bytes between them that are not a record to ``on_damage``, and continues at the next offset at which magic,
+        length and checksum agree.
         """
         with self.reading():
             yield from self._records(start, end, on_damage)
@@ -226,7 +233,7 @@ class Segment:
                 if lost_from < 0:
                     lost_from, what = offset, fault
                 if have < HEADER_BYTES:
-                    break  # nothing behind it can be a record
+                    break  # too few bytes are left for a record
                 found = block.find(magic, at + 1)
                 offset = block_at + found if found >= 0 else block_at + max(len(block) - 1, at + 1)
                 continue
@@ -241,7 +248,7 @@ class Segment:
             on_damage(Damage(self.path, lost_from, end, what))
 
     def read(self, offset: int) -> Record | None:
-        """The one record at lane offset ``offset``; None when there is none that can be believed."""
+        """Returns the record at lane offset ``offset``; None if there is no valid one."""
         head = self.read_bytes(HEADER_BYTES, offset - self.base)
         if len(head) < HEADER_BYTES:
             return None
@@ -254,7 +261,7 @@ class Segment:
         return Record(offset, type_, mark != GARBAGE, body, offset + HEADER_BYTES + length)
 
     def end_of_records(self, start: int = 0) -> int:
-        """Where the last record that can be believed ends, from ``start`` (a record boundary) on; for a writer's start."""
+        """Returns the end of the last valid record from ``start`` (a record boundary) on; for a writer that starts."""
         end = max(start, self.base + FIRST_RECORD)
         for record in self.records(end, self.file_end):
             end = record.end

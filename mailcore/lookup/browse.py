@@ -7,6 +7,8 @@ ENVELOPE records whose mark is live count; of a message seen twice on one page t
 Nothing is locked and nobody is told: a message that moves between two pages may be seen twice or not at all. While nothing
 moves, the items of all pages are exactly what ``size`` counts. Must not know: sockets, the manager, routes (a function that
 says where an unrouted recipient would go comes as an argument).
+
+Keeps law: browse-matches-sizes (docs/laws.md).
 """
 
 from __future__ import annotations

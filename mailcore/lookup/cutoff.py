@@ -6,6 +6,8 @@ mail. A message written anew since is known by its first envelope, which is look
 
 Law: what is not known is decided for leaving the message alone, but for one case: when the segment with its first envelope
 is deleted already, only the time of arrival (when its data began to come) tells.
+
+Keeps law: change-set-is-fixed (docs/laws.md).
 """
 
 from __future__ import annotations

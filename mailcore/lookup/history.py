@@ -7,6 +7,8 @@ whether all was found.
 What an event is stands in ``story``.
 
 Law: no more is kept than is answered, whatever the journal holds. Must not know: sockets, the manager.
+
+Keeps law: lookup-memory-bounded (docs/laws.md).
 """
 
 from __future__ import annotations

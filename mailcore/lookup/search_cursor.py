@@ -5,6 +5,8 @@ cursor says which offsets were looked at while they were there.
 
 As text: the place, then ``;LANE:START-END`` for each stretch, END left out where it was the end of the lane. The place is
 ``LANE:OFFSET``, or ``>`` and the place of whoever keeps things longer; "" is the beginning.
+
+Keeps law: cursor-tells-once (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ that would talk: a site failure (or a trouble of our own; the journal does not s
 
 Law: memory is bounded by DESTINATIONS_MAX and SAMPLES_MAX. Each sample is a fair one: every delivery was as likely to get into
 it. Must not know: sockets, the manager.
+
+Keeps law: lookup-memory-bounded (docs/laws.md).
 """
 
 from __future__ import annotations

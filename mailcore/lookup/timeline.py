@@ -11,6 +11,8 @@ An event is a map of plain values, as clients get it: ``at`` (wall clock, second
 - finished: how ("" or "deleted"), bounce
 
 Law: no more is kept than is answered, whatever is heard. Pure.
+
+Keeps law: lookup-memory-bounded (docs/laws.md).
 """
 
 from __future__ import annotations

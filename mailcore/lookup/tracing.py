@@ -7,6 +7,8 @@ message came is in its queue id: segments that ended before are not looked at.
 
 Law: what takes long is a generator that stops after each piece, so that whoever drives it (``Walk``) decides for how long.
 Must not know: sockets, the manager, what is made of the records.
+
+Keeps law: trace-believes-checksums (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Laws
 - Nothing here raises for what goes wrong outside. Lines that cannot be written are lost and counted; that is said once
   on standard error when it begins, and in the file itself when it is over.
 - Memory is bounded: the buffer is written when it is full, flush or no flush.
+
+Keeps law: log-never-blocks-mail (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Law: whatever a client, a server or an operator said, a line stays one line of printable ASCII, and no text from outside
 can begin a field: ``=<`` and the end of a field never come out of it. Nothing here raises.
+
+Keeps law: log-line-stays-one-line (docs/laws.md).
 """
 
 from __future__ import annotations

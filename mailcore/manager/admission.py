@@ -5,6 +5,8 @@ Laws
 - Every batch the scheduler asked for is admitted, even if nobody in it is left to do.
 - Who can't be routed has a verdict of our own, which the scheduler never hears of; while such verdicts wait for their sync
   no more of the message is read.
+
+Keeps law: memory-bounded (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Law 2 is kept here: a Delivered frame becomes a DELIVERY record, and only when that is synced is the scheduler told, the
 recipient dropped, the pass ended. New and deferred mail alternate into the active set (seed 000). Mail for what is dead is
 deferred in the same way, without a deliverer and without a look at its data.
+
+Keeps law: durable-before-verdict (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@ is synced: from then on recovery carries it out if we can't.
 
 A message at rest is claimed out of its lane; one being worked on is taken from the scheduler first, and what is in flight
 is waited for. ``passes`` writes where it goes.
+
+Keeps law: answered-after-sync (docs/laws.md).
 """
 
 from __future__ import annotations

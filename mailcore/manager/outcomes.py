@@ -6,6 +6,8 @@ Laws
   apart: here by what happened, in ``Sizes`` by what lies where.
 - On the hot path: a few additions an entry. Memory is bounded by ``names_counted`` destinations and ``REPLIES_MAX`` replies of
   each; who was heard of longest ago goes first.
+
+Keeps law: outcomes-balance (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Laws: what would not survive a restart is not in force either. Times are wall-clock here and in the file, the scheduler's
 own clock there. What a scope's values may be, and which of them is in force, is the scheduler's business.
+
+Keeps law: override-survives-restart (docs/laws.md).
 """
 
 from __future__ import annotations

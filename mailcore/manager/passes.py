@@ -3,6 +3,8 @@
 What was refused shares one bounce; what was deferred goes into a retry lane, or, past the queue lifetime, into the bounce as
 well; nothing left is a FINISH. Law 5 is kept here: data into the spool file and the bounce's envelope first, then the record
 that rests on them.
+
+Keeps law: data-before-replacement, law: bounce-before-finish (docs/laws.md).
 """
 
 from __future__ import annotations

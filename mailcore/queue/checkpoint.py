@@ -8,6 +8,9 @@ Laws kept here (DESIGN section 3):
 10. A segment or spool file is deleted only when restart positions already synced allow it: both of the two that are kept,
    so that either may turn out damaged. And not before its events are exported (``exported.Keeper``).
 11. A segment with a damaged record in it is never deleted.
+
+Keeps law: positions-after-sync, law: suffix-holds-working, law: end-covers-confirmed,
+law: delete-after-both-positions, law: damage-set-aside (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Damage in a lane: reported once, and written down beside its segment, which is never deleted then (law 11)."""
+"""Damage in a lane: reported once, and written down beside its segment, which is never deleted then (law 11).
+
+Keeps law: damage-set-aside (docs/laws.md).
+"""
 
 from __future__ import annotations
 

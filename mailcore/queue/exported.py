@@ -8,6 +8,8 @@ Laws
 - A segment goes when all of it is exported, but for two cases, which are told: not exported is more than ``bytes_max``, or the
   disk is full. Mail goes before events.
 - What can't be read counts as nothing exported.
+
+Keeps law: export-before-delete (docs/laws.md).
 """
 
 from __future__ import annotations

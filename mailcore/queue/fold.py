@@ -2,6 +2,8 @@
 
 Per queue id the highest generation wins and recipients done add up over all of them. Records are applied in journal order;
 holes are skipped by the reader. Pure: records in, states out.
+
+Keeps law: fold-by-queue-id (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Writing marks: one byte of a record from live to garbage, in place. When one may be written the queue says (law 6)."""
+"""Writing marks: one byte of a record from live to garbage, in place. When one may be written the queue says (law 6).
+
+Keeps law: mark-after-record, law: memory-bounded (docs/laws.md).
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,9 @@ Laws kept here (DESIGN section 3):
 
 Single-threaded and without a clock or a loop of its own: the manager process drives it and decides when to sync; the tests
 drive it on a simulated disk. Restart positions and deletion are in ``checkpoint``, the start in ``recovery``.
+
+Keeps law: unsynced-costs-work, law: believe-only-a-match, law: data-before-replacement, law: bounce-before-finish,
+law: mark-after-record (docs/laws.md).
 """
 
 from __future__ import annotations

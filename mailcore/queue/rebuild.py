@@ -3,6 +3,8 @@
 Everything is read: the whole journal there is, and every lane. What the manager's lanes hold beyond the last checkpoint can't
 be told apart any more from what lies below it, so all of it counts: a replacement whose REPLACED was lost may then stand
 beside the message it replaced. Mail may be delivered twice after this, none is lost; the log says that it happened.
+
+Keeps law: rebuild-loses-nothing (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ Laws
 - A recipient is read once in a pass, and every recipient that is not done is read: the count of the unread is an estimate
   for the scheduler, places are what counts.
 - A record that can't be read is Gone: the message then stays as it is, working (law 11).
+
+Keeps law: believe-only-a-match, law: recipient-read-once, law: memory-bounded (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -11,6 +11,9 @@
 6. Sync the journal; write restart positions; then runners may start. A crash anywhere in here is recovered from by the same.
 
 It reads the journal's working suffix and one head per lane, never the queue.
+
+Keeps law: believe-only-a-match, law: positions-never-reused, law: sync-before-belief, law: end-decides,
+law: no-orphan-no-double, law: working-is-restated, law: recovery-restartable (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Laws
 - A bounce that is owed for such a message is held as well.
 - What lay in deleted then, or was going there, is held when it is undeleted, as what is deleted out of hold is.
 - A marker that can't be read stops the manager: nobody knows then what may be delivered.
+
+Keeps law: restored-is-held (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ It reads only what is durable (law 7): of a receiver's lane what the receiver sa
 last checkpoint covers. Due times on disk are wall-clock and are clamped to the lane's interval when read, so that a jump of
 the clock neither buries a queue nor makes anything wait longer than its lane (law 13); what is left to wait is then
 counted on the monotonic clock.
+
+Keeps law: read-only-durable, law: position-before-start, law: clock-jumps-harmless (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ START is too far back: a message that waits for days for a suspended destination
 Laws kept here (DESIGN section 3):
 9. A message is stated anew only while all its DELIVERY records are synced and counted, and the START that counts until then
    goes out of the suffix only with restart positions that are written after a sync of the new one.
+
+Keeps law: restate-after-sync, law: working-is-restated (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ What must not happen is that a file goes whose envelope is still to come, or mov
 - Where a lane has damage, an envelope that can't be read may name any file: then only files that were never completed go.
 
 Must not know: the loop. Methods say whose thread they belong to.
+
+Keeps law: orphan-seen-twice (docs/laws.md).
 """
 
 from __future__ import annotations

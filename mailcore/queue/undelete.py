@@ -2,6 +2,8 @@
 
 What is deleted says so itself: ``Envelope.held_before``. An order that waits for deliveries in flight says it in its arguments,
 since the order before it, a hold perhaps, counts no more. So nothing has to be remembered over a kill.
+
+Keeps law: undelete-restores-hold (docs/laws.md).
 """
 
 from __future__ import annotations

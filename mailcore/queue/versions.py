@@ -2,6 +2,8 @@
 
 What a newer Waypost wrote is read by none of our processes, and nothing is written beside it. What is damaged is no matter of
 this look: it is set aside, and told, by who reads it.
+
+Keeps law: newer-format-refused (docs/laws.md).
 """
 
 from __future__ import annotations

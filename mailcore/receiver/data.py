@@ -6,6 +6,8 @@ Laws
   accepted is byte for byte what came (decision 0004).
 - Memory is fixed: nothing is kept but up to four bytes of a possible end, and the begun header line up to LINE_KEPT_MAX.
 Pure: no socket, no disk, no replies.
+
+Keeps law: data-ends-at-crlf-dot-crlf (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ Laws
 - A begun upload is completed or abandoned, whatever happens.
 
 Knows no socket and no session.
+
+Keeps law: upload-bounded (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ Laws
 - What goes wrong in here goes to our log; its text never leaves the house.
 
 Knows neither commands nor mail.
+
+Keeps law: command-ends-at-crlf, law: error-is-451 (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Laws
 - What is told is true: only ends whose sync was confirmed in this loop. After each (re)connect the first Durable carries
   the end and no counts; the manager then counts from the records what it had not heard of.
 - A manager that does not read costs one number, not a queue of frames: they are added up until it reads again.
+
+Keeps law: receiver-needs-no-manager, law: report-only-synced (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ source route excepted, which is ignored (RFC 5321 appendix C). Where this is wid
 says why: a label may hold an underscore; of address literals only IPv4 and IPv6 exist; a local part may be as long as its
 path lets it.
 Pure.
+
+Keeps law: strict-paths (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Laws
   next hop may read ``user%other.example`` or ``other.example!user`` as a route (Postfix: allow_untrusted_routing = no).
 - An address literal is no relay domain.
 Pure; the replies go out as they are.
+
+Keeps law: no-open-relay (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Laws
 - It accepts mail from its first milliseconds, whoever else is there or not.
 - Crash-only: nothing is to be shut down; what was acknowledged is on disk, what was not is the client's.
+
+Keeps law: receiver-needs-no-manager (docs/laws.md).
 """
 
 from __future__ import annotations

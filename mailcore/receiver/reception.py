@@ -7,6 +7,8 @@ Laws (DESIGN section 3)
    accepted, the log says so, and it is tried again every RETRY_S.
 - The manager hears only of what is durable, and after the log has it, or a delivery might stand before its arrival.
 - Neither a full disk nor a lane that nobody reads is filled further: 452 before that.
+
+Keeps law: durable-before-250, law: no-sync-retry, law: report-only-synced, law: bounded-intake (docs/laws.md).
 """
 
 from __future__ import annotations

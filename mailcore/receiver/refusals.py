@@ -5,6 +5,8 @@ Laws
   beyond are counted, and the count is logged.
 - A record has no sync of its own: it goes with the next mail, or with others after FLUSH_S. Whichever it was, after FLUSH_S
   the manager hears of it, mail or none: what it has not heard of is in no report.
+
+Keeps law: refusals-bounded (docs/laws.md).
 """
 
 from __future__ import annotations

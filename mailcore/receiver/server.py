@@ -6,6 +6,8 @@ Laws
 - Connections are bounded, in all and per client (one of our own networks excepted, as in Postfix); who comes beyond gets
   421 and costs no session.
 - One timer for all sessions: they note the tick at which they were last heard.
+
+Keeps law: sessions-bounded (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The commands of an SMTP session, and their replies. What aiosmtpd's session does, without its defects (decision 0004).
 
-Laws
+Laws (law: command-ends-at-crlf, law: error-is-451, law: starttls-forgets; docs/laws.md)
 - Which command is allowed when, is in the table of commands and nowhere else.
 - A command with a bare LF, a bare CR or a NUL is refused.
 - An exception in a command is 451 4.3.0 to the client and a line in our log.

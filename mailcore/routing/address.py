@@ -3,6 +3,8 @@
 The rule is RFC 5321 4.1.2 with RFC 6531 (any non-ASCII character), a little wider in the local part, as much mail is:
 dots may stand anywhere. It is strict in what could end the path or the command: no control character, no bare space,
 angle bracket or quote. aiosmtplib repairs such addresses silently, into other people's; here they are refused.
+
+Keeps law: addresses-not-repaired (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ loopback (RFC 6761 6.3). MX hosts are looked up in DNS only, as Postfix's smtp_h
 
 Laws: no failure is an exception, it is a ``Refused``; memory is bounded; one look-up at a time per next hop, whoever
 waits for it; answers are kept for their TTL, bounded; randomness and clock are arguments.
+
+Keeps law: unroutable-is-a-value (docs/laws.md).
 """
 
 from __future__ import annotations

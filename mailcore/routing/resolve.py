@@ -7,6 +7,8 @@ the recipient's domain by MX, or straight to an address literal (``user@[192.0.2
 
 Laws: pure, no I/O, no clock; what cannot be routed is a value (``Refused``), never an exception. Runs in the manager
 for every recipient: an answer is remembered by domain, in bounded memory.
+
+Keeps law: unroutable-is-a-value (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
-from mailcore.scheduler.destination import Destination
+from mailcore.scheduler.jobs import Destination, Transport
 from mailcore.scheduler.preemption import big_from, classify, unpark
 from mailcore.scheduler.recipients import Recipients
 from mailcore.scheduler.timetable import Timetable
-from mailcore.scheduler.transport import Transport
 from mailcore.scheduler.tuning import Tuning
 
 __all__ = ["Destinations", "WindowChange"]

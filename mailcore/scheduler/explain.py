@@ -5,6 +5,8 @@ entry is selected next, or the next condition named is another one (a property t
 
 Reads only, but for parking candidates that are blocked (``preemption``). The values are plain (str, int, float, None),
 ready for JSON; times are the scheduler's.
+
+Keeps law: explanation-is-exact (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -13,10 +15,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from mailcore.scheduler.destination import Destination
+from mailcore.destination_state import DestinationState as State
 from mailcore.scheduler.entry import Entry
-from mailcore.scheduler.job import Job, Peer
-from mailcore.scheduler.message import Message
+from mailcore.scheduler.jobs import Destination, Job, Message, Peer
 from mailcore.scheduler.preemption import advance_missing, best_candidate, entries_missing, preemptible
 from mailcore.scheduler.recipients import Recipients
 
@@ -58,35 +59,37 @@ def explain(
 def _why(peer: Peer, now: float) -> dict[str, Any]:
     destination, job = peer.destination, peer.job
     transport, count = destination.transport, len(peer.recipients)
-    parameters = destination.parameters
-    if transport.dead_until is not None:
-        sentence = f"the transport is dead for {_seconds(transport.dead_until - now)} more{_because(transport.reason)}"
-        return _group(destination, "transport dead", count, sentence, until=transport.dead_until)
-    if destination.dead_until is not None:
-        left = _seconds(destination.dead_until - now)
-        sentence = f"the destination is dead for {left} more{_because(destination.reason)}"
-        return _group(destination, "destination dead", count, sentence, until=destination.dead_until)
-    if parameters.suspended_until is not None:
-        until = None if parameters.suspended_until == math.inf else parameters.suspended_until
-        how_long = "until somebody resumes it" if until is None else f"for {_seconds(until - now)} more"
+    state = destination.states()[0]
+    until: float | None = None
+    if state is State.TRANSPORT_DEAD:
+        until = transport.dead_until
+        sentence = f"the transport is dead for {_left(until, now)} more{_because(transport.reason)}"
+    elif state is State.DEAD:
+        until = destination.dead_until
+        sentence = f"the destination is dead for {_left(until, now)} more{_because(destination.reason)}"
+    elif state is State.SUSPENDED:
+        suspended_until = destination.parameters.suspended_until
+        until = None if suspended_until == math.inf else suspended_until
+        how_long = "until it is resumed" if until is None else f"for {_left(until, now)} more"
         sentence = f"the destination is suspended {how_long}"
-        return _group(destination, "suspended", count, sentence, until=until, suspended_until=until)
-    if destination.rest_until is not None:
-        left = _seconds(destination.rest_until - now)
-        sentence = f"rate delay: the next delivery to the destination is due in {left}"
-        return _group(destination, "destination rate delay", count, sentence, until=destination.rest_until)
-    window = destination.window.concurrency
-    if destination.busy >= window:
+        return _group(destination, state, count, sentence, until=until, suspended_until=until)
+    elif state is State.RATE_DELAY:
+        until = destination.rest_until
+        sentence = f"rate delay: the next delivery to the destination is due in {_left(until, now)}"
+    elif state is State.WINDOW_FULL:
+        window = destination.window.concurrency
         sentence = f"the destination's window is full: {destination.busy} of {window} deliveries"
-        return _group(destination, "window full", count, sentence, busy=destination.busy, window=window)
-    if transport.rest_until is not None:
-        sentence = f"rate delay: the transport's next delivery is due in {_seconds(transport.rest_until - now)}"
-        return _group(destination, "transport rate delay", count, sentence, until=transport.rest_until)
-    if transport.full:
+        return _group(destination, state, count, sentence, busy=destination.busy, window=window)
+    elif state is State.TRANSPORT_RATE_DELAY:
+        until = transport.rest_until
+        sentence = f"rate delay: the transport's next delivery is due in {_left(until, now)}"
+    elif state is State.TRANSPORT_FULL:
         limit = transport.deliveries_max
         sentence = f"the transport is full: {transport.busy} of {limit} deliveries"
-        return _group(destination, "transport full", count, sentence, busy=transport.busy, process_limit=limit)
-    return _in_line(peer, job, now)
+        return _group(destination, state, count, sentence, busy=transport.busy, process_limit=limit)
+    else:
+        return _in_line(peer, job, now)
+    return _group(destination, state, count, sentence, until=until)
 
 
 def _in_line(peer: Peer, job: Job, now: float) -> dict[str, Any]:
@@ -137,6 +140,12 @@ def _unread(message: Message, recipients: Recipients, now: float) -> dict[str, A
     return group | {"sentence": sentence, "room": 0}
 
 
+def _left(until: float | None, now: float) -> str:
+    """The time until then; callers know that there is an end."""
+    assert until is not None
+    return _seconds(until - now)
+
+
 def _seconds(seconds: float) -> str:
     seconds = max(0.0, seconds)
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
@@ -154,7 +163,7 @@ def _group(destination: Destination, state: str, count: int, sentence: str, **nu
     return {
         "destination": destination.name,
         "transport": destination.transport.name,
-        "state": state,
+        "state": str(state),
         "recipients": count,
         "sentence": sentence,
         **numbers,

@@ -9,11 +9,9 @@ Laws
 
 from __future__ import annotations
 
-from mailcore.scheduler.destination import Destination
 from mailcore.scheduler.destinations import Destinations
 from mailcore.scheduler.entry import Entry
-from mailcore.scheduler.job import LAST, Job, Peer
-from mailcore.scheduler.message import Message
+from mailcore.scheduler.jobs import LAST, Destination, Job, Message, Peer
 from mailcore.scheduler.preemption import classify, leave_stack, uncount_selected
 from mailcore.scheduler.recipients import Recipients
 

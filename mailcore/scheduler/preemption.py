@@ -23,6 +23,8 @@ Laws
 - While a transport keeps classes, a job is in one exactly while it is on the list, needs entries and has no living children.
 - A transport with a big job keeps classes.
 - Sum over a job's living children and those ended: what they used, times the price, is what its slots were charged.
+
+Keeps law: slots-paid-for (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -30,10 +32,8 @@ from __future__ import annotations
 import heapq
 import math
 
-from mailcore.scheduler.destination import Destination
-from mailcore.scheduler.job import LAST, Job
+from mailcore.scheduler.jobs import LAST, Candidacy, Destination, Job, SizeClass, Transport
 from mailcore.scheduler.parameters import TransportParameters
-from mailcore.scheduler.transport import Candidacy, SizeClass, Transport
 
 __all__ = [
     "advance_missing", "best_candidate", "big_from", "classify", "count_selected", "entries_missing", "leave_stack", "preempt",

@@ -12,6 +12,8 @@ Laws
 - ``in_core`` is never more than ``message_recipient_minimum`` a message and the sum of the pools (document, "the upper
   bound formulas"): ``above``, what messages have beyond their minimum, never passes the pools.
 - Must not know: who is delivered next.
+
+Keeps law: recipients-in-core-bounded (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -19,10 +21,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from mailcore.scheduler.job import Job
-from mailcore.scheduler.message import Message
+from mailcore.scheduler.jobs import Job, Message, Transport
 from mailcore.scheduler.timetable import Timetable
-from mailcore.scheduler.transport import Transport
 from mailcore.scheduler.tuning import Tuning
 
 __all__ = ["BATCH_MAX", "Recipients"]

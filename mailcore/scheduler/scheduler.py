@@ -5,7 +5,7 @@ may preempt (``preemption``); within a job its destinations take turns; a destin
 recipients are in core is bounded (``recipients``). The rules are Postfix's, as its documents tell them (seed 002); each
 stands in the file of its noun, under the paragraph it comes from.
 
-Laws
+Laws (law: recipient-in-one-place, law: scheduler-follows-postfix; docs/laws.md)
 - A recipient admitted leaves in one of two ways only: named in ``done`` of a ``report``, or returned by ``withdraw``.
 - It is in one place only: waiting in one peer, or in flight in one entry.
 - Every call takes time like the logarithm of what is queued, except where its docstring says otherwise.
@@ -22,18 +22,15 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from mailcore.scheduler.destination import Destination
 from mailcore.scheduler.destinations import Destinations, WindowChange
 from mailcore.scheduler.entry import Deferral, Entry
 from mailcore.scheduler.explain import explain
-from mailcore.scheduler.job import Job, Peer
 from mailcore.scheduler.job_lists import JobLists
-from mailcore.scheduler.message import Message
+from mailcore.scheduler.jobs import Destination, Job, Message, Peer, Transport
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters, Value
 from mailcore.scheduler.preemption import classify, count_selected, preempt
 from mailcore.scheduler.snapshot import describe
 from mailcore.scheduler.timetable import Timetable
-from mailcore.scheduler.transport import Transport
 from mailcore.scheduler.tuning import Origin, Tuning
 
 __all__ = ["Scheduler"]

@@ -8,9 +8,8 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from mailcore.scheduler.destination import Destination
 from mailcore.scheduler.feedback import Feedback
-from mailcore.scheduler.transport import Transport
+from mailcore.scheduler.jobs import Destination, Transport
 from mailcore.scheduler.tuning import Tuning
 
 __all__ = ["describe"]

@@ -13,6 +13,8 @@ Laws
   by itself, the shortest wait goes before the longest.
 
 Times are seconds on the caller's monotonic clock.
+
+Keeps law: scope-before-layer (docs/laws.md).
 """
 
 from __future__ import annotations

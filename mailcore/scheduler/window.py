@@ -8,6 +8,8 @@ Laws
 - 1 <= concurrency <= the limit given with the last change.
 - Each transition of one cycle starts the other one anew, nothing else does.
 - Must not know: time, entries, what a failure was.
+
+Keeps law: window-bounded (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Laws
 - It balances: recipients_in = delivered + bounced + waiting, and waiting = deferred_waiting + untried.
 - Its size is bounded, however long the simulation was: series have at most ``timeline.POINTS_MAX`` points.
+
+Keeps law: simulation-balances (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ Laws
 - Each recipient that comes in is delivered, bounced or waiting at the end; the outcome balances.
 - A simulation ends: drained, at ``until_s``, after ``events_max`` events, when nothing more can happen, or when who watches
   says so.
+
+Keeps law: simulation-repeats, law: simulation-balances, law: simulation-ends (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 It holds the lock of the home, so that there is one Waypost on it. Children end with it (PR_SET_PDEATHSIG), so that the next
 start is never refused by an orphan. There is no shutdown: SIGTERM may as well be SIGKILL.
+
+Keeps law: one-waypost-per-home (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ Laws
 - ``queue`` and ``spool`` are closed to everybody but the group: in them others may read. So a deliverer may read
   everything and write nothing, a receiver writes into its lane and the spool, and the portal opens none of it.
 - Directories are made here, so that what is made in them has the right group without a single chown later.
+
+Keeps law: deliverer-writes-nothing (docs/laws.md).
 """
 
 from __future__ import annotations

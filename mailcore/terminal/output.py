@@ -3,6 +3,8 @@
 Law: strangers wrote the addresses and replies shown here, so nothing of them reaches a terminal but printable characters
 that keep their order: control characters, escape sequences and what turns the direction of writing are shown as escapes.
 JSON is ASCII, one document a command.
+
+Keeps law: terminal-output-is-safe (docs/laws.md).
 """
 
 from __future__ import annotations

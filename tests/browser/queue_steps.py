@@ -5,6 +5,7 @@ from __future__ import annotations
 from playwright.async_api import Page, expect
 
 from tests.browser.site import Site
+from tests.eventually import PATIENCE_MS
 from tests.running.running_manager import Sections
 
 __all__ = [
@@ -19,7 +20,6 @@ __all__ = [
     "send_deferred",
 ]
 
-PATIENCE_MS = 30_000  # for what must come, on a busy machine
 SLOW: Sections = {
     "queue": {"retry_ladder_s": [600]},
     "scheduler": {"minimal_backoff_time": 600, "maximal_backoff_time": 600},

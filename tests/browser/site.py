@@ -28,13 +28,13 @@ from typing import Any
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
 
 from mailcore.lab.lab import Lab
+from tests.eventually import PATIENCE_S
 from tests.running.running_manager import House, Sections, running
 from tests.test_tidy import ROOT
 
 __all__ = ["CHROMIUM", "PASSWORD", "Site", "free_port", "site"]
 
 PASSWORD = "a long enough password"
-PATIENCE_S = 40.0
 CHROMIUM: dict[str, Any] = {
     "executable_path": "/usr/bin/chromium",
     "args": [

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page
 
@@ -42,7 +41,6 @@ FURTHER = [
 ]
 
 
-@pytest.mark.timeout(300)  # sixty pages
 async def test_no_page_keeps_anybody_out(tmp_path: Path) -> None:
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, SLOW) as it:
         await send_deferred(it, 3, "from@example.net")

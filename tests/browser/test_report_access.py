@@ -62,7 +62,6 @@ def made(it: Site) -> None:
     shell(it, RUNS)
 
 
-@pytest.mark.timeout(240)  # a page takes a second
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 async def test_no_page_of_the_reports_keeps_anybody_out(tmp_path: Path, scheme: str) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:

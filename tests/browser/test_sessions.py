@@ -12,8 +12,8 @@ from playwright.async_api import Request, expect
 
 from mailcore.lab.lab import Lab
 from tests.browser.site import site
+from tests.eventually import PATIENCE_MS
 
-PATIENCE_MS = 30_000
 AGAIN = "waypost-again"
 
 

@@ -13,10 +13,10 @@ from playwright.async_api import Locator, Page, expect
 
 from mailcore.lab.lab import Lab
 from tests.browser.site import Site, site
+from tests.eventually import PATIENCE_MS
 from tests.running.running_manager import House, route_to
 
 LIMIT = "destination_concurrency_limit"
-PATIENCE_MS = 40_000
 
 
 async def open_values(it: Site, page: Page, scope: str) -> None:

@@ -200,8 +200,8 @@ async def test_destinations_are_listed_suspended_and_resumed(house: House, waypo
         "suspended": {"smtp:example.net": None},
     }
     lines = [line.split() for line in (await waypost("destination", "list")).out.splitlines()]
-    assert lines[1] == ["smtp:example.org", "12", "3", "5"]
-    assert lines[3] == ["smtp:example.net", "0", "0", "-", "until", "resumed"]
+    assert lines[1] == ["smtp:example.org", "12", "3", "5", "delivering"]
+    assert lines[3] == ["smtp:example.net", "0", "0", "-", "suspended", "until", "it", "is", "resumed"]
     house.manager.answers["suspend"] = house.manager.answers["resume"] = lambda _: {}
     assert (await waypost("destination", "suspend", "smtp:a.example", "--until", "2030-01-01T00:00Z")).status == 0
     assert house.manager.asked("suspend")[0].arguments["until"] == 1_893_456_000
@@ -218,7 +218,7 @@ async def test_recipients_that_are_destinations_are_listed_with_their_mail(house
         "suspended": {},
     }
     lines = [line.split() for line in (await waypost("destination", "list")).out.splitlines()]
-    assert lines[1:] == [["smtp:a@example.org", "7", "1", "5"]]
+    assert lines[1:] == [["smtp:a@example.org", "7", "1", "5", "delivering"]]
 
 
 @pytest.mark.parametrize(

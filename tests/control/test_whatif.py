@@ -22,6 +22,7 @@ from mailcore.queue.records import Delivery, encode
 from mailcore.simulator.distribution import Distribution
 from mailcore.simulator.measured import Tried, limit_of, modelled, overhead_of
 from tests.control.running_control import House
+from tests.eventually import eventually
 from tests.lookup.sample_messages import deferred, envelope
 
 EXAMPLE, OTHER = "smtp:example.org", "smtp:other.example"
@@ -219,19 +220,13 @@ def _command(pid: int) -> bytes:
 LONG: dict[str, Any] = {"backlog": "none", "arrivals": True, "duration_s": 2_000_000.0}  # ten a second
 
 
-async def until(true: Any) -> None:
-    async with asyncio.timeout(30):
-        while not true():  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.02)
-
-
 async def test_so_many_at_once_and_no_more_and_who_goes_takes_his_with_him(
     queue: House, control: AsyncControlClient
 ) -> None:
     delivered(queue, EXAMPLE, 0.1)
     askers = [queue.client() for _ in range(2)]
     asked = [asyncio.create_task(asker.call("simulate", LONG)) for asker in askers]
-    await until(lambda: len(children()) == 2)
+    await eventually(lambda: len(children()) == 2)
     with pytest.raises(Refused, match=r"2 simulations are running already \(control.simulations_max\)"):
         await simulated(control)
     running = children()
@@ -240,7 +235,9 @@ async def test_so_many_at_once_and_no_more_and_who_goes_takes_his_with_him(
         with pytest.raises((asyncio.CancelledError, ControlError)):
             await task
         await asker.close()
-    await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in running))  # nor as something to be waited for
+    await eventually(
+        lambda: not any(Path(f"/proc/{pid}").exists() for pid in running)
+    )  # nor as something to be waited for
     assert (await simulated(control))["done"]
 
 
@@ -248,13 +245,13 @@ async def test_it_has_less_right_to_the_processor_than_mail(queue: House) -> Non
     delivered(queue, EXAMPLE, 0.1)
     async with queue.client() as asker:
         asked = asyncio.create_task(asker.call("simulate", LONG))
-        await until(children)
+        await eventually(children)
         (child,) = children()
-        await until(lambda: os.getpriority(os.PRIO_PROCESS, child) == 10)
+        await eventually(lambda: os.getpriority(os.PRIO_PROCESS, child) == 10)
         asked.cancel()
         with pytest.raises((asyncio.CancelledError, ControlError)):
             await asked
-    await until(lambda: not children())
+    await eventually(lambda: not children())
 
 
 async def test_what_takes_too_long_is_ended(queue: House) -> None:
@@ -268,7 +265,7 @@ async def test_what_takes_too_long_is_ended(queue: House) -> None:
     with pytest.raises(WhatIfRefused, match=r"not done within 0.05 s \(control.simulation_timeout_s\)"):
         async for _ in whatif.simulate(None, SimulateArguments(**LONG)):  # type: ignore[arg-type]
             pass
-    await until(lambda: not children())
+    await eventually(lambda: not children())
 
 
 # -- the model

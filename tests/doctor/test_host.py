@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from mailcore.doctor import balance, limits, memory, processes, versions
 from mailcore.doctor.finding import State
 from mailcore.doctor.host import alive
 from tests.doctor.sample_host import children, found, patient, running, states
+from tests.eventually import eventually_blocking
 
 # -- limits
 
@@ -156,9 +156,7 @@ def test_another_installation_runs_than_this_one(tmp_path: Path) -> None:
 
 def wait_for(pid: int) -> None:
     """Until it has become what it was started as."""
-    until = time.monotonic() + 20
-    while not alive(pid) and time.monotonic() < until:
-        time.sleep(0.01)
+    eventually_blocking(lambda: alive(pid), f"process {pid}")
 
 
 # -- processes

@@ -19,9 +19,9 @@ from appliance.reports.nights import redis_command, redis_server
 from mailcore.doctor import portal
 from mailcore.doctor.finding import Finding, State
 from tests.appliance.common import test_postgresql
-from tests.appliance.reports.test_running import until
 from tests.doctor.sample_host import found, patient
 from tests.end_to_end.appliance import COMMAND
+from tests.eventually import eventually_blocking
 from tests.supervisor.test_users import as_root, entered
 
 postgresql = test_postgresql.postgresql  # a fixture
@@ -38,7 +38,7 @@ def redis(place: Path) -> Iterator[str]:
     shutil.chown(socket.parent, PORTAL)
     command = redis_command(server, socket)
     with subprocess.Popen([*command, "--requirepass", "secret"], stdout=subprocess.DEVNULL) as process:
-        until(socket.exists)
+        eventually_blocking(socket.exists)
         shutil.chown(socket, PORTAL)
         yield f"redis+socket://:secret@{socket}?virtual_host=0"
         process.kill()
@@ -58,7 +58,7 @@ def signs_in_by_user(url: str) -> str:
     (directory / "data" / "pg_hba.conf").write_text(f"local all {PORTAL} peer\nlocal all all trust\n")
     assert psql(url, f"CREATE ROLE {PORTAL} LOGIN", f"CREATE DATABASE portal OWNER {PORTAL}", "SELECT pg_reload_conf()")
     of_the_portal = f"postgresql://{PORTAL}@{quote(str(directory), safe='')}/portal"
-    until(lambda: not psql(of_the_portal, "SELECT 1"))
+    eventually_blocking(lambda: not psql(of_the_portal, "SELECT 1"))
     return of_the_portal
 
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.eventually import PATIENCE_S, eventually
+
 __all__ = ["Appliance", "free_port"]
 
-PATIENCE_S = 60.0  # for what must come, on a busy machine
 COMMAND = Path(sys.executable).with_name("waypost")
 LIST_PAGE = 1000
 
@@ -160,25 +161,26 @@ class Appliance:
 
     async def until_empty(self) -> None:
         """Until nothing is queued."""
-        end = asyncio.get_running_loop().time() + PATIENCE_S
-        while (size := await self.size())["messages"] or size["unheard"]:
-            assert asyncio.get_running_loop().time() < end, f"still queued: {size}\n{self._tail()}"
-            await asyncio.sleep(0.1)
+        size: dict[str, Any] = {}
+
+        async def empty() -> bool:
+            size.update(await self.size())
+            return not size["messages"] and not size["unheard"]
+
+        await eventually(empty, lambda: f"an empty queue; still queued: {size}\n{self._tail()}", look_every_s=0.1)
 
     async def until(self, true: Callable[[], Any], what: str) -> None:
         """``true`` may be a coroutine function."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + PATIENCE_S
-        while True:
+
+        async def so() -> bool:
             answer = true()
             if asyncio.iscoroutine(answer):
                 answer = await answer
-            if answer:
-                return
-            ended = self._process is not None and self._process.poll() is not None
+            ended = not answer and self._process is not None and self._process.poll() is not None
             assert not ended, f"it ended while {what} was waited for\n{self._tail()}"
-            assert loop.time() < end, f"waited in vain for {what}\n{self._tail()}"
-            await asyncio.sleep(0.02)
+            return bool(answer)
+
+        await eventually(so, lambda: f"{what}\n{self._tail()}")
 
     def _tail(self) -> str:
         return self.output.read_text(errors="replace")[-4000:] if self.output.exists() else ""

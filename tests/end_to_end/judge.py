@@ -9,12 +9,12 @@ from typing import Any
 
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
+from tests.eventually import PATIENCE_S  # without any progress
 from tests.ledger.comparison import Comparison, compare
 from tests.ledger.ledger import Ledger
 
 __all__ = ["judged", "size_equals_browse", "standing_still"]
 
-PATIENCE_S = 120.0  # without any progress
 SETTLE_S = 0.5  # for what should not come any more
 
 

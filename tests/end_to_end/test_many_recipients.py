@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pytest
-
 from mailcore.envelope import Status
 from mailcore.lab.lab import Lab
 from mailcore.log.disk import Disk
@@ -43,7 +41,6 @@ def recorded_as_done(appliance: Appliance) -> set[int]:
         reader.close()
 
 
-@pytest.mark.timeout(600)
 async def test_nobody_recorded_as_done_gets_it_again(tmp_path: Path) -> None:
     chance = random.Random(3)
     ledger = Ledger()

@@ -24,7 +24,9 @@ from tests.end_to_end.reporting import Gold, Told, delivered, gold_of, ordered, 
 from tests.events.reading import rows
 from tests.running.running_manager import House, Sections, route_to, running
 
-pytestmark = pytest.mark.timeout(900)  # on a busy machine: half a minute is lived, and Java starts twice
+# On a busy machine half a minute is lived, and Java starts twice. All tests may use the database, so that pytest-django, which
+# puts those that do in front, does not part them: the day would be lived twice.
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.django_db]
 ENDS = ("delivered", "bounced", "expired", "deleted")
 HOPS = {
     "good": "accept",
@@ -230,7 +232,6 @@ def test_without_one_file_of_events_it_is_red_and_names_messages_and_stretch(liv
     assert ".parquet" in lived.red.terminal
 
 
-@pytest.mark.django_db
 def test_the_page_says_the_same(lived: Lived, settings: Any, tmp_path: Path) -> None:
     def page(report: Gold) -> str:
         (tmp_path / "gold").mkdir(exist_ok=True)

@@ -10,7 +10,6 @@ import re
 import signal
 import socket
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -24,10 +23,10 @@ from mailcore.lab.demo import HOSTILE, make_hostile, read_demo
 from mailcore.lab.lab import Lab
 from mailcore.lab.traffic import WEIGHTS, Traffic
 from tests.end_to_end.appliance import free_port
+from tests.eventually import PATIENCE_S, eventually_blocking
 from tests.test_tidy import ROOT
 
 FOREIGN = ("DATABASE_URL", "DJANGO_SETTINGS_MODULE", "WAYPOST_CONFIG")  # of the tests' own portal
-PATIENCE_S = 90.0  # a first start makes a database and collects files, on a busy machine
 
 
 def environment() -> dict[str, str]:
@@ -65,10 +64,7 @@ class Started:
         return self._output.read_text(errors="replace")
 
     def until(self, true: Callable[[], object], what: str) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while not true():
-            assert time.monotonic() < end, f"waited in vain for {what}\n{self.words}"
-            time.sleep(0.1)
+        eventually_blocking(true, lambda: f"{what}\n{self.words}", look_every_s=0.1)
 
     def others(self) -> set[int]:
         """Processes of the session, but the one that was started."""

@@ -6,8 +6,6 @@ import asyncio
 import signal
 from pathlib import Path
 
-import pytest
-
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
 from tests.ledger.client import LoadClient
@@ -17,7 +15,6 @@ from tests.ledger.ledger import Ledger
 RECIPIENTS = 50
 
 
-@pytest.mark.timeout(120)
 async def test_a_transaction_of_fifty_recipients_is_received_with_one_sync_and_recorded_with_one(
     tmp_path: Path,
 ) -> None:

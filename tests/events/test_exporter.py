@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
-import time
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -28,6 +27,7 @@ from mailcore.log.disk import Disk
 from mailcore.queue.exported import read_exported
 from tests.events.lanes import DAY, Lanes
 from tests.events.reading import files, incoming, rows
+from tests.eventually import eventually_blocking
 from tests.receiver.running_receiver import settings_in
 
 
@@ -250,10 +250,7 @@ def test_who_asks_gets_everything_up_to_now(lanes: Lanes) -> None:
     lanes.covered()
     threading.Thread(target=Exporter(settings).run, daemon=True).start()
     path = settings.run_directory / EXPORTER_SOCKET
-    until = time.monotonic() + 20
-    while not path.exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    eventually_blocking(path.exists, "the exporter's socket")
     with ControlClient(path, timeout_s=30) as exporter:
         lanes.accept("Q2")
         lanes.covered()

@@ -11,17 +11,15 @@ import smtplib
 import socketserver
 import subprocess
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.mta import Postfix
 from mailcore.import_postfix.queue_directory import MasterRuns, nobody_else
+from tests.eventually import PATIENCE_S, eventually_blocking
 
-__all__ = ["OldQueue", "make_old_queue", "postcat", "send", "spread", "until"]
+__all__ = ["OldQueue", "make_old_queue", "postcat", "send", "spread"]
 
-PATIENCE_S = 60.0
 LONG_LINE = b"x" * 5000  # longer than a record of Postfix's
 
 PARTLY = b"Subject: partly\r\nMessage-ID: <partly@example.org>\r\n\r\n.a dot\r\n" + LONG_LINE + b"\r\nlast \xe4\r\n"
@@ -81,7 +79,9 @@ def make_old_queue(directory: Path) -> OldQueue:
                 "held": send(postfix.port, "s@example.org", ["e@example.org"], b"Subject: held\r\n\r\nx\r\n"),
                 "new": send(postfix.port, "s@example.org", ["f@example.org"], b"Subject: new\r\n\r\nx\r\n"),
             }
-            until(lambda: all(_find(queue / "deferred", each) for each in ids.values()), "all to be deferred")
+            eventually_blocking(
+                lambda: all(_find(queue / "deferred", each) for each in ids.values()), "all to be deferred"
+            )
             _run("postsuper", "-c", str(etc), "-h", ids["held"])
             master, refused = postfix.pid, _refusal(queue)
         finally:
@@ -150,10 +150,3 @@ def _run(*command: str) -> str:
 
 def _find(directory: Path, name: str) -> Path | None:
     return next((path for path in directory.rglob(name) if path.is_file()), None)
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.05)

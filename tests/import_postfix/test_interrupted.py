@@ -17,9 +17,10 @@ import pytest
 
 from bench.mta import Postfix
 from tests.end_to_end.appliance import Appliance
+from tests.eventually import eventually_blocking
 from tests.import_postfix.importing import Import, arrived
 from tests.import_postfix.interrupted import Interrupted, begun, delivering, kill, told_by_postfix
-from tests.import_postfix.old_queue import OldQueue, send, until
+from tests.import_postfix.old_queue import OldQueue, send
 from tests.running.catcher import Catcher
 
 IN_ACTIVE = 4  # messages; what comes behind them stays in incoming
@@ -47,7 +48,7 @@ def send_all(old: Interrupted) -> dict[str, str]:
     for number in range(2, IN_ACTIVE + 1):
         both = [f"done{number}@example.org", f"hang{number}@example.org"]
         ids[f"active {number}"] = send(old.postfix.port, "s@example.org", both, DATA)
-    until(lambda: len(old.files("active")) == IN_ACTIVE, "active to be full")
+    eventually_blocking(lambda: len(old.files("active")) == IN_ACTIVE, "active to be full")
     for number in range(3):
         recipients = [f"new{number}.{part}@example.org" for part in range(2)]
         ids[f"incoming {number}"] = send(old.postfix.port, "", recipients, DATA)
@@ -57,7 +58,7 @@ def send_all(old: Interrupted) -> dict[str, str]:
         rest = [told_by_postfix(old.etc, path).done for path in old.files("active").values()]
         return set(partly.done) == {"done1@example.org", "no1@example.org"} and all(rest)
 
-    until(finished, "what can be delivered to be")
+    eventually_blocking(finished, "what can be delivered to be")
     return ids
 
 
@@ -67,7 +68,9 @@ async def test_what_is_being_delivered_or_has_just_come_arrives_once_and_what_is
     with delivering(place, f"qmgr_message_active_limit = {IN_ACTIVE}\n") as old, contextlib.ExitStack() as stack:
         ids = await asyncio.to_thread(send_all, old)
         half = stack.enter_context(begun(old.postfix.port, "half@example.org", 300_000))
-        await asyncio.to_thread(until, lambda: len(old.files("incoming")) == 4, "a file that is not complete")
+        await asyncio.to_thread(
+            eventually_blocking, lambda: len(old.files("incoming")) == 4, "a file that is not complete"
+        )
         kill(old.postfix)
         half.close()
         taken = sorted(old.hop.taken)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from types import TracebackType
 
 from mailcore.lab.hop import Hop
-
-PATIENCE_S = 20.0  # of a test for a reply that must come
+from tests.eventually import PATIENCE_S
 
 
 class Conversation:
@@ -61,13 +59,3 @@ class Conversation:
             self.send(wire)
             answer = await self.reply()
         return answer
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Looks until it is so. Raises TimeoutError."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + PATIENCE_S
-    while not true():
-        if loop.time() > end:
-            raise TimeoutError
-        await asyncio.sleep(0.002)

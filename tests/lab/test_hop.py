@@ -6,7 +6,8 @@ import pytest
 
 from mailcore.lab.behaviour import TemperError
 from mailcore.lab.lab import Lab
-from tests.lab.conversation import Conversation, until
+from tests.eventually import eventually
+from tests.lab.conversation import Conversation
 
 
 async def deliver(lab: Lab, number: int = 0) -> None:
@@ -19,7 +20,7 @@ async def test_a_dead_hop_refuses_connections_and_then_lives() -> None:
     async with Lab(["dead_for(0.2):127.0.0.1:0"]) as lab:
         with pytest.raises(ConnectionRefusedError):
             await deliver(lab)
-        await until(lambda: lab.hops[0].listening)
+        await eventually(lambda: lab.hops[0].listening)
         await deliver(lab)
 
 

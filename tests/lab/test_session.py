@@ -7,7 +7,8 @@ import pytest
 
 from mailcore.lab.lab import Lab
 from mailcore.lab.session import Session
-from tests.lab.conversation import Conversation, until
+from tests.eventually import eventually
+from tests.lab.conversation import Conversation
 
 
 def sha(data: bytes) -> str:
@@ -130,7 +131,7 @@ async def test_a_limit_greets_the_next_one_with_421() -> None:
             assert first.greeting.startswith("220")
             assert second.greeting.startswith("421")
             assert await second.reply() == ""
-        await until(lambda: lab.hops[0].counters.connections_now == 0)
+        await eventually(lambda: lab.hops[0].counters.connections_now == 0)
         async with Conversation(lab.hops[0]) as third:
             assert third.greeting.startswith("220")
 

@@ -21,13 +21,13 @@ from mailcore.manager.flow import DelivererLink
 from mailcore.manager.manager import Manager
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
+from tests.eventually import eventually
 from tests.lookup.sample_messages import envelope
 
 __all__ = ["INCOMING", "NEXT_HOP", "Deliverers", "Home", "turns"]
 
 INCOMING = "incoming.0"
 NEXT_HOP = "smtp:[192.0.2.1]"
-PATIENCE_S = 60.0
 
 
 class Deliverers:
@@ -134,8 +134,11 @@ class Home:
 
 async def turns(manager: Manager, true: Callable[[], object], each: Callable[[], object] = lambda: None) -> None:
     """Turns of the loop, ``each`` called before every one, until ``true``."""
-    end = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < end, manager.core.scheduler.snapshot(manager.core.now())
+
+    def so() -> bool:
+        if true():
+            return True
         each()
-        await asyncio.sleep(0)
+        return False
+
+    await eventually(so, lambda: f"it; {manager.core.scheduler.snapshot(manager.core.now())}", look_every_s=0)

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
@@ -25,6 +25,7 @@ from mailcore.queue.lanes import AT_ONCE
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope
 from mailcore.queue.sweep import AGE_S, CHECKPOINTS
+from tests.eventually import eventually
 from tests.lookup.sample_messages import envelope
 
 MESSAGES = 150
@@ -53,13 +54,6 @@ async def manager(tmp_path: Path) -> AsyncIterator[Manager]:
     manager.core.pool.shutdown()
 
 
-async def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
-
-
 async def take_in(manager: Manager, tmp_path: Path) -> list[Active]:
     writer = LaneWriter(
         Disk(), str(tmp_path / "queue" / INCOMING), segment_bytes=64 << 10, clock=time.time, salt=lambda: 42
@@ -71,7 +65,7 @@ async def take_in(manager: Manager, tmp_path: Path) -> list[Active]:
     manager.durable(INCOMING, writer.durable)
     writer.close()
     active = manager.core.queue.active
-    await until(lambda: len(active) == MESSAGES)
+    await eventually(lambda: len(active) == MESSAGES)
     return list(active.values())
 
 
@@ -109,9 +103,9 @@ async def test_a_message_that_waits_for_long_does_not_keep_the_lane(manager: Man
     assert actives[0].order is None, "it has only just come"
     later(manager, ACTIVE_S + 60)
     manager.housekeeping.before_checkpoint()
-    await until(lambda: not manager.core.queue.active)
+    await eventually(lambda: not manager.core.queue.active)
     await checkpoints(manager)
-    await until(lambda: len(manager.core.queue.active) == 2)
+    await eventually(lambda: len(manager.core.queue.active) == 2)
     await checkpoints(manager)
     assert segments(tmp_path) == 1
     for before in actives[:2]:
@@ -136,7 +130,7 @@ async def test_what_is_in_flight_is_waited_for(manager: Manager, tmp_path: Path)
     assert actives[0].queue_id in manager.core.queue.active
     actives[0].in_flight = 0
     manager.flow.stop_for_order(actives[0])
-    await until(lambda: not manager.core.queue.active)
+    await eventually(lambda: not manager.core.queue.active)
 
 
 async def test_on_a_full_disk_nothing_is_moved(manager: Manager, tmp_path: Path) -> None:
@@ -187,10 +181,10 @@ async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
     assert len(link.flights) == 1
     before = core.counters.get("finished", 0)
     answer(Status.DELIVERED)
-    await until(lambda: core.counters.get("finished", 0) > before and link.flights)
+    await eventually(lambda: core.counters.get("finished", 0) > before and link.flights)
     assert len(link.flights) == 1, "the next at once"
     answer(Status.DEFERRED)
-    await until(lambda: core.counters.get("replaced"))
+    await eventually(lambda: core.counters.get("replaced"))
     flow.dispatch(core.now())
     assert not link.flights, "what was deferred made no room"
     manager._look_at_disk()
@@ -202,7 +196,7 @@ async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
     assert len(link.flights) == 1
     assert core.entries_left == 0
     answer(Status.DELIVERED)
-    await until(lambda: core.counters["finished"] > before + 1)
+    await eventually(lambda: core.counters["finished"] > before + 1)
     manager._look_at_disk()
     assert core.entries_left == free_bytes // ENTRY_BYTES_MAX
     free_bytes = 1 << 30

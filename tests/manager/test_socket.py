@@ -10,8 +10,7 @@ import uvloop
 
 from mailcore.config.settings import Settings
 from mailcore.manager import manager
-
-PATIENCE_S = 20.0
+from tests.eventually import PATIENCE_S
 
 
 def test_it_outlives_a_garbage_collection_before_anybody_has_connected(tmp_path: Path) -> None:

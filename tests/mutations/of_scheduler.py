@@ -181,7 +181,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a window takes one more",
-        "mailcore/scheduler/destination.py",
+        "mailcore/scheduler/jobs.py",
         "return self.queued > 0 and self.busy < self.window.concurrency and not self.barred",
         "return self.queued > 0 and self.busy <= self.window.concurrency and not self.barred",
         f"{CALLS} {EXAMPLES}",

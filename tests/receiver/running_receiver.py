@@ -23,7 +23,8 @@ from mailcore.log.record import RecordType
 from mailcore.queue.records import Refused, decode_envelope, decode_recipients, decode_refused
 from mailcore.receiver.receiver import Receiving
 from mailcore.supervisor.child import store_settings
-from tests.receiver.server_in_process import Client, until
+from tests.eventually import eventually
+from tests.receiver.server_in_process import Client
 
 
 def settings_in(home: Path, queue: dict[str, Any] | None = None, **receiver: Any) -> Settings:
@@ -114,7 +115,7 @@ class Running:
             await client.close()
         self.receiving.server.close()
         self.disk.gate.set()
-        await until(lambda: not self.receiving.server.sessions)
+        await eventually(lambda: not self.receiving.server.sessions)
         self.receiving.close()
 
 

@@ -16,8 +16,7 @@ from mailcore.envelope import DataPlace, Envelope, Recipient
 from mailcore.receiver.intake import Done, Refusal
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.server import Server
-
-PATIENCE_S = 30.0  # until a test gives up; nothing is measured by it
+from tests.eventually import PATIENCE_S, eventually
 
 
 class MemoryUpload:
@@ -203,7 +202,7 @@ class Serving:
         for client in self._clients:
             await client.close()
         self.server.close()
-        await until(lambda: not self.server.sessions)
+        await eventually(lambda: not self.server.sessions)
 
 
 @contextlib.asynccontextmanager
@@ -236,10 +235,3 @@ async def serving(
         yield running
     finally:
         await running.close()
-
-
-async def until(condition: Any) -> None:
-    """Waits for what must become true."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - what is waited for is in another process or in the code under test
-            await asyncio.sleep(0.005)

@@ -11,8 +11,8 @@ import pytest
 
 from mailcore.frames import Durable, Frame, FrameDecoder, Hello
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
+from tests.eventually import eventually
 from tests.receiver.running_receiver import receiving
-from tests.receiver.server_in_process import until
 
 
 class Manager(asyncio.Protocol):
@@ -64,7 +64,7 @@ async def test_the_manager_hears_who_is_there_and_how_far_the_lane_is_durable(tm
         assert (await client.reply()).startswith(b"250")
         first_end = receiver.receiving.writer.durable
         await manager.start(receiver.settings.run_directory / MANAGER_SOCKET)
-        await until(lambda: manager.connections and len(manager.connections[0]) == 2)
+        await eventually(lambda: manager.connections and len(manager.connections[0]) == 2)
         hello, durable = manager.connections[0]
         assert isinstance(hello, Hello)
         assert (hello.role, hello.number) == ("receiver", 0)
@@ -72,7 +72,7 @@ async def test_the_manager_hears_who_is_there_and_how_far_the_lane_is_durable(tm
         await client.to_data(b"a@example.com", b"b@example.org", b"c@example.org")
         await client.send(MESSAGE)
         assert (await client.reply()).startswith(b"250")
-        await until(lambda: len(manager.connections[0]) == 3)
+        await eventually(lambda: len(manager.connections[0]) == 3)
         assert manager.connections[0][2] == Durable("incoming.0", receiver.receiving.writer.durable, 1, 2)
         await manager.stop()
 
@@ -82,14 +82,14 @@ async def test_a_new_manager_is_told_anew(tmp_path: Path) -> None:
     async with receiving(tmp_path) as receiver:
         path = receiver.settings.run_directory / MANAGER_SOCKET
         await manager.start(path)
-        await until(lambda: manager.connections)
+        await eventually(lambda: manager.connections)
         await manager.stop()
         client = await receiver.ready()
         await client.to_data()
         await client.send(MESSAGE)
         assert (await client.reply()).startswith(b"250")
         await manager.start(path)
-        await until(lambda: len(manager.connections) == 2 and len(manager.connections[1]) == 2)
+        await eventually(lambda: len(manager.connections) == 2 and len(manager.connections[1]) == 2)
         assert manager.connections[1][1] == Durable("incoming.0", receiver.receiving.writer.durable, 0, 0)
         await manager.stop()
 
@@ -103,7 +103,7 @@ async def test_a_long_path_is_no_hindrance(tmp_path: Path) -> None:
     (home / MANAGER_SOCKET).symlink_to(listening)
     link = ManagerLink(home / MANAGER_SOCKET, 3, "incoming.3", 77, asyncio.get_running_loop())
     running = asyncio.create_task(link.run())
-    await until(lambda: manager.connections and len(manager.connections[0]) == 2)
+    await eventually(lambda: manager.connections and len(manager.connections[0]) == 2)
     assert manager.connections[0][1] == Durable("incoming.3", 77, 0, 0)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -116,7 +116,7 @@ async def test_a_manager_that_does_not_read_costs_one_number(tmp_path: Path) -> 
     await manager.start(tmp_path / "m")
     link = ManagerLink(tmp_path / "m", 0, "incoming.0", 0, asyncio.get_running_loop())
     running = asyncio.create_task(link.run())
-    await until(lambda: manager.connections and len(manager.connections[0]) == 2)
+    await eventually(lambda: manager.connections and len(manager.connections[0]) == 2)
     manager._transports[0].pause_reading()
     connection = link._connection
     assert connection is not None
@@ -135,7 +135,7 @@ async def test_a_manager_that_does_not_read_costs_one_number(tmp_path: Path) -> 
     assert connection._transport.get_write_buffer_size() <= kept
     manager._transports[0].resume_reading()
     frames = manager.connections[0]
-    await until(lambda: isinstance(frames[-1], Durable) and frames[-1].end == end)
+    await eventually(lambda: isinstance(frames[-1], Durable) and frames[-1].end == end)
     durable = [frame for frame in frames if isinstance(frame, Durable)]
     assert sum(frame.messages for frame in durable) == end
     assert sum(frame.recipients for frame in durable) == 2 * end

@@ -15,8 +15,9 @@ from mailcore.queue.spool import Spool
 from mailcore.receiver import reception, refusals
 from mailcore.receiver.manager_link import ManagerLink
 from mailcore.receiver.refusals import Allowance
+from tests.eventually import eventually
 from tests.receiver.running_receiver import receiving, spooled_data
-from tests.receiver.server_in_process import Client, until, without_trace
+from tests.receiver.server_in_process import Client, without_trace
 
 MESSAGE = b"Subject: x\r\nMessage-ID: <1@example.com>\r\n\r\nbody\r\n"
 BIG = b"Subject: big\r\n\r\n" + b"0123456789abcdef\r\n" * 20_000
@@ -90,11 +91,11 @@ async def test_a_failed_sync_is_451_for_all_who_waited_and_the_lane_goes_on(
         replies = await asyncio.gather(send(clients[0]), send(clients[1]), send(clients[2], BIG))
         assert set(replies) == {b"451 4.3.0 Error: queue file write error\r\n"}
         receiver.disk.failing = ""
-        await until(lambda: not receiver.receiving.reception.closed())
+        await eventually(lambda: not receiver.receiving.reception.closed())
         assert (await send(clients[0])).startswith(b"250")
         assert len(receiver.lane.messages) == 2
         assert len(list((receiver.settings.queue_directory / "incoming.0").glob("*.seg"))) >= 2
-        await until(lambda: not list(receiver.settings.spool_directory.glob("*/*")))
+        await eventually(lambda: not list(receiver.settings.spool_directory.glob("*/*")))
         assert "sync of incoming.0 failed" in receiver.mail_log
 
 
@@ -107,10 +108,10 @@ async def test_a_lane_that_cannot_be_reopened_stops_the_accepting_until_it_can(
         receiver.disk.failing = "incoming.0"
         assert (await send(client)).startswith(b"451 4.3.0")
         assert (await send(client)).startswith(b"451 4.3.0")  # the new segment failed as well
-        await until(receiver.receiving.reception.closed)
+        await eventually(receiver.receiving.reception.closed)
         assert (await (await receiver.client()).rest()).startswith(b"421 4.3.0")
         receiver.disk.failing = ""
-        await until(lambda: not receiver.receiving.reception.closed())
+        await eventually(lambda: not receiver.receiving.reception.closed())
         assert (await send(client)).startswith(b"250")
         assert len(receiver.lane.messages) == 1
         assert receiver.mail_log.count("no mail is accepted") == 1
@@ -124,7 +125,7 @@ async def test_a_full_spool_is_452_and_leaves_nothing(tmp_path: Path) -> None:
         assert (await send(client, BIG)) == b"452 4.3.1 Insufficient system storage\r\n"
         receiver.disk.full = ""
         assert (await send(client)).startswith(b"250")
-        await until(lambda: not list(receiver.settings.spool_directory.glob("*/*")))
+        await eventually(lambda: not list(receiver.settings.spool_directory.glob("*/*")))
 
 
 async def test_the_reserve_is_not_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +139,7 @@ async def test_the_reserve_is_not_filled(tmp_path: Path, monkeypatch: pytest.Mon
         assert (await client.ask(b"MAIL FROM:<a@example.com> SIZE=200000")).startswith(b"452 4.3.1")
         assert (await client.ask(b"MAIL FROM:<a@example.com> SIZE=50000")).startswith(b"250")
         assert receiver.mail_log.count("is full: 999999 bytes free") == 1
-        await until(lambda: receiver.mail_log.count("reject: MAIL"))
+        await eventually(lambda: receiver.mail_log.count("reject: MAIL"))
         assert receiver.mail_log.count("reject: MAIL") == 1, (
             "below the reserve refusals are not written down, only counted"
         )
@@ -203,7 +204,7 @@ async def test_refusals_without_mail_are_written_in_time(tmp_path: Path, monkeyp
     async with receiving(tmp_path) as receiver:
         client = await receiver.ready()
         await client.ask(b"MAIL FROM:<bad>")
-        await until(lambda: receiver.lane.refusals)
+        await eventually(lambda: receiver.lane.refusals)
 
 
 @pytest.mark.parametrize("mail_between", [False, True])
@@ -224,7 +225,7 @@ async def test_the_manager_hears_of_refusals_that_no_mail_follows(
             await client.ask(b"MAIL FROM:<bad>")
         (lane,) = (receiver.settings.queue_directory / "incoming.0").glob("*.seg")
         refused = 2 if mail_between else 1
-        await until(
+        await eventually(
             lambda: len(receiver.lane.refusals) == refused and bool(told) and told[-1][0] == lane.stat().st_size
         )
         assert sum(messages for _, messages in told) == refused
@@ -239,7 +240,7 @@ async def test_a_flood_of_refusals_is_counted_not_written(tmp_path: Path, monkey
         await client.replies(500)
         await send(client)
         assert 10 <= len(receiver.lane.refusals) < 500
-        await until(lambda: "refusals were not recorded" in receiver.mail_log)
+        await eventually(lambda: "refusals were not recorded" in receiver.mail_log)
 
 
 def test_an_allowance_is_a_burst_and_then_so_many_a_second() -> None:
@@ -254,7 +255,7 @@ async def test_the_log_tells_of_each_message_as_postfix_does(tmp_path: Path) -> 
     async with receiving(tmp_path) as receiver:
         await send(await receiver.ready())
         ((envelope, _),) = receiver.lane.messages
-        await until(lambda: "(queue active)" in receiver.mail_log)
+        await eventually(lambda: "(queue active)" in receiver.mail_log)
         assert f"{envelope.queue_id}: client=unknown[127.0.0.1]" in receiver.mail_log
         assert f"{envelope.queue_id}: message-id=<1@example.com>" in receiver.mail_log
         assert f"from=<a@example.com>, size={envelope.size_bytes}, nrcpt=1" in receiver.mail_log

@@ -12,7 +12,8 @@ import pytest
 
 from mailcore.receiver.server import IDLE_TICKS, Server
 from mailcore.supervisor.listen import listen
-from tests.receiver.server_in_process import Client, serving, until
+from tests.eventually import eventually
+from tests.receiver.server_in_process import Client, serving
 
 
 async def test_too_many_connections_get_421() -> None:
@@ -21,7 +22,7 @@ async def test_too_many_connections_get_421() -> None:
         third = await server.client()
         assert await third.rest() == b"421 4.7.0 mx.example.net Error: too many connections\r\n"
         await first.ask(b"QUIT")
-        await until(lambda: len(server.server.sessions) == 1)
+        await eventually(lambda: len(server.server.sessions) == 1)
         await server.ready()
     assert server.intake.refusals[0].stage == "CONNECT"
 
@@ -65,7 +66,7 @@ async def test_a_slow_upload_is_not_silence() -> None:
         for _ in range(5):
             pass_time(server.server, IDLE_TICKS)
             await client.send(b"x")
-            await until(lambda: session.heard == server.server.context.ticks)
+            await eventually(lambda: session.heard == server.server.context.ticks)
         await client.send(b"\r\n.\r\n")
         assert (await client.reply()).startswith(b"250")
 
@@ -85,7 +86,7 @@ async def test_waiting_for_our_own_disk_is_not_the_client_s_silence() -> None:
         client = await server.ready()
         await client.to_data()
         await client.send(b".\r\n")
-        await until(lambda: server.intake.held)
+        await eventually(lambda: server.intake.held)
         pass_time(server.server, 3 * IDLE_TICKS)
         server.intake.release()
         assert (await client.reply()).startswith(b"250")
@@ -96,12 +97,12 @@ async def test_a_client_that_never_reads_is_not_read() -> None:
         client = await server.ready()
         client.writer.write(b"HELP\r\nVRFY x\r\n" * 50 + b"EHLO x\r\n" * 3_000_000)
         (session,) = server.server.sessions
-        await until(lambda: session._write_paused)
+        await eventually(lambda: session._write_paused)
         assert len(session._buffer) < 1_000_000
         assert session.transport is not None
         assert session.transport.get_write_buffer_size() < 1_000_000
         pass_time(server.server, IDLE_TICKS + 1)
-        await until(lambda: not server.server.sessions)
+        await eventually(lambda: not server.server.sessions)
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ async def test_without_descriptors_accepting_pauses_with_one_line_and_comes_back
         resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, file_limit))  # what is below is taken
         last.setblocking(False)
         last.connect_ex(server.address)
-        await until(lambda: server.server._pause_s >= 0.4)  # it has tried again
+        await eventually(lambda: server.server._pause_s >= 0.4)  # it has tried again
         assert (await first.ask(b"NOOP")).startswith(b"250")
         assert [error.errno for error in server.intake.paused] == [errno.EMFILE]
         resource.setrlimit(resource.RLIMIT_NOFILE, (file_limit, file_limit))

@@ -11,7 +11,8 @@ import pytest
 
 from mailcore.envelope import DataPlace
 from mailcore.receiver.session import ServerSession
-from tests.receiver.server_in_process import serving, until, without_trace
+from tests.eventually import eventually
+from tests.receiver.server_in_process import serving, without_trace
 
 BIG = b"Subject: big\r\n\r\n" + b"0123456789abcdef0123456789abcdef\r\n" * 20_000  # 680 kB
 
@@ -85,7 +86,7 @@ async def test_a_slow_disk_stops_the_reading() -> None:
         client = await server.ready()
         await client.to_data()
         client.writer.write(b"x" * 64_000_000 + b"\r\n.\r\n")
-        await until(lambda: server.intake.uploads and server.intake.uploads[0].held)
+        await eventually(lambda: server.intake.uploads and server.intake.uploads[0].held)
         assert len(server.intake.uploads[0].data) < 1_000_000
         (session,) = server.server.sessions
         assert isinstance(session, ServerSession)
@@ -97,7 +98,7 @@ async def test_a_slow_disk_stops_the_reading() -> None:
         assert upload.held is not None
         server.intake.hold_uploads = False
         upload.held(b"")  # nothing is read, so nothing is known of the client, before the disk has answered
-        await until(lambda: not server.server.sessions)
+        await eventually(lambda: not server.server.sessions)
         assert server.intake.abandoned == ["ID1"]
 
 
@@ -106,9 +107,9 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing() -> None:
         client = await server.ready()
         await client.to_data()
         await client.send(BIG)
-        await until(lambda: server.intake.uploads)
+        await eventually(lambda: server.intake.uploads)
         client.reset()
-        await until(lambda: server.intake.abandoned)
+        await eventually(lambda: server.intake.abandoned)
         assert server.intake.messages == []
 
 
@@ -118,9 +119,9 @@ async def test_a_client_that_leaves_while_the_disk_works_has_its_message_kept() 
         client = await server.ready()
         await client.to_data()
         await client.send(b"x\r\n.\r\n")
-        await until(lambda: server.intake.held)
+        await eventually(lambda: server.intake.held)
         client.reset()
-        await until(lambda: not server.server.sessions)
+        await eventually(lambda: not server.server.sessions)
         server.intake.release()
     assert len(server.intake.messages) == 1
 
@@ -133,7 +134,7 @@ async def test_half_a_connection_still_hears_its_reply() -> None:
         await client.to_data()
         await client.send(b"x\r\n.\r\n")
         client.writer.write_eof()
-        await until(lambda: server.intake.held)
+        await eventually(lambda: server.intake.held)
         server.intake.release()
         assert (await client.rest()).startswith(b"250 2.0.0 Ok: queued")
 

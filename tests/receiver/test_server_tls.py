@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.deliverer.scripted_server import server_tls
-from tests.receiver.server_in_process import PATIENCE_S, Client, MemoryIntake, serving, until
+from tests.eventually import PATIENCE_S, eventually
+from tests.receiver.server_in_process import Client, MemoryIntake, serving
 
 
 def anybody() -> ssl.SSLContext:
@@ -97,7 +98,7 @@ async def test_a_broken_handshake_ends_the_connection(tmp_path: Path, garbage: b
             await client.send(garbage)
         else:
             client.writer.write_eof()
-        await until(lambda: not server.server.sessions)
+        await eventually(lambda: not server.server.sessions)
         assert server.intake.failures == []
 
 
@@ -105,7 +106,7 @@ async def test_a_handshake_that_never_comes_is_silence(tmp_path: Path) -> None:
     async with serving(tls=server_tls(tmp_path), idle_timeout_s=1) as server:
         client = await server.ready()
         await client.ask(b"STARTTLS")
-        await until(lambda: not server.server.sessions)
+        await eventually(lambda: not server.server.sessions)
 
 
 async def test_big_data_through_tls_is_stopped_by_a_slow_disk(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ async def test_big_data_through_tls_is_stopped_by_a_slow_disk(tmp_path: Path) ->
         await client.ask(b"EHLO c")
         await client.to_data()
         sending = asyncio.create_task(client.send(b"y" * 20_000_000 + b"\r\n.\r\n"))
-        await until(lambda: intake.uploads and intake.uploads[0].held)
+        await eventually(lambda: intake.uploads and intake.uploads[0].held)
         assert len(intake.uploads[0].data) < 2_000_000
         intake.hold_uploads = False
         assert intake.uploads[0].held is not None

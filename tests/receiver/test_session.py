@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace
-from tests.receiver.server_in_process import serving, until
+from tests.eventually import eventually
+from tests.receiver.server_in_process import serving
 
 MESSAGE = b"Subject: x\r\nMessage-ID: <1@example.com>\r\n\r\nbody\r\n"
 
@@ -83,7 +84,7 @@ async def test_commands_behind_the_data_wait_for_the_disk() -> None:
         client = await server.ready()
         await client.to_data()
         await client.send(MESSAGE + b".\r\nNOOP\r\n")
-        await until(lambda: server.intake.held)
+        await eventually(lambda: server.intake.held)
         await client.send(b"QUIT\r\n")
         server.intake.release()
         assert [reply[:3] for reply in await client.replies(3)] == [b"250", b"250", b"221"]

@@ -74,7 +74,6 @@ def test_the_changelog_names_the_version(checkout: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_release_built_twice_is_the_same_and_runs_without_the_checkout(checkout: Path, tmp_path: Path) -> None:
     built = []
     for _ in range(2):

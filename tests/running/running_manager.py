@@ -20,6 +20,7 @@ from mailcore.control.client import AsyncControlClient, ControlError
 from mailcore.lab.arrival import Arrival
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
+from tests.eventually import PATIENCE_S, eventually
 from tests.running.catcher import Catcher
 
 __all__ = ["DATA", "House", "Sections", "recipients_of", "route_to", "running"]
@@ -27,7 +28,6 @@ __all__ = ["DATA", "House", "Sections", "recipients_of", "route_to", "running"]
 SENDER = "author@sender.example"
 Sections = Mapping[str, Mapping[str, object]]  # of the configuration file
 DATA = b"Subject: a message\r\nMessage-ID: <one@sender.example>\r\n\r\nHello.\r\n.. two dots\r\n"
-PATIENCE_S = 40.0  # for what must come, on a busy machine
 QUICK: dict[str, dict[str, object]] = {
     "queue": {"retry_ladder_s": [1, 2, 4], "segment_bytes": 1 << 20, "checkpoint_interval_s": 0.1},
     "scheduler": {"minimal_backoff_time": 1.0, "maximal_backoff_time": 2.0},
@@ -142,13 +142,11 @@ class House(Appliance):
         return next((each for each in await self.listed() if each["queue_id"] == queue_id), None)
 
     async def eventually(self, true: Callable[[], Awaitable[Any]], what: str) -> Any:
-        """The first answer that is not false."""
-        end = asyncio.get_running_loop().time() + PATIENCE_S
-        while not (answer := await true()):
-            if asyncio.get_running_loop().time() > end:
-                raise AssertionError(f"waited in vain for {what}\n{self._tail()}\n{await self._seen()}")
-            await asyncio.sleep(0.05)
-        return answer
+        """Returns the first answer that is true. A failure shows what an operator would look at."""
+        try:
+            return await eventually(true, what, look_every_s=0.05)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._tail()}\n{await self._seen()}") from error
 
     async def _seen(self) -> str:
         """What an operator would look at, when a test has waited in vain."""

@@ -45,7 +45,7 @@ def test_suspended_for_a_time_and_until_further_notice() -> None:
     scheduler.set("smtp:a.example", "suspended_until", NOW + 60, NOW)
     assert why(scheduler, "A") == [("suspended", "the destination is suspended for 60 s more")]
     scheduler.set("smtp:a.example", "suspended_until", math.inf, NOW)
-    assert why(scheduler, "A") == [("suspended", "the destination is suspended until somebody resumes it")]
+    assert why(scheduler, "A") == [("suspended", "the destination is suspended until it is resumed")]
 
 
 def test_a_dead_destination_and_a_dead_transport_say_until_when_and_why() -> None:

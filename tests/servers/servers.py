@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any
 from mailcore.lab.arrival import Arrival
 from mailcore.lab.lab import Lab
 from tests.ansible.playing import play
+from tests.eventually import PATIENCE_S, eventually
 from tests.servers.load import Load, sending
 from tests.servers.machine import PROXY_PORT, Machine, base_tree, machine, run
 from tests.servers.proxy import proxy
@@ -45,7 +45,6 @@ __all__ = [
 
 FIRST, SECOND = "0.0.1", "0.0.2"
 PLAY_S = 1800.0
-PATIENCE_S = 120.0
 HOP_PORT = 2526
 SITE = "waypost.appliance.site"
 ROLES = {
@@ -197,10 +196,7 @@ async def in_thread(call: Callable[..., Any], *arguments: str) -> Any:
 
 
 async def until(true: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not await asyncio.to_thread(true):
-        assert time.monotonic() < end, f"{what}: not within {PATIENCE_S:g} s"
-        await asyncio.sleep(0.2)
+    await eventually(lambda: asyncio.to_thread(true), what, look_every_s=0.2)
 
 
 async def until_empty(one: Machine) -> None:
@@ -217,10 +213,11 @@ async def all_arrived(arrived: list[Arrival], load: Load) -> str:
     def missing() -> set[str]:
         return load.accepted - {subject_of(arrival) for arrival in arrived}
 
-    end = time.monotonic() + PATIENCE_S
-    while missing():
-        assert time.monotonic() < end, f"{len(missing())} of {len(load.accepted)} are missing: {sorted(missing())[:5]}"
-        await asyncio.sleep(0.2)
+    await eventually(
+        lambda: not missing(),
+        lambda: f"{len(missing())} of {len(load.accepted)} messages: {sorted(missing())[:5]}",
+        look_every_s=0.2,
+    )
     tries = [arrival.id for arrival in arrived]
     twice = len(tries) - len(set(tries))  # by us
     again = len(set(tries)) - len({subject_of(arrival) for arrival in arrived})  # by a client that had not seen its 250

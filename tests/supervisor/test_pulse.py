@@ -13,8 +13,8 @@ import pytest
 
 from mailcore.supervisor.pulse import PULSE, Pulse, beat, until_begun
 from tests.end_to_end.appliance import Appliance
+from tests.eventually import PATIENCE_S
 
-PATIENCE_S = 30.0
 SILENT_S = 5
 
 

@@ -8,7 +8,6 @@ import smtplib
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +15,8 @@ import pytest
 
 from mailcore.supervisor.service import Service, unlike
 from tests.end_to_end.appliance import COMMAND, Appliance
+from tests.eventually import PATIENCE_S, eventually_blocking
 
-PATIENCE_S = 30.0
 # Puts the listening socket where systemd would, and becomes `waypost mailcore`.
 ACTIVATE = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.environ['LISTEN_FDS'] = '1';"
@@ -112,10 +111,7 @@ def test_with_a_socket_of_systemd_no_connection_is_refused_while_the_core_is_awa
             assert not shared  # so that what they accept came from this very socket
             os.killpg(core.pid, signal.SIGKILL)
             core.wait(PATIENCE_S)
-            end = time.monotonic() + PATIENCE_S
-            while any(Path(f"/proc/{pid}").exists() for pid in receivers.values()):
-                assert time.monotonic() < end
-                time.sleep(0.02)
+            eventually_blocking(lambda: not any(Path(f"/proc/{pid}").exists() for pid in receivers.values()))
             waiting = socket.create_connection(
                 appliance.address, timeout=PATIENCE_S
             )  # nobody is there, and it is taken

@@ -16,7 +16,7 @@ from mailcore import processes
 from mailcore.supervisor import supervisor as supervisor_module
 from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import Pulse
-from mailcore.supervisor.supervisor import BACKOFF_S_MAX, Supervisor
+from mailcore.supervisor.supervisor import BACKOFF_S_MAX, HomeError, Supervisor, prepare_home
 from tests.receiver.running_receiver import settings_in
 
 
@@ -25,6 +25,18 @@ def supervisor(tmp_path: Path) -> Supervisor:
     settings.log_directory.mkdir(parents=True, exist_ok=True)
     settings.run_directory.mkdir(parents=True, exist_ok=True)
     return Supervisor(settings, processes.__name__, settings.run_directory / "settings.json")
+
+
+def test_a_home_has_one_supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "LOCK_WAIT_S", 0.0)
+    settings = settings_in(tmp_path)
+    lock = prepare_home(settings)
+    try:
+        with pytest.raises(HomeError, match=str(os.getpid())):
+            prepare_home(settings)
+    finally:
+        os.close(lock)
+    os.close(prepare_home(settings))
 
 
 def test_a_disk_that_cannot_take_processes_json_ends_nothing_and_is_told_once(

@@ -2,6 +2,8 @@
 
 Law: whatever comes from outside (addresses, HELO, subjects, replies) goes through ``shown``: Django escapes the markup, this
 makes control and direction-changing characters visible and keeps the text from turning its surroundings around.
+
+Keeps law: outside-text-is-escaped (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ lost is told by it from one that waits.
 
 Law: a message taken out of its lane after the cut still counts where it was: a mark found may be younger than the cut, and then
 the journal has its START beyond it.
+
+Keeps law: cut-balances (docs/laws.md).
 """
 
 from __future__ import annotations

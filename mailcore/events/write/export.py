@@ -6,6 +6,8 @@ Laws
   begun, so that it ends there then, too.
 - Only what restart positions cover is exported, the older of the two: what a recovery would drop was never an event.
 - One exports at a time: whoever holds the lock.
+
+Keeps law: files-before-position, law: export-only-covered (docs/laws.md).
 """
 
 from __future__ import annotations

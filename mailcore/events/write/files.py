@@ -6,6 +6,8 @@ Laws
 - Rows of one kind lie together, so that whoever wants one kind reads no other; in memory are at most ROWS_MAX of each kind and
   day.
 - A bit that flips later is found: pages and footer have checksums (``checksum``).
+
+Keeps law: same-stretch-same-files (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from mailcore.control.client import AsyncControlClient
 from mailcore.lab.lab import Lab
 from tests.appliance.fake_core import FakeCore, Refusal, Silence
 from tests.appliance.live.answers import answers, row, state
+from tests.eventually import PATIENCE_S
 from tests.running.running_manager import running
 
-PATIENCE_S = 30.0
 Picture = dict[str, Any]
 
 

@@ -18,10 +18,9 @@ from appliance.live import listeners, listening
 from appliance.live.hub import Hub
 from tests.appliance.fake_core import FakeCore
 from tests.appliance.live.answers import answers, row, state
+from tests.eventually import PATIENCE_S
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-PATIENCE_S = 20.0
 
 
 @pytest.fixture

@@ -143,7 +143,6 @@ def test_the_other_tables_say_what_happened(maker: Maker, events: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_weeks_add_up_and_late_events_make_days_and_weeks_anew(maker: Maker, events: Path) -> None:
     world = World()
     before = DAY.before(1)

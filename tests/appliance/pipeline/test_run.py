@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -25,9 +24,9 @@ from appliance.pipeline.run import BUSY, FAILED, UNBALANCED, main
 from appliance.pipeline.session import NoMaster, start
 from appliance.pipeline.store import Store
 from tests.appliance.pipeline.sample_events import World
+from tests.eventually import PATIENCE_S, eventually_blocking
 
 DAY = Day(date(2026, 11, 20), "Europe/Berlin")
-PATIENCE_S = 240
 
 
 def command(events: Path, output: Path, *more: str) -> list[str]:
@@ -101,7 +100,6 @@ def test_a_master_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_it_tells_its_stages_and_what_it_found_and_fails_loudly(tmp_path: Path) -> None:
     some_mail(tmp_path / "events")
     done = subprocess.run(
@@ -147,12 +145,12 @@ def test_killed_at_any_stage_no_part_of_a_day_is_seen_and_the_next_run_makes_the
                 pytest.fail(f"there was no {stage}")
             process.wait()
         assert tables(output) == {}
-    deadline = time.monotonic() + PATIENCE_S
-    while (
-        subprocess.run(command(events, output), capture_output=True, timeout=PATIENCE_S, check=False).returncode == BUSY
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(1)
+
+    def is_free() -> bool:
+        done = subprocess.run(command(events, output), capture_output=True, timeout=PATIENCE_S, check=False)
+        return done.returncode != BUSY
+
+    eventually_blocking(is_free, "the lock of the killed run", look_every_s=1)
     assert tables(output) == wanted
     assert wanted
 
@@ -171,11 +169,10 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         started.append(subprocess.Popen(spark_class, env=environment, stdout=logs[log], stderr=subprocess.STDOUT))
 
     def said(log: int, pattern: str) -> str:
-        deadline = time.monotonic() + 60
-        while (found := re.search(pattern, Path(logs[log].name).read_text())) is None:
-            assert time.monotonic() < deadline, Path(logs[log].name).read_text()
-            time.sleep(0.2)
-        return found[1]
+        path = Path(logs[log].name)
+        match = eventually_blocking(lambda: re.search(pattern, path.read_text()), path.read_text, look_every_s=0.2)
+        assert match is not None
+        return match[1]
 
     try:
         start(0, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
@@ -194,7 +191,6 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_cluster_makes_the_same_tables(cluster: str, tmp_path: Path) -> None:
     events = tmp_path / "events"
     some_mail(events)

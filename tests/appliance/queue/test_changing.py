@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -22,6 +21,7 @@ from appliance.queue.models import Change, Phase
 from appliance.queue.owner_process import _named, is_gone, own
 from mailcore.control.client import TimedOut
 from tests.appliance.fake_core import FakeCore, Refusal
+from tests.eventually import eventually_blocking
 
 pytestmark = pytest.mark.django_db
 
@@ -73,9 +73,7 @@ def test_a_change_whose_process_was_killed_is_told_at_the_next_look(client: Clie
         assert "of 5 deleted" in client.get(page).content.decode()
     finally:
         process.kill()
-    deadline = time.monotonic() + 20  # a process that ended and was not waited for has ended
-    while not change.abandoned and time.monotonic() < deadline:
-        time.sleep(0.01)
+    eventually_blocking(lambda: change.abandoned)  # a process that ended and was not waited for has ended
     text = client.get(page).content.decode()
     assert "The portal ended in the middle of it" in text
     assert "At least 2 were deleted" in text

@@ -28,7 +28,7 @@ from appliance.reports.report_store import Period
 from appliance.reports.schedules import SIGN_OF_LIFE
 from tests.appliance.reports.made import make_report
 from tests.appliance.reports.test_by_hand import environment, manage
-from tests.appliance.reports.test_running import until
+from tests.eventually import eventually_blocking
 from tests.test_tidy import ROOT
 
 # One process for what is asked; the portal's own has another with a scheduler.
@@ -58,7 +58,7 @@ def redis(migrated: Path) -> Iterator[Path]:
     socket = migrated / "run" / "redis.sock"
     socket.parent.mkdir(exist_ok=True)
     with subprocess.Popen(redis_command(server, socket), stdout=subprocess.DEVNULL) as process:
-        until(socket.exists)
+        eventually_blocking(socket.exists)
         yield migrated
         process.kill()
 
@@ -89,7 +89,7 @@ def test_a_redis_with_a_worker(redis: Path) -> None:
     asked: Any = Redis(unix_socket_path=str(redis / "run" / "redis.sock"))
     with subprocess.Popen(WORKER, cwd=ROOT, env=environment(redis), stdout=subprocess.DEVNULL) as worker:
         try:
-            until(lambda: any(str(each["cmd"]).lower() == "brpop" for each in asked.client_list()))
+            eventually_blocking(lambda: any(str(each["cmd"]).lower() == "brpop" for each in asked.client_list()))
             assert told(redis)["Celery"]["state"] == "good"
         finally:
             worker.kill()

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -17,7 +16,8 @@ import pytest
 from redis import Redis
 
 from appliance.reports.nights import Child, redis_command, redis_server, worker_command
-from tests.appliance.reports.test_running import is_gone, until
+from tests.appliance.reports.test_running import is_gone
+from tests.eventually import eventually_blocking
 from tests.test_tidy import ROOT
 
 ASK = """
@@ -115,18 +115,18 @@ def night(home: Path) -> Iterator[Night]:
 
 
 def patiently(true: Callable[[], object], it: Night) -> None:
-    end = time.monotonic() + 100
-    while True:
+    log = it.home / "log" / "reports.log"
+    last: object = ""
+
+    def so() -> bool:
+        nonlocal last
         try:
-            if true():
-                return
+            return bool(true())
         except Exception as error:  # Redis that is just starting says so in many ways
-            last: object = error
-        else:
-            last = ""
-        log = it.home / "log" / "reports.log"
-        assert time.monotonic() < end, (last, it.words, log.read_text() if log.exists() else "")
-        time.sleep(0.2)
+            last = error
+            return False
+
+    eventually_blocking(so, lambda: f"{last} {it.words} {log.read_text() if log.exists() else ''}", look_every_s=0.2)
 
 
 @pytest.mark.long
@@ -147,7 +147,7 @@ def test_a_report_asked_for_is_made_and_what_is_killed_comes_back(tmp_path: Path
         children = it.children()
         it.process.kill()
         for pid in children.values():
-            until(lambda pid=pid: is_gone(pid))  # type: ignore[misc]
+            eventually_blocking(lambda pid=pid: is_gone(pid))  # type: ignore[misc]
 
 
 def test_redis_is_on_a_socket_of_this_user_and_nowhere_else(tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_redis_is_on_a_socket_of_this_user_and_nowhere_else(tmp_path: Path) -> N
     path = tmp_path / "redis.sock"
     process = subprocess.Popen(redis_command(server, path), stdout=subprocess.DEVNULL)
     try:
-        until(path.exists)
-        until(lambda: Redis(unix_socket_path=str(path)).ping())
+        eventually_blocking(path.exists)
+        eventually_blocking(lambda: Redis(unix_socket_path=str(path)).ping())
         assert path.stat().st_mode & 0o077 == 0
         assert Redis(unix_socket_path=str(path)).config_get("port") == {"port": "0"}
     finally:

@@ -16,7 +16,6 @@ AGAIN = ("test_by_hand", "test_letters", "test_page", "test_reports", "test_rete
 
 
 @pytest.mark.long
-@pytest.mark.timeout(400)
 def test_what_holds_on_sqlite_holds_there(postgresql: str) -> None:
     environment = dict(os.environ) | {"WAYPOST_TESTS_POSTGRESQL": postgresql}
     done = subprocess.run(

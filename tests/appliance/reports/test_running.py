@@ -6,16 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from appliance.reports.running import LINE_MAX, LINES_MAX, Busy, Ended, Heard, held, run
+from tests.eventually import PATIENCE_S, eventually_blocking
 from tests.test_tidy import ROOT
-
-PATIENCE_S = 40.0
 
 
 def python(code: str) -> list[str]:
@@ -27,13 +25,6 @@ def made(
 ) -> Ended:
     with held(tmp_path) as hold:
         return run(python(code), hold, timeout_s=timeout_s, listen=listen or (lambda _: True))
-
-
-def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
 
 
 def is_free(directory: Path) -> bool:
@@ -95,7 +86,7 @@ time.sleep(600)
 """
     ended = made(tmp_path, code, timeout_s=2)
     assert ended.why == "took longer than 2 s"
-    until(lambda: is_gone(int(mark.read_text())))
+    eventually_blocking(lambda: is_gone(int(mark.read_text())))
 
 
 def test_it_is_stopped_when_the_listener_says_so(tmp_path: Path) -> None:
@@ -123,15 +114,15 @@ def test_a_watcher_that_is_killed_leaves_neither_the_child_nor_the_lock(tmp_path
     code = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     watcher = subprocess.Popen([sys.executable, "-c", WATCHER, str(tmp_path), code], cwd=ROOT)
     try:
-        until(lambda: mark.exists() and mark.read_text())
+        eventually_blocking(lambda: mark.exists() and mark.read_text())
         assert not is_free(tmp_path)
         child = int(mark.read_text())
         assert not is_gone(child)
     finally:
         watcher.kill()
         watcher.wait()
-    until(lambda: is_gone(child))
-    until(lambda: is_free(tmp_path))
+    eventually_blocking(lambda: is_gone(child))
+    eventually_blocking(lambda: is_free(tmp_path))
 
 
 def test_the_child_holds_the_lock_too(tmp_path: Path) -> None:
