@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LINES_MAX = 400  # what is read in one sitting
+TEMPLATE_COLUMNS_MAX = 160
 
 # A word that another word has taken (GLOSSARY.md), and where it is meant otherwise.
 SYNONYMS = {
@@ -99,6 +100,13 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         imported = set().union(*left.values())
         left = {name: imports for name, imports in left.items() if name in imported and imports & left.keys()}
     assert set(left) - CIRCLES_LEFT == set()
+
+
+def test_no_line_of_a_template_is_longer_than_160_characters() -> None:
+    templates = [name for name in FILES if name.startswith("templates/")]
+    lines = [(name, number, len(line)) for name in templates for number, line in enumerate(read(name).splitlines(), 1)]
+    assert templates
+    assert [each for each in lines if each[2] > TEMPLATE_COLUMNS_MAX] == []
 
 
 def test_a_file_is_named_for_one_noun() -> None:

@@ -16,8 +16,8 @@
     const meter = place.querySelector(".meter");
     if (!meter || row.window === undefined) return;
     const full = Math.max(row.limit || 0, row.window || 0, row.busy || 0, 1);
-    meter.querySelector(".open").setAttribute("width", 100 * (row.window || 0) / full);
-    meter.querySelector(".used").setAttribute("width", 100 * (row.busy || 0) / full);
+    meter.querySelector(".open").setAttribute("width", (100 * (row.window || 0)) / full);
+    meter.querySelector(".used").setAttribute("width", (100 * (row.busy || 0)) / full);
   };
 
   // -- states: the same words as the server's, where they changed since
@@ -26,11 +26,13 @@
   const badges = (row) => {
     const found = [];
     if (row.dead_until) found.push(["dead until " + clock(row.dead_until), "bad"]);
-    if (row.suspended) found.push([row.suspended_until ? "suspended until " + clock(row.suspended_until) : "suspended", "warn"]);
+    if (row.suspended)
+      found.push([row.suspended_until ? "suspended until " + clock(row.suspended_until) : "suspended", "warn"]);
     if (row.busy) found.push([row.window !== null && row.busy >= row.window ? "window full" : "busy", "accent"]);
     return found;
   };
-  const kind = (row) => [Math.round(row.dead_until || 0), row.suspended, Math.round(row.suspended_until || 0), ...badges(row)].join();
+  const kind = (row) =>
+    [Math.round(row.dead_until || 0), row.suspended, Math.round(row.suspended_until || 0), ...badges(row)].join();
   const restate = (place, row) => {
     const states = place.querySelector(".states");
     const now = kind(row);
@@ -43,17 +45,23 @@
       if (!first) for (const badge of states.querySelectorAll(".bad, .warn, .accent")) badge.remove();
       return;
     }
-    states.replaceChildren(...found.flatMap(([words, look]) => {
-      const badge = document.createElement("span");
-      badge.className = "badge " + look;
-      badge.textContent = words;
-      return [badge, " "];
-    }));
+    states.replaceChildren(
+      ...found.flatMap(([words, look]) => {
+        const badge = document.createElement("span");
+        badge.className = "badge " + look;
+        badge.textContent = words;
+        return [badge, " "];
+      }),
+    );
   };
 
   const list = document.getElementById("destinations");
-  const suspended = new Set([...document.querySelectorAll(".patterns tr[data-destination]")].map((row) => row.dataset.destination));
-  const rows = new Map(list ? [...list.querySelectorAll("tr[data-destination]")].map((row) => [row.dataset.destination, row]) : []);
+  const suspended = new Set(
+    [...document.querySelectorAll(".patterns tr[data-destination]")].map((row) => row.dataset.destination),
+  );
+  const rows = new Map(
+    list ? [...list.querySelectorAll("tr[data-destination]")].map((row) => [row.dataset.destination, row]) : [],
+  );
   const changes = document.getElementById("changes");
   const wanted = (document.getElementById("q")?.value || "").toLowerCase();
   const onlyTrouble = document.querySelector("input[name=trouble]")?.checked;
@@ -94,17 +102,37 @@
     const place = document.getElementById(id);
     const size = () => ({ width: Math.max(200, place.clientWidth), height: 200 });
     const build = () => {
-      const axis = { stroke: token("--soft"), grid: { stroke: token("--line"), width: 1 }, ticks: { stroke: token("--line") }, font: "12px sans-serif" };
-      return new uPlot({
-        ...size(),
-        cursor: { y: false },
-        legend: { live: false },
-        scales: { y: { range: (_, least, most) => [0, Math.max(low, (most ?? 0) * 1.1)] } },
-        axes: [{ ...axis, space: 80, values: (_, times) => times.map(clock) }, { ...axis, size: 44 }],
-        series: [{ label: "time" }, ...lines.map(([label, , colour, dash]) => ({
-          label, stroke: token(colour), width: 2, dash, points: { show: false }, spanGaps: false,
-        }))],
-      }, rowsOf(), place);
+      const axis = {
+        stroke: token("--soft"),
+        grid: { stroke: token("--line"), width: 1 },
+        ticks: { stroke: token("--line") },
+        font: "12px sans-serif",
+      };
+      return new uPlot(
+        {
+          ...size(),
+          cursor: { y: false },
+          legend: { live: false },
+          scales: { y: { range: (_, least, most) => [0, Math.max(low, (most ?? 0) * 1.1)] } },
+          axes: [
+            { ...axis, space: 80, values: (_, times) => times.map(clock) },
+            { ...axis, size: 44 },
+          ],
+          series: [
+            { label: "time" },
+            ...lines.map(([label, , colour, dash]) => ({
+              label,
+              stroke: token(colour),
+              width: 2,
+              dash,
+              points: { show: false },
+              spanGaps: false,
+            })),
+          ],
+        },
+        rowsOf(),
+        place,
+      );
     };
     const rowsOf = () => [data.t, ...lines.map(([, field]) => data[field])];
     let picture = null;
@@ -112,25 +140,51 @@
       if (picture) picture.setData(rowsOf());
       else if (window.uPlot) picture = build();
     };
-    const again = () => { if (picture) { picture.destroy(); picture = null; } draw(); };
+    const again = () => {
+      if (picture) {
+        picture.destroy();
+        picture = null;
+      }
+      draw();
+    };
     new ResizeObserver(() => picture?.setSize(size())).observe(place);
     document.addEventListener("waypost:theme", again);
     charts.push(draw);
   };
-  chart("lines-window", [["window", "window", "--accent"], ["limit", "limit", "--faint", [6, 4]], ["busy", "busy", "--deferred"]], 2);
-  chart("lines-feedback", [["good deliveries", "success", "--delivered"], ["site failures", "failure", "--bounced"]], 1);
+  chart(
+    "lines-window",
+    [
+      ["window", "window", "--accent"],
+      ["limit", "limit", "--faint", [6, 4]],
+      ["busy", "busy", "--deferred"],
+    ],
+    2,
+  );
+  chart(
+    "lines-feedback",
+    [
+      ["good deliveries", "success", "--delivered"],
+      ["site failures", "failure", "--bounced"],
+    ],
+    1,
+  );
   const draw = () => charts.forEach((each) => each());
 
   const add = (at, row) => {
     if (data.t.length && at <= data.t[data.t.length - 1]) return;
     data.t.push(at);
     for (const field of FIELDS) data[field].push(typeof row[field] === "number" ? row[field] : null);
-    while (data.t.length && data.t[0] < at - KEPT_S) { data.t.shift(); for (const field of FIELDS) data[field].shift(); }
+    while (data.t.length && data.t[0] < at - KEPT_S) {
+      data.t.shift();
+      for (const field of FIELDS) data[field].shift();
+    }
   };
 
   const history = async () => {
     try {
-      const answer = await fetch(one.dataset.history + "?destination=" + encodeURIComponent(name), { headers: { Accept: "application/json" } });
+      const answer = await fetch(one.dataset.history + "?destination=" + encodeURIComponent(name), {
+        headers: { Accept: "application/json" },
+      });
       if (!answer.ok) return;
       const told = await answer.json();
       if (!Array.isArray(told.t)) return;
@@ -138,7 +192,9 @@
       data = { t: [...told.t] };
       for (const field of FIELDS) data[field] = told[field]?.length ? [...told[field]] : told.t.map(() => null);
       later.t.forEach((at, place) => add(at, Object.fromEntries(FIELDS.map((field) => [field, later[field][place]]))));
-    } catch { /* the portal is away: the stream says so */ }
+    } catch {
+      /* the portal is away: the stream says so */
+    }
   };
   history().then(draw);
 

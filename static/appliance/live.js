@@ -6,15 +6,38 @@
   if (!stream) return;
   const status = document.getElementById("core-status");
   const stale = document.getElementById("stale");
-  const group = (n) => Math.round(n).toString().replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
-  const span = (s) => s === null || s === undefined ? "–" : s < 1 ? Math.round(s * 1000) + " ms" : s < 10 ? s.toFixed(1) + " s"
-    : s < 60 ? Math.round(s) + " s" : s < 3600 ? Math.floor(s / 60) + " min " + Math.floor(s % 60) + " s"
-    : s < 86400 ? Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min" : Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";
-  const size = (b) => { for (const u of ["B", "kB", "MB", "GB"]) { if (b < 999.5) return (u === "B" || b >= 99.5 ? b.toFixed(0) : b.toFixed(1)) + " " + u; b /= 1000; } return b.toFixed(1) + " TB"; };
+  const group = (n) =>
+    Math.round(n)
+      .toString()
+      .replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+  const span = (s) =>
+    s === null || s === undefined
+      ? "–"
+      : s < 1
+        ? Math.round(s * 1000) + " ms"
+        : s < 10
+          ? s.toFixed(1) + " s"
+          : s < 60
+            ? Math.round(s) + " s"
+            : s < 3600
+              ? Math.floor(s / 60) + " min " + Math.floor(s % 60) + " s"
+              : s < 86400
+                ? Math.floor(s / 3600) + " h " + Math.floor((s % 3600) / 60) + " min"
+                : Math.floor(s / 86400) + " d " + Math.floor((s % 86400) / 3600) + " h";
+  const size = (b) => {
+    for (const u of ["B", "kB", "MB", "GB"]) {
+      if (b < 999.5) return (u === "B" || b >= 99.5 ? b.toFixed(0) : b.toFixed(1)) + " " + u;
+      b /= 1000;
+    }
+    return b.toFixed(1) + " TB";
+  };
   const formats = {
-    number: (v) => v === null || v === undefined ? "–" : Math.abs(v) >= 100 || Number.isInteger(v) ? group(v) : v.toFixed(1),
-    span, size, age: (s) => s < 60 ? Math.max(0, Math.floor(s)) + " s" : span(s), // of what grows older by the second
-    share: (v) => v === null || v === undefined ? "–" : (v * 100).toFixed(1) + "%", text: (v) => v ?? "–",
+    number: (v) => (v === null || v === undefined ? "–" : Math.abs(v) >= 100 || Number.isInteger(v) ? group(v) : v.toFixed(1)),
+    span,
+    size,
+    age: (s) => (s < 60 ? Math.max(0, Math.floor(s)) + " s" : span(s)), // of what grows older by the second
+    share: (v) => (v === null || v === undefined ? "–" : (v * 100).toFixed(1) + "%"),
+    text: (v) => v ?? "–",
   };
   window.waypost = { formats, last: null };
   const at = (data, path) => path.split(".").reduce((value, key) => value?.[key], data);
@@ -37,15 +60,24 @@
     if (core.as_of === null) return " Nothing is known of it yet.";
     const at = new Date(core.as_of * 1000);
     const today = at.toDateString() === new Date().toDateString();
-    return " What you see is " + formats.age(core.age_s) + " old, of " + (today ? at.toLocaleTimeString("en-GB") : at.toLocaleString("en-GB")) + ".";
+    return (
+      " What you see is " +
+      formats.age(core.age_s) +
+      " old, of " +
+      (today ? at.toLocaleTimeString("en-GB") : at.toLocaleString("en-GB")) +
+      "."
+    );
   };
   // A stream that is refused does not say why: another page of the same room does.
   const whyRefused = async () => {
     try {
       const answer = await fetch(stream.replace(/stream$/, "history") + "?destination=", { redirect: "manual" });
-      if (answer.type === "opaqueredirect" || answer.status === 403) return ["signed out", "You are signed out: what you see is no longer live. Load the page again to sign in."];
+      if (answer.type === "opaqueredirect" || answer.status === 403)
+        return ["signed out", "You are signed out: what you see is no longer live. Load the page again to sign in."];
       if (answer.ok) return ["not live", "Too many live pages are open: what you see is not live. It is tried again."];
-    } catch { /* nobody is there */ }
+    } catch {
+      /* nobody is there */
+    }
     return ["no answer", "The portal does not answer: what you see is no longer live. It is tried again."];
   };
   let failures = 0;

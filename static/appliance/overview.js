@@ -2,10 +2,13 @@
 "use strict";
 (() => {
   const LINES = ["accepted", "delivered", "deferred", "bounced"];
-  const LIVE_S = 900, DAY_S = 86400;
+  const LIVE_S = 900,
+    DAY_S = 86400;
   const GAP_S = 15; // longer without a picture, and the lines are asked for again
   const byId = (id) => document.getElementById(id);
-  const say = (place, words) => { if (place && place.textContent !== words) place.textContent = words; };
+  const say = (place, words) => {
+    if (place && place.textContent !== words) place.textContent = words;
+  };
   const element = (name, className, words) => {
     const made = document.createElement(name);
     if (className) made.className = className;
@@ -16,7 +19,10 @@
   // -- lines
 
   const place = byId("lines");
-  const lines = window.waypostLines(place, LINES.map((name) => ({ label: name, colour: "--" + name })));
+  const lines = window.waypostLines(
+    place,
+    LINES.map((name) => ({ label: name, colour: "--" + name })),
+  );
   let span = "live";
   let asking = false;
   const fetchLines = async () => {
@@ -29,7 +35,11 @@
         const data = await answer.json();
         lines.set([data.t, ...LINES.map((name) => data[name] || [])], asked === "day" ? DAY_S : LIVE_S);
       }
-    } catch { /* the frame says that the portal does not answer; the next picture asks again */ } finally { asking = false; }
+    } catch {
+      /* the frame says that the portal does not answer; the next picture asks again */
+    } finally {
+      asking = false;
+    }
     if (asked !== span) fetchLines();
   };
   for (const button of document.querySelectorAll("[data-span]")) {
@@ -39,7 +49,9 @@
       fetchLines();
     });
   }
-  setInterval(() => { if (span === "day") fetchLines(); }, 60000);
+  setInterval(() => {
+    if (span === "day") fetchLines();
+  }, 60000);
   const draw = (data) => {
     if (span !== "live" || asking || !data.core.running || data.core.as_of <= lines.last()) return;
     if (data.core.as_of - lines.last() > GAP_S) fetchLines();
@@ -68,7 +80,7 @@
       say(there.querySelector("[data-messages]"), format.number(row.messages));
       say(there.querySelector("[data-recipients]"), format.number(row.recipients));
     }
-    for (const each of [...lanes.rows]) if (!(each.dataset.lane in rows)) each.remove();
+    for (const each of Array.from(lanes.rows)) if (!(each.dataset.lane in rows)) each.remove();
   };
 
   // Rows are kept while there are as many: a reader's place and the keyboard's mark stay.
@@ -88,7 +100,11 @@
   const showTrouble = (rows, format) => {
     fill(byId("trouble"), rows, (row, each) => {
       const name = cell(row, 0, "name");
-      if (!name.querySelector("a")) { const link = element("a"); link.dataset.open = ""; name.replaceChildren(link); }
+      if (!name.querySelector("a")) {
+        const link = element("a");
+        link.dataset.open = "";
+        name.replaceChildren(link);
+      }
       const link = name.querySelector("a");
       if (link.getAttribute("href") !== each.url) link.href = each.url;
       bdi(link, each.text);
@@ -103,28 +119,42 @@
     });
     byId("no-trouble").hidden = rows.length > 0;
   };
-  const showProcesses = (rows, now, format) => fill(byId("processes"), rows, (row, each) => {
-    say(cell(row, 0), each.name);
-    say(cell(row, 1, "num"), each.pid === null ? "gone" : String(each.pid));
-    say(cell(row, 2, "num"), String(each.restarts));
-    say(cell(row, 3, "num"), each.pid === null ? "–" : format.age(now - each.since));
-  });
+  const showProcesses = (rows, now, format) =>
+    fill(byId("processes"), rows, (row, each) => {
+      say(cell(row, 0), each.name);
+      say(cell(row, 1, "num"), each.pid === null ? "gone" : String(each.pid));
+      say(cell(row, 2, "num"), String(each.restarts));
+      say(cell(row, 3, "num"), each.pid === null ? "–" : format.age(now - each.since));
+    });
   const showDisks = (disks, format) => {
     const place = byId("disks");
     if (!disks.length) return;
     if (place.querySelectorAll(".disk").length !== disks.length) {
-      place.replaceChildren(...disks.map((disk) => {
-        const made = element("div", "disk");
-        const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-        for (const [name, value] of [["class", "meter"], ["viewBox", "0 0 100 6"], ["preserveAspectRatio", "none"], ["aria-hidden", "true"]]) svg.setAttribute(name, value);
-        for (const name of ["all", "used"]) {
-          const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-          for (const [key, value] of [["class", name], ["width", 100], ["height", 6]]) bar.setAttribute(key, value);
-          svg.append(bar);
-        }
-        made.append(element("strong", "", disk.what), " ", element("bdi", "mono", disk.path), svg, element("span", "faint"));
-        return made;
-      }));
+      place.replaceChildren(
+        ...disks.map((disk) => {
+          const made = element("div", "disk");
+          const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+          for (const [name, value] of [
+            ["class", "meter"],
+            ["viewBox", "0 0 100 6"],
+            ["preserveAspectRatio", "none"],
+            ["aria-hidden", "true"],
+          ])
+            svg.setAttribute(name, value);
+          for (const name of ["all", "used"]) {
+            const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+            for (const [key, value] of [
+              ["class", name],
+              ["width", 100],
+              ["height", 6],
+            ])
+              bar.setAttribute(key, value);
+            svg.append(bar);
+          }
+          made.append(element("strong", "", disk.what), " ", element("bdi", "mono", disk.path), svg, element("span", "faint"));
+          return made;
+        }),
+      );
     }
     disks.forEach((disk, at) => {
       const there = place.querySelectorAll(".disk")[at];
@@ -132,12 +162,23 @@
       const bar = there.querySelector(".meter rect:last-child");
       bar.setAttribute("width", used.toFixed(1));
       bar.setAttribute("class", disk.free_bytes <= disk.reserve_bytes ? "over" : "used");
-      say(there.querySelector("span"), format.size(disk.free_bytes) + " of " + format.size(disk.total_bytes) + " free, " + format.size(disk.reserve_bytes) + " kept in reserve");
+      say(
+        there.querySelector("span"),
+        format.size(disk.free_bytes) +
+          " of " +
+          format.size(disk.total_bytes) +
+          " free, " +
+          format.size(disk.reserve_bytes) +
+          " kept in reserve",
+      );
     });
   };
   const showOldest = (oldest, now, format) => {
     const place = byId("oldest");
-    if (!oldest) { say(place, "–"); return; }
+    if (!oldest) {
+      say(place, "–");
+      return;
+    }
     const words = format.age(now - oldest.arrived_at) + " old, from ";
     if (!place.querySelector("a")) place.replaceChildren(element("a"));
     const link = place.firstElementChild;
@@ -154,13 +195,18 @@
   const CAME = ["queued_at_start", "accepted", "undeleted"];
   const WENT = ["delivered", "bounced", "expired", "deleted"];
   const showBalance = (totals, format) => {
-    if (began.started_at !== totals.started_at) { // another manager counts from its own start
+    if (began.started_at !== totals.started_at) {
+      // another manager counts from its own start
       began = { at: totals.started_at, started_at: totals.started_at, queued: totals.queued_at_start };
-      say(byId("balance-since"), "since " + new Date(began.at * 1000).toLocaleTimeString("en-GB") + ", when the manager was started");
+      say(
+        byId("balance-since"),
+        "since " + new Date(began.at * 1000).toLocaleTimeString("en-GB") + ", when the manager was started",
+      );
     }
     const amounts = { queued_at_start: began.queued, queued: totals.queued };
     for (const name of ["accepted", "undeleted", ...WENT]) amounts[name] = totals[name] - (began[name] || 0);
-    for (const [name, amount] of Object.entries(amounts)) say(balance.querySelector(`[data-balance="${name}"]`), format.number(amount));
+    for (const [name, amount] of Object.entries(amounts))
+      say(balance.querySelector(`[data-balance="${name}"]`), format.number(amount));
     const sum = (names) => names.reduce((all, name) => all + amounts[name], 0);
     const difference = sum(CAME) - sum(WENT) - amounts.queued;
     const verdict = byId("balance-verdict");
@@ -168,11 +214,19 @@
     say(verdict, difference ? "It does not balance: a difference of " + difference + "." : "It balances.");
   };
 
-  const fault = (core) => core.stalled ? "Next to nothing is delivered: " + core.stalled : core.restored ? "Mail is held: " + core.restored + ". Release it in the queue, filtered by this reason." : core.tuned_damage ? "tuned.toml is damaged: " + core.tuned_damage : "";
+  const fault = (core) =>
+    core.stalled
+      ? "Next to nothing is delivered: " + core.stalled
+      : core.restored
+        ? "Mail is held: " + core.restored + ". Release it in the queue, filtered by this reason."
+        : core.tuned_damage
+          ? "tuned.toml is damaged: " + core.tuned_damage
+          : "";
 
   fetchLines();
   document.addEventListener("waypost:live", (event) => {
-    const data = event.detail, format = window.waypost.formats;
+    const data = event.detail,
+      format = window.waypost.formats;
     draw(data);
     if (data.queue) showLanes(data.queue.lanes, format);
     showTrouble(data.trouble, format);

@@ -9,8 +9,8 @@
   const root = document.documentElement;
   const stored = localStorage.getItem("theme");
   if (stored) root.dataset.theme = stored;
-  const dark = () => root.dataset.theme === "dark" ||
-    (root.dataset.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+  const dark = () =>
+    root.dataset.theme === "dark" || (root.dataset.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
   document.getElementById("theme")?.addEventListener("click", () => {
     root.dataset.theme = dark() ? "light" : "dark";
     localStorage.setItem("theme", root.dataset.theme);
@@ -35,15 +35,31 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.matches("input:not([type=checkbox]), textarea, select") || document.querySelector("dialog[open]")) return;
-    if (Date.now() - gone < 1000 && places[event.key]) { location.href = places[event.key]; return; }
+    if (Date.now() - gone < 1000 && places[event.key]) {
+      location.href = places[event.key];
+      return;
+    }
     switch (event.key) {
-      case "/": document.getElementById("search")?.focus(); break;
-      case "j": step(1); break;
-      case "k": step(-1); break;
-      case "x": document.querySelector("tr.current input[type=checkbox]")?.click(); break;
-      case "g": gone = Date.now(); break;
-      case "?": document.getElementById("keys")?.showModal(); break;
-      default: return;
+      case "/":
+        document.getElementById("search")?.focus();
+        break;
+      case "j":
+        step(1);
+        break;
+      case "k":
+        step(-1);
+        break;
+      case "x":
+        document.querySelector("tr.current input[type=checkbox]")?.click();
+        break;
+      case "g":
+        gone = Date.now();
+        break;
+      case "?":
+        document.getElementById("keys")?.showModal();
+        break;
+      default:
+        return;
     }
     event.preventDefault();
   });
@@ -82,14 +98,23 @@
   const unreachable = (event) => {
     const read = event.detail.requestConfig?.verb === "get";
     const place = document.querySelector("dialog[open] .dialog-notice") || document.getElementById("notice");
-    place.innerHTML = '<p class="notice error" role="alert">The portal does not answer.' + (read ? "" : " Whether anything was changed is not known: look again.") + "</p>";
+    place.innerHTML =
+      '<p class="notice error" role="alert">The portal does not answer.' +
+      (read ? "" : " Whether anything was changed is not known: look again.") +
+      "</p>";
   };
   document.body.addEventListener("htmx:sendError", unreachable);
   document.body.addEventListener("htmx:timeout", unreachable);
 
   // Times grow older while a page is open.
-  const span = (s) => s < 60 ? Math.floor(s) + " s" : s < 3600 ? Math.floor(s / 60) + " min"
-    : s < 86400 ? Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min" : Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";
+  const span = (s) =>
+    s < 60
+      ? Math.floor(s) + " s"
+      : s < 3600
+        ? Math.floor(s / 60) + " min"
+        : s < 86400
+          ? Math.floor(s / 3600) + " h " + Math.floor((s % 3600) / 60) + " min"
+          : Math.floor(s / 86400) + " d " + Math.floor((s % 86400) / 3600) + " h";
   setInterval(() => {
     for (const time of document.querySelectorAll("time[datetime]")) {
       if (!/ ago$|^in /.test(time.textContent)) continue;

@@ -7,7 +7,10 @@
   // ``describe`` gives uPlot its options but the size; it is asked again for other colours. ``columns``: what is drawn now.
   window.waypostPlot = (place, { legendHeight, describe, columns }) => {
     let plot = null;
-    const size = () => ({ width: Math.max(200, place.clientWidth), height: Math.max(120, place.clientHeight - legendHeight(place)) });
+    const size = () => ({
+      width: Math.max(200, place.clientWidth),
+      height: Math.max(120, place.clientHeight - legendHeight(place)),
+    });
     const build = () => {
       plot?.destroy();
       const axis = { stroke: token("--soft"), grid: { stroke: token("--line"), width: 1 }, font: "12px sans-serif" };
@@ -22,6 +25,10 @@
     }).observe(place);
     document.addEventListener("waypost:theme", build);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", build);
-    return { redraw() { plot.setData(columns()); } };
+    return {
+      redraw() {
+        plot.setData(columns());
+      },
+    };
   };
 })();

@@ -18,7 +18,10 @@
   });
   document.body.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target !== place) return;
-    for (const id of open) { const each = document.getElementById(id); if (each) each.open = true; }
+    for (const id of open) {
+      const each = document.getElementById(id);
+      if (each) each.open = true;
+    }
     if (focused) document.getElementById(focused)?.querySelector("summary")?.focus({ preventScroll: true });
     place.style.minHeight = "";
   });

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const rows = document.getElementById("rows");
-  const boxes = () => rows ? [...rows.querySelectorAll("input[name=m]")] : [];
+  const boxes = () => (rows ? [...rows.querySelectorAll("input[name=m]")] : []);
   const head = document.getElementById("pick-page");
   const all = document.getElementById("all-matching");
   const chosen = document.getElementById("chosen");
@@ -39,7 +39,10 @@
   const isReading = (element) => element.classList?.contains("reading");
   document.addEventListener("click", (event) => {
     const place = event.target.closest?.(".reading");
-    if (event.target.closest?.("[data-stop]")) { stopped.add(place.id); place.classList.add("is-halted"); }
+    if (event.target.closest?.("[data-stop]")) {
+      stopped.add(place.id);
+      place.classList.add("is-halted");
+    }
     if (event.target.closest?.("[data-go-on]")) {
       stopped.delete(place.id);
       place.classList.remove("is-halted");
@@ -47,7 +50,10 @@
     }
   });
   document.body.addEventListener("htmx:beforeRequest", (event) => {
-    if (isReading(event.target) && stopped.has(event.target.id)) { event.preventDefault(); event.target.classList.add("is-halted"); }
+    if (isReading(event.target) && stopped.has(event.target.id)) {
+      event.preventDefault();
+      event.target.classList.add("is-halted");
+    }
   });
   document.body.addEventListener("htmx:afterRequest", (event) => {
     const status = event.detail.xhr.status;

@@ -19,7 +19,10 @@
       changed += is ? 1 : 0;
     }
     const bar = document.getElementById("draft-count");
-    if (bar) bar.textContent = changed ? changed + (changed === 1 ? " value changed" : " values changed") + ", not applied" : "Nothing changed yet";
+    if (bar)
+      bar.textContent = changed
+        ? changed + (changed === 1 ? " value changed" : " values changed") + ", not applied"
+        : "Nothing changed yet";
   };
   if (values) {
     values.addEventListener("input", count);
@@ -51,27 +54,50 @@
   });
 
   let running = null;
-  const stop = () => { running?.abort(); running = null; };
+  const stop = () => {
+    running?.abort();
+    running = null;
+  };
   document.getElementById("dialog")?.addEventListener("close", stop);
-  document.addEventListener("click", (event) => { if (event.target.closest("[data-stop]")) stop(); });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-stop]")) stop();
+  });
 
   const ask = async (form) => {
     stop();
-    const mine = running = new AbortController();
-    const bar = form.querySelector("progress"), stage = form.querySelector(".stage"), place = form.querySelector(".running");
-    const result = form.querySelector(".result"), button = form.querySelector("button[type=submit]");
+    const mine = (running = new AbortController());
+    const bar = form.querySelector("progress"),
+      stage = form.querySelector(".stage"),
+      place = form.querySelector(".running");
+    const result = form.querySelector(".result"),
+      button = form.querySelector("button[type=submit]");
     const data = new URLSearchParams(new FormData(form));
-    bar.value = 0; stage.textContent = "asking"; place.hidden = false; button.disabled = true;
+    bar.value = 0;
+    stage.textContent = "asking";
+    place.hidden = false;
+    button.disabled = true;
     const fail = (words) => {
       const notice = document.createElement("p");
-      notice.className = "notice error"; notice.setAttribute("role", "alert"); notice.textContent = words;
+      notice.className = "notice error";
+      notice.setAttribute("role", "alert");
+      notice.textContent = words;
       result.replaceChildren(notice);
     };
     try {
-      const answer = await fetch(form.dataset.url, { method: "POST", body: data, headers: { "X-CSRFToken": token(), "HX-Request": "true" }, signal: mine.signal });
-      if (!answer.ok) { fail("The portal answered " + answer.status + "."); return; }
-      const reader = answer.body.getReader(), decoder = new TextDecoder();
-      let rest = "", ended = false;
+      const answer = await fetch(form.dataset.url, {
+        method: "POST",
+        body: data,
+        headers: { "X-CSRFToken": token(), "HX-Request": "true" },
+        signal: mine.signal,
+      });
+      if (!answer.ok) {
+        fail("The portal answered " + answer.status + ".");
+        return;
+      }
+      const reader = answer.body.getReader(),
+        decoder = new TextDecoder();
+      let rest = "",
+        ended = false;
       for (;;) {
         const { value, done } = await reader.read();
         if (done) break;
@@ -80,22 +106,34 @@
         rest = lines.pop();
         for (const line of lines) {
           const part = JSON.parse(line);
-          if (part.error) { fail(part.error); ended = true; }
-          else if (part.prediction) { ended = true; await show(form, part.prediction); }
-          else { bar.value = part.progress; stage.textContent = stages[part.stage] || part.stage; }
+          if (part.error) {
+            fail(part.error);
+            ended = true;
+          } else if (part.prediction) {
+            ended = true;
+            await show(form, part.prediction);
+          } else {
+            bar.value = part.progress;
+            stage.textContent = stages[part.stage] || part.stage;
+          }
         }
       }
       if (!ended) fail("The what-if ended without a result.");
-    } catch (error) {
-      if (mine.signal.aborted) { if (form.isConnected && running === null) result.replaceChildren(); }
-      else fail("The portal does not answer. Nothing was changed.");
+    } catch {
+      if (mine.signal.aborted) {
+        if (form.isConnected && running === null) result.replaceChildren();
+      } else fail("The portal does not answer. Nothing was changed.");
     } finally {
-      place.hidden = true; button.disabled = false;
+      place.hidden = true;
+      button.disabled = false;
       if (running === mine) running = null;
     }
   };
   const show = async (form, number) => {
-    await htmx.ajax("GET", form.dataset.prediction.replace("/0/", "/" + number + "/"), { target: "#what-if-result", swap: "innerHTML" });
+    await htmx.ajax("GET", form.dataset.prediction.replace("/0/", "/" + number + "/"), {
+      target: "#what-if-result",
+      swap: "innerHTML",
+    });
     const input = document.querySelector('form.apply input[name="prediction"]');
     if (input) input.value = number;
   };
@@ -107,46 +145,100 @@
 
   // -- pictures
 
-  const line = (label, name, dash, width = 2) => ({ label, stroke: () => colour(name), dash, width, points: { show: false }, spanGaps: true });
-  const axis = (more) => ({ stroke: () => colour("--faint"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { stroke: () => colour("--line"), width: 1, size: 4 }, font: "12px sans-serif", ...more });
-  const long = (s) => s >= 172800 ? +(s / 86400).toFixed(1) + " d" : s >= 7200 ? +(s / 3600).toFixed(1) + " h" : s >= 120 ? +(s / 60).toFixed(1) + " min" : +s.toFixed(1) + " s";
-  const spans = [.1, .2, .5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800];
+  const line = (label, name, dash, width = 2) => ({
+    label,
+    stroke: () => colour(name),
+    dash,
+    width,
+    points: { show: false },
+    spanGaps: true,
+  });
+  const axis = (more) => ({
+    stroke: () => colour("--faint"),
+    grid: { stroke: () => colour("--line"), width: 1 },
+    ticks: { stroke: () => colour("--line"), width: 1, size: 4 },
+    font: "12px sans-serif",
+    ...more,
+  });
+  const long = (s) =>
+    s >= 172800
+      ? +(s / 86400).toFixed(1) + " d"
+      : s >= 7200
+        ? +(s / 3600).toFixed(1) + " h"
+        : s >= 120
+          ? +(s / 60).toFixed(1) + " min"
+          : +s.toFixed(1) + " s";
+  const spans = [
+    0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800,
+  ];
   const clock = (s) => new Date(s * 1000).toLocaleTimeString("en-GB");
-  const shorten = (v) => v >= 1e6 ? +(v / 1e6).toFixed(1) + "M" : v >= 1e4 ? +(v / 1e3).toFixed(1) + "k" : String(+v.toFixed(2));
+  const shorten = (v) =>
+    v >= 1e6 ? +(v / 1e6).toFixed(1) + "M" : v >= 1e4 ? +(v / 1e3).toFixed(1) + "k" : String(+v.toFixed(2));
   const options = (place, series, x) => ({
-    width: Math.max(200, place.clientWidth), height: Math.max(120, place.clientHeight), legend: { show: false }, cursor: { y: false, drag: { x: false, y: false } },
+    width: Math.max(200, place.clientWidth),
+    height: Math.max(120, place.clientHeight),
+    legend: { show: false },
+    cursor: { y: false, drag: { x: false, y: false } },
     scales: { x, y: { range: (_, low, high) => [0, Math.max(1, (high || 0) * 1.08)] } },
-    axes: [axis({ space: 70, size: 30, ...(x.time ? { values: (_, ticks) => ticks.map(clock) } : { incrs: spans, values: (_, ticks) => ticks.map(long) }) }), axis({ size: 46, values: (_, ticks) => ticks.map(shorten) })],
+    axes: [
+      axis({
+        space: 70,
+        size: 30,
+        ...(x.time ? { values: (_, ticks) => ticks.map(clock) } : { incrs: spans, values: (_, ticks) => ticks.map(long) }),
+      }),
+      axis({ size: 46, values: (_, ticks) => ticks.map(shorten) }),
+    ],
     series: [{}, ...series],
   });
   const drawn = new Set();
   const draw = (place, series, data, x) => {
     place.replaceChildren();
     const chart = new uPlot(options(place, series, x), data, place);
-    new ResizeObserver(() => { if (place.clientWidth) chart.setSize({ width: place.clientWidth, height: Math.max(120, place.clientHeight) }); }).observe(place);
+    new ResizeObserver(() => {
+      if (place.clientWidth) chart.setSize({ width: place.clientWidth, height: Math.max(120, place.clientHeight) });
+    }).observe(place);
     drawn.add(chart);
     return chart;
   };
-  document.addEventListener("waypost:theme", () => { for (const chart of drawn) chart.redraw(); });
+  document.addEventListener("waypost:theme", () => {
+    for (const chart of drawn) chart.redraw();
+  });
 
   const compare = (place, before, after) => {
     const last = Math.max(before.t.at(-1) || 1, after.t.at(-1) || 1);
-    const tables = [[before.t, before.y], [after.t, after.y]].map(([t, y]) => [t.slice(0, y.length), y]);
-    draw(place, [line("before", "--faint", [6, 5]), line("after", "--accent")], uPlot.join(tables), { time: false, range: () => [0, last] });
+    const tables = [
+      [before.t, before.y],
+      [after.t, after.y],
+    ].map(([t, y]) => [t.slice(0, y.length), y]);
+    draw(place, [line("before", "--faint", [6, 5]), line("after", "--accent")], uPlot.join(tables), {
+      time: false,
+      range: () => [0, last],
+    });
   };
   const picture = (section) => {
     const { before, after, destinations } = JSON.parse(section.dataset.picture);
     section.dataset.drawn = "yes";
-    const backlog = section.querySelector('[data-chart="backlog"]'), windows = section.querySelector('[data-chart="window"]');
+    const backlog = section.querySelector('[data-chart="backlog"]'),
+      windows = section.querySelector('[data-chart="window"]');
     const select = section.querySelector("[data-destination]");
     compare(backlog, { t: before.t, y: before.backlog }, { t: after.t, y: after.backlog });
     for (const name of destinations) select.add(new Option(name, name));
-    const choose = () => compare(windows, { t: before.t, y: before.window[select.value] || [] }, { t: after.t, y: after.window[select.value] || [] });
+    const choose = () =>
+      compare(
+        windows,
+        { t: before.t, y: before.window[select.value] || [] },
+        { t: after.t, y: after.window[select.value] || [] },
+      );
     select.addEventListener("change", choose);
     if (destinations.length) choose();
-    else { select.hidden = true; windows.textContent = "No destination has mail."; }
+    else {
+      select.hidden = true;
+      windows.textContent = "No destination has mail.";
+    }
   };
-  const pictures = () => { for (const section of document.querySelectorAll("[data-picture]:not([data-drawn])")) picture(section); };
+  const pictures = () => {
+    for (const section of document.querySelectorAll("[data-picture]:not([data-drawn])")) picture(section);
+  };
   document.addEventListener("htmx:afterSettle", pictures);
 
   // -- afterwards: what is, beside what was predicted
@@ -155,12 +247,18 @@
     const { since, lines } = JSON.parse(section.dataset.afterwards);
     const shown = document.querySelector("[data-picture]");
     const { after: predicted = null, destinations = [] } = shown ? JSON.parse(shown.dataset.picture) : {};
-    const SECONDS = 900, EARLIER = 30;
-    const places = { backlog: section.querySelector('[data-chart="backlog"]'), window: section.querySelector('[data-chart="window"]') };
+    const SECONDS = 900,
+      EARLIER = 30;
+    const places = {
+      backlog: section.querySelector('[data-chart="backlog"]'),
+      window: section.querySelector('[data-chart="window"]'),
+    };
     const seen = { t: [], backlog: [], window: [], limit: [] };
-    let name = "", charts = {};
+    let name = "",
+      charts = {};
     const range = () => {
-      const now = Date.now() / 1000, wide = Math.max(120, Math.min(SECONDS, Math.ceil((now - since + 20) / 60) * 60));
+      const now = Date.now() / 1000,
+        wide = Math.max(120, Math.min(SECONDS, Math.ceil((now - since + 20) / 60) * 60));
       return now - since > SECONDS ? [now - SECONDS, now] : [since - EARLIER, since + wide];
     };
     const guess = (y) => {
@@ -176,8 +274,19 @@
     };
     const redraw = () => {
       const time = { time: true, range };
-      const of = { window: [predicted?.window[name], [seen.window, seen.limit], [line("predicted", "--faint", [6, 5]), { ...line("window", "--accent"), spanGaps: false }, { ...line("limit", "--bad", [2, 4], 1), spanGaps: false }]] };
-      if (places.backlog) of.backlog = [predicted?.backlog, [seen.backlog], [line("predicted", "--faint", [6, 5]), line("now", "--accent")]];
+      const of = {
+        window: [
+          predicted?.window[name],
+          [seen.window, seen.limit],
+          [
+            line("predicted", "--faint", [6, 5]),
+            { ...line("window", "--accent"), spanGaps: false },
+            { ...line("limit", "--bad", [2, 4], 1), spanGaps: false },
+          ],
+        ],
+      };
+      if (places.backlog)
+        of.backlog = [predicted?.backlog, [seen.backlog], [line("predicted", "--faint", [6, 5]), line("now", "--accent")]];
       for (const [chart, [y, now, series]] of Object.entries(of)) {
         const data = table(y, now);
         if (charts[chart]) charts[chart].setData(data);
@@ -193,9 +302,12 @@
         const earlier = await (await fetch(lines + "?destination=" + encodeURIComponent(name))).json();
         const from = seen.t[0] ?? Infinity;
         const kept = earlier.t.map((t, i) => i).filter((i) => earlier.t[i] >= since - EARLIER && earlier.t[i] < from);
-        seen.t.unshift(...kept.map((i) => earlier.t[i])); seen.backlog.unshift(...kept.map(() => null));
+        seen.t.unshift(...kept.map((i) => earlier.t[i]));
+        seen.backlog.unshift(...kept.map(() => null));
         for (const key of ["window", "limit"]) seen[key].unshift(...kept.map((i) => earlier[key]?.[i] ?? null));
-      } catch { /* then the lines begin now */ }
+      } catch {
+        /* then the lines begin now */
+      }
       redraw();
     };
     document.addEventListener("waypost:live", (event) => {
@@ -208,14 +320,21 @@
           if (cell.textContent !== words) cell.textContent = words;
         }
       }
-      const at = data.core?.as_of ?? data.at, now = data.destinations?.[name];
+      const at = data.core?.as_of ?? data.at,
+        now = data.destinations?.[name];
       if (!data.core?.running || !at || at <= (seen.t.at(-1) ?? 0)) return;
-      seen.t.push(at); seen.backlog.push(data.queue?.recipients ?? null); seen.window.push(now?.window ?? null); seen.limit.push(now?.limit ?? null);
+      seen.t.push(at);
+      seen.backlog.push(data.queue?.recipients ?? null);
+      seen.window.push(now?.window ?? null);
+      seen.limit.push(now?.limit ?? null);
       if (seen.t.length > SECONDS) for (const each of Object.values(seen)) each.shift();
       redraw();
     });
     pick();
     redraw();
   };
-  document.addEventListener("DOMContentLoaded", () => { pictures(); for (const each of document.querySelectorAll("[data-afterwards]")) afterwards(each); });
+  document.addEventListener("DOMContentLoaded", () => {
+    pictures();
+    for (const each of document.querySelectorAll("[data-afterwards]")) afterwards(each);
+  });
 })();

@@ -24,6 +24,13 @@ register = template.Library()
 # Controls, formats (which turn the direction), halves, private and unassigned ones, line and paragraph separators.
 _INVISIBLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _UTC_TIME = re.compile(r"\b20\d\d-[01]\d-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d\+00:00\b")
+# The colour of a state's badge: of mail, of a recipient, of a report's run. Other states have none.
+_BADGE_KINDS = {
+    **dict.fromkeys(("delivered", "done"), "good"),
+    **dict.fromkeys(("held", "active", "running", "asked"), "accent"),
+    **dict.fromkeys(("deferred", "stopped"), "warn"),
+    **dict.fromkeys(("bounced", "expired", "deleted", "deleted for good", "failed", "red"), "bad"),
+}
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -150,6 +157,12 @@ def number(value: float | None) -> str:
 @register.filter
 def share(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}" if value < 0.9995 or value == 1 else ">99.9%"
+
+
+@register.filter
+def badge_kind(state: str) -> str:
+    """Returns the CSS class of a state's badge: good, accent, warn or bad; empty for a state without a colour."""
+    return _BADGE_KINDS.get(state, "")
 
 
 @register.filter

@@ -19,6 +19,7 @@ from appliance.accounts.roles import Role, may_read_bodies, role_of
 from appliance.accounts.sessions import end_sessions
 from appliance.audit.models import Entry
 from tests.appliance.accounts.sample_users import PASSWORD, client_of, sign_in, user
+from tests.appliance.markup import markup_of
 
 pytestmark = pytest.mark.django_db
 
@@ -63,7 +64,7 @@ def test_only_administrators_enter() -> None:
 
 
 def test_the_administration_is_in_our_looks_and_holds_no_queue() -> None:
-    text = client_of("administrator").get("/admin/").content.decode()
+    text = markup_of(client_of("administrator").get("/admin/"))
     assert "appliance/waypost.css" in text
     assert "admin/css" not in text
     assert re.findall(r"<h2>([^<]+)</h2><p", text) == ["Users", "Roles", "Locks", "Audit", "Schedules"]
@@ -75,7 +76,7 @@ def test_a_new_user_is_made_with_a_reason_and_stands_in_the_audit() -> None:
     assert client.post("/admin/auth/user/add/", without).status_code == 200
     assert not User.objects.filter(username="ina").exists()
     assert client.post("/admin/auth/user/add/", NEW).status_code == 302
-    assert "The user “ina” was added successfully" in client.get("/admin/").content.decode()
+    assert "The user “ina” was added successfully" in markup_of(client.get("/admin/"))
     assert role_of(fresh("ina")) is Role.VIEWER
     entry, _, after = entry_of("user.add")
     assert (entry.who, entry.subject, entry.why) == ("administrator", "ina", "starts today")
@@ -224,7 +225,7 @@ def test_who_is_locked_is_unlocked_by_an_administrator() -> None:
             sign_in(Client(HTTP_USER_AGENT=browser), "operator", "wrong")
     assert sign_in(Client(), "operator") == 429
     client = client_of("administrator")
-    text = client.get("/admin/axes/accessattempt/").content.decode()
+    text = markup_of(client.get("/admin/axes/accessattempt/"))
     assert "Unlock" in text
     assert "not locked" not in text
     attempt = AccessAttempt.objects.first()

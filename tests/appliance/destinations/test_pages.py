@@ -15,6 +15,7 @@ from django.test import Client
 
 from appliance.audit.models import Entry, Outcome
 from tests.appliance.fake_core import FakeCore, Refusal
+from tests.appliance.markup import markup_of
 
 pytestmark = pytest.mark.django_db
 
@@ -91,7 +92,7 @@ def entries() -> list[Entry]:
 def text_of(client: Client, path: str) -> str:
     answer = client.get(path, headers={"HX-Request": ""})
     assert answer.status_code == 200, path
-    return answer.content.decode()
+    return markup_of(answer)
 
 
 def test_a_list_shows_them_all_and_strangers_words_harmlessly(core: FakeCore) -> None:
@@ -144,7 +145,7 @@ def test_a_suspension_needs_a_reason_and_a_time_that_is_one(core: FakeCore) -> N
     ):
         answer = client.post(BASE + "suspend/", given)
         assert answer.status_code == 422, given
-        assert complaint in answer.content.decode(), given
+        assert complaint in markup_of(answer), given
     assert core.asked("suspend") == []
     assert entries() == []
 
@@ -177,7 +178,7 @@ def test_a_resume_tells_which_wider_suspension_holds_on(core: FakeCore) -> None:
 
 def test_half_of_a_value_for_two_hours_is_asked_as_it_was_typed(core: FakeCore) -> None:
     client = signed_in("operator")
-    dialog = client.get(BASE + "set/").content.decode()
+    dialog = markup_of(client.get(BASE + "set/"))
     assert 'value="50%"' in dialog
     given = {"parameter": LIMIT, "value": "50%", "duration": "2h", "why": "half speed"}
     assert client.post(BASE + "set/", given).headers["HX-Redirect"] == BASE
@@ -199,7 +200,7 @@ def test_what_the_core_refuses_is_told_in_its_words_and_is_in_the_audit(core: Fa
     client = signed_in("operator")
     answer = client.post(BASE + "set/", {"parameter": LIMIT, "value": "-1", "why": "a mistake"})
     assert answer.status_code == 409
-    assert "allowed is a whole number" in answer.content.decode()
+    assert "allowed is a whole number" in markup_of(answer)
     assert [entry.outcome for entry in entries()] == [Outcome.REFUSED]
 
 
@@ -227,7 +228,7 @@ def test_a_viewer_changes_nothing(core: FakeCore, deed: str) -> None:
 def test_without_a_core_the_page_says_so() -> None:
     answer = signed_in("viewer").get("/destinations/")
     assert answer.status_code == 503
-    assert "not running" in answer.content.decode()
+    assert "not running" in markup_of(answer)
 
 
 class Shared:
@@ -245,7 +246,7 @@ class Shared:
 
 def opened(client: Client, path: str) -> dict[str, str]:
     """What the dialog that is opened now sends along."""
-    found = re.search(r'name="seen" value="([^"]*)"', client.get(path).content.decode())
+    found = re.search(r'name="seen" value="([^"]*)"', markup_of(client.get(path)))
     assert found is not None
     return {"seen": html.unescape(found[1])}
 
@@ -258,7 +259,7 @@ def test_of_two_who_set_the_same_value_the_second_is_told_what_the_first_did(cor
     assert olga.post(BASE + "set/", given | {"value": "5"} | seen_by_olga).status_code == 204
     answer = otto.post(BASE + "set/", given | {"value": "50%"} | seen_by_otto)
     assert answer.status_code == 422
-    text = answer.content.decode()
+    text = markup_of(answer)
     assert "Somebody changed it meanwhile: it is 5 now; when you opened this it was 20. Nothing was changed." in text
     assert shared.shown["value"] == 5
     assert [entry.who for entry in entries()] == ["operator"]
@@ -276,11 +277,11 @@ def test_a_value_that_became_another_is_not_taken_back_unseen(core: FakeCore) ->
     shared.shown = {"value": 4, "origin": "tuned"}
     answer = client.post(f"{BASE}take-back/{LIMIT}/", {"why": "full speed again"} | seen)
     assert answer.status_code == 422
-    assert "it is 4 now; when you opened this it was 3" in answer.content.decode()
+    assert "it is 4 now; when you opened this it was 3" in markup_of(answer)
     assert core.asked("set") == []
     shared.shown = {"value": 3, "origin": "tuned", "until": time.time() + 60}
     answer = client.post(f"{BASE}take-back/{LIMIT}/", {"why": "full speed again"} | seen)
-    assert "it is 3 as before, but for another time" in answer.content.decode()
+    assert "it is 3 as before, but for another time" in markup_of(answer)
     assert core.asked("set") == []
 
 
@@ -298,5 +299,5 @@ def test_what_was_seen_cannot_be_made_up(core: FakeCore, seen: str) -> None:
     given = {"parameter": LIMIT, "value": "5", "duration": "", "why": "they throttle us", "seen": seen}
     answer = signed_in("operator").post(BASE + "set/", given)
     assert answer.status_code == 422
-    assert "too old to be sent" in answer.content.decode()
+    assert "too old to be sent" in markup_of(answer)
     assert core.asked("set") == []

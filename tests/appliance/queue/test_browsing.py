@@ -13,6 +13,7 @@ from appliance.queue.amounts import duration_of, moment_of, size_of
 from appliance.queue.browsing import Place
 from appliance.queue.filters import FilterForm
 from tests.appliance.fake_core import FakeCore
+from tests.appliance.markup import markup_of
 from tests.appliance.queue.test_export import ITEM
 
 
@@ -64,12 +65,12 @@ def test_the_first_page_asks_once_and_reads_on_from_there(client: Client) -> Non
         return {"items": [ITEM], "cursor": cursor, "examined": 1000, "note": "<i>the manager is away</i>"}
 
     with FakeCore({"list": answer}) as core:
-        text = client.get("/queue/?sender=*").content.decode()
+        text = markup_of(client.get("/queue/?sender=*"))
         assert len(core.requests) == 1
         assert "examined so far" in text
         assert "have=1&amp;examined=1000&amp;from=retry.600%3A9" in text
         assert "&lt;i&gt;the manager is away" in text
-        piece = client.get("/queue/rows/?sender=*&have=1&examined=1000&from=retry.600:9").content.decode()
+        piece = markup_of(client.get("/queue/rows/?sender=*&have=1&examined=1000&from=retry.600:9"))
     assert core.asked("list")[1] == {"filter": {"sender": "*"}, "cursor": "retry.600:9", "limit": 99}
     assert "2 messages: all that match<" in piece
     assert "2\u202f000 records examined" in piece
@@ -84,7 +85,7 @@ def test_nothing_hostile_is_markup(client: Client) -> None:
         | {key: [text] for key in ("recipients", "destinations")}
     )
     with FakeCore({"list": {"items": [item], "cursor": None, "examined": 1, "note": ""}}):
-        page = client.get("/queue/?reason=<img src=x>%E2%80%AE").content.decode()
+        page = markup_of(client.get("/queue/?reason=<img src=x>%E2%80%AE"))
     assert "<img src=x" not in page
     assert "\x1b" not in page
     assert "\u202e" not in page.replace('value="&lt;img src=x&gt;\u202e"', "")  # what was typed stays in its field

@@ -21,6 +21,7 @@ from appliance.queue.models import Change, Phase
 from appliance.queue.owner_process import _named, is_gone, own
 from mailcore.control.client import TimedOut
 from tests.appliance.fake_core import FakeCore, Refusal
+from tests.appliance.markup import markup_of
 from tests.eventually import eventually_blocking
 
 pytestmark = pytest.mark.django_db
@@ -55,9 +56,9 @@ def test_a_deletion_in_whose_middle_the_portal_ended_can_be_undone(client: Clien
     assert not running.can_be_undone, "somebody is at work on it"
     Change.objects.update(heard_at=timezone.now() - timedelta(minutes=5))
     undo = f'hx-post="/queue/changes/{running.tag}/undo/"'
-    assert undo in client.get(f"/queue/changes/{running.tag}/").content.decode()
+    assert undo in markup_of(client.get(f"/queue/changes/{running.tag}/"))
     assert [each["change"].tag for each in recent_deletions()] == [running.tag]
-    assert "/undo/" not in client.get(f"/queue/changes/{counting.tag}/").content.decode()
+    assert "/undo/" not in markup_of(client.get(f"/queue/changes/{counting.tag}/"))
 
 
 def test_a_change_whose_process_was_killed_is_told_at_the_next_look(client: Client) -> None:
@@ -70,11 +71,11 @@ def test_a_change_whose_process_was_killed_is_told_at_the_next_look(client: Clie
     page = f"/queue/changes/{change.tag}/"
     try:
         assert not change.abandoned
-        assert "of 5 deleted" in client.get(page).content.decode()
+        assert "of 5 deleted" in markup_of(client.get(page))
     finally:
         process.kill()
     eventually_blocking(lambda: change.abandoned)  # a process that ended and was not waited for has ended
-    text = client.get(page).content.decode()
+    text = markup_of(client.get(page))
     assert "The portal ended in the middle of it" in text
     assert "At least 2 were deleted" in text
     assert f'hx-post="{page}undo/"' in text

@@ -6,6 +6,7 @@ import re
 from datetime import date
 
 from tests.appliance.accounts.sample_users import client_of
+from tests.appliance.markup import markup_of
 
 __all__ = ["DAY", "URL", "page", "section"]
 
@@ -17,7 +18,7 @@ def page(url: str = URL) -> str:
     """As a viewer gets it."""
     answer = client_of("viewer").get(url)
     assert answer.status_code == 200
-    return str(answer.content.decode())
+    return markup_of(answer)
 
 
 def section(text: str, name: str) -> str:

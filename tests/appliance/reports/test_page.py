@@ -23,6 +23,7 @@ from appliance.reports.report_store import Period
 from appliance.reports.tables import Kind, columns_of, table
 from appliance.reports.writing import Writing
 from tests.appliance.accounts.sample_users import client_of
+from tests.appliance.markup import markup_of
 from tests.appliance.reports.made import HOSTILE, make_report, tables
 from tests.appliance.reports.reading import DAY, URL, page, section
 
@@ -198,11 +199,11 @@ def test_a_day_without_events_says_so(reports_directory: Path) -> None:
 
 def test_a_day_there_is_nothing_of_says_what_can_be_done(reports_directory: Path) -> None:
     viewer, operator = client_of("viewer"), client_of("operator")
-    assert "An operator can have it made" in viewer.get(URL).content.decode()
-    text = operator.get(URL).content.decode()
+    assert "An operator can have it made" in markup_of(viewer.get(URL))
+    text = markup_of(operator.get(URL))
     assert "Run now</button>" in text
     tomorrow = timezone.now().date() + timedelta(days=1)
-    text = operator.get(f"/reports/day/{tomorrow}/").content.decode()
+    text = markup_of(operator.get(f"/reports/day/{tomorrow}/"))
     assert "This day is not over" in text
     assert "Run now</button>" not in text
 

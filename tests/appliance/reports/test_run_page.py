@@ -12,6 +12,7 @@ from appliance.reports.models import Preferences, Run, State
 from appliance.reports.report_store import Period
 from appliance.reports.running import held
 from tests.appliance.accounts.sample_users import client_of
+from tests.appliance.markup import markup_of
 from tests.appliance.reports.made import make_report
 from tests.appliance.reports.reading import DAY, page
 
@@ -41,14 +42,14 @@ def test_the_page_of_a_run_is_live_until_it_is_over(reports_directory: Path) -> 
         log="<script>\x07",
     )
     client = client_of("viewer")
-    piece = client.get(f"/reports/runs/{it.pk}/", headers={"HX-Request": "true"}).content.decode()
+    piece = markup_of(client.get(f"/reports/runs/{it.pk}/", headers={"HX-Request": "true"}))
     assert "every 2s" in piece
     assert "42 %: <bdi>&lt;i&gt;\\x1b</bdi>" in piece
     assert "&lt;script&gt;\\x07" in piece
     assert "Stop" not in piece
-    assert "Stop" in client_of("operator").get(f"/reports/runs/{it.pk}/").content.decode()
+    assert "Stop" in markup_of(client_of("operator").get(f"/reports/runs/{it.pk}/"))
     Run.objects.update(state=State.FAILED, words="no Java")
-    piece = client.get(f"/reports/runs/{it.pk}/", headers={"HX-Request": "true"}).content.decode()
+    piece = markup_of(client.get(f"/reports/runs/{it.pk}/", headers={"HX-Request": "true"}))
     assert "every 2s" not in piece
     assert "no Java" in piece
 
@@ -67,9 +68,9 @@ def test_the_page_of_a_day_is_loaded_anew_when_its_report_is_made(reports_direct
 def test_a_run_that_nobody_begins_says_so(reports_directory: Path) -> None:
     it = Run.objects.create(day=DAY, who="somebody")
     url = f"/reports/runs/{it.pk}/"
-    assert "Nobody begins" not in client_of("viewer").get(url).content.decode()
+    assert "Nobody begins" not in markup_of(client_of("viewer").get(url))
     Run.objects.update(asked_at=timezone.now() - timedelta(minutes=5), due_at=timezone.now() - timedelta(minutes=5))
-    assert "Nobody begins" in client_of("viewer").get(url).content.decode()
+    assert "Nobody begins" in markup_of(client_of("viewer").get(url))
 
 
 def test_one_that_waits_behind_another_says_so(reports_directory: Path) -> None:
@@ -78,11 +79,11 @@ def test_one_that_waits_behind_another_says_so(reports_directory: Path) -> None:
     Run.objects.update(asked_at=timezone.now() - timedelta(minutes=5), due_at=timezone.now() - timedelta(minutes=5))
     url = f"/reports/runs/{it.pk}/"
     with held(reports_directory):
-        text = client_of("viewer").get(url).content.decode()
+        text = markup_of(client_of("viewer").get(url))
         assert "report of 2026-11-15</a> is being made" in text
         assert "Nobody begins" not in text
-        assert "nobody begins" not in client_of("viewer").get("/reports/").content.decode()
-    text = client_of("viewer").get(url).content.decode()
+        assert "nobody begins" not in markup_of(client_of("viewer").get("/reports/"))
+    text = markup_of(client_of("viewer").get(url))
     assert "Nobody begins" in text, "the other one was killed"
     assert "is being made" not in text
 
@@ -91,11 +92,11 @@ def test_what_becomes_of_the_mail_stands_there(reports_directory: Path) -> None:
     it = Run.objects.create(day=DAY, who="x", state=State.RUNNING, begun_at=timezone.now(), mail=True)
 
     def page() -> str:
-        return client_of("viewer").get(f"/reports/runs/{it.pk}/").content.decode()
+        return markup_of(client_of("viewer").get(f"/reports/runs/{it.pk}/"))
 
     assert "<dt>Mail</dt><dd>nobody is to get it" in page()
     Preferences.objects.create(recipients=["a@x.example"])
     assert "<dt>Mail</dt><dd>when it has ended</dd>" in page()
     Run.objects.update(state=State.DONE, mail=False, mail_words="nobody is to get it")
     assert "<dt>Mail</dt><dd><bdi>nobody is to get it</bdi></dd>" in page()
-    assert "<bdi>nobody is to get it</bdi>" in client_of("viewer").get("/reports/").content.decode()
+    assert "<bdi>nobody is to get it</bdi>" in markup_of(client_of("viewer").get("/reports/"))

@@ -10,6 +10,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from tests.appliance.fake_core import FakeCore, Refusal
+from tests.appliance.markup import markup_of
 
 pytestmark = pytest.mark.django_db
 
@@ -41,11 +42,11 @@ def viewer() -> Client:
 
 
 def piece(client: Client, address: str) -> str:
-    return client.get("/routes/resolve/", {"address": address}, headers={"HX-Request": "true"}).content.decode()
+    return markup_of(client.get("/routes/resolve/", {"address": address}, headers={"HX-Request": "true"}))
 
 
 def test_routes_are_shown_in_the_order_in_which_they_count(viewer: Client, core: FakeCore) -> None:
-    text = viewer.get("/routes/").content.decode()
+    text = markup_of(viewer.get("/routes/"))
     assert text.index("example.org") < text.index("all others")
     assert "[192.0.2.1]:2525" in text
     assert core.asked("resolve") == []
@@ -56,7 +57,7 @@ def test_an_address_is_followed_to_its_hosts(viewer: Client, core: FakeCore) -> 
     assert core.asked("resolve") == [{"address": "a@example.com"}]
     for words in ("mx.example.com", "192.0.2.7", "2001:db8::7", "/destinations/smtp:example.com/"):
         assert words in text
-    assert "mx.example.com" in viewer.get("/routes/", {"address": "a@example.com"}).content.decode()
+    assert "mx.example.com" in markup_of(viewer.get("/routes/", {"address": "a@example.com"}))
 
 
 def test_trouble_with_dns_is_told_in_words(viewer: Client, core: FakeCore) -> None:
@@ -78,4 +79,4 @@ def test_a_core_that_says_no_is_heard(viewer: Client, core: FakeCore) -> None:
     core.answers["resolve"] = Refusal("resolve: address: Expected <b>")
     answer = viewer.get("/routes/resolve/", {"address": "a@b"}, headers={"HX-Request": "true"})
     assert answer.status_code == 409
-    assert "Expected &lt;b&gt;" in answer.content.decode()
+    assert "Expected &lt;b&gt;" in markup_of(answer)

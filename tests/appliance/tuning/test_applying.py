@@ -17,6 +17,7 @@ from django.test import Client
 from appliance.audit.models import Entry
 from appliance.tuning.models import Change, Outcome, Prediction
 from tests.appliance.fake_core import Refusal, Silence
+from tests.appliance.markup import markup_of
 from tests.appliance.tuning.core import LIMIT, TuningCore
 
 pytestmark = pytest.mark.django_db
@@ -67,7 +68,7 @@ def test_a_value_is_set_recorded_and_audited(core: TuningCore, operator: Client)
     assert change.after == {"value": 2, "origin": "tuned"}
     entry = Entry.objects.get(action="tuning.set")
     assert (entry.subject, entry.before, entry.why) == (f"smtp {LIMIT}", CONFIGURED, "they throttle us")
-    page = operator.get(answer["HX-Redirect"]).content.decode()
+    page = markup_of(operator.get(answer["HX-Redirect"]))
     assert "in force" in page
     assert "they throttle us" in page
 
@@ -77,19 +78,19 @@ def test_when_the_third_of_five_fails_it_is_said_which_were_made(core: TuningCor
     answer = apply(operator, draft(dict.fromkeys(FIVE, 5)))
     assert list(outcomes().values()) == ["applied", "applied", "refused", "not_sent", "not_sent"]
     assert [each["parameter"] for each in core.asked("set")] == FIVE[:3]
-    page = operator.get(answer["HX-Redirect"]).content.decode()
+    page = markup_of(operator.get(answer["HX-Redirect"]))
     assert "made: process_limit, process_limit_2." in page
     assert "Not made: process_limit_3, process_limit_4, process_limit_5." in page
     assert "the disk is full" in page
     batch = Change.objects.first().batch  # type: ignore[union-attr]
-    offered = operator.get(f"/tuning/changes/{batch}/return/").content.decode()
+    offered = markup_of(operator.get(f"/tuning/changes/{batch}/return/"))
     assert offered.count("as configured") == 2
 
 
 def test_nothing_is_sent_when_one_of_them_is_wrong(core: TuningCore, operator: Client) -> None:
     answer = apply(operator, draft({FIVE[0]: 5, FIVE[1]: 0, FIVE[2]: 7}))
     assert answer.status_code == 422
-    assert "allowed is a whole number from 1 to 10000" in answer.content.decode()
+    assert "allowed is a whole number from 1 to 10000" in markup_of(answer)
     assert core.asked("set") == []
     assert not Change.objects.exists()
 
@@ -97,7 +98,7 @@ def test_nothing_is_sent_when_one_of_them_is_wrong(core: TuningCore, operator: C
 def test_what_somebody_else_changed_is_not_overwritten(core: TuningCore, operator: Client) -> None:
     core.lasting["smtp", LIMIT] = 7
     answer = apply(operator, draft({LIMIT: 2}))
-    page = answer.content.decode()
+    page = markup_of(answer)
     assert answer.status_code == 422
     assert "Changed meanwhile" in page
     assert "you saw" in page
@@ -127,7 +128,7 @@ def test_without_an_answer_it_is_not_known_until_the_core_is_back(
     assert list(outcomes().values()) == ["applied", "unknown", "not_sent"]
     assert Entry.objects.filter(outcome="unknown").count() == 1
     core.answers["transports"] = Silence
-    page = operator.get(answer["HX-Redirect"]).content.decode()
+    page = markup_of(operator.get(answer["HX-Redirect"]))
     assert "Whether process_limit_2 was made is not known" in page
     core.answers["transports"] = core._transports
     core.lasting["smtp", FIVE[1]] = 5  # it had been made
@@ -142,7 +143,7 @@ def test_nothing_is_changed_when_nobody_is_there(operator: Client) -> None:
         headers={"HX-Request": "true"},
     )
     assert answer.status_code == 503
-    assert "not running" in answer.content.decode()
+    assert "not running" in markup_of(answer)
     assert not Change.objects.exists()
 
 
@@ -170,7 +171,7 @@ def test_until_is_read_in_the_readers_zone(core: TuningCore, operator: Client) -
     assert Change.objects.get().until == pytest.approx(time.time() + 3600, abs=20)
     answer = apply(operator, draft({LIMIT: 2}), ends="until", clock="2020-01-01T00:00")
     assert answer.status_code == 422
-    assert "is over" in answer.content.decode()
+    assert "is over" in markup_of(answer)
 
 
 def _local(zone: str, in_s: float) -> str:
@@ -200,7 +201,7 @@ def test_a_prediction_is_kept_with_the_change_it_was_made_for(core: TuningCore, 
     core.lasting.clear()
     answer = apply(operator, draft({LIMIT: 2}), prediction=str(made.pk))
     assert Change.objects.first().prediction == made  # type: ignore[union-attr]
-    page = operator.get(answer["HX-Redirect"]).content.decode()
+    page = markup_of(operator.get(answer["HX-Redirect"]))
     assert "An estimate" in page
     assert "that &lt;b&gt;all&lt;/b&gt; is well" in page
     assert "+7.0 s" in page

@@ -15,6 +15,7 @@ from appliance.tuning.chart import picture
 from appliance.tuning.models import Change, Outcome, Prediction
 from appliance.tuning.whatif import KEPT, running, store
 from tests.appliance.fake_core import Parts, Refusal
+from tests.appliance.markup import markup_of
 from tests.appliance.tuning.core import LIMIT, TuningCore
 
 pytestmark = pytest.mark.django_db
@@ -47,7 +48,7 @@ def made(**fields: Any) -> Change:
 
 def test_a_viewer_sees_everything_and_changes_nothing(core: TuningCore) -> None:
     client = signed_in("viewer")
-    page = client.get("/tuning/?scope=smtp").content.decode()
+    page = markup_of(client.get("/tuning/?scope=smtp"))
     assert LIMIT in page
     assert "from 1 to 10000" in page
     assert "Another &lt;b&gt;paragraph&lt;/b&gt;." in page
@@ -56,7 +57,7 @@ def test_a_viewer_sees_everything_and_changes_nothing(core: TuningCore) -> None:
     for path in ("/tuning/history/", f"/tuning/changes/{change.batch}/", f"/tuning/changes/{change.batch}/windows/"):
         answer = client.get(path)
         assert answer.status_code == 200, path
-        assert 'hx-get="/tuning/history/' not in answer.content.decode()
+        assert 'hx-get="/tuning/history/' not in markup_of(answer)
     assert client.get(f"/tuning/history/{change.pk}/return/").status_code == 403
     assert client.get(f"/tuning/changes/{change.batch}/return/").status_code == 403
     for path in ("/tuning/diff/", "/tuning/apply/", "/tuning/what-if/"):
@@ -68,11 +69,11 @@ def test_each_value_says_where_it_comes_from(core: TuningCore) -> None:
     core.timed["smtp", LIMIT] = 3, time.time() + 600
     core.lasting["smtp:.a.example", "initial_destination_concurrency"] = 4
     client = signed_in("operator")
-    page = client.get("/tuning/?scope=smtp").content.decode()
+    page = markup_of(client.get("/tuning/?scope=smtp"))
     assert "tuned until" in page
     assert "changed outside the portal" in page  # nobody set it here
     assert "back to 20, as configured" in page.replace("<bdi>", "").replace("</bdi>", "")
-    page = client.get("/tuning/?scope=smtp:.A.example").content.decode()
+    page = markup_of(client.get("/tuning/?scope=smtp:.A.example"))
     assert "tuned of <bdi>smtp</bdi>" in page
     assert "what wider scopes say" in page
 
@@ -81,17 +82,17 @@ def test_what_was_set_here_is_not_called_foreign(core: TuningCore) -> None:
     core.lasting["smtp", LIMIT] = 2
     made()
     client = signed_in("operator")
-    assert "changed outside the portal" not in client.get("/tuning/?scope=smtp").content.decode()
+    assert "changed outside the portal" not in markup_of(client.get("/tuning/?scope=smtp"))
     core.lasting["smtp", LIMIT] = 9
-    assert "changed outside the portal" in client.get("/tuning/?scope=smtp").content.decode()
-    page = client.get("/tuning/history/").content.decode()
+    assert "changed outside the portal" in markup_of(client.get("/tuning/?scope=smtp"))
+    page = markup_of(client.get("/tuning/history/"))
     assert "Changed outside the portal" in page
 
 
 @pytest.mark.parametrize("scope", ["nowhere", "smtp:*", HOSTILE])
 def test_a_scope_that_is_none_is_told_in_the_cores_words(core: TuningCore, scope: str) -> None:
     answer = signed_in("operator").get("/tuning/", {"scope": scope})
-    page = answer.content.decode()
+    page = markup_of(answer)
     assert answer.status_code == 200
     assert 'role="alert"' in page
     assert "<script>alert" not in page
@@ -113,16 +114,16 @@ def test_a_diff_shows_only_what_changes(core: TuningCore) -> None:
         "seen-process_limit": seen,
     }
     client = signed_in("operator")
-    page = client.post("/tuning/diff/", form).content.decode()
+    page = markup_of(client.post("/tuning/diff/", form))
     assert "Change 1 parameter<" in page
     assert "<bdi>10</bdi>" in page
     assert ">process_limit<" not in page
-    page = client.post("/tuning/diff/", form | {f"value-{LIMIT}": "20.0"}).content.decode()
+    page = markup_of(client.post("/tuning/diff/", form | {f"value-{LIMIT}": "20.0"}))
     assert "Nothing differs" in page
     answer = client.post("/tuning/diff/", form | {f"value-{LIMIT}": HOSTILE})
-    assert 'name="draft"' not in answer.content.decode()
-    assert "<script>alert" not in answer.content.decode()
-    assert "allowed is a whole number" in answer.content.decode()
+    assert 'name="draft"' not in markup_of(answer)
+    assert "<script>alert" not in markup_of(answer)
+    assert "allowed is a whole number" in markup_of(answer)
 
 
 def test_a_transport_that_is_no_more_and_numbers_without_end_are_told(core: TuningCore) -> None:
@@ -137,13 +138,13 @@ def test_a_transport_that_is_no_more_and_numbers_without_end_are_told(core: Tuni
         client.get(f"/tuning/history/{gone.pk}/return/"),
     ):
         assert answer.status_code == 409
-        assert "there is no transport" in answer.content.decode()
+        assert "there is no transport" in markup_of(answer)
     endless = {"scope": "smtp", "wanted": [draft | {"value": 1 << 64}]}
     assert client.post("/tuning/apply/", {"draft": json.dumps(endless), "why": "because"}).status_code == 422
     seen = json.dumps(draft["seen"])
     for value in ("1e999", "9" * 40):
         page = client.post("/tuning/diff/", {"scope": "smtp", f"value-{LIMIT}": value, f"seen-{LIMIT}": seen})
-        assert "allowed is a whole number" in page.content.decode(), value
+        assert "allowed is a whole number" in markup_of(page), value
     assert core.asked("set") == []
 
 
@@ -154,7 +155,7 @@ def test_what_a_stranger_wrote_is_harmless(core: TuningCore) -> None:
     }
     client = signed_in("operator")
     for path in ("/tuning/history/", f"/tuning/changes/{change.batch}/"):
-        page = client.get(path).content.decode()
+        page = markup_of(client.get(path))
         assert "<script>alert" not in page
         assert "\u202e" not in page
         assert "\x1b" not in page
@@ -164,21 +165,21 @@ def test_a_return_is_a_draft_with_its_reason(core: TuningCore) -> None:
     core.lasting["smtp", LIMIT] = 2
     change = made(before={"value": 7, "origin": "tuned"})
     client = signed_in("operator")
-    page = client.get(f"/tuning/history/{change.pk}/return/").content.decode()
+    page = markup_of(client.get(f"/tuning/history/{change.pk}/return/"))
     assert f"Return of change {change.pk}: because" in page
     draft = page.split('name="draft" value="')[1].split('"')[0].replace("&quot;", '"')
     client.post("/tuning/apply/", {"draft": draft, "why": "again", "ends": "forever"})
     assert core.lasting["smtp", LIMIT] == 7
     returned = Change.objects.get(returns=change)
     assert returned.why == "again"
-    page = client.get("/tuning/history/").content.decode()
+    page = markup_of(client.get("/tuning/history/"))
     assert f"by change {returned.pk}" in page
     assert "returned" in page
 
 
 def test_the_history_is_there_while_the_core_is_not() -> None:
     made()
-    page = signed_in("viewer").get("/tuning/history/").content.decode()
+    page = markup_of(signed_in("viewer").get("/tuning/history/"))
     assert "What is in force is not known" in page
     assert "because" in page
 
@@ -189,7 +190,7 @@ def test_a_prediction_shows_before_after_and_the_difference() -> None:
         changes=[{"scope": "smtp", "parameter": LIMIT, "value": 2}], asked={"duration_s": 86_400.0, "since_s": 3_600.0},
         before=RESULT, after=after, assumptions=[HOSTILE],
     )  # fmt: skip
-    page = signed_in("viewer").get(f"/tuning/predictions/{found.pk}/").content.decode()
+    page = markup_of(signed_in("viewer").get(f"/tuning/predictions/{found.pk}/"))
     assert "An estimate" in page
     assert "not within it" in page
     assert "99 of 100 small messages" in page
@@ -202,7 +203,7 @@ def test_a_prediction_shows_before_after_and_the_difference() -> None:
 def test_a_prediction_says_that_its_figures_lack_what_could_not_be_read(unread: int, words: str) -> None:
     answer = {"before": RESULT, "after": RESULT, "assumptions": [], "unread_files": unread}
     found = store(User.objects.create_user("olga"), [], {}, answer)
-    page = signed_in("viewer").get(f"/tuning/predictions/{found.pk}/").content.decode()
+    page = markup_of(signed_in("viewer").get(f"/tuning/predictions/{found.pk}/"))
     assert ("could not be read" in page) is bool(unread)
     assert words in page
 
