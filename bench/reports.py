@@ -164,7 +164,7 @@ def measure(given: argparse.Namespace, directory: Path) -> int:
             command = [
                 sys.executable,
                 "-m",
-                "appliance.pipeline.run",
+                "appliance.pipeline",
                 str(DAY),
                 "--events",
                 str(directory / "events"),

@@ -73,6 +73,25 @@ def test_a_file_says_at_its_top_what_it_is(name: str) -> None:
 # Files that may import inside a function, and why each must.
 IMPORTS_ON_DEMAND = {
     "mailcore/processes.py": "a process loads its own room only",
+    "mailcore/cli/commands.py": "a command loads its own module only",
+    "mailcore/cli/simulate/command.py": "matplotlib takes half a second, and is needed for --picture only",
+    "mailcore/events/read/archive.py": "pyarrow takes half a second and 50 MB, and is needed when there is a file to read",
+    "appliance/accounts/apps.py": "Django has no models before ready()",
+}
+
+# Files that name a module of ours by a string, because what they configure asks for a string.
+NAMES_IN_STRINGS = {
+    "appliance/settings.py": "Django's settings",
+    "appliance/urls.py": "Django's include() and handlers",
+    "appliance/asgi.py": "DJANGO_SETTINGS_MODULE",
+    "appliance/common/management/commands/serve.py": "uvicorn imports the application in each of its processes",
+    "appliance/celery.py": "DJANGO_SETTINGS_MODULE, and Celery's search for tasks",
+    "appliance/accounts/apps.py": "Django's name of an app, and the site of its administration",
+    "appliance/reports/migrations/0001_schedules.py": "Celery's names of tasks, in the database",
+    "appliance/reports/runs.py": "Celery's name of a task; tasks.py imports this file",
+    "appliance/reports/nights.py": "Celery's --app",
+    "mailcore/cli/report.py": "DJANGO_SETTINGS_MODULE; the core imports nothing of the portal",
+    "mailcore/doctor/portal.py": "DJANGO_SETTINGS_MODULE; the core imports nothing of the portal",
 }
 
 
@@ -84,6 +103,30 @@ def test_imports_stand_at_the_top_and_name_what_they_take(name: str) -> None:
             assert not inner, f"line {inner[0].lineno}: an import inside a function"
         if isinstance(node, ast.ImportFrom):
             assert [each.name for each in node.names] != ["*"], f"line {node.lineno}: a star import"
+
+
+def test_no_string_names_a_module() -> None:
+    """A string hides an import from mypy and from the import contracts; ``module.__name__`` says the same."""
+    modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in SOURCES}
+    found = [
+        f"{name}:{node.lineno}: {node.value}"
+        for name in SOURCES
+        if name.startswith(("mailcore/", "appliance/"))
+        and name not in NAMES_IN_STRINGS
+        and not name.endswith("/apps.py")
+        for node in ast.walk(ast.parse(read(name)))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if "." in node.value
+        and not modules.isdisjoint((node.value, node.value.rpartition(".")[0], node.value.rstrip(".")))
+    ]
+    assert found == []
+
+
+def test_the_lists_of_exceptions_name_files_that_need_them() -> None:
+    for name in IMPORTS_ON_DEMAND:
+        assert re.search(r"^ {4,}(from|import) ", read(name), re.MULTILINE), name
+    for name in NAMES_IN_STRINGS:
+        assert re.search(r"[\"'](mailcore|appliance)\.\w", read(name)), name
 
 
 # Circles that are still to go: the three files of an SMTP session.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from django.apps import AppConfig
 from django.contrib.admin.apps import SimpleAdminConfig
 
@@ -13,8 +11,7 @@ class AccountsConfig(AppConfig):
     default = True  # of the two in this file
 
     def ready(self) -> None:
-        import_module("appliance.accounts.signing_in")  # its receivers
-        import_module("appliance.accounts.sessions")
+        from appliance.accounts import sessions, signing_in  # noqa: F401  # connects their signal receivers
 
 
 class PortalAdminConfig(SimpleAdminConfig):
@@ -24,5 +21,6 @@ class PortalAdminConfig(SimpleAdminConfig):
 
     def ready(self) -> None:
         super().ready()
-        for room in ("accounts", "audit", "reports"):
-            import_module(f"appliance.{room}.admin")
+        from appliance.accounts import admin as _accounts  # noqa: F401  # registers its models
+        from appliance.audit import admin as _audit  # noqa: F401
+        from appliance.reports import admin as _reports  # noqa: F401

@@ -1,4 +1,4 @@
-"""Makes the report of a day: ``python -m appliance.pipeline.run 2026-11-20 --events … --output … --zone …``.
+"""Makes the report of a day: ``python -m appliance.pipeline 2026-11-20 --events … --output … --zone …``.
 
 Also the days before it whose events came late, the weeks and months they are in, and those that a run before did not come to.
 What it says on standard output are lines of JSON, {"stage": …, "share": …}, and at the end what the report says of itself.
@@ -29,7 +29,7 @@ from appliance.pipeline.session import QUICK, NoMaster, end, start
 from appliance.pipeline.store import Busy, Store
 from appliance.pipeline.weeks import behind, make_period
 
-__all__ = ["main", "report"]
+__all__ = ["main", "report", "run_and_exit"]
 
 LATE_DAYS = 2  # before the day asked for: made again when events of theirs came late
 SMALL_BYTES = 8 << 20  # of files: 150 000 events
@@ -92,7 +92,7 @@ def make(maker: Maker, day: Day) -> Told:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m appliance.pipeline.run", description="Makes the report of a day.")
+    parser = argparse.ArgumentParser(prog="python -m appliance.pipeline", description="Makes the report of a day.")
     parser.add_argument("day", type=date.fromisoformat, help="2026-11-20")
     parser.add_argument("--events", type=Path, required=True, help="the directory of the exported events")
     parser.add_argument("--output", type=Path, required=True, help="where the tables go")
@@ -149,8 +149,13 @@ def _zone(name: str) -> str:
     return name
 
 
-if __name__ == "__main__":
+def run_and_exit() -> None:
+    """Runs ``main`` and ends the process at once: Spark's threads would keep it for nothing."""
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # Spark's threads have nothing more to say
+    os._exit(status)
+
+
+if __name__ == "__main__":  # spark-submit runs a file
+    run_and_exit()

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from appliance.reports import running
+
 __all__ = ["Child", "redis_command", "redis_server", "supervise", "worker_command"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -54,7 +56,7 @@ class Child:
             try:
                 with self.log.open("ab") as log:
                     self.process = subprocess.Popen(  # noqa: S603  # our own command line
-                        [sys.executable, "-m", "appliance.reports.running", str(os.getpid()), *self.command],
+                        [sys.executable, "-m", running.__name__, str(os.getpid()), *self.command],
                         cwd=ROOT,
                         stdin=subprocess.DEVNULL,
                         stdout=log,

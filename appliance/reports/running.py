@@ -30,11 +30,12 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from appliance import pipeline
+
 __all__ = ["Busy", "Ended", "Heard", "command_of", "held", "is_held", "run"]
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 ROOT = Path(__file__).resolve().parent.parent.parent
-PIPELINE = "appliance.pipeline.run"
 LINE_MAX = 2_000  # bytes of a line that are kept
 LINES_MAX = 500  # of the log: its end
 NICER = 5  # the mail goes first
@@ -65,7 +66,7 @@ class Ended:
 def command_of(day: date | str, events: Path, output: Path, zone: str, master: str) -> list[str]:
     """The pipeline's command line."""
     return [
-        sys.executable, "-m", PIPELINE, str(day), "--events", str(events), "--output", str(output),
+        sys.executable, "-m", pipeline.__name__, str(day), "--events", str(events), "--output", str(output),
         "--zone", zone, "--master", master,
     ]  # fmt: skip
 

@@ -1,45 +1,23 @@
 """The command ``waypost``: finds the command's own file, and says in one line what went wrong.
 
-Commands are named in a table and only the one that is asked for is imported: ``waypost queue size`` must not wait for what
-``waypost mailcore`` needs.
+``commands`` has the table of commands; only the module of the command that was asked for is imported.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from mailcore.cli.commands import COMMANDS, version
 from mailcore.config.load import ConfigError
 from mailcore.control.client import ControlError, NotRunning, TimedOut
 from mailcore.terminal.command import DONE, INTERRUPTED, NOT_DONE, NOT_RUNNING, WRONG_USE, Parser, UsageError
 from mailcore.terminal.output import complain, say
 
 __all__ = ["main"]
-
-# name -> module with configure(parser), and what it does. Modules with main(argv) have a command line of their own.
-COMMANDS = {
-    "mailcore": ("mailcore.cli.mailcore", "run the appliance in the foreground"),
-    "status": ("mailcore.cli.status", "what runs, what is queued, what goes on"),
-    "doctor": ("mailcore.cli.doctor", "look at this host and Waypost on it, and say what to do; changes nothing"),
-    "check-config": ("mailcore.cli.check_config", "read the configuration and print the settings, or what is wrong"),
-    "inject": ("mailcore.cli.inject", "hand in a message from a file or stdin"),
-    "import-postfix": ("mailcore.import_postfix.command", "settings and queue of a Postfix, and what became of each"),
-    "queue": ("mailcore.cli.queue.command", "list, show, size; delete, hold, retry and other changes"),
-    "transport": ("mailcore.cli.transport", "list parameters, set them live"),
-    "destination": ("mailcore.cli.destination", "list, suspend, resume, tune destinations"),
-    "report": ("mailcore.cli.report", "make the report of a day by hand"),
-    "log": ("mailcore.cli.log", "dump a lane, segment by segment"),
-    "export": ("mailcore.cli.export", "events for the reports: how far, export now, count the queue, look into a file"),
-    "backup": ("mailcore.cli.backup", "configuration, database and keys in one file, on request reports and queue"),
-    "restore": ("mailcore.cli.restore", "back from a backup; a queue comes back held"),
-    "simulate": ("mailcore.cli.simulate.command", "what would happen: the scheduler over modelled next hops"),
-    "lab": ("mailcore.lab.main", "next hops with a temper, for tests and demos"),
-    "demo": ("mailcore.lab.demo", "what ./run --demo starts beside the core: such hops, and gentle mixed traffic"),
-}
 
 
 def _usage() -> str:
@@ -68,16 +46,15 @@ def _run(argv: Sequence[str]) -> int:
     top_level = _top_level()
     top = top_level.parse_args(argv)
     if top.version:
-        metadata = importlib.import_module("importlib.metadata")  # 30 ms that no other command needs
-        say(f"waypost {metadata.version('waypost')}")
+        say(f"waypost {version()}")
         return DONE
     if top.command is None:
         top_level.print_help()
         return WRONG_USE
     if top.command not in COMMANDS:
         raise UsageError(f"there is no command {top.command!r}; allowed: {', '.join(COMMANDS)}")
-    path, what = COMMANDS[top.command]
-    module = importlib.import_module(path)
+    load, what = COMMANDS[top.command]
+    module = load()
     if hasattr(module, "main"):
         common = [*(("--config", str(top.config)) if top.config else ()), *(("--json",) if top.json else ())]
         status: int = module.main([*top.rest, *common])

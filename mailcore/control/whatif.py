@@ -26,11 +26,11 @@ from mailcore.control.view import View
 from mailcore.control.whatif_gather import Gathered, TimesSince, gather
 from mailcore.control.whatif_values import asked_values, checked_hops, live_values, scheduler_with
 from mailcore.scheduler.parameters import Parameters
+from mailcore.simulator import child
 from mailcore.simulator.question import Question, encoded
 
 __all__ = ["WhatIf", "WhatIfRefused"]
 
-CHILD = "mailcore.simulator.child"  # started by name: it is in a room above this one
 LINE_BYTES_MAX = 16 << 20  # of its answer
 PROGRESS_S = 0.5  # between two parts at the most: an asker who is gone is seen by them
 OF_PATIENCE = 0.5  # the child's share of the time allowed; then it says how far it came
@@ -113,7 +113,7 @@ class WhatIf:
     async def _child(self, question: Question, until: float) -> AsyncGenerator[dict[str, Any], None]:
         """What it says, line by line, until it is done. It is dead when this ends, however it ends."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", CHILD, str(os.getpid())),
+            *(sys.executable, "-m", child.__name__, str(os.getpid())),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=LINE_BYTES_MAX,

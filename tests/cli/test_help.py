@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from mailcore.cli.main import COMMANDS, main
+from mailcore.cli.commands import COMMANDS
+from mailcore.cli.main import main
 from tests.golden_files import DIRECTORY, Golden
 
 COLUMNS = "100"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.cli.main import COMMANDS, main
+from mailcore.cli.commands import COMMANDS
+from mailcore.cli.main import main
 from tests.cli.running_control import Waypost
 from tests.control.running_control import House
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import importlib
 import os
 import random
 import sys
@@ -35,7 +34,6 @@ __all__ = ["configure"]
 
 SETS_MAX = 100
 SMTP_PORT = 25  # RFC 5321 4.5.4.2; where no configuration says another
-DRAWN_BY = "mailcore.cli.simulate.chart"  # imported only when a picture is asked for: half a second
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -92,10 +90,17 @@ def _run(arguments: argparse.Namespace) -> int:
             say(line)
     if arguments.picture is not None:  # last: should it fail, what was found out is there
         sys.stdout.flush()
-        importlib.import_module(DRAWN_BY).draw(arguments.picture, _short(runs), f"Seed {seed}")
+        _draw(arguments.picture, _short(runs), f"Seed {seed}")
         if not arguments.json:
             say(f"\nThe picture is {arguments.picture}")
     return DONE
+
+
+def _draw(picture: Path, runs: list[Run], note: str) -> None:
+    """Draws the runs. Importing matplotlib takes half a second, so it is imported only when a picture is asked for."""
+    from mailcore.cli.simulate import chart
+
+    chart.draw(picture, runs, note)
 
 
 def _check_picture(picture: Path) -> None:

@@ -9,7 +9,6 @@ Laws
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Collection, Generator, Iterator
 from types import ModuleType
@@ -54,7 +53,7 @@ class EventArchive:
         wanted = frozenset(queue_ids)
         left = set(wanted)
         for file in self._files.journal(window, end) if wanted else ():
-            steps: Steps[list[tuple[int, Body]]] = _reading("journal").bodies_in(file.path, wanted, start, end, window)
+            steps: Steps[list[tuple[int, Body]]] = _journal().bodies_in(file.path, wanted, start, end, window)
             found = yield from _told(file, steps, trouble)
             for each in found or ():
                 yield each
@@ -79,7 +78,7 @@ class EventArchive:
         files = self._files.arrivals(Window(at, at), None)
         for file in files:  # the newest first
             if file.lane == found.lane and file.start <= found.offset:
-                steps: Steps[dict[int, str]] = _reading("arrivals").names_in(file.path, found.offset, numbers)
+                steps: Steps[dict[int, str]] = _arrivals().names_in(file.path, found.offset, numbers)
                 names = yield from _told(file, steps, trouble)
                 return names or {}
         return {}
@@ -94,7 +93,7 @@ class EventArchive:
 
     def deliveries(self, end: int, since: float, trouble: Trouble) -> Iterator[list[Delivery]]:
         for file in self._files.journal_backwards(since, end):
-            yield from _pieces(file, _reading("journal").deliveries_in(file.path, end, since), trouble)
+            yield from _pieces(file, _journal().deliveries_in(file.path, end, since), trouble)
             yield []
 
 
@@ -103,18 +102,40 @@ def open_archive(settings: Settings) -> EventArchive:
     return EventArchive(Disk(), str(settings.events_directory))
 
 
-def _reading(module: str) -> ModuleType:
-    """Imported when it is needed: pyarrow takes half a second and some 50 MB, of which 20 are nobody else's; and it is not to
-    use its own allocator, which keeps 50 more of what it once had."""
+# pyarrow takes half a second to import and 50 MB, so the files that use it are imported when there is a file to read.
+
+
+def _journal() -> ModuleType:
+    _limit_memory()
+    from mailcore.events.read import journal
+
+    return journal
+
+
+def _arrivals() -> ModuleType:
+    _limit_memory()
+    from mailcore.events.read import arrivals
+
+    return arrivals
+
+
+def _rows() -> ModuleType:
+    _limit_memory()
+    from mailcore.events.read import rows
+
+    return rows
+
+
+def _limit_memory() -> None:
+    """Makes pyarrow use the system's allocator, which returns memory; its own keeps some 50 MB. Called before its import."""
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    return importlib.import_module(f"mailcore.events.read.{module}")
 
 
 def _scan(
     file: EventFile, matches: Matches, window: Window, at: Place | None, skip: Callable[[str, int], bool]
 ) -> Iterator[Scanned]:
     at = at if at is not None and at.is_in(file) else None
-    groups = _reading("arrivals").arrivals_in(file.path, matches, window, -1 if at is None else at.group)
+    groups = _arrivals().arrivals_in(file.path, matches, window, -1 if at is None else at.group)
     for group, examined, rows in groups:
         upto = at.row if at is not None and group == at.group else 1 << 62
         wanted = [row for row in reversed(rows) if row.row < upto and not skip(file.lane, row.offset)]
@@ -122,7 +143,7 @@ def _scan(
             together = wanted[first : first + TOGETHER_MAX]
             found = []
             for row, envelope in zip(
-                together, reversed(_reading("arrivals").envelopes_at(file.path, together[::-1])), strict=True
+                together, reversed(_arrivals().envelopes_at(file.path, together[::-1])), strict=True
             ):
                 place = str(Place(file.day, file.lane, file.start, group, row.row))
                 found.append((Found(file.lane, row.offset, envelope), place))
@@ -135,7 +156,7 @@ def _pieces(file: EventFile, pieces: Iterator[Y], trouble: Trouble) -> Iterator[
     """Up to where the file is damaged."""
     try:
         yield from pieces
-    except _reading("rows").DAMAGED as error:
+    except _rows().DAMAGED as error:
         trouble.add(_words(file, error))
 
 
@@ -143,7 +164,7 @@ def _told(file: EventFile, steps: Steps[T], trouble: Trouble) -> Steps[T | None]
     """What comes of reading one file; None when it is damaged."""
     try:
         told = yield from steps
-    except _reading("rows").DAMAGED as error:
+    except _rows().DAMAGED as error:
         trouble.add(_words(file, error))
         return None
     return told
@@ -151,8 +172,8 @@ def _told(file: EventFile, steps: Steps[T], trouble: Trouble) -> Steps[T | None]
 
 def _first_at(file: EventFile, trouble: Trouble) -> float | None:
     try:
-        at: float | None = _reading("rows").first_at(file.path)
-    except _reading("rows").DAMAGED as error:
+        at: float | None = _rows().first_at(file.path)
+    except _rows().DAMAGED as error:
         trouble.add(_words(file, error))
         return None
     return at

@@ -31,7 +31,7 @@ DAY = Day(date(2026, 11, 20), "Europe/Berlin")
 
 def command(events: Path, output: Path, *more: str) -> list[str]:
     arguments = [str(DAY.date), "--events", str(events), "--output", str(output), "--zone", DAY.zone, *more]
-    return [sys.executable, "-m", "appliance.pipeline.run", *arguments]
+    return [sys.executable, "-m", "appliance.pipeline", *arguments]
 
 
 def some_mail(events: Path, lose: bool = False) -> None:

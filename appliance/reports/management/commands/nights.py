@@ -15,6 +15,8 @@ from django.core.management.base import BaseCommand
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from appliance.reports import nights
+
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 LOOK_S = 0.5
 
@@ -36,7 +38,7 @@ class Command(BaseCommand):
         connection.close()
         own = settings.CELERY_BROKER_URL.endswith(str(settings.REDIS_SOCKET))
         socket = str(settings.REDIS_SOCKET) if own else ""
-        command = [sys.executable, "-m", "appliance.reports.nights", str(settings.WAYPOST.run_directory / "nights.lock"),
+        command = [sys.executable, "-m", nights.__name__, str(settings.WAYPOST.run_directory / "nights.lock"),
                    str(settings.WAYPOST.log_directory), socket]  # fmt: skip
         os.execv(command[0], command)  # noqa: S606  # what waits all day needs no Django
 
