@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import re
 import shlex
@@ -109,12 +110,32 @@ def test_each_decision_a_source_names_is_there() -> None:
 def test_the_lock_holds_what_the_project_asks_for(lock: str) -> None:
     project = tomllib.loads(read("pyproject.toml"))
     asked = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
-    if lock == "requirements-dev.lock":
-        asked += project["project"]["optional-dependencies"]["dev"]
+    extras = project["project"]["optional-dependencies"]
+    for extra in ("reports", "charts", *(["dev"] if lock == "requirements-dev.lock" else [])):
+        asked += extras[extra]
     locked = dict(re.findall(r"^([a-z0-9-]+)==([^ ]+)", read(lock), re.MULTILINE))
     for requirement in map(Requirement, asked):
         assert requirement.name in locked, f"{requirement} is not locked"
         assert requirement.specifier.contains(locked[requirement.name]), f"{requirement} is locked otherwise"
+
+
+def test_a_host_without_reports_needs_no_spark_and_no_charts() -> None:
+    extras = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
+    optional = {Requirement(each).name for extra in ("reports", "charts") for each in extras[extra]} | {"py4j"}
+    waiting = [Requirement(each) for each in tomllib.loads(read("pyproject.toml"))["project"]["dependencies"]]
+    needed: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        requirement = waiting.pop()
+        key = (requirement.name, frozenset(requirement.extras))
+        if key in needed:
+            continue
+        needed.add(key)
+        for each in map(Requirement, importlib.metadata.requires(requirement.name) or ()):
+            if each.marker is None or any(
+                each.marker.evaluate({"extra": extra}) for extra in ("", *requirement.extras)
+            ):
+                waiting.append(each)
+    assert {name for name, _ in needed} & optional == set()
 
 
 def test_both_locks_agree() -> None:

@@ -21,6 +21,12 @@ from datetime import date
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from mailcore.extras import missing
+
+if SPARK_MISSING := missing("reports"):  # the modules below import Spark
+    print(SPARK_MISSING, file=sys.stderr)
+    sys.exit(2)
+
 from appliance.pipeline.build_day import Maker, Progress, Told
 from appliance.pipeline.days import Day, month_of, week_of
 from appliance.pipeline.failure import in_short

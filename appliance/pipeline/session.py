@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("appliance/__init__.py", "mailcore/__init__.py")
 SCHEMA = (
     "mailcore/balance.py",
+    "mailcore/extras.py",
     "mailcore/events/__init__.py",
     "mailcore/events/checksum.py",
     "mailcore/events/schema.py",

@@ -33,6 +33,7 @@ from appliance.reports.by_hand import database_is_there
 from appliance.reports.models import ENDED, Run, State
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.schedules import SILENT, scheduler_seen
+from mailcore.extras import missing
 
 __all__ = ["LOOKS", "Look", "examine", "read_only"]
 
@@ -252,6 +253,17 @@ def java() -> Iterator[Finding]:
             yield told("Java", WARN, str(error), "Install a Java; without one no report is made.")
 
 
+def extras() -> Iterator[Finding]:
+    """Checks that the optional packages of the reports are installed."""
+    remedy = "Install it into Waypost's virtual environment; on a host set up with Ansible, set waypost_reports."
+    if spark := missing("reports"):
+        yield told("extras", BAD, f"no report can be made. {spark}", remedy)
+    elif charts := missing("charts"):
+        yield told("extras", WARN, f"the report mail has no charts. {charts}", remedy)
+    else:
+        yield told("extras", GOOD, "reports and charts are installed")
+
+
 class Look(NamedTuple):
     what: str
     look: Callable[[], Iterable[Finding]]
@@ -265,6 +277,7 @@ LOOKS = (
     Look("last report", last_report),
     Look("last run", last_run, True),
     Look("Java", java),
+    Look("extras", extras),
 )
 
 

@@ -25,7 +25,6 @@ from django.utils import timezone
 
 from appliance.common.door import door_of
 from appliance.reports import report_store
-from appliance.reports.charts import bars
 from appliance.reports.content import Content, Lines, content_of
 from appliance.reports.models import Run, State
 from appliance.reports.preferences import InForce, in_force
@@ -35,6 +34,11 @@ from appliance.reports.tables import Kind, Shown
 from appliance.reports.text import as_text
 from appliance.reports.writing import Writing
 from mailcore.control.client import ControlError
+from mailcore.extras import missing
+
+HAS_CHARTS = not missing("charts")
+if HAS_CHARTS:
+    from appliance.reports import charts
 
 __all__ = ["failure_letter", "letter", "send_due", "sender"]
 
@@ -133,11 +137,15 @@ def _subject(content: Content) -> str:
 
 
 def _pictures(content: Content, writing: Writing) -> list[tuple[str, str, bytes]]:
-    """(Content-ID, what it shows, PNG)."""
+    """Returns (Content-ID, what it shows, PNG) of each chart; nothing where the extra 'charts' is not installed."""
+    if not HAS_CHARTS:
+        return []
     inside = "recipients by the hour" if content.report.period is Period.DAY else "recipients by the day"
     wanted: list[tuple[str, Lines]] = [(inside, content.inside), ("recipients, the last days", content.trend)]
     domain = sender().rpartition("@")[2]
-    return [(email.utils.make_msgid(domain=domain), what, bars(lines, writing)) for what, lines in wanted if lines]
+    return [
+        (email.utils.make_msgid(domain=domain), what, charts.bars(lines, writing)) for what, lines in wanted if lines
+    ]
 
 
 def _shortened(table: Shown) -> Shown | None:

@@ -19,6 +19,7 @@ from mailcore.config.load import ConfigError, load
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
 from mailcore.config.tuned import read as read_tuned
+from mailcore.extras import missing
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters, TransportParameters, check
 from mailcore.simulator.distribution import Chance
 from mailcore.simulator.names import Names
@@ -105,6 +106,8 @@ def _draw(picture: Path, runs: list[Run], note: str) -> None:
 
 def _check_picture(picture: Path) -> None:
     """Whether it can be written, before hours are simulated. Raises UsageError."""
+    if sentence := missing("charts"):
+        raise UsageError(f"simulate: --picture: {sentence}")
     if picture.suffix.lower() != ".png":
         raise UsageError(f"simulate: {str(picture)!r} is no picture; allowed: a file named .png")
     if not picture.parent.is_dir():
