@@ -86,3 +86,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if failed := config.getoption("--checks-failed"):
         terminalreporter.section("checks before pytest", red=True)
         terminalreporter.line(f"FAILED {failed} (what they said stands above the tests)", red=True)
+    reports = (report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind))
+    warnings = [text for report in reports for name, text in report.user_properties if name == "warning"]
+    if warnings:
+        terminalreporter.section("not errors, but to be looked at")
+        for warning in sorted(warnings):
+            terminalreporter.line(warning)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import grimp  # of import-linter
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LINES_MAX = 400  # what is read in one sitting
+LINES_MANY = 400  # what is read in one sitting; above it the file is named at the end of the run
+LINES_MAX = 600
 TEMPLATE_COLUMNS_MAX = 160
 
 # A word that another word has taken (GLOSSARY.md), and where it is meant otherwise.
@@ -59,8 +61,11 @@ def read(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_file_is_read_in_one_sitting(name: str) -> None:
-    assert read(name).count("\n") <= LINES_MAX
+def test_a_file_is_read_in_one_sitting(name: str, record_property: Callable[[str, object], None]) -> None:
+    lines = read(name).count("\n")
+    if lines > LINES_MANY:
+        record_property("warning", f"{name} has {lines} lines; more than {LINES_MANY} are hard to read in one sitting")
+    assert lines <= LINES_MAX
 
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if read(name).strip()])

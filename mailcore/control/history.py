@@ -25,8 +25,9 @@ from mailcore.control.operations import Answers
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, View
 from mailcore.lookup.browse import Found
-from mailcore.lookup.past import KnownPast, Past
+from mailcore.lookup.history import HistoryReader
 from mailcore.lookup.query import Wanted
+from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.service_times import measure
 from mailcore.lookup.tracing import Steps, Walk
 from mailcore.queue.spool import Spool
@@ -47,7 +48,7 @@ class PastAnswers:
     def __init__(self, view: View, spool: Spool) -> None:
         self._view = view
         self._spool = spool
-        self._past: Past = KnownPast(view.browser, view.archive)
+        self._reader = HistoryReader(view.browser, archive=view.archive)
         self._marks: OrderedDict[str, Mark] = OrderedDict()
         self.answers: dict[str, Answers] = {
             "history": self._history,
@@ -58,7 +59,7 @@ class PastAnswers:
         }
 
     async def _history(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
-        walk = Walk(self._past.history(arguments.queue_id))
+        walk = Walk(self._reader.history(arguments.queue_id))
         async with contextlib.aclosing(self._going(walk)) as going:
             async for _ in going:
                 yield {"queue_id": arguments.queue_id, "done": False}
@@ -73,7 +74,8 @@ class PastAnswers:
             sender=arguments.sender,
             recipient=arguments.recipient,
         )
-        search = self._past.search(stretches, wanted, arguments.cursor, arguments.limit)
+        view = self._view
+        search = LaneSearch(view.browser, stretches, wanted, arguments.cursor, arguments.limit, view.archive)
         walk = Walk(search.steps())
         monotonic = self._view.browser.monotonic
         began = said = monotonic()

@@ -64,14 +64,14 @@ class History(msgspec.Struct, kw_only=True):
 
 @dataclass
 class HistoryReader:
-    """Reads journal and lanes, and what is kept longer when that is not all; keeps nothing between calls."""
+    """Reads journal and lanes, and ``archive`` when they do not have everything; keeps nothing between calls."""
 
     browser: Browser
     trace_bytes_max: int = TRACE_BYTES_MAX
     archive: Archive | None = None
 
     def history(self, queue_id: str) -> Steps[History]:
-        """As ``past.Past.history``."""
+        """Returns all that is known of a message; without any record of it, a history without events. Raises OSError."""
         history = yield from self._history(queue_id, None)
         if history.complete or self.archive is None or not earliest_of(queue_id):
             return history

@@ -94,7 +94,11 @@ class _Fate:
 
 
 class LaneSearch:
-    """See ``past.Search``."""
+    """One search that is under way, for at most ``limit`` messages from ``cursor`` on ("" is the beginning).
+
+    ``cursor`` fits the hits taken so far; it is None when everything has been searched. ``examined`` counts records. Set
+    ``stopping`` to have ``steps`` end soon, with a cursor to go on at. Raises CursorError.
+    """
 
     def __init__(
         self,
@@ -122,14 +126,16 @@ class LaneSearch:
 
     @property
     def note(self) -> str:
-        """What could not be searched."""
+        """Returns what could not be searched, for a person; "" when everything could."""
         return str(self._trouble)
 
     def take(self) -> list[Hit]:
+        """Returns what was found since the last call."""
         hits, self._hits = self._hits, []
         return hits
 
     def steps(self) -> Steps[None]:
+        """Searches; stops after each piece of work. Raises OSError."""
         if self._queue_id:
             yield from self._one()
             return

@@ -19,8 +19,7 @@ from mailcore.log import reader
 from mailcore.log.disk import Disk
 from mailcore.lookup.archive import Window
 from mailcore.lookup.browse import Browser
-from mailcore.lookup.history import History
-from mailcore.lookup.past import KnownPast
+from mailcore.lookup.history import History, HistoryReader
 from mailcore.lookup.tracing import Walk
 from mailcore.queue.records import Place
 from tests.events.exported_lives import KeptWorld, unsynced
@@ -163,7 +162,7 @@ def test_a_segment_that_goes_while_it_is_read_is_read_in_the_events(
     for steps in range(40):
         world_of_its_own = sorted((world.directory / "journal").glob("*.seg"))
         kept = {path: path.read_bytes() for path in world_of_its_own}
-        walk = Walk(KnownPast(world.browser, world.archive).history(life.queue_id))
+        walk = Walk(HistoryReader(world.browser, archive=world.archive).history(life.queue_id))
         over = any(walk.go(0.0, lambda: 0.0) for _ in range(steps))
         world.forget("journal", keep=1)
         history = walk.result if over else world.walked(walk)
@@ -336,9 +335,9 @@ def test_whoever_ends_in_the_middle_leaves_no_file_open(world: KeptWorld) -> Non
     world.forget_all()
     world.history(life.queue_id)
     before = sorted(os.listdir("/proc/self/fd"))
-    past = KnownPast(world.browser, world.archive)
+    reader = HistoryReader(world.browser, archive=world.archive)
     for steps in range(12):
-        walk = Walk(past.history(life.queue_id))
+        walk = Walk(reader.history(life.queue_id))
         any(walk.go(0.0, lambda: 0.0) for _ in range(steps))
         walk.close()
         assert sorted(os.listdir("/proc/self/fd")) == before
@@ -350,11 +349,11 @@ def test_without_events_nothing_is_imported_for_them(tmp_path: Path) -> None:
         "from mailcore.events.read.archive import EventArchive\n"
         "from mailcore.log.disk import Disk\n"
         "from mailcore.lookup.browse import Browser\n"
-        "from mailcore.lookup.past import KnownPast\n"
+        "from mailcore.lookup.history import HistoryReader\n"
         "from mailcore.lookup.tracing import Walk\n"
         "browser = Browser(Disk(), sys.argv[1], time.time, time.monotonic)\n"
-        "past = KnownPast(browser, EventArchive(Disk(), sys.argv[1] + '/events'))\n"
-        "walk = Walk(past.history('1K0RDGV4BE9ZZ'))\n"
+        "reader = HistoryReader(browser, archive=EventArchive(Disk(), sys.argv[1] + '/events'))\n"
+        "walk = Walk(reader.history('1K0RDGV4BE9ZZ'))\n"
         "while not walk.go(1.0, time.monotonic): pass\n"
         "sys.exit('pyarrow' in sys.modules)\n"
     )

@@ -14,8 +14,9 @@ from mailcore.events.read.archive import EventArchive
 from mailcore.events.write.cutoff import take_cut
 from mailcore.log.disk import Disk
 from mailcore.lookup.browse import Browser, Stretch
-from mailcore.lookup.past import KnownPast
+from mailcore.lookup.history import HistoryReader
 from mailcore.lookup.query import Wanted
+from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.tracing import Walk, lanes_in, open_lane
 from tests.events.reading import rows
 from tests.events.test_histories import Reported, short_lists
@@ -60,7 +61,8 @@ def test_all_that_happened_is_told_once(seed: int, tmp_path: Path) -> None:
         take_cut(export, story.machine.world.now)
     disk, world = story.machine.disk, story.machine.world
     browser = Browser(disk, HOME, lambda: world.now, lambda: 0.0)
-    past = KnownPast(browser, EventArchive(Disk(), str(tmp_path)))
+    archive = EventArchive(Disk(), str(tmp_path))
+    past = HistoryReader(browser, archive=archive)
     found = rows(tmp_path)
     happened: dict[str, Counter[tuple[int, str]]] = {}
     for event in found:
@@ -83,7 +85,7 @@ def test_all_that_happened_is_told_once(seed: int, tmp_path: Path) -> None:
         assert (kinds[-1] == "finished") >= (queue_id in ended)
 
     stretches = {name: Stretch(0, 0, None) for name in lanes_in(browser)}
-    search = past.search(stretches, Wanted(sender="*"), "", 10_000)
+    search = LaneSearch(browser, stretches, Wanted(sender="*"), "", 10_000, archive)
     search_walk = Walk(search.steps())
     assert search_walk.go(60.0, lambda: 0.0)
     hits = Counter(hit.queue_id for hit in search.take())

@@ -13,9 +13,9 @@ from mailcore.log.lane import LaneWriter
 from mailcore.log.record import RecordType
 from mailcore.lookup.archive import Archive
 from mailcore.lookup.browse import Browser, Stretch
-from mailcore.lookup.history import History
-from mailcore.lookup.past import KnownPast, Search
+from mailcore.lookup.history import History, HistoryReader
 from mailcore.lookup.query import Hit, Wanted
+from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.tracing import Walk
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, Start, append_envelope, encode
@@ -80,7 +80,7 @@ class World:
         return {name: Stretch(0, self.runners.get(name, 0), lane.end) for name, lane in self.lanes.items()}
 
     def history(self, queue_id: str) -> History:
-        history: History = self.walked(Walk(KnownPast(self.browser, self.archive).history(queue_id)))
+        history: History = self.walked(Walk(HistoryReader(self.browser, archive=self.archive).history(queue_id)))
         return history
 
     def search(self, limit: int = 50, **wanted: str) -> list[Hit]:
@@ -99,8 +99,8 @@ class World:
         self.note = search.note
         return search.take(), search.cursor
 
-    def begun(self, cursor: str, limit: int, **wanted: str) -> Search:
-        return KnownPast(self.browser, self.archive).search(self.stretches, Wanted(**wanted), cursor, limit)
+    def begun(self, cursor: str, limit: int, **wanted: str) -> LaneSearch:
+        return LaneSearch(self.browser, self.stretches, Wanted(**wanted), cursor, limit, self.archive)
 
     def walked(self, walk: Walk[Any]) -> Any:
         while not walk.go(0.0, lambda: self.ticks):
