@@ -1,0 +1,286 @@
+"""Plain English in everything a person reads: words that make a text hard to read do not come back.
+
+The reader is an on-call engineer at three in the morning, and English may be her third language: subject, verb, object; name
+the thing; use the standard term; say what to do. A word list cannot judge a text, but each of these was found in one that
+nobody understood at the first reading.
+
+The test reads string constants, docstrings and comments of Python files, and the whole of pages, templates, scripts and tasks.
+``python -m tests.test_language mailcore/queue`` lists the lines of a room.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.test_tidy import FILES, read
+
+# pattern -> what to write instead
+PHRASES = {
+    r"\banew\b": "again; rebuild; a new …",
+    r"\b(who|what|which)ever\b|\bhowever (many|much|long|often|old|big|slow)\b": "name the person or the thing: any …",
+    r"\b(no|some|any|every)body\b": "name the role: the operator, the client, no process",
+    r"\bso (many|much|long|few)\b(?! as\b)": "a number, or: this many",
+    r"\b(told of|unless told|(is|are|was|were|be|been) told)\b": "is reported, is logged, by default",
+    r"(?<!there )(?<!there' )\b(is|are|was|were) no (?!(longer|more|less|such|other|need|way)\b)": "is not a …",
+    r"\bput out\b": "signed out, disabled",
+    r"\btempers?\b": "behaviour",
+    r"\b(patient|examination)s?\b": "host, checks",
+    r"\b(by|of) itself\b": "automatically",
+    r"\bfor want of\b": "because … is missing",
+    r"\bof (old|chance)\b": "earlier; random",
+    r"\bthe world\b": "other servers, the Internet",
+    r"\bstrangers?\b": "other users, untrusted input",
+    r"\bstands? (alone|here|there|in|on|below|above|beside|under|before|after|at)\b": "is",
+    r"\b(goes|go|went|gone) on\b": "continues",
+    r"\btak(e|es|en|ing) back\b|\bback from a\b": "remove, restore",
+    r"\bwholly\b": "completely",
+    r"\bfor ever\b": "forever, permanently",
+    r"\b(just|but) for\b": "except for",
+    r"\bmay want\b": "needs up to",
+    r"\b(is|are) another('s)?\b(?! \w)": "name it: of another host",
+    r"\bas (well|good|bad) as before\b": "unchanged",
+    r"\b(no|any) more than\b": "at most; say what it does",
+    r"\bhas none\b": "is missing",
+}
+CLAUSE = re.compile(r"(?:\A\s*|(?<=[.!?:]\s)|(?<=\n\n))(?:Who|What|Whose)\b(?!'s\b)[^.?!]*(?:[.!]|\Z)")
+CLAUSE_AT_START = re.compile(r"\A(?:who|what|whose) [a-z][^?]*\Z", re.DOTALL)  # of a message or a help
+ADVICE_OF_CLAUSE = "begin with the noun: The operator who …, Files that …"
+
+READ = ("mailcore/", "appliance/", "templates/", "static/appliance/", "docs/", "ansible/", "bench/")
+ENDINGS = (".py", ".md", ".html", ".txt", ".js", ".yml", ".yaml", ".toml", ".j2", ".sh", ".conf")
+ALONE = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "GLOSSARY.md", "CONTRIBUTING.md", "run", "test", "make-release",
+         "environment.sh", "waypost.toml", "demo.toml")  # fmt: skip
+# The texts of decisions are history. Lines that name a phrase as a phrase (a system user, a quotation) end in this.
+HISTORY = ("docs/decisions/",)
+QUOTED = "lang: quoted"
+
+# Rooms that are not clean yet. The list only shrinks: remove the line of a room when it has no hits.
+NOT_YET = {
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "GLOSSARY.md",
+    "README.md",
+    "ansible/CHANGELOG.md",
+    "ansible/README.md",
+    "ansible/plugins",
+    "ansible/roles",
+    "appliance/accounts",
+    "appliance/asgi.py",
+    "appliance/audit",
+    "appliance/celery.py",
+    "appliance/common",
+    "appliance/destinations",
+    "appliance/live",
+    "appliance/pipeline",
+    "appliance/queue",
+    "appliance/reports",
+    "appliance/settings.py",
+    "appliance/status",
+    "appliance/tuning",
+    "bench/concurrency.py",
+    "bench/dead_destination.py",
+    "bench/deliver.py",
+    "bench/events.py",
+    "bench/exporting.py",
+    "bench/faked_clock.py",
+    "bench/large_day.py",
+    "bench/live.py",
+    "bench/load.py",
+    "bench/preemption.py",
+    "bench/processes.py",
+    "bench/scheduler.py",
+    "bench/screens.py",
+    "bench/simulator.py",
+    "bench/verdicts.py",
+    "bench/week.py",
+    "bench/whatif.py",
+    "demo.toml",
+    "docs/backup.md",
+    "docs/benchmarks.md",
+    "docs/cli.md",
+    "docs/configuration.md",
+    "docs/doctor.md",
+    "docs/events.md",
+    "docs/import-postfix.md",
+    "docs/install.md",
+    "docs/lab.md",
+    "docs/log.md",
+    "docs/operate.md",
+    "docs/portal.md",
+    "docs/reports.md",
+    "docs/scenario.md",
+    "docs/scheduler.md",
+    "docs/security.md",
+    "docs/simulate.md",
+    "docs/simulate.toml",
+    "docs/sizing.md",
+    "mailcore/backup",
+    "mailcore/bounce",
+    "mailcore/cli",
+    "mailcore/config",
+    "mailcore/control",
+    "mailcore/deliverer",
+    "mailcore/doctor",
+    "mailcore/envelope.py",
+    "mailcore/events",
+    "mailcore/exhaustion.py",
+    "mailcore/frames.py",
+    "mailcore/import_postfix",
+    "mailcore/lab",
+    "mailcore/log",
+    "mailcore/lookup",
+    "mailcore/maillog",
+    "mailcore/manager",
+    "mailcore/queue",
+    "mailcore/receiver",
+    "mailcore/routing",
+    "mailcore/scheduler",
+    "mailcore/simulator",
+    "mailcore/supervisor",
+    "mailcore/terminal",
+    "make-release",
+    "run",
+    "static/appliance",
+    "templates/429.html",
+    "templates/500.html",
+    "templates/account",
+    "templates/admin",
+    "templates/destinations",
+    "templates/mail",
+    "templates/mfa",
+    "templates/queue",
+    "templates/reports",
+    "templates/status",
+    "templates/tuning",
+    "waypost.toml",
+}
+
+
+class Hit(NamedTuple):
+    line: int
+    phrase: str
+    instead: str
+
+
+def hits_in(text: str, line: int = 1) -> Iterator[Hit]:
+    """Phrases in a text that begins at ``line`` of its file."""
+    for pattern, instead in PHRASES.items():
+        for found in re.finditer(pattern, text, re.IGNORECASE):
+            yield Hit(line + text.count("\n", 0, found.start()), found.group(), instead)
+    for pattern_of_clause in (CLAUSE, CLAUSE_AT_START):
+        for found in pattern_of_clause.finditer(text):
+            yield Hit(line + text.count("\n", 0, found.start()), found.group()[:60], ADVICE_OF_CLAUSE)
+
+
+def texts_of_python(source: str) -> Iterator[tuple[str, int]]:
+    """String constants, docstrings and comments, each with the line it begins at."""
+    tree = ast.parse(source)
+    parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if node in parts:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            yield (
+                "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values),
+                node.lineno,
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value, node.lineno
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string.lstrip("# "), token.start[0]
+
+
+def hits_of(name: str) -> list[Hit]:
+    """All phrases of a file, each once, in the order of its lines."""
+    source = read(name)
+    texts = texts_of_python(source) if name.endswith(".py") else [(source, 1)]
+    hits = {hit for text, line in texts for hit in hits_in(text, line)}
+    quoted = {number for number, line in enumerate(source.splitlines(), 1) if QUOTED in line}
+    return sorted(hit for hit in hits if hit.line not in quoted)
+
+
+def room_of(name: str) -> str:
+    """What is cleaned as one: a room of mailcore or appliance, otherwise the directory, or a page."""
+    parts = Path(name).parts
+    return name if len(parts) < 3 or parts[0] == "docs" else "/".join(parts[:2])
+
+
+CHECKED = [
+    name
+    for name in FILES
+    if ((name.startswith(READ) and name.endswith(ENDINGS)) or name in ALONE)
+    and not name.startswith(HISTORY)
+    and "/migrations/" not in name
+]
+ROOMS = sorted({room_of(name) for name in CHECKED})
+
+
+def hits_of_room(room: str) -> list[str]:
+    return [
+        f"{name}:{hit.line}: {hit.phrase!r}; write: {hit.instead}"
+        for name in CHECKED
+        if room_of(name) == room
+        for hit in hits_of(name)
+    ]
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in NOT_YET])
+def test_a_room_is_written_in_plain_english(room: str) -> None:
+    hits = hits_of_room(room)
+    assert not hits, "\n" + "\n".join(hits)
+
+
+def test_the_list_of_rooms_to_clean_only_shrinks() -> None:
+    clean = [room for room in sorted(NOT_YET) if not (room in ROOMS and hits_of_room(room))]
+    assert clean == [], "these rooms are clean or gone: remove them from NOT_YET"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the file is made anew",
+        "Nobody waits for it.",
+        "vm: is no full name",
+        "Who is signed out hears no more.",
+        "It ends. What was queued stays.",
+        "what is there gets another name; else it is refused",
+        "messages with a temper",
+        "however long it takes",
+    ],
+)
+def test_a_phrase_is_seen(text: str) -> None:
+    assert list(hits_in(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["There is no route.", "What now?", "The client that signs out gets no more events.", "it is no longer there"],
+)
+def test_plain_english_passes(text: str) -> None:
+    assert list(hits_in(text)) == []
+
+
+def test_strings_docstrings_and_comments_are_read_and_a_quotation_is_not() -> None:
+    source = f'''"""Nobody reads."""\nx = f"made anew {{1}}"  # whoever\ny = "run as nobody"  # {QUOTED}\n'''
+    assert list(texts_of_python(source)) == [
+        ("Nobody reads.", 1),
+        ("made anew …", 2),
+        ("run as nobody", 3),
+        ("whoever", 2),
+        (QUOTED, 3),
+    ]
+
+
+if __name__ == "__main__":
+    for line in [line for room in ROOMS for line in hits_of_room(room) if line.startswith(tuple(sys.argv[1:]))]:
+        print(line)
