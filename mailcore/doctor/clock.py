@@ -1,4 +1,4 @@
-"""Clock: does somebody keep it, was it moved, does anything lie in its future; and the time zone."""
+"""Clock: synchronization, jumps since the start, timestamps in the future; and the time zone."""
 
 from __future__ import annotations
 
@@ -11,59 +11,69 @@ import time
 from collections.abc import Iterator
 
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.host import PROC, Patient
+from mailcore.doctor.host import PROC, Host
 from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsTooNew, read_all_positions
 
 __all__ = ["look"]
 
 ANSWER_S = 3.0
-JUMP_S = 5.0  # less is what starting a process and reading its times may differ by
+JUMP_S = 5.0  # smaller differences come from starting a process and reading its times
 FUTURE_S = 5.0
 _STA_UNSYNC = 0x40  # adjtimex(2)
-REMEDY = "Let one service keep the clock (chrony or systemd-timesyncd), and let it step only at boot."
+REMEDY = "Run one time service (chrony or systemd-timesyncd) and let it step the clock only at boot."
 
 
-def look(patient: Patient) -> Iterator[Finding]:
+def look(host: Host) -> Iterator[Finding]:
+    """Yields findings about the clock of this host."""
     yield _kept()
-    yield _moved(patient)
-    yield from _future(patient)
-    yield _zone(patient)
+    yield _moved(host)
+    yield from _future(host)
+    yield _zone(host)
 
 
 def _kept() -> Finding:
-    told = _timedatectl()
-    if told.get("NTPSynchronized") in ("yes", "no"):
-        kept = told["NTPSynchronized"] == "yes"
-        service = {"yes": "a time service is on", "no": "no time service is on"}.get(told.get("NTP", ""), "")
+    properties = _timedatectl()
+    if properties.get("NTPSynchronized") in ("yes", "no"):
+        kept = properties["NTPSynchronized"] == "yes"
+        service = {"yes": "a time service is enabled", "no": "no time service is enabled"}.get(
+            properties.get("NTP", ""), ""
+        )
     else:
         state = _kernel()
         if state is None:
-            return not_known("kept", "neither timedatectl nor the kernel says whether somebody keeps the clock", REMEDY)
-        kept, service = state, "the kernel says so; timedatectl does not answer"
+            return not_known(
+                "synchronization",
+                "neither timedatectl nor the kernel reports whether the clock is synchronized",
+                REMEDY,
+            )
+        kept, service = state, "according to the kernel; timedatectl does not answer"
     more = f" ({service})" if service else ""
     if kept:
-        return good("kept", f"synchronized{more}", synchronized=True)
+        return good("synchronization", f"synchronized{more}", synchronized=True)
     return warn(
-        "kept", f"not synchronized{more}: Received fields and reports will be wrong", REMEDY, synchronized=False
+        "synchronization",
+        f"not synchronized{more}; times in Received fields and reports will be wrong",
+        REMEDY,
+        synchronized=False,
     )
 
 
 def _timedatectl() -> dict[str, str]:
-    """Nothing where there is no systemd."""
+    """Returns the properties of timedatectl; empty without systemd, or if it does not answer."""
     program = shutil.which("timedatectl")
     if program is None:
         return {}
     try:
         command = [program, "show", "--property=NTP", "--property=NTPSynchronized"]
-        told = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S, check=False)  # noqa: S603
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    return dict(line.split("=", 1) for line in told.stdout.splitlines() if "=" in line)
+    return dict(line.split("=", 1) for line in ended.stdout.splitlines() if "=" in line)
 
 
 def _kernel() -> bool | None:
-    """adjtimex(2) with nothing to change. None when it can't be asked."""
+    """Tells whether the kernel's clock is synchronized: adjtimex(2) without changes. None if the call fails."""
     room = ctypes.create_string_buffer(
         256
     )  # struct timex has 208 bytes where a long has 64 bits; all zero changes nothing
@@ -76,21 +86,21 @@ def _kernel() -> bool | None:
     return not status & _STA_UNSYNC
 
 
-def _moved(patient: Patient) -> Finding:
-    """When a process began: by the clock of then, and counted back from the clock of now."""
+def _moved(host: Host) -> Finding:
+    """Compares the recorded start of each process with its start counted back from the clock of now."""
     jumps = []
-    for process in patient.processes.values():
-        began = _began(process.pid, patient.wall()) if process.pid is not None and process.is_up else None
+    for process in host.processes.values():
+        began = _began(process.pid, host.wall()) if process.pid is not None and process.is_up else None
         if began is not None:
             jumps.append(began - process.started_at)
     if not jumps:
-        return not_known("jumps", "no process of Waypost runs whose start it could be seen by")
+        return not_known("jumps", "cannot check: no process of Waypost is running")
     jump = max(jumps, key=abs)
     if abs(jump) < JUMP_S:
-        return good("jumps", "none since Waypost was started", jump_s=jump)
+        return good("jumps", "none since Waypost started", jump_s=jump)
     return warn(
         "jumps",
-        f"the clock was set {'forward' if jump > 0 else 'back'} by {abs(jump):.0f} s since Waypost was started",
+        f"the clock was set {'forward' if jump > 0 else 'back'} by {abs(jump):.0f} s since Waypost started",
         REMEDY,
         jump_s=jump,
     )
@@ -105,28 +115,28 @@ def _began(pid: int, now: float) -> float | None:
     return now - up_s
 
 
-def _future(patient: Patient) -> Iterator[Finding]:
-    """What was written by a clock that was ahead."""
+def _future(host: Host) -> Iterator[Finding]:
+    """Yields a finding about restart positions that were written while the clock was ahead."""
     try:
-        found = read_all_positions(Disk(), str(patient.settings.queue_directory))
-    except PositionsTooNew:  # lag tells of it
+        found = read_all_positions(Disk(), str(host.settings.queue_directory))
+    except PositionsTooNew:  # reported by the check lag
         return
     if not found:
         return
-    ahead_s = found[-1].written_at - patient.wall()
+    ahead_s = found[-1].written_at - host.wall()
     if ahead_s > FUTURE_S:
         yield bad(
             "future",
-            f"the restart positions were written {ahead_s:.0f} s in the future: the clock was ahead, or is behind now",
+            f"restart positions are dated {ahead_s:.0f} s in the future: the clock was fast then, or is slow now",
             REMEDY,
             ahead_s=ahead_s,
         )
     else:
-        yield good("future", "nothing lies in it")
+        yield good("future", "no timestamps in the future")
 
 
-def _zone(patient: Patient) -> Finding:
-    here = time.strftime("%Z, UTC%z", time.localtime(patient.wall()))
-    reports = patient.settings.reports.zone
-    told = f"this host's is {here}, in which mail.log is written; [reports] zone is {reports}"
-    return good("time zone", told, host=here, reports=reports)
+def _zone(host: Host) -> Finding:
+    here = time.strftime("%Z, UTC%z", time.localtime(host.wall()))
+    reports = host.settings.reports.zone
+    zones = f"this host uses {here} (also in mail.log); [reports] zone is {reports}"
+    return good("time zone", zones, host=here, reports=reports)

@@ -1,4 +1,4 @@
-"""Disk: what is free against the reserve, inodes, and whether mail lies where it survives a power cut."""
+"""Disk: free space compared with the reserve, inodes, and whether the file system keeps mail after a power failure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mailcore.config.settings import Settings
 from mailcore.doctor.finding import Finding, bad, good, warn
-from mailcore.doctor.host import PROC, Patient, nearest
+from mailcore.doctor.host import PROC, Host, nearest
 
 __all__ = ["Mount", "look", "mount_of", "places"]
 
@@ -17,32 +17,35 @@ IN_MEMORY = ("tmpfs", "ramfs")
 ELSEWHERE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs")
 SHARE_LOW = 0.05
 INODES_LOW, INODES_BAD = 0.05, 1_000  # a share; a number
-FULL = "Make room or a bigger disk: old logs, events (export.keep_days), reports (reports.keep_days), held mail."
+FULL = "Free space or enlarge the disk: old logs, events (export.keep_days), reports (reports.keep_days), held mail."
 
 
 class Mount(NamedTuple):
+    """A mounted file system: its mount point, type and options."""
+
     point: str
     kind: str
     options: frozenset[str]
 
 
-def look(patient: Patient) -> Iterator[Finding]:
+def look(host: Host) -> Iterator[Finding]:
+    """Yields findings for each file system that Waypost writes to."""
     grouped: dict[int, list[str]] = {}
     where: dict[int, Path] = {}
-    for name, path in places(patient.settings).items():
+    for name, path in places(host.settings).items():
         there = nearest(path)
         device = os.stat(there).st_dev
         grouped.setdefault(device, []).append(name)
         where.setdefault(device, there)
     for device, names in grouped.items():
         keeps_mail = bool({"queue", "spool"} & set(names))
-        what = ", ".join(names) if len(grouped) > 1 else "home and all else"
-        yield from _room(what, where[device], patient.settings.queue.reserve_bytes if keeps_mail else 0)
+        what = ", ".join(names) if len(grouped) > 1 else "home and all directories"
+        yield from _room(what, where[device], host.settings.queue.reserve_bytes if keeps_mail else 0)
         yield from _kind(what, where[device], keeps_mail)
 
 
 def places(settings: Settings) -> dict[str, Path]:
-    """Where Waypost writes, by the name in the findings."""
+    """Returns the directories that Waypost writes to, by the name used in findings."""
     return {
         "home": settings.home,
         "queue": settings.queue_directory,
@@ -55,7 +58,7 @@ def places(settings: Settings) -> dict[str, Path]:
 
 
 def mount_of(path: Path) -> Mount:
-    """The mounted file system a path is on (proc(5), mountinfo). Raises OSError."""
+    """Returns the mounted file system of a path (proc(5), mountinfo). Raises OSError."""
     real = os.path.realpath(nearest(path))
     best = Mount("", "", frozenset())
     for line in (PROC / "self" / "mountinfo").read_text().splitlines():
@@ -72,19 +75,19 @@ def mount_of(path: Path) -> Mount:
 def _room(what: str, path: Path, reserve: int) -> Iterator[Finding]:
     status = os.statvfs(path)
     free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
-    told = f"{_size(free)} of {_size(total)} free" + (f", reserve {_size(reserve)}" if reserve else "")
+    space = f"{_size(free)} of {_size(total)} free" + (f", reserve {_size(reserve)}" if reserve else "")
     figures = {"free_bytes": free, "total_bytes": total, "reserve_bytes": reserve}
     if (reserve and free < reserve) or free == 0:
-        yield bad(what, f"{told}: new mail gets 452" if reserve else told, FULL, **figures)
+        yield bad(what, f"{space}; new mail is refused with 452" if reserve else space, FULL, **figures)
     elif free < max(2 * reserve, SHARE_LOW * total):
-        yield warn(what, told, FULL, **figures)
+        yield warn(what, space, FULL, **figures)
     else:
-        yield good(what, told, **figures)
-    if status.f_files == 0:  # it makes them as it needs them
+        yield good(what, space, **figures)
+    if status.f_files == 0:  # this file system creates inodes on demand
         return
     inodes = f"{status.f_favail} of {status.f_files} inodes free"
     figures = {"inodes_free": status.f_favail, "inodes_total": status.f_files}
-    remedy = "Remove small files elsewhere on this disk, or make the file system anew with more inodes."
+    remedy = "Remove small files from this file system, or create it again with more inodes."
     if status.f_favail < min(INODES_BAD, SHARE_LOW * status.f_files):
         yield bad(what, inodes, remedy, **figures)
     elif status.f_favail < INODES_LOW * status.f_files:
@@ -95,23 +98,23 @@ def _room(what: str, path: Path, reserve: int) -> Iterator[Finding]:
 
 def _kind(what: str, path: Path, keeps_mail: bool) -> Iterator[Finding]:
     mount = mount_of(path)
-    told = f"{mount.kind} at {mount.point}"
+    mounted = f"{mount.kind} at {mount.point}"
     if "ro" in mount.options:
         yield bad(
-            what, f"{told}, mounted read-only", "Look into the kernel's log for disk errors; then mount it for writing."
+            what, f"{mounted}, mounted read-only", "Check the kernel log for disk errors, then mount it read-write."
         )
     elif keeps_mail and mount.kind in IN_MEMORY:
         yield bad(
-            what, f"{told}: it lies in memory, and accepted mail is lost when the power goes",
+            what, f"{mounted}: kept in memory; accepted mail is lost at the next power failure",
             "Put queue_directory and spool_directory on a disk.",
         )  # fmt: skip
     elif keeps_mail and mount.kind in ELSEWHERE:
         yield warn(
-            what, f"{told}: on another host, whose syncs and locks are as good as that host",
-            "Put queue_directory and spool_directory on a disk of this host.",
+            what, f"{mounted}: a network file system; durability and locking depend on the server",
+            "Put queue_directory and spool_directory on a local disk.",
         )  # fmt: skip
     else:
-        yield good(what, told, kind=mount.kind)
+        yield good(what, mounted, kind=mount.kind)
 
 
 def _size(size_bytes: float) -> str:

@@ -1,4 +1,4 @@
-"""A finding: what was looked at, how it stands, what was found with its figures, and what to do about it."""
+"""A finding of the doctor: the thing that was checked, its state, the facts with figures, and the remedy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ __all__ = ["Finding", "State", "bad", "good", "not_known", "warn", "worst"]
 
 
 class State(enum.Enum):
+    """The state of a finding, worst first."""
+
     BAD = "bad"
     WARN = "warn"
     NOT_KNOWN = "not known"
@@ -18,9 +20,9 @@ class State(enum.Enum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """``remedy`` is one sentence; "" where there is nothing to do. ``figures`` are for programs, units in their names."""
+    """One fact about the host. ``remedy`` is one sentence, or "". ``figures`` are for programs, with units in their names."""
 
-    subject: str = ""  # the examination puts it in
+    subject: str = ""  # filled in by run_checks
     what: str
     state: State
     found: str
@@ -29,22 +31,26 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def good(what: str, found: str, **figures: Any) -> Finding:
+    """Makes a finding that needs no action."""
     return Finding(what=what, state=State.GOOD, found=found, figures=figures)
 
 
 def warn(what: str, found: str, remedy: str, **figures: Any) -> Finding:
+    """Makes a finding that needs action, but does not affect mail now."""
     return Finding(what=what, state=State.WARN, found=found, remedy=remedy, figures=figures)
 
 
 def bad(what: str, found: str, remedy: str, **figures: Any) -> Finding:
+    """Makes a finding that affects mail, or will lose or expose it."""
     return Finding(what=what, state=State.BAD, found=found, remedy=remedy, figures=figures)
 
 
 def not_known(what: str, found: str, remedy: str = "", **figures: Any) -> Finding:
+    """Makes a finding about a fact that could not be checked; it does not change the exit status."""
     return Finding(what=what, state=State.NOT_KNOWN, found=found, remedy=remedy, figures=figures)
 
 
 def worst(findings: list[Finding]) -> State:
-    """GOOD where there is nothing worse. What is not known is no fault."""
+    """Returns BAD or WARN if there is such a finding, otherwise GOOD. NOT_KNOWN does not count."""
     states = {each.state for each in findings}
     return next((state for state in (State.BAD, State.WARN) if state in states), State.GOOD)

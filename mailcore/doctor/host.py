@@ -1,7 +1,6 @@
-"""Who is examined: the settings, the processes as the supervisor wrote them down, and what the core says of itself.
+"""The host that the doctor checks: settings, processes as recorded by the supervisor, and the state of the manager.
 
-The core is asked once, in front of all checks, and not for long: one that does not answer is a finding, and the checks go on
-with what files and the kernel tell.
+The manager is asked once, before all checks, with a time limit. If it does not answer, checks use files and the kernel.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from typing import Any
 from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient, ControlError
 
-__all__ = ["ANSWER_S", "PROC", "Patient", "Process", "alive", "name_of", "nearest"]
+__all__ = ["ANSWER_S", "PROC", "Host", "Process", "alive", "name_of", "nearest"]
 
-ANSWER_S = 5.0  # for each question to the core
+ANSWER_S = 5.0  # for each request to the core
 PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
 class Process:
-    """One of the core's, as the supervisor wrote it down."""
+    """A process of the core, as recorded by the supervisor in children.json."""
 
     name: str
     pid: int | None
@@ -36,69 +35,72 @@ class Process:
 
     @property
     def is_up(self) -> bool:
+        """Tells whether the process runs now."""
         return self.pid is not None and alive(self.pid)
 
 
 @dataclass
-class Patient:
-    """``sources``: the addresses mail leaves by; None: the kernel is asked."""
+class Host:
+    """Everything that checks need to know. ``sources``: addresses of outgoing mail; None asks the kernel."""
 
     settings: Settings
     config: Path
     wall: Callable[[], float] = time.time
     sources: tuple[str, ...] | None = None
     resolv_conf: Path = Path("/etc/resolv.conf")
-    units: Path = Path("/etc/systemd/system")  # where Ansible puts ours; a checkout has none
+    units: Path = Path("/etc/systemd/system")  # Ansible installs units here; a checkout has no units
     processes: dict[str, Process] = field(default_factory=dict)
-    answer_s: float | None = None  # how long the manager took
-    state: dict[str, Any] | None = None  # of the manager; None when it gave none
-    silence: str = ""  # why it gave none
-    silent: set[tuple[str, int]] = field(default_factory=set)  # name servers: nobody waits for them twice
+    answer_s: float | None = None  # response time of the manager
+    state: dict[str, Any] | None = None  # of the manager; None without an answer
+    silence: str = ""  # reason why there is no answer
+    silent: set[tuple[str, int]] = field(default_factory=set)  # name servers that did not answer; asked last
 
     @classmethod
-    def of(cls, settings: Settings, config: Path, **more: Any) -> Patient:
-        """Asks the core. Never raises for what it does or does not say."""
-        patient = cls(settings, config, **more)
-        patient.processes = _processes(settings.run_directory)
+    def of(cls, settings: Settings, config: Path, **more: Any) -> Host:
+        """Collects processes and the manager's state. A manager that fails or does not answer is not an error."""
+        host = cls(settings, config, **more)
+        host.processes = _processes(settings.run_directory)
         began = time.monotonic()
         try:
             with ControlClient(settings.run_directory / "control.sock", who="doctor", timeout_s=ANSWER_S) as control:
                 answer = control.call("state")
-            patient.state = answer if isinstance(answer, dict) else None
-            patient.answer_s = time.monotonic() - began
+            host.state = answer if isinstance(answer, dict) else None
+            host.answer_s = time.monotonic() - began
         except (ControlError, OSError) as error:
-            patient.silence = str(error)
-        return patient
+            host.silence = str(error)
+        return host
 
     @property
     def runs(self) -> bool:
-        """Whether the supervisor does."""
+        """Tells whether the supervisor runs."""
         supervisor = self.processes.get("supervisor")
         return supervisor is not None and supervisor.is_up
 
     def has_unit(self, name: str) -> bool:
-        """Whether systemd starts it on this host."""
+        """Tells whether this host has a systemd service of that name."""
         return self.unit(name).is_file()
 
     def unit(self, name: str) -> Path:
+        """Returns the path of the systemd unit, whether it exists or not."""
         return self.units / f"{name}.service"
 
     def pids(self) -> set[int]:
+        """Returns the process IDs of all running processes of the core."""
         return {each.pid for each in self.processes.values() if each.pid is not None and each.is_up}
 
     @property
     def helo(self) -> str:
-        """Our name in EHLO."""
+        """Returns our name in EHLO."""
         return self.settings.deliverer.hostname or socket.gethostname()
 
     @property
     def greeting(self) -> str:
-        """Our name in the greeting."""
+        """Returns our name in the SMTP greeting."""
         return self.settings.receiver.hostname or socket.gethostname()
 
 
 def _processes(directory: Path) -> dict[str, Process]:
-    """Nothing where the supervisor never wrote it, or wrote what can't be read."""
+    """Reads children.json; empty if it is missing or damaged."""
     found: dict[str, Process] = {}
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
         for name, each in json.loads((directory / "children.json").read_text()).items():
@@ -108,7 +110,7 @@ def _processes(directory: Path) -> dict[str, Process]:
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs Waypost: its number may be another's by now. A zombie is not alive."""
+    """Tells whether a process runs Waypost. The ID may have been reused; a zombie does not count."""
     try:
         state = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
         command = (PROC / str(pid) / "cmdline").read_bytes()
@@ -118,7 +120,7 @@ def alive(pid: int) -> bool:
 
 
 def name_of(pid: int) -> str:
-    """The program's name; a question mark when it is gone."""
+    """Returns the name of a program; "?" if the process has ended."""
     try:
         return (PROC / str(pid) / "comm").read_text().strip()
     except OSError:
@@ -126,7 +128,7 @@ def name_of(pid: int) -> str:
 
 
 def nearest(path: Path) -> Path:
-    """The path, or the nearest above it that is there."""
+    """Returns the path, or its nearest parent that exists."""
     while not os.path.lexists(path) and path != path.parent:
         path = path.parent
     return path

@@ -1,4 +1,4 @@
-"""Limits: may each process open as many files and connections as its settings let it want (getrlimit(2))."""
+"""Limits: open files per process (getrlimit(2)) compared with the number its settings can need."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from collections.abc import Iterator
 
 from mailcore.config.settings import Settings
 from mailcore.doctor.finding import Finding, good, not_known, warn
-from mailcore.doctor.host import PROC, Patient
+from mailcore.doctor.host import PROC, Host
 
 __all__ = ["look"]
 
-OTHERS = 128  # descriptors of lanes, spool files, sockets between processes
+OTHERS = 128  # file descriptors of lanes, spool files, sockets between processes
 LINE = re.compile(r"^Max open files\s+(\S+)\s+(\S+)", re.MULTILINE)
-REMEDY = "Raise LimitNOFILE of the service (or ulimit -n where it is started), or lower the settings named."
+REMEDY = "Raise LimitNOFILE of the service (or ulimit -n in the shell that starts it), or lower these settings."
 
 
-def look(patient: Patient) -> Iterator[Finding]:
-    wanted = _wanted(patient.settings)
-    up = {each.name: each.pid for each in patient.processes.values() if each.pid is not None and each.is_up}
+def look(host: Host) -> Iterator[Finding]:
+    """Yields a finding for each receiver and deliverer; if none runs, for a start by this user."""
+    wanted = _wanted(host.settings)
+    up = {each.name: each.pid for each in host.processes.values() if each.pid is not None and each.is_up}
     if not up:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         most = max(wanted, key=lambda role: wanted[role][0])
@@ -32,17 +33,17 @@ def look(patient: Patient) -> Iterator[Finding]:
         try:
             found = LINE.search((PROC / str(pid) / "limits").read_text())
         except PermissionError:
-            yield not_known(name, "its limits are not shown to this user", "Run it as root.")
+            yield not_known(name, "this user cannot read its limits", "Run waypost doctor as root.")
             continue
         except FileNotFoundError:  # it has just ended
             continue
-        if found is not None:  # receivers and deliverers take the hard one when they start
+        if found is not None:  # receivers and deliverers raise their soft limit to the hard one
             hard = resource.RLIM_INFINITY if found[2] == "unlimited" else int(found[2])
             yield _judged(name, hard, *wanted[role])
 
 
 def _wanted(settings: Settings) -> dict[str, tuple[int, str]]:
-    """role -> descriptors it may come to need, and by which settings."""
+    """Returns for each role the number of file descriptors it can need, and the settings that decide it."""
     deliverer = settings.deliverer
     return {
         "receiver": (settings.receiver.connections_max + OTHERS, "[receiver] connections_max"),
@@ -55,9 +56,9 @@ def _wanted(settings: Settings) -> dict[str, tuple[int, str]]:
 
 def _judged(what: str, hard: int, wanted: int, names: str) -> Finding:
     infinite = hard == resource.RLIM_INFINITY
-    shown = "any number of" if infinite else str(hard)
-    told = f"may open {shown} files, may want {wanted} ({names})"
+    limit = "no limit on" if infinite else f"limit {hard}"
+    comparison = f"{limit} open files, needs up to {wanted} ({names})"
     figures = {"limit": None if infinite else hard, "wanted": wanted}
     if not infinite and hard < wanted:
-        return warn(what, told, REMEDY, **figures)
-    return good(what, told, **figures)
+        return warn(what, comparison, REMEDY, **figures)
+    return good(what, comparison, **figures)

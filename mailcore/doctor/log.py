@@ -1,4 +1,4 @@
-"""Log: what went wrong within the last day, by kind, as mail.jsonl has it. Read from its end, bounded in bytes."""
+"""Log: problems of the last 24 hours in mail.jsonl, by kind. Reads from the end, at most READ_BYTES_MAX."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mailcore.doctor.finding import Finding, State, good, not_known
-from mailcore.doctor.host import Patient
+from mailcore.doctor.host import Host
 
 __all__ = ["look"]
 
@@ -20,6 +20,8 @@ FIELD_CHARACTERS = 160
 
 
 class Kind(NamedTuple):
+    """A kind of problem: how its finding is named and graded, and the remedy."""
+
     state: State
     what: str
     remedy: str
@@ -27,38 +29,41 @@ class Kind(NamedTuple):
 
 _BAD, _WARN = State.BAD, State.WARN
 KINDS = {
-    "failed": Kind(
-        _BAD, "a process ended itself for what it could not mend", "Read the lines with 'fatal' in mail.log."
-    ),
+    "failed": Kind(_BAD, "processes stopped after a fatal error", "Read the lines with 'fatal' in mail.log."),
     "record_set_aside": Kind(
-        _BAD, "damaged records", "Check disk and memory of this host; the file named is kept as it is."
+        _BAD, "damaged records", "Check the disk and memory of this host. Waypost keeps the file named here unchanged."
     ),
     "sync_failed": Kind(
-        _BAD, "syncs failed", "Look into the kernel's log: the disk loses writes; move the queue to another."
+        _BAD, "failed syncs", "The disk loses writes: check the kernel log and move the queue to another disk."
     ),
-    "child_ended": Kind(
-        _WARN, "processes ended and were started again", "See how they ended; SIGKILL points to memory."
+    "child_ended": Kind(_WARN, "process restarts", "See how each process ended; SIGKILL suggests that memory ran out."),
+    "disk_full": Kind(
+        _WARN, "disk full, new mail refused with 452", "Free disk space, or lower [queue] reserve_bytes."
     ),
-    "disk_full": Kind(_WARN, "the disk was full, and new mail got 452", "Make room, or lower [queue] reserve_bytes."),
-    "stopped_accepting": Kind(_WARN, "no mail was accepted", "Read why in mail.log; see disk."),
-    "accepting_paused": Kind(_WARN, "no connection could be accepted", "Raise the limits on descriptors and memory."),
-    "lane_lags": Kind(_WARN, "the manager did not keep up", "See lag; look what fills the active set."),
-    "session_failed": Kind(_WARN, "sessions failed by a fault", "Please report it with its lines in mail.log."),
+    "stopped_accepting": Kind(_WARN, "no mail accepted", "Read the reason in mail.log; see the findings on disk."),
+    "accepting_paused": Kind(_WARN, "no connections accepted", "Raise the limits on file descriptors and memory."),
+    "lane_lags": Kind(
+        _WARN, "manager behind the receivers", "See the findings on lag; find out which mail fills the active set."
+    ),
+    "session_failed": Kind(_WARN, "SMTP sessions failed by a bug", "Report a bug with these lines of mail.log."),
     "refusals_not_recorded": Kind(
-        _WARN, "more refusals a second than are recorded", "See who is refused so often: [relay]."
+        _WARN,
+        "refusals not recorded",
+        "Refusals exceed the recorded rate: find the clients in mail.log and check [relay].",
     ),
-    "lines_lost": Kind(_WARN, "lines of the log were lost", "Make room where log_directory is."),
+    "lines_lost": Kind(_WARN, "log lines lost", "Free space on the disk of log_directory."),
 }
 _MARKS = tuple(f'"event":"{name}"'.encode() for name in KINDS)
 
 
-def look(patient: Patient) -> Iterator[Finding]:
-    path = patient.settings.log_directory / "mail.jsonl"
+def look(host: Host) -> Iterator[Finding]:
+    """Yields a finding for each kind of problem that was logged in the last 24 hours."""
+    path = host.settings.log_directory / "mail.jsonl"
     files = [each for each in (path, path.with_name("mail.jsonl.1")) if each.exists()]
     if not files:
-        yield not_known("mail.jsonl", f"there is none in {path.parent}")
+        yield not_known("mail.jsonl", f"not found in {path.parent}")
         return
-    since = patient.wall() - DAY_S
+    since = host.wall() - DAY_S
     counts: dict[str, int] = {}
     last: dict[str, dict[str, Any]] = {}
     reached = False
@@ -68,16 +73,18 @@ def look(patient: Patient) -> Iterator[Finding]:
     for name, kind in KINDS.items():
         if name in counts:
             newest = {key: value for key, value in last[name].items() if key not in ("event", "time", "pid")}
-            told = ", ".join(f"{key} {str(value)[:FIELD_CHARACTERS]}" for key, value in newest.items())
-            found = f"{counts[name]} times within a day, last: {told or 'no more is told'}"
+            details = ", ".join(f"{key} {str(value)[:FIELD_CHARACTERS]}" for key, value in newest.items())
+            found = f"{counts[name]} in 24 hours, last: {details or 'no details'}"
             figures = {"count": counts[name], "last": last[name]}
             yield Finding(what=kind.what, state=kind.state, found=found, remedy=kind.remedy, figures=figures)
     if not counts:
-        yield good("mail.jsonl", "nothing went wrong within the last day" + ("" if reached else " that it still has"))
+        yield good(
+            "mail.jsonl", "no problems in the last 24 hours" + ("" if reached else ", as far as the log goes back")
+        )
 
 
 def _read(path: Path, since: float, counts: dict[str, int], last: dict[str, dict[str, Any]]) -> bool:
-    """Counts backwards; True when it came to what is older."""
+    """Counts lines from the end of the file. Returns True if it reached lines older than ``since``."""
     with path.open("rb") as file:
         at = file.seek(0, os.SEEK_END)
         bottom = max(0, at - READ_BYTES_MAX)
@@ -101,15 +108,15 @@ def _read(path: Path, since: float, counts: dict[str, int], last: dict[str, dict
 
 
 def _count(line: bytes, since: float, counts: dict[str, int], last: dict[str, dict[str, Any]]) -> None:
-    """Of a line that may be torn, or not ours."""
+    """Counts one line; ignores lines that are torn or have another format."""
     try:
-        told = json.loads(line)
-        name, at = told["event"], float(told["time"])
+        entry = json.loads(line)
+        name, at = entry["event"], float(entry["time"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return
     if name in KINDS and at >= since:
-        counts[name] = counts.get(name, 0) + int(told.get("count") or told.get("lines") or 1)
-        last.setdefault(name, told)
+        counts[name] = counts.get(name, 0) + int(entry.get("count") or entry.get("lines") or 1)
+        last.setdefault(name, entry)
 
 
 def _time(line: bytes) -> float | None:

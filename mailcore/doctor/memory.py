@@ -1,4 +1,4 @@
-"""Memory: what is available on the host and in the control group, what the processes take, was one killed for it."""
+"""Memory: available on the host and in the control group, used by the processes, and kills by the OOM killer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mailcore.doctor.finding import Finding, bad, good, warn
-from mailcore.doctor.host import PROC, Patient
+from mailcore.doctor.host import PROC, Host
 
 __all__ = ["look"]
 
@@ -18,7 +18,8 @@ REMEDY = (
 GROUPS = Path("/sys/fs/cgroup")
 
 
-def look(patient: Patient) -> Iterator[Finding]:
+def look(host: Host) -> Iterator[Finding]:
+    """Yields findings about memory and swap."""
     figures = {
         name: int(value) * 1024
         for name, value in re.findall(r"^(\w+):\s+(\d+) kB", _text(PROC / "meminfo"), re.MULTILINE)
@@ -28,18 +29,18 @@ def look(patient: Patient) -> Iterator[Finding]:
     swap, swap_free = figures.get("SwapTotal", 0), figures.get("SwapFree", 0)
     if swap and swap - swap_free > swap / 2:
         yield warn("swap", f"{_mb(swap - swap_free)} of {_mb(swap)} used", REMEDY, used_bytes=swap - swap_free)
-    yield from _group(patient)
-    taken = {each.name: _rss(each.pid) for each in patient.processes.values() if each.pid is not None and each.is_up}
+    yield from _group(host)
+    taken = {each.name: _rss(each.pid) for each in host.processes.values() if each.pid is not None and each.is_up}
     if taken:
         most = max(taken, key=lambda name: taken[name])
         yield good(
-            "processes", f"{_mb(sum(taken.values()))} in all, most {most} with {_mb(taken[most])}", rss_bytes=taken
+            "processes", f"{_mb(sum(taken.values()))} in total; largest: {most}, {_mb(taken[most])}", rss_bytes=taken
         )
 
 
-def _group(patient: Patient) -> Iterator[Finding]:
-    """The control group of the supervisor: version 2, where systemd puts a service; of version 1 its limit alone."""
-    supervisor = patient.processes.get("supervisor")
+def _group(host: Host) -> Iterator[Finding]:
+    """Yields findings about the supervisor's control group: version 2 with kills, version 1 only its limit."""
+    supervisor = host.processes.get("supervisor")
     pid = supervisor.pid if supervisor is not None and supervisor.is_up else None
     lines = [line.split(":", 2) for line in _text(PROC / str(pid or "self") / "cgroup").splitlines()]
     for parts in lines:
@@ -51,8 +52,8 @@ def _group(patient: Patient) -> Iterator[Finding]:
             limit, used = _text(directory / "memory.max"), _text(directory / "memory.current")
             killed = re.search(r"^oom_kill (\d+)", _text(directory / "memory.events"), re.MULTILINE)
             if killed and int(killed[1]):
-                told = f"{killed[1]} processes were killed for want of memory"
-                yield bad("control group", told, REMEDY, oom_kills=int(killed[1]))
+                kills = f"the kernel killed {killed[1]} processes because memory ran out"
+                yield bad("control group", kills, REMEDY, oom_kills=int(killed[1]))
         elif "memory" in controllers.split(","):
             directory = GROUPS / "memory" / path.lstrip("/")
             limit, used = _text(directory / "memory.limit_in_bytes"), _text(directory / "memory.usage_in_bytes")
@@ -63,13 +64,13 @@ def _group(patient: Patient) -> Iterator[Finding]:
 
 
 def _judged(what: str, available: int, total: int) -> Finding:
-    told = f"{_mb(available)} of {_mb(total)} available"
+    memory = f"{_mb(available)} of {_mb(total)} available"
     figures = {"available_bytes": available, "total_bytes": total}
     if available < VERY_LOW * total:
-        return bad(what, told, REMEDY, **figures)
+        return bad(what, memory, REMEDY, **figures)
     if available < LOW * total:
-        return warn(what, told, REMEDY, **figures)
-    return good(what, told, **figures)
+        return warn(what, memory, REMEDY, **figures)
+    return good(what, memory, **figures)
 
 
 def _rss(pid: int) -> int:
@@ -78,7 +79,7 @@ def _rss(pid: int) -> int:
 
 
 def _text(path: Path) -> str:
-    """Nothing where there is no such file."""
+    """Returns the text of a file, or "" if it cannot be read."""
     try:
         return path.read_text()
     except OSError:

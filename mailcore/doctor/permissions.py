@@ -1,6 +1,6 @@
-"""Permissions: who owns what Waypost writes, and who else may read mail, secrets, or change either.
+"""Permissions: owners of Waypost's files, and access of other users to mail, secrets and settings.
 
-A mode counts only where its owner's directories let others come that far.
+A mode is reported only if the directories above give other users access to the file.
 """
 
 from __future__ import annotations
@@ -16,38 +16,39 @@ from pathlib import Path
 
 from mailcore.doctor.disk import places
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.host import PROC, Patient
+from mailcore.doctor.host import PROC, Host
 from mailcore.log.segment import SUFFIX
 
 __all__ = ["look"]
 
-CLOSED = ("queue", "spool")  # what others may read there is mail
-PRIVATE = ("log", "events", "reports")  # and there who wrote to whom
+CLOSED = ("queue", "spool")  # these contain mail
+PRIVATE = ("log", "events", "reports")  # these contain senders and recipients
 PASSWORD = re.compile(r"://[^\s/@]*:[^\s/@]+@")  # in database_url or broker_url
-FILES_SEEN_MAX = 2_000
-NAMES_TOLD = 3
+FILES_CHECKED_MAX = 2_000
+NAMES_SHOWN = 3
 
 
-def look(patient: Patient) -> Iterator[Finding]:
-    owner = _owner(patient)
-    for name, path in places(patient.settings).items():
+def look(host: Host) -> Iterator[Finding]:
+    """Yields findings about directories, files of other owners, secrets, tuned values and lanes."""
+    owner = _owner(host)
+    for name, path in places(host.settings).items():
         if path.exists():
-            yield _directory(name, path, owner if name != "reports" else None)  # those are the portal's
-    yield from _strangers(patient, owner)
-    for what, path in _secrets(patient):
+            yield _directory(name, path, owner if name != "reports" else None)  # the portal writes those
+    yield from _of_root(host, owner)
+    for what, path in _secrets(host):
         if os.path.lexists(path):
             yield _secret(what, path)
-    yield from _tuned(patient.settings.home / "tuned.toml", owner)
-    yield from _lanes(patient, owner)
+    yield from _tuned(host.settings.home / "tuned.toml", owner)
+    yield from _lanes(host, owner)
 
 
-def _owner(patient: Patient) -> int | None:
-    """Whose Waypost is: the supervisor's user or, when it is down, the home's."""
-    supervisor = patient.processes.get("supervisor")
+def _owner(host: Host) -> int | None:
+    """Returns the user ID of the supervisor; if it is not running, the owner of the home."""
+    supervisor = host.processes.get("supervisor")
     try:
         if supervisor is not None and supervisor.pid is not None and supervisor.is_up:
             return (PROC / str(supervisor.pid)).stat().st_uid
-        return patient.settings.home.stat().st_uid
+        return host.settings.home.stat().st_uid
     except OSError:
         return None
 
@@ -55,53 +56,56 @@ def _owner(patient: Patient) -> int | None:
 def _directory(name: str, path: Path, owner: int | None) -> Finding:
     status = path.stat()
     mode = stat.S_IMODE(status.st_mode)
-    told = f"{_shown(status)} {path}"
+    mode_and_path = f"{_shown(status)} {path}"
     mode_remedy = f"chmod o-rwx {path}"
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        return bad(name, f"{told}: everybody on this host may change it", f"Run: {mode_remedy}", mode=f"{mode:o}")
+        return bad(name, f"{mode_and_path}: every local user can change it", f"Run: {mode_remedy}", mode=f"{mode:o}")
     if owner is not None and owner not in (0, status.st_uid):
         return bad(
-            name, f"{told}: it is not {_user(owner)}'s, as whom Waypost runs",
+            name, f"{mode_and_path}: wrong owner, Waypost runs as {_user(owner)}",
             f"Run: chown {_user(owner)} {path}", owner=status.st_uid,
         )  # fmt: skip
     seen = mode & stat.S_IROTH and _others_reach(path)
     if seen and name in CLOSED:
-        return bad(name, f"{told}: everybody on this host may read mail", f"Run: {mode_remedy}", mode=f"{mode:o}")
+        return bad(name, f"{mode_and_path}: every local user can read mail", f"Run: {mode_remedy}", mode=f"{mode:o}")
     if seen and name in PRIVATE:
         return warn(
-            name, f"{told}: everybody on this host may read who writes to whom", f"Run: {mode_remedy}", mode=f"{mode:o}"
+            name,
+            f"{mode_and_path}: every local user can read senders and recipients",
+            f"Run: {mode_remedy}",
+            mode=f"{mode:o}",
         )
-    return good(name, told, mode=f"{mode:o}", owner=_user(status.st_uid))
+    return good(name, mode_and_path, mode=f"{mode:o}", owner=_user(status.st_uid))
 
 
-def _strangers(patient: Patient, owner: int | None) -> Iterator[Finding]:
-    """Files in the queue that Waypost can't write: somebody once started it as root."""
-    if owner in (None, 0) or not patient.settings.queue_directory.is_dir():
+def _of_root(host: Host, owner: int | None) -> Iterator[Finding]:
+    """Yields a finding about files in the queue that belong to root: Waypost was once started as root."""
+    if owner in (None, 0) or not host.settings.queue_directory.is_dir():
         return
     found: list[str] = []
     seen = 0
-    for directory, _, names in os.walk(patient.settings.queue_directory):
+    for directory, _, names in os.walk(host.settings.queue_directory):
         for path in (directory, *(os.path.join(directory, name) for name in names)):
             seen += 1
             if os.lstat(path).st_uid == 0:
                 found.append(path)
-        if seen > FILES_SEEN_MAX:
+        if seen > FILES_CHECKED_MAX:
             break
     if found:
         yield bad(
             "queue",
-            f"root owns {len(found)} of its files, such as {found[0]}: somebody once started Waypost as root",
-            f"Run, while Waypost is down: chown -R --from=root {_user(owner or 0)} {patient.settings.queue_directory}",
-            files=found[:NAMES_TOLD],
+            f"root owns {len(found)} files in it, such as {found[0]}: Waypost was started as root",
+            f"Stop Waypost and run: chown -R --from=root {_user(owner or 0)} {host.settings.queue_directory}",
+            files=found[:NAMES_SHOWN],
         )
 
 
-def _lanes(patient: Patient, owner: int | None) -> Iterator[Finding]:
-    """Each lane and its newest segment. A lane of arrivals may be its receiver's (docs/decisions/0015)."""
-    queue = patient.settings.queue_directory
+def _lanes(host: Host, owner: int | None) -> Iterator[Finding]:
+    """Yields findings about each lane and its newest segment; an incoming lane may belong to its receiver (decision 0015)."""
+    queue = host.settings.queue_directory
     lanes = sorted(each for each in queue.iterdir() if each.is_dir()) if queue.is_dir() else []
     receivers = set()
-    for name, each in patient.processes.items():
+    for name, each in host.processes.items():
         with contextlib.suppress(OSError):  # it has just ended
             if name.startswith("receiver.") and each.is_up:
                 receivers.add((PROC / str(each.pid)).stat().st_uid)
@@ -110,24 +114,26 @@ def _lanes(patient: Patient, owner: int | None) -> Iterator[Finding]:
     for lane in lanes:
         for path, status in _newest(lane):
             arrives = lane.name.startswith("incoming.") and (status.st_uid in receivers or not receivers)
-            if owner not in (None, 0, status.st_uid) and status.st_uid != 0 and not arrives:  # root's are told already
+            if (
+                owner not in (None, 0, status.st_uid) and status.st_uid != 0 and not arrives
+            ):  # _of_root reports those of root
                 strange.setdefault(status.st_uid, []).append(path)
             if status.st_mode & stat.S_IWOTH:
                 open_.append(path)
     for uid, paths in strange.items():
         yield bad(
-            "lanes", f"{_listed(paths)}: {_user(uid)}'s, and Waypost runs as {_user(owner or 0)}",
-            f"Run, while Waypost is down: chown -R --from={_user(uid)} {_user(owner or 0)} {queue}",
+            "lanes", f"{_listed(paths)}: owned by {_user(uid)}, but Waypost runs as {_user(owner or 0)}",
+            f"Stop Waypost and run: chown -R --from={_user(uid)} {_user(owner or 0)} {queue}",
             files=[str(each) for each in paths],
         )  # fmt: skip
     if open_:
         yield _open("lanes", _listed(open_), open_[0], f"Run: chmod -R o-w {queue}")
     if lanes and not strange and not open_:
-        yield good("lanes", f"{len(lanes)}, they and their newest segments are written by nobody else")
+        yield good("lanes", f"{len(lanes)}; only Waypost can write them and their newest segments")
 
 
 def _newest(lane: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """The lane itself, and the segment that is written; one that goes just now is passed over."""
+    """Yields the lane and its newest segment; skips a segment that is deleted meanwhile."""
     segments = [each for each in lane.iterdir() if each.name.endswith(SUFFIX)]
     for path in (lane, *sorted(segments)[-1:]):
         with contextlib.suppress(FileNotFoundError):
@@ -135,43 +141,43 @@ def _newest(lane: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _tuned(path: Path, owner: int | None) -> Iterator[Finding]:
-    """What is set there counts before the configuration."""
+    """Yields a finding about tuned.toml, whose values override the configuration."""
     if not path.exists():
         return
     status = path.stat()
-    told = f"{_shown(status)} {path}"
+    mode_and_path = f"{_shown(status)} {path}"
     if status.st_mode & stat.S_IWOTH:
         yield _open(
-            "tuned values", told, path, f"Run: chmod o-w {path}, and look at what is set: waypost transport list"
+            "tuned values", mode_and_path, path, f"Run: chmod o-w {path}, then check the values: waypost transport list"
         )
     elif owner not in (None, 0, status.st_uid):
         yield bad(
-            "tuned values", f"{told}: it is not {_user(owner or 0)}'s, as whom Waypost runs",
+            "tuned values", f"{mode_and_path}: wrong owner, Waypost runs as {_user(owner or 0)}",
             f"Run: chown {_user(owner or 0)} {path}",
         )  # fmt: skip
     else:
-        yield good("tuned values", told)
+        yield good("tuned values", mode_and_path)
 
 
-def _open(what: str, told: str, path: Path, remedy: str) -> Finding:
+def _open(what: str, files: str, path: Path, remedy: str) -> Finding:
     if _others_reach(path):
-        return bad(what, f"{told}: everybody on this host may change it", remedy)
-    return warn(what, f"{told}: everybody might change it, but for the directories above, which are closed", remedy)
+        return bad(what, f"{files}: every local user can change it", remedy)
+    return warn(what, f"{files}: writable by every user; only the directories above prevent access", remedy)
 
 
 def _listed(paths: list[Path]) -> str:
-    more = f" and {len(paths) - NAMES_TOLD} more" if len(paths) > NAMES_TOLD else ""
-    return ", ".join(map(str, paths[:NAMES_TOLD])) + more
+    more = f" and {len(paths) - NAMES_SHOWN} more" if len(paths) > NAMES_SHOWN else ""
+    return ", ".join(map(str, paths[:NAMES_SHOWN])) + more
 
 
-def _secrets(patient: Patient) -> list[tuple[str, Path]]:
-    settings = patient.settings
+def _secrets(host: Host) -> list[tuple[str, Path]]:
+    settings = host.settings
     portal = settings.home / "portal"
     found = [("portal's key", portal / "secret.key"), ("portal's database", portal / "portal.sqlite3")]
     if settings.receiver.tls_key:
         found.insert(0, ("TLS key", Path(settings.receiver.tls_key)))
     if PASSWORD.search(settings.portal.database_url) or PASSWORD.search(settings.reports.broker_url):
-        found += [("configuration", patient.config), ("settings", settings.run_directory / "settings.json")]
+        found += [("configuration", host.config), ("settings", settings.run_directory / "settings.json")]
     return found
 
 
@@ -179,25 +185,25 @@ def _secret(what: str, path: Path) -> Finding:
     try:
         status = path.stat()
     except PermissionError:
-        return not_known(what, f"{path} is closed to this user", "Run it as root.")
+        return not_known(what, f"this user cannot read {path}", "Run waypost doctor as root.")
     mode = stat.S_IMODE(status.st_mode)
-    told = f"{_shown(status)} {path}"
+    mode_and_path = f"{_shown(status)} {path}"
     if mode & (stat.S_IROTH | stat.S_IWOTH) and _others_reach(path):
         verb = "change" if mode & stat.S_IWOTH else "read"
         return bad(
-            what, f"{told}: everybody on this host may {verb} it",
-            f"Run: chmod o-rwx {path}, and make it anew if strangers have been here.", mode=f"{mode:o}",
+            what, f"{mode_and_path}: every local user can {verb} it",
+            f"Run: chmod o-rwx {path}. Replace it if untrusted users had access to this host.", mode=f"{mode:o}",
         )  # fmt: skip
-    return good(what, told, mode=f"{mode:o}")
+    return good(what, mode_and_path, mode=f"{mode:o}")
 
 
 def _others_reach(path: Path) -> bool:
-    """Whether all directories above let everybody pass."""
+    """Tells whether every user can pass through all directories above."""
     return all(parent.stat().st_mode & stat.S_IXOTH for parent in Path(os.path.realpath(path)).parents)
 
 
 def _shown(status: os.stat_result) -> str:
-    """drwxr-x--- waypost:mail"""
+    """Returns mode and owner as ls shows them: drwxr-x--- waypost:mail"""
     try:
         group = grp.getgrgid(status.st_gid).gr_name
     except KeyError:

@@ -1,8 +1,9 @@
-"""The portal's part: database, Redis, Celery, Java, the last report. The portal's own command looks (``manage.py doctor``),
-in a process of its own; this one starts it, bounds it, and believes no more of it than that these are findings.
+"""The portal's part: database, Redis, Celery, Java and the last report.
 
-Laws: it is asked with what the portal's service has in its environment, and by root as the portal's user: who may sign in to
-PostgreSQL and open Redis' socket is told by the user.
+Runs the portal's own command (``manage.py doctor``) as a child process with a time limit, and accepts nothing but findings.
+
+Laws: the child gets the environment of the portal's service; root starts it as the portal's user, because PostgreSQL and
+Redis decide access by user.
 """
 
 from __future__ import annotations
@@ -23,57 +24,58 @@ import msgspec
 from mailcore.backup.database import portal_environment
 from mailcore.backup.postgresql import DatabaseFailed
 from mailcore.doctor.finding import Finding, not_known, warn
-from mailcore.doctor.host import Patient
+from mailcore.doctor.host import Host
 
 __all__ = ["look"]
 
 LIMIT_S = 28.0
 OUTPUT_BYTES_MAX = 1 << 20
 STARTED = re.compile(r"^ExecStart=(/\S+/python) -m django ", re.MULTILINE)
-# Of root's environment another user is given no more.
+# The only variables of root's environment that the portal's user gets.
 HANDED_OVER = ("PATH", "LANG", "TZ", "JAVA_HOME", "DATABASE_URL", "REDIS_URL", "WAYPOST_SECRET_KEY")
 
 
-def look(patient: Patient) -> Iterator[Finding]:
-    says_more = "Run manage.py check, which says more."
-    if patient.has_unit("waypost-portal"):
-        says_more = "Run: journalctl --unit waypost-portal, which says more."
-    who = _its_user(patient.settings.home / "portal")
+def look(host: Host) -> Iterator[Finding]:
+    """Yields the findings of the portal's doctor, or one about why it gave none."""
+    says_more = "Run manage.py check for details."
+    if host.has_unit("waypost-portal"):
+        says_more = "Run: journalctl --unit waypost-portal"
+    who = _its_user(host.settings.home / "portal")
     handed = {name: os.environ[name] for name in HANDED_OVER if name in os.environ} if who else dict(os.environ)
     try:
-        service = portal_environment(patient.config, {})
+        service = portal_environment(host.config, {})
     except DatabaseFailed as error:
-        yield not_known("portal", str(error), "Run it as root.")
+        yield not_known("portal", str(error), "Run waypost doctor as root.")
         return
     try:
         ended = subprocess.run(  # noqa: S603  # our own command line
-            [_python(patient.unit("waypost-portal")), "-m", "django", "doctor"],
+            [_python(host.unit("waypost-portal")), "-m", "django", "doctor"],
             capture_output=True,
             stdin=subprocess.DEVNULL,
-            env=_environment(patient.config, service, handed),
+            env=_environment(host.config, service, handed),
             timeout=LIMIT_S,
             check=False,
             **who,
         )
     except subprocess.TimeoutExpired:
         yield warn(
-            "portal", f"its part gave no answer within {LIMIT_S:g} s", "Look at the portal's database and Redis."
+            "portal", f"no answer from manage.py doctor within {LIMIT_S:g} s", "Check the portal's database and Redis."
         )
         return
-    except OSError as error:  # such as a Python that the portal's user may not open
-        told = f"its part can't be asked as user {who.get('user', os.getuid())}: {error}"
-        yield not_known("portal", told, says_more)
+    except OSError as error:  # such as a Python that the portal's user cannot execute
+        reason = f"cannot run manage.py doctor as user {who.get('user', os.getuid())}: {error}"
+        yield not_known("portal", reason, says_more)
         return
     try:
         yield from msgspec.json.decode(ended.stdout[:OUTPUT_BYTES_MAX], type=list[Finding])
     except msgspec.MsgspecError:
-        words = ended.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
-        told = words[-1] if words else f"exit status {ended.returncode}"
-        yield not_known("portal", f"its part can't be asked: {told}", says_more)
+        errors = ended.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
+        reason = errors[-1] if errors else f"exit status {ended.returncode}"
+        yield not_known("portal", f"manage.py doctor failed: {reason}", says_more)
 
 
 def _python(unit: Path) -> str:
-    """The service's: a portal may be of another version than the core, and its database with it."""
+    """Returns the Python of the portal's service: portal and database may have another version than the core."""
     with contextlib.suppress(OSError):
         if (found := STARTED.search(unit.read_text())) and os.access(found[1], os.X_OK):
             return found[1]
@@ -81,9 +83,9 @@ def _python(unit: Path) -> str:
 
 
 def _environment(config: Path, service: Mapping[str, str], handed: Mapping[str, str]) -> dict[str, str]:
-    """``service``: of the portal's; what we are handed goes before it, but for which configuration is the portal's."""
+    """Returns the child's environment: ``service`` is the portal's, ``handed`` overrides it except for WAYPOST_CONFIG."""
     return {
-        # The portal would make its own key where there is none, with our owner.
+        # Without a key, the portal would create a key file, owned by this user.
         "WAYPOST_SECRET_KEY": secrets.token_urlsafe(50),
         "WAYPOST_CONFIG": str(config.absolute()),
         **service,
@@ -94,10 +96,10 @@ def _environment(config: Path, service: Mapping[str, str], handed: Mapping[str, 
 
 
 def _its_user(directory: Path) -> dict[str, Any]:
-    """For subprocess: whose the portal's directory is, when root asks and it is not root's."""
+    """Returns the owner of the portal's directory as arguments for subprocess.run; empty unless root runs the doctor."""
     try:
         status = directory.stat()
-    except OSError:  # nobody ever started a portal here
+    except OSError:  # no portal has run here
         return {}
     if os.geteuid() != 0 or status.st_uid == 0:
         return {}

@@ -1,4 +1,4 @@
-"""Ports: does somebody listen on each, is it us, does it greet; and who holds port 25."""
+"""Ports: the process that listens on each, its SMTP greeting, and the process that holds port 25."""
 
 from __future__ import annotations
 
@@ -9,43 +9,42 @@ from collections.abc import Iterator, Sequence
 
 from mailcore.config.values import listen_address
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.host import PROC, Patient, name_of
+from mailcore.doctor.host import PROC, Host, name_of
 from mailcore.doctor.sockets import Listener, holders, listeners, matches
 
 __all__ = ["look"]
 
 SMTP = 25
 CONNECT_S = 3.0
-SYSTEMD = 1  # keeps the sockets of a service it activates
+SYSTEMD = 1  # systemd holds the sockets of services that it activates
 GREETING_BYTES = 512  # RFC 5321 4.5.3.1.5
 MTAS = {"master": "Postfix", "exim4": "Exim", "exim": "Exim", "sendmail": "Sendmail", "smtpd": "OpenSMTPD"}
 
 
-def look(patient: Patient) -> Iterator[Finding]:
+def look(host: Host) -> Iterator[Finding]:
+    """Yields a finding for each address of the receivers, for the portal's, and for port 25. Raises OSError."""
     there = listeners()
     owners = holders({each.inode for each in there})
-    ends = [listen_address(each) for each in patient.settings.receiver.listen]
+    ends = [listen_address(each) for each in host.settings.receiver.listen]
     for address, port in ends:
-        yield _receiver(patient, address, port, there, owners)
-    if patient.settings.relay.domains and all(ipaddress.ip_address(address).is_loopback for address, _ in ends):
+        yield _receiver(host, address, port, there, owners)
+    if host.settings.relay.domains and all(ipaddress.ip_address(address).is_loopback for address, _ in ends):
         yield warn(
             "reachable",
-            "receivers listen on loopback addresses only, and [relay] domains expects mail from outside",
-            "Add an outside address to [receiver] listen, unless a proxy on this host hands the mail on.",
+            "receivers listen on loopback addresses only, but [relay] domains needs mail from other hosts",
+            "Add a public address to [receiver] listen, unless a proxy on this host forwards the mail.",
         )
-    yield _portal(patient, there, owners)
+    yield _portal(host, there, owners)
     if all(port != SMTP for _, port in ends):
-        yield _port_25(patient, there, owners)
+        yield _port_25(host, there, owners)
 
 
-def _receiver(
-    patient: Patient, address: str, port: int, there: Sequence[Listener], owners: dict[int, set[int]]
-) -> Finding:
+def _receiver(host: Host, address: str, port: int, there: Sequence[Listener], owners: dict[int, set[int]]) -> Finding:
     what = f"{_shown(address, port)} (SMTP)"
     pids = _pids(address, port, there, owners)
     if pids is None:
-        return bad(what, "nobody listens", "Start Waypost; its first lines on stderr say what keeps it from listening.")
-    foreign = sorted(pids - patient.pids() - {SYSTEMD})
+        return bad(what, "no process listens", "Start Waypost; if it cannot listen, its first lines on stderr say why.")
+    foreign = sorted(pids - host.pids() - {SYSTEMD})
     if foreign:
         return bad(
             what,
@@ -62,26 +61,26 @@ def _receiver(
     except OSError as error:
         return bad(
             what,
-            f"somebody listens, but gives no greeting within {CONNECT_S:g} s: {error}",
-            "See processes and log below: a receiver that hangs is started again when it is killed.",
+            f"no SMTP greeting within {CONNECT_S:g} s: {error}",
+            "See the findings on processes and log. If a receiver hangs, kill it; it is restarted.",
         )
     took_ms = (time.monotonic() - began) * 1000
-    words = greeting.split(b"\n")[0].decode("ascii", "backslashreplace").strip()
-    if not words.startswith("220"):
+    reply = greeting.split(b"\n")[0].decode("ascii", "backslashreplace").strip()
+    if not reply.startswith("220"):
         return warn(
             what,
-            f"answers {words!r} instead of 220",
-            "Look into the log below: connections, descriptors or disk are at their end.",
+            f"answers {reply!r} instead of 220",
+            "See the findings on log: connections, file descriptors or disk space are exhausted.",
         )
-    return good(what, f"greets in {took_ms:.0f} ms{_by(patient, pids)}", greeting_ms=took_ms, holders=sorted(pids))
+    return good(what, f"greets in {took_ms:.0f} ms{_by(host, pids)}", greeting_ms=took_ms, holders=sorted(pids))
 
 
-def _portal(patient: Patient, there: Sequence[Listener], owners: dict[int, set[int]]) -> Finding:
-    address, port = listen_address(patient.settings.portal.listen)
+def _portal(host: Host, there: Sequence[Listener], owners: dict[int, set[int]]) -> Finding:
+    address, port = listen_address(host.settings.portal.listen)
     what = f"{_shown(address, port)} (portal)"
     pids = _pids(address, port, there, owners)
     if pids is None:
-        return warn(what, "nobody listens: there is no portal", "Start the portal; mail goes on without it.")
+        return warn(what, "no process listens", "Start the portal; mail does not need it.")
     foreign = sorted(pid for pid in pids - {SYSTEMD} if not _is_portal(pid))
     if foreign:
         return bad(
@@ -91,35 +90,35 @@ def _portal(patient: Patient, there: Sequence[Listener], owners: dict[int, set[i
     try:
         socket.create_connection((_reached(address), port), CONNECT_S).close()
     except OSError as error:
-        return bad(what, f"cannot be connected to: {error}", "Restart the portal; mail goes on without it.")
-    return good(what, "takes connections", holders=sorted(pids))
+        return bad(what, f"cannot connect: {error}", "Restart the portal; mail does not need it.")
+    return good(what, "accepts connections", holders=sorted(pids))
 
 
-def _port_25(patient: Patient, there: Sequence[Listener], owners: dict[int, set[int]]) -> Finding:
-    """Waypost listens elsewhere; then another mail server may stand where the world knocks."""
+def _port_25(host: Host, there: Sequence[Listener], owners: dict[int, set[int]]) -> Finding:
+    """Returns a finding about port 25 when Waypost listens on other ports only."""
     held = [each for each in there if each.port == SMTP]
-    ours = ", ".join(patient.settings.receiver.listen)
+    ours = ", ".join(host.settings.receiver.listen)
     if not held:
         return good("port 25", f"free; receivers listen on {ours}")
     pids = sorted({pid for each in held for pid in owners.get(each.inode, ())})
     if not pids:
-        return not_known("port 25", "held by a process this user may not see", "Run it as root.")
+        return not_known("port 25", "held by a process that this user cannot see", "Run waypost doctor as root.")
     return warn(
         "port 25",
-        f"held by {_named(pids)}; mail for this host comes to it and not to Waypost ({ours})",
-        "Stop and disable that mail server and let [receiver] listen have port 25, unless it hands the mail on to Waypost.",
+        f"held by {_named(pids)}; it receives the mail for this host, not Waypost ({ours})",
+        "Stop and disable that server and set port 25 in [receiver] listen, unless it forwards the mail to Waypost.",
         holders=pids,
     )
 
 
 def _pids(address: str, port: int, there: Sequence[Listener], owners: dict[int, set[int]]) -> set[int] | None:
-    """None: nobody listens. Empty: somebody does whom this user may not see."""
+    """Returns the listening processes. None: no process listens. Empty: this user cannot see the process."""
     found = [each.inode for each in there if matches(each, address, port)]
     return {pid for inode in found for pid in owners.get(inode, ())} if found else None
 
 
 def _is_waypost(pid: int) -> bool:
-    """One with another home: this one's processes are known."""
+    """Tells whether a process belongs to a Waypost, here one with another home."""
     try:
         return b"mailcore." in (PROC / str(pid) / "cmdline").read_bytes()
     except OSError:
@@ -127,33 +126,33 @@ def _is_waypost(pid: int) -> bool:
 
 
 def _is_portal(pid: int) -> bool:
-    """It, or one of its children, which multiprocessing starts under a name of its own."""
+    """Tells whether a process is the portal or its child; multiprocessing gives children another command line."""
     for _ in range(3):
         try:
             command = (PROC / str(pid) / "cmdline").read_bytes()
             parent = int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, IndexError):
-            return True  # it is just gone
-        if any(word in command for word in (b"manage.py", b"appliance", b"django")):
+            return True  # it has ended meanwhile
+        if any(part in command for part in (b"manage.py", b"appliance", b"django")):
             return True
         pid = parent
     return False
 
 
 def _reached(address: str) -> str:
-    """What to connect to, to meet who listens there."""
+    """Returns the address to connect to: loopback for a wildcard address."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - looked up, not bound
 
 
-def _by(patient: Patient, pids: set[int]) -> str:
-    names = sorted(each.name for each in patient.processes.values() if each.pid in pids and each.name != "supervisor")
+def _by(host: Host, pids: set[int]) -> str:
+    names = sorted(each.name for each in host.processes.values() if each.pid in pids and each.name != "supervisor")
     return f", {' and '.join(names)}" if names else ""
 
 
 def _named(pids: Sequence[int]) -> str:
-    """Some programs by the name people know."""
-    told = [(MTAS.get(name_of(pid), name_of(pid)), pid) for pid in pids[:5]]
-    return ", ".join(f"{name} (process {pid})" for name, pid in told)
+    """Names processes; known mail servers by their product name."""
+    programs = [(MTAS.get(name_of(pid), name_of(pid)), pid) for pid in pids[:5]]
+    return ", ".join(f"{name} (process {pid})" for name, pid in programs)
 
 
 def _shown(address: str, port: int) -> str:

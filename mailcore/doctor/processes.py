@@ -1,4 +1,4 @@
-"""Processes: are they up, since when, how often were they started again, does the manager answer."""
+"""Processes: running or not, uptime, restarts, and whether the manager answers."""
 
 from __future__ import annotations
 
@@ -6,42 +6,44 @@ import os
 from collections.abc import Iterator
 
 from mailcore.doctor.finding import Finding, bad, good, warn
-from mailcore.doctor.host import PROC, Patient, Process
+from mailcore.doctor.host import PROC, Host, Process
 
 __all__ = ["look"]
 
-YOUNG_S = 600.0  # who was started again so short ago is no good sign
+YOUNG_S = 600.0  # a restart within this time is a warning
 SLOW_ANSWER_S = 1.0
-REMEDY = "Look into the log for how it ended; with signal SIGKILL, at memory, too."
+REMEDY = "See in mail.log how it ended; if by SIGKILL, check memory, too."
 
 
-def look(patient: Patient) -> Iterator[Finding]:
-    supervisor = patient.processes.get("supervisor")
+def look(host: Host) -> Iterator[Finding]:
+    """Yields a finding for each process and for the control socket."""
+    supervisor = host.processes.get("supervisor")
     if supervisor is None or not supervisor.is_up:
-        last = "it never ran on this home" if supervisor is None else f"process {supervisor.pid} is gone"
+        last = "it has never run with this home" if supervisor is None else f"process {supervisor.pid} is gone"
         yield bad(
-            "supervisor", f"Waypost is not running: {last}; no mail is accepted",
-            "Start it (systemctl start waypost-core, or waypost mailcore) and read what it says.",
+            "supervisor", f"Waypost is not running ({last}); no mail is accepted",
+            "Start it (systemctl start waypost-core, or waypost mailcore) and read its output.",
         )  # fmt: skip
         return
-    yield good("supervisor", f"process {supervisor.pid}, up {_shown(patient.wall() - supervisor.started_at)}")
-    for name, process in patient.processes.items():
+    yield good("supervisor", f"process {supervisor.pid}, up {_shown(host.wall() - supervisor.started_at)}")
+    for name, process in host.processes.items():
         if name != "supervisor":
-            yield _child(process, patient.wall())
-    yield _manager(patient)
+            yield _child(process, host.wall())
+    yield _manager(host)
 
 
 def _child(process: Process, now: float) -> Finding:
     figures = {"pid": process.pid, "restarts": process.restarts, "up_s": now - process.started_at}
     if not process.is_up:
-        return bad(process.name, "not running; it is started again and again, and ends", REMEDY, **figures)
-    told = f"process {process.pid}, up {_shown(now - process.started_at)}, started again {process.restarts} times"
+        return bad(process.name, "not running; it exits after every restart", REMEDY, **figures)
+    uptime = f"process {process.pid}, up {_shown(now - process.started_at)}"
+    restarted = f"{uptime}, restarts: {process.restarts}"
     if _is_stopped(process.pid or 0):
-        return bad(process.name, f"process {process.pid} is stopped: a debugger or SIGSTOP holds it",
+        return bad(process.name, f"process {process.pid} is stopped by a debugger or by SIGSTOP",
                    f"Run: kill -CONT {process.pid}", **figures)  # fmt: skip
     if process.restarts and now - process.started_at < YOUNG_S:
-        return warn(process.name, told, REMEDY, **figures)
-    return good(process.name, told if process.restarts else told.rpartition(",")[0], **figures)
+        return warn(process.name, restarted, REMEDY, **figures)
+    return good(process.name, restarted if process.restarts else uptime, **figures)
 
 
 def _is_stopped(pid: int) -> bool:
@@ -51,20 +53,20 @@ def _is_stopped(pid: int) -> bool:
         return False
 
 
-def _manager(patient: Patient) -> Finding:
+def _manager(host: Host) -> Finding:
     what = "control socket"
-    if patient.state is None:
-        process = patient.processes.get("manager")
-        remedy = "Kill the manager if it hangs, it is started again"
+    if host.state is None:
+        process = host.processes.get("manager")
+        remedy = "If the manager hangs, kill it; it is restarted"
         if process is not None and not process.is_up:
-            remedy = "Find out why the manager does not run: the log says how it ended"
-        if os.getuid() != 0:  # root always may
-            remedy += f"; run the doctor as a user who may ask (not uid {os.getuid()})"
-        return bad(what, patient.silence or "no answer", f"{remedy}.")
-    took_s = patient.answer_s or 0.0
+            remedy = "See in mail.log why the manager ended"
+        if os.getuid() != 0:  # root has access in any case
+            remedy += f"; or run waypost doctor as root or as the user of Waypost (not as uid {os.getuid()})"
+        return bad(what, host.silence or "no answer", f"{remedy}.")
+    took_s = host.answer_s or 0.0
     if took_s > SLOW_ANSWER_S:
         return warn(
-            what, f"the manager took {took_s:.1f} s to answer", "Look at memory, disk and the load of this host.",
+            what, f"the manager took {took_s:.1f} s to answer", "Check memory, disk and load of this host.",
             answer_s=took_s,
         )  # fmt: skip
     return good(what, f"the manager answers in {took_s * 1000:.0f} ms", answer_s=took_s)

@@ -1,4 +1,4 @@
-"""Questions to name servers, each bounded in time; what comes is a value, never an exception."""
+"""Queries to name servers with a time limit; every outcome is a value, never an exception."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ import dns.resolver
 import dns.reversename
 
 from mailcore.config.values import nameserver_address
-from mailcore.doctor.host import Patient
+from mailcore.doctor.host import Host
 
 __all__ = ["Answer", "ask", "ask_any", "servers"]
 
-TRY_S = 2.0  # as the core's own look-ups: then the next server is asked
+TRY_S = 2.0  # as in the core's own lookups, before the next server is asked
 TRIES = 2
 SERVERS_MAX = 4  # resolv.conf(5) has three
 
 
 class Answer(NamedTuple):
-    """``rcode`` "": no answer came, and ``error`` says why."""
+    """The answer of a name server. ``rcode`` is "" if none came; ``error`` then says why."""
 
     rcode: str
     records: tuple[str, ...]
@@ -37,19 +37,19 @@ class Answer(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        """There may be no such name; but the server did its work."""
+        """Tells whether the server gave a definite answer, even if the name does not exist."""
         return self.rcode in ("NOERROR", "NXDOMAIN")
 
 
-def servers(patient: Patient) -> list[tuple[str, int]]:
-    """Those deliverers ask."""
-    if patient.settings.deliverer.nameservers:
-        return [nameserver_address(each) for each in patient.settings.deliverer.nameservers][:SERVERS_MAX]
-    return _of_resolv_conf(patient.resolv_conf)[:SERVERS_MAX]
+def servers(host: Host) -> list[tuple[str, int]]:
+    """Returns the name servers that deliverers use, as (address, port)."""
+    if host.settings.deliverer.nameservers:
+        return [nameserver_address(each) for each in host.settings.deliverer.nameservers][:SERVERS_MAX]
+    return _of_resolv_conf(host.resolv_conf)[:SERVERS_MAX]
 
 
 def _of_resolv_conf(path: Path) -> list[tuple[str, int]]:
-    """None where it names none or can't be read."""
+    """Returns the name servers in the file; empty if it names no server or cannot be read."""
     with contextlib.suppress(dns.exception.DNSException, OSError):
         found = dns.resolver.Resolver(str(path)).nameservers
         return [(str(each), 53) for each in found]
@@ -57,14 +57,14 @@ def _of_resolv_conf(path: Path) -> list[tuple[str, int]]:
 
 
 def ask(server: tuple[str, int], name: str, kind: str, tries: int = TRIES) -> Answer:
-    """One question. An answer too long for a datagram is asked for again over TCP."""
+    """Sends one query over UDP, and over TCP if the answer is truncated. ``kind`` is a record type such as "MX"."""
     began = time.monotonic()
     error = ""
     try:
         asked = dns.name.from_text(name)
         question = dns.message.make_query(asked, kind)
     except dns.exception.DNSException as fault:
-        return Answer("", (), 0.0, f"{name!r} is no name: {fault}")
+        return Answer("", (), 0.0, f"{name!r} is not a valid domain name: {fault}")
     for _ in range(tries):
         try:
             answer, _ = dns.query.udp_with_fallback(question, server[0], TRY_S, server[1])
@@ -85,13 +85,13 @@ def ask(server: tuple[str, int], name: str, kind: str, tries: int = TRIES) -> An
     return Answer("", (), time.monotonic() - began, error)
 
 
-def ask_any(patient: Patient, name: str, kind: str) -> Answer:
-    """The first usable answer of all servers, each asked once; those that were silent before come last."""
-    answer = Answer("", (), 0.0, "there is no name server")
-    for server in sorted(servers(patient), key=patient.silent.__contains__):
+def ask_any(host: Host, name: str, kind: str) -> Answer:
+    """Asks each server once and returns the first usable answer; servers that did not answer before come last."""
+    answer = Answer("", (), 0.0, "no name server is configured")
+    for server in sorted(servers(host), key=host.silent.__contains__):
         answer = ask(server, name, kind, tries=1)
         if answer.is_usable:
             break
         if not answer.rcode:
-            patient.silent.add(server)
+            host.silent.add(server)
     return answer

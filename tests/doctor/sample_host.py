@@ -1,4 +1,4 @@
-"""Who is examined in these tests: a home, processes that may pass for Waypost's, certificates."""
+"""Who is host in these tests: a home, processes that may pass for Waypost's, certificates."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from cryptography.x509.oid import NameOID
 from mailcore.config.load import load
 from mailcore.config.settings import Settings
 from mailcore.doctor.finding import Finding, State
-from mailcore.doctor.host import Patient
+from mailcore.doctor.host import Host
 
-__all__ = ["certificate", "children", "found", "patient", "running", "states"]
+__all__ = ["certificate", "children", "found", "running", "sample_host", "states"]
 
 
-def patient(directory: Path, text: str = "", **more: Any) -> Patient:
+def sample_host(directory: Path, text: str = "", **more: Any) -> Host:
     """Of a home that has its directories, and nothing in them."""
     config = directory / "waypost.toml"
     config.write_text(f'home = "home"\n{text}')
     settings = load(config)
     for each in (settings.queue_directory, settings.spool_directory, settings.run_directory, settings.log_directory):
         each.mkdir(mode=0o750, parents=True, exist_ok=True)
-    return Patient.of(settings, config, **more)
+    return Host.of(settings, config, **more)
 
 
 def found(findings: Iterable[Finding], what: str) -> Finding:

@@ -14,17 +14,17 @@ import pytest
 
 from mailcore.doctor import certificates
 from mailcore.doctor.finding import Finding, State
-from mailcore.doctor.host import Patient
-from tests.doctor.sample_host import certificate, found, patient
+from mailcore.doctor.host import Host
+from tests.doctor.sample_host import certificate, found, sample_host
 from tests.end_to_end.appliance import free_port
 from tests.receiver.server_in_process import serving
 
 NAME = "mail.example.org"
 
 
-def with_pem(directory: Path, pem: Path, port: int | None = None) -> Patient:
+def with_pem(directory: Path, pem: Path, port: int | None = None) -> Host:
     listen = f"127.0.0.1:{port or free_port()}"
-    return patient(
+    return sample_host(
         directory,
         f'[receiver]\nlisten = ["{listen}"]\nhostname = "{NAME}"\ntls_certificate = "{pem}"\ntls_key = "{pem}"\n',
     )
@@ -37,9 +37,9 @@ def with_pem(directory: Path, pem: Path, port: int | None = None) -> Patient:
         (90, 60, "*.example.org", State.GOOD, "for *.example.org"),
         (20, 60, NAME, State.WARN, "20 days left"),
         (-2, 60, NAME, State.BAD, "expired on"),
-        (90, -3, NAME, State.BAD, "valid from"),
-        (90, 60, "other.example.org", State.WARN, f"not for {NAME}"),
-        (90, 60, "*.sub.example.org", State.WARN, f"not for {NAME}"),
+        (90, -3, NAME, State.BAD, "not valid before"),
+        (90, 60, "other.example.org", State.WARN, f"does not cover {NAME}"),
+        (90, 60, "*.sub.example.org", State.WARN, f"does not cover {NAME}"),
     ],
 )
 def test_the_receivers_certificate(
@@ -53,7 +53,7 @@ def test_the_receivers_certificate(
 
 
 def test_without_one_that_is_said(tmp_path: Path) -> None:
-    findings = list(certificates.look(patient(tmp_path)))
+    findings = list(certificates.look(sample_host(tmp_path)))
     assert [each.state for each in findings] == [State.GOOD, State.GOOD]
 
 
@@ -66,24 +66,24 @@ def context(pem: Path) -> ssl.SSLContext:
 async def test_what_is_served_is_what_is_in_the_file(tmp_path: Path) -> None:
     pem = certificate(tmp_path, NAME, 90)
     async with serving(tls=context(pem)) as server:
-        examined = with_pem(tmp_path, pem, server.address[1])
-        findings = await asyncio.to_thread(lambda: list(certificates.look(examined)))
+        host = with_pem(tmp_path, pem, server.address[1])
+        findings = await asyncio.to_thread(lambda: list(certificates.look(host)))
     assert {each.state for each in findings} == {State.GOOD}
-    assert "they serve what is in the file" in [each.found for each in findings]
+    assert "the certificate in use is the one in the file" in [each.found for each in findings]
 
 
 async def test_it_was_renewed_and_is_not_served_yet(tmp_path: Path) -> None:
     async with serving(tls=context(certificate(tmp_path, NAME, 3))) as server:
-        examined = with_pem(tmp_path, certificate(tmp_path, NAME, 90), server.address[1])
-        finding: Finding = await asyncio.to_thread(lambda: found(certificates.look(examined), "receivers"))
+        host = with_pem(tmp_path, certificate(tmp_path, NAME, 90), server.address[1])
+        finding: Finding = await asyncio.to_thread(lambda: found(certificates.look(host), "receivers"))
     assert finding.state is State.WARN
-    assert "they serve another certificate" in finding.found
+    assert "contains another one" in finding.found
     assert "Restart" in finding.remedy
 
 
 def test_nobody_serves(tmp_path: Path) -> None:
-    examined = with_pem(tmp_path, certificate(tmp_path, NAME, 90))
-    assert found(certificates.look(examined), "receivers").state is State.NOT_KNOWN
+    host = with_pem(tmp_path, certificate(tmp_path, NAME, 90))
+    assert found(certificates.look(host), "receivers").state is State.NOT_KNOWN
 
 
 @contextlib.contextmanager
@@ -105,12 +105,12 @@ def proxy(pem: Path) -> Iterator[int]:
 @pytest.mark.parametrize(("days_left", "state"), [(90, State.GOOD), (5, State.WARN), (-5, State.BAD)])
 def test_the_portals_certificate(tmp_path: Path, days_left: float, state: State) -> None:
     with proxy(certificate(tmp_path, "localhost", days_left)) as port:
-        examined = patient(tmp_path, f'[portal]\npublic_url = "https://localhost:{port}"\n')
-        assert found(certificates.look(examined), "portal").state is state
+        host = sample_host(tmp_path, f'[portal]\npublic_url = "https://localhost:{port}"\n')
+        assert found(certificates.look(host), "portal").state is state
 
 
 def test_the_portal_is_not_there(tmp_path: Path) -> None:
-    examined = patient(tmp_path, f'[portal]\npublic_url = "https://localhost:{free_port()}"\n')
-    finding = found(certificates.look(examined), "portal")
+    host = sample_host(tmp_path, f'[portal]\npublic_url = "https://localhost:{free_port()}"\n')
+    finding = found(certificates.look(host), "portal")
     assert finding.state is State.WARN
-    assert "gives none" in finding.found
+    assert "no TLS connection" in finding.found

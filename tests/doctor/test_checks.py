@@ -6,54 +6,56 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from mailcore.doctor.checks import ALONE, CHECKS, Check, examine
+from mailcore.doctor.checks import ALONE, CHECKS, Check, run_checks
 from mailcore.doctor.finding import Finding, State, good, warn, worst
-from mailcore.doctor.host import Patient
-from tests.doctor.sample_host import found, patient
+from mailcore.doctor.host import Host
+from tests.doctor.sample_host import found, sample_host
 
 
-def fine(_: Patient) -> Iterator[Finding]:
+def fine(_: Host) -> Iterator[Finding]:
     yield good("all", "is well")
 
 
 def test_a_check_that_hangs_is_a_finding_and_what_it_found_counts(tmp_path: Path) -> None:
     for_ever = threading.Event()
 
-    def hangs(_: Patient) -> Iterator[Finding]:
+    def hangs(_: Host) -> Iterator[Finding]:
         yield good("first", "is well")
         for_ever.wait()
 
-    findings = examine(patient(tmp_path), [Check("stuck", hangs, 0.2), Check("other", fine, 10.0)], [])
+    findings = run_checks(sample_host(tmp_path), [Check("stuck", hangs, 0.2), Check("other", fine, 10.0)], [])
     for_ever.set()
     assert [(each.subject, each.what, each.state) for each in findings] == [
         ("stuck", "first", State.GOOD),
         ("stuck", "stuck", State.WARN),
         ("other", "all", State.GOOD),
     ]
-    assert "did not come to an end within 0.2 s" in findings[1].found
+    assert "did not finish within 0.2 s" in findings[1].found
     assert findings[1].remedy
 
 
 def test_checks_run_side_by_side(tmp_path: Path) -> None:
     together = threading.Barrier(3, timeout=10)
 
-    def meets(_: Patient) -> Iterator[Finding]:
+    def meets(_: Host) -> Iterator[Finding]:
         together.wait()
         yield good("met", "the others")
 
-    findings = examine(patient(tmp_path), [Check(str(number), meets, 20.0) for number in range(3)], [])
+    findings = run_checks(sample_host(tmp_path), [Check(str(number), meets, 20.0) for number in range(3)], [])
     assert [each.what for each in findings] == ["met"] * 3
 
 
 def test_a_check_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
-    def breaks(_: Patient) -> Iterator[Finding]:
+    def breaks(_: Host) -> Iterator[Finding]:
         yield good("before", "is well")
         raise ZeroDivisionError("a fault")
 
-    def closed(_: Patient) -> Iterator[Finding]:
+    def closed(_: Host) -> Iterator[Finding]:
         raise PermissionError(13, "Permission denied", "/etc/shadow")
 
-    findings = examine(patient(tmp_path), [Check("a", breaks, 9), Check("b", closed, 9), Check("c", fine, 9)], [])
+    findings = run_checks(
+        sample_host(tmp_path), [Check("a", breaks, 9), Check("b", closed, 9), Check("c", fine, 9)], []
+    )
     assert found(findings, "before").state is State.GOOD
     assert found(findings, "a").state is State.NOT_KNOWN
     assert "ZeroDivisionError: a fault" in findings[1].found

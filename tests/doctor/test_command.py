@@ -17,10 +17,10 @@ import pytest
 from mailcore.cli import doctor
 from mailcore.cli.main import main
 from mailcore.config.load import load
-from mailcore.doctor.checks import CHECKS, examine
+from mailcore.doctor.checks import CHECKS, run_checks
 from mailcore.doctor.finding import Finding, State, bad, good, not_known, warn
-from mailcore.doctor.host import Patient
-from tests.doctor.sample_host import certificate, found, patient
+from mailcore.doctor.host import Host
+from tests.doctor.sample_host import certificate, found, sample_host
 from tests.end_to_end.appliance import COMMAND, Appliance
 
 CORE = [check for check in CHECKS if check.subject != "portal"]
@@ -38,7 +38,7 @@ async def appliance(tmp_path: Path) -> AsyncIterator[Appliance]:
 async def findings_of(appliance: Appliance) -> list[Finding]:
     """All but the portal's."""
     settings = load(appliance.config)
-    return await asyncio.to_thread(lambda: examine(Patient.of(settings, appliance.config), CORE))
+    return await asyncio.to_thread(lambda: run_checks(Host.of(settings, appliance.config), CORE))
 
 
 def by(findings: list[Finding], *subjects: str) -> dict[str, State]:
@@ -65,8 +65,8 @@ async def test_a_killed_manager_leaves_its_mark(appliance: Appliance) -> None:
     await appliance.kill("manager")
     findings = await findings_of(appliance)
     assert found(findings, "manager").state is State.WARN
-    assert "started again 1 times" in found(findings, "manager").found
-    ended = found(findings, "processes ended and were started again")
+    assert "restarts: 1" in found(findings, "manager").found
+    ended = found(findings, "process restarts")
     assert "process manager" in ended.found
     assert "SIGKILL" in ended.found
 
@@ -83,7 +83,7 @@ async def test_a_manager_that_hangs_is_a_finding_and_no_hang(
         os.kill(pid, signal.SIGCONT)
     assert found(findings, "control socket").state is State.BAD
     assert f"kill -CONT {pid}" in found(findings, "manager").remedy
-    assert found(findings, "now").state is State.NOT_KNOWN
+    assert found(findings, "balance").state is State.NOT_KNOWN
     assert found(findings, f"127.0.0.1:{appliance.port}").state is State.GOOD, "mail is accepted all the same"
 
 
@@ -113,7 +113,7 @@ def snapshot(directory: Path) -> dict[str, tuple[int, int, int]]:
 
 def test_it_changes_nothing(tmp_path: Path) -> None:
     """All of it, the portal's part too, on a home where nobody ever started anything."""
-    home = patient(tmp_path, "[queue]\nreserve_bytes = 0\n").settings.home
+    home = sample_host(tmp_path, "[queue]\nreserve_bytes = 0\n").settings.home
     config = tmp_path / "waypost.toml"
     before = snapshot(home)
     command = [str(COMMAND), "doctor", "--json", "--config", str(config)]
@@ -130,7 +130,7 @@ def test_it_changes_nothing(tmp_path: Path) -> None:
 
 
 def given(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> None:
-    monkeypatch.setattr(doctor, "examine", lambda patient: list(findings))
+    monkeypatch.setattr(doctor, "run_checks", lambda sample_host: list(findings))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_the_exit_status(
     findings: list[Finding],
     status: int,
 ) -> None:
-    config = patient(tmp_path).config
+    config = sample_host(tmp_path).config
     given(monkeypatch, *findings)
     assert main(["doctor", "--config", str(config)]) == status
     assert main(["doctor", "--json", "--config", str(config)]) == status
@@ -190,7 +190,7 @@ def test_a_wrong_certificate_is_a_finding_among_the_others(
         pem, other = certificate(tmp_path, "a.example", 90), certificate(tmp_path, "b.example", 90)
     config = tmp_path / "waypost.toml"
     config.write_text(f'home = "home"\n[receiver]\ntls_certificate = "{pem}"\ntls_key = "{other}"\n')
-    monkeypatch.setattr(doctor, "examine", lambda patient: examine(patient, CORE))
+    monkeypatch.setattr(doctor, "run_checks", lambda sample_host: run_checks(sample_host, CORE))
     assert main(["doctor", "--json", "--config", str(config)]) == 2
     findings = msgspec.convert(json.loads(capsys.readouterr().out)["findings"], list[Finding])
     told = next(each for each in findings if each.subject == "certificates" and each.what == "receivers")

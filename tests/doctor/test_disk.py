@@ -14,7 +14,7 @@ import pytest
 
 from mailcore.doctor import disk, sync
 from mailcore.doctor.finding import Finding, State
-from tests.doctor.sample_host import found, patient
+from tests.doctor.sample_host import found, sample_host
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 HUGE = "[queue]\nreserve_bytes = 1_000_000_000_000\n"  # bigger than this disk
@@ -33,11 +33,11 @@ def mounted(directory: Path, options: str) -> Iterator[Path]:
 @as_root
 def test_a_full_disk(tmp_path: Path) -> None:
     with mounted(tmp_path / "home" / "queue", "size=1m,mode=750") as queue:
-        examined = patient(tmp_path, "[queue]\nreserve_bytes = 100_000\n")
+        host = sample_host(tmp_path, "[queue]\nreserve_bytes = 100_000\n")
 
         def room() -> Finding:
             """Of the queue, which is a file system of its own."""
-            (it,) = [each for each in disk.look(examined) if each.what == "queue" and "free_bytes" in each.figures]
+            (it,) = [each for each in disk.look(host) if each.what == "queue" and "free_bytes" in each.figures]
             return it
 
         assert room().state is State.GOOD
@@ -46,18 +46,18 @@ def test_a_full_disk(tmp_path: Path) -> None:
         with contextlib.suppress(OSError):
             (queue / "more").write_bytes(bytes(900_000))
         assert room().state is State.BAD
-        assert "new mail gets 452" in room().found
+        assert "new mail is refused with 452" in room().found
         assert room().figures["free_bytes"] < 100_000
 
 
 @as_root
 def test_no_inodes_are_left(tmp_path: Path) -> None:
     with mounted(tmp_path / "home" / "spool", "size=1m,nr_inodes=40") as spool:
-        examined = patient(tmp_path)
+        host = sample_host(tmp_path)
         with contextlib.suppress(OSError):
             for number in range(50):
                 (spool / str(number)).touch()
-        (finding,) = [each for each in disk.look(examined) if each.what == "spool" and "inodes_free" in each.figures]
+        (finding,) = [each for each in disk.look(host) if each.what == "spool" and "inodes_free" in each.figures]
     assert finding.state is State.BAD
     assert finding.figures["inodes_free"] == 0
 
@@ -65,30 +65,30 @@ def test_no_inodes_are_left(tmp_path: Path) -> None:
 @as_root
 def test_mail_in_memory_is_lost_when_the_power_goes(tmp_path: Path) -> None:
     with mounted(tmp_path / "home" / "queue", "size=1m"):
-        kinds = [each for each in disk.look(patient(tmp_path)) if "lies in memory" in each.found]
+        kinds = [each for each in disk.look(sample_host(tmp_path)) if "kept in memory;" in each.found]
     assert [(each.what, each.state) for each in kinds] == [("queue", State.BAD)]
 
 
 @as_root
 def test_a_disk_mounted_read_only(tmp_path: Path) -> None:
-    examined = patient(tmp_path)
+    host = sample_host(tmp_path)
     with mounted(tmp_path / "home" / "log", "size=1m,ro"):
-        findings = [each for each in disk.look(examined) if "read-only" in each.found]
+        findings = [each for each in disk.look(host) if "read-only" in each.found]
     assert [(each.what, each.state) for each in findings] == [("log", State.BAD)]
 
 
 def test_less_than_the_reserve(tmp_path: Path) -> None:
-    finding = found(disk.look(patient(tmp_path, HUGE)), "home and all else")
+    finding = found(disk.look(sample_host(tmp_path, HUGE)), "home and all directories")
     assert finding.state is State.BAD
 
 
 def test_a_home_that_is_not_there_yet(tmp_path: Path) -> None:
-    examined = patient(tmp_path, "[queue]\nreserve_bytes = 0\n")
-    shutil.rmtree(examined.settings.home)
-    findings = list(disk.look(examined))
+    host = sample_host(tmp_path, "[queue]\nreserve_bytes = 0\n")
+    shutil.rmtree(host.settings.home)
+    findings = list(disk.look(host))
     assert findings
-    assert found(sync.look(examined), "sync latency").state is State.NOT_KNOWN
-    assert not examined.settings.home.exists(), "looking makes nothing"
+    assert found(sync.look(host), "sync latency").state is State.NOT_KNOWN
+    assert not host.settings.home.exists(), "looking makes nothing"
 
 
 @as_root
@@ -146,7 +146,7 @@ def test_slow_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_s: flo
     monkeypatch.setattr(sync, "SLOW_S", slow_s)
     monkeypatch.setattr(sync, "BAD_S", bad_s)
     monkeypatch.setattr(sync, "STALL_S", 100.0)
-    (finding,) = sync.look(patient(tmp_path))
+    (finding,) = sync.look(sample_host(tmp_path))
     assert finding.state is state
     assert finding.figures["syncs"] <= 50
     assert finding.figures["median_ms"] <= finding.figures["worst_ms"]
@@ -154,5 +154,5 @@ def test_slow_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_s: flo
 
 def test_not_one_sync_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync, "measure", lambda directory: [])
-    (finding,) = sync.look(patient(tmp_path))
+    (finding,) = sync.look(sample_host(tmp_path))
     assert finding.state is State.BAD

@@ -14,8 +14,8 @@ import pytest
 
 from mailcore.doctor import names, resolver, reverse
 from mailcore.doctor.finding import State
-from mailcore.doctor.host import Patient
-from tests.doctor.sample_host import found, patient
+from mailcore.doctor.host import Host
+from tests.doctor.sample_host import found, sample_host
 from tests.routing.nameserver import NameServer, name_server
 
 ZONES = {
@@ -45,9 +45,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameServer]:
         yield server
 
 
-def named(directory: Path, server: str, helo: str = "mail.example.org", more: str = "", **others: object) -> Patient:
+def named(directory: Path, server: str, helo: str = "mail.example.org", more: str = "", **others: object) -> Host:
     text = f'[deliverer]\nnameservers = ["{server}"]\nhostname = "{helo}"\n[receiver]\nhostname = "{helo}"\n{more}'
-    return patient(directory, text, **others)
+    return sample_host(directory, text, **others)
 
 
 @contextlib.contextmanager
@@ -101,12 +101,12 @@ def test_nobody_waits_twice_for_a_silent_server(
     questions: list[bytes] = []
     with datagrams(None, questions) as silent:
         domains = '[relay]\ndomains = ["example.org", "bare.example", "elsewhere.example"]\n'
-        examined = named(tmp_path, f'{silent}", "{server.text}', more=domains, sources=("203.0.113.5",))
-        assert found(names.look(examined), "bare.example").state is State.GOOD
-        assert next(iter(reverse.look(examined))).state is State.GOOD
+        host = named(tmp_path, f'{silent}", "{server.text}', more=domains, sources=("203.0.113.5",))
+        assert found(names.look(host), "bare.example").state is State.GOOD
+        assert next(iter(reverse.look(host))).state is State.GOOD
         assert len(questions) == resolver.TRIES
-        examined.silent.clear()
-        assert next(iter(reverse.look(examined))).state is State.GOOD
+        host.silent.clear()
+        assert next(iter(reverse.look(host))).state is State.GOOD
     assert len(questions) == resolver.TRIES + 1
 
 
@@ -128,14 +128,14 @@ def test_a_server_that_refuses_is_a_finding(server: NameServer, tmp_path: Path) 
 def test_there_is_no_server_at_all(tmp_path: Path) -> None:
     empty = tmp_path / "resolv.conf"
     empty.write_text("search example.org\n")
-    finding = found(names.look(patient(tmp_path, resolv_conf=empty)), "name servers")
+    finding = found(names.look(sample_host(tmp_path, resolv_conf=empty)), "name servers")
     assert finding.state is State.BAD
 
 
 def test_the_servers_are_those_of_resolv_conf(tmp_path: Path) -> None:
     file = tmp_path / "resolv.conf"
     file.write_text("nameserver 192.0.2.53\nnameserver 2001:db8::53\n")
-    assert resolver.servers(patient(tmp_path, resolv_conf=file)) == [("192.0.2.53", 53), ("2001:db8::53", 53)]
+    assert resolver.servers(sample_host(tmp_path, resolv_conf=file)) == [("192.0.2.53", 53), ("2001:db8::53", 53)]
 
 
 # -- our names
@@ -146,7 +146,7 @@ def test_the_servers_are_those_of_resolv_conf(tmp_path: Path) -> None:
     [
         ("alone.example.org", "has no address in DNS"),
         ("gone.example.org", "has no address in DNS"),
-        ("mail", "no full name"),
+        ("mail", "not a fully qualified domain name"),
         ("[203.0.113.5]", "is an address"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_name_sites_refuse(server: NameServer, tmp_path: Path, helo: str, word
 def test_two_names_are_looked_at_apart(server: NameServer, tmp_path: Path) -> None:
     deliverer = f'[deliverer]\nnameservers = ["{server.text}"]\nhostname = "mail.example.org"\n'
     text = f'{deliverer}[receiver]\nhostname = "gone.example.org"\n'
-    findings = list(names.look(patient(tmp_path, text)))
+    findings = list(names.look(sample_host(tmp_path, text)))
     assert found(findings, "mail.example.org (HELO name)").state is State.GOOD
     assert found(findings, "gone.example.org (greeting name)").state is State.WARN
 
@@ -169,8 +169,8 @@ def test_two_names_are_looked_at_apart(server: NameServer, tmp_path: Path) -> No
     ("domain", "state", "words"),
     [
         ("elsewhere.example", State.GOOD, "none of them is this host"),
-        ("bare.example", State.GOOD, "no MX, an address"),
-        ("empty.example", State.WARN, "neither MX nor address"),
+        ("bare.example", State.GOOD, "no MX record, but an address"),
+        ("empty.example", State.WARN, "no MX and no address record"),
         ("broken.example", State.NOT_KNOWN, "SERVFAIL"),
     ],
 )
@@ -196,19 +196,19 @@ def test_the_reverse_name_is_ours(server: NameServer, tmp_path: Path, address: s
 
 def test_there_is_no_reverse_name(server: NameServer, tmp_path: Path) -> None:
     state, words, remedy = back(server, tmp_path, "203.0.113.9")
-    assert (state, "no reverse name" in words) == (State.WARN, True)
+    assert (state, "no PTR record" in words) == (State.WARN, True)
     assert "set its PTR record to mail.example.org" in remedy
 
 
 def test_the_reverse_name_has_another_address(server: NameServer, tmp_path: Path) -> None:
     state, words, remedy = back(server, tmp_path, "203.0.113.6")
-    assert (state, "has not this address" in words) == (State.WARN, True)
+    assert (state, "does not resolve to this address" in words) == (State.WARN, True)
     assert "Add the A record 203.0.113.6 for mail.example.org" in remedy
 
 
 def test_the_reverse_name_is_not_what_we_call_ourselves(server: NameServer, tmp_path: Path) -> None:
     state, words, remedy = back(server, tmp_path, "203.0.113.7")
-    assert (state, "other.example.org, and Waypost calls itself mail.example.org" in words) == (State.WARN, True)
+    assert (state, "other.example.org, but Waypost sends mail.example.org in EHLO" in words) == (State.WARN, True)
     assert 'hostname = "other.example.org"' in remedy
 
 
@@ -218,7 +218,7 @@ def test_nobody_knows_the_reverse_name(server: NameServer, tmp_path: Path) -> No
 
 def test_a_private_address_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reverse, "sources", lambda: ("10.0.0.5",))
-    (finding,) = reverse.look(patient(tmp_path))
+    (finding,) = reverse.look(sample_host(tmp_path))
     assert finding.state is State.NOT_KNOWN
     assert "private" in finding.found
 

@@ -19,7 +19,7 @@ from appliance.reports.nights import redis_command, redis_server
 from mailcore.doctor import portal
 from mailcore.doctor.finding import Finding, State
 from tests.appliance.common import test_postgresql
-from tests.doctor.sample_host import found, patient
+from tests.doctor.sample_host import found, sample_host
 from tests.end_to_end.appliance import COMMAND
 from tests.eventually import eventually_blocking
 from tests.supervisor.test_users import as_root, entered
@@ -64,25 +64,25 @@ def signs_in_by_user(url: str) -> str:
 
 @as_root
 def test_root_asks_as_the_portals_user_with_what_its_service_has(postgresql: str, redis: str, place: Path) -> None:
-    examined = patient(place)
-    examined.settings.home.chmod(0o751)
-    directory = examined.settings.home / "portal"
+    host = sample_host(place)
+    host.settings.home.chmod(0o751)
+    directory = host.settings.home / "portal"
     directory.mkdir(mode=0o700)
     shutil.chown(directory, PORTAL)
     (place / "portal.toml").write_text('home = "home"\n[portal]\npublic_url = "https://portal"\n')
-    examined.config.chmod(0o600)  # as the core's might be
+    host.config.chmod(0o600)  # as the core's might be
     environment = (
         f"WAYPOST_CONFIG={place}/portal.toml\nDATABASE_URL='{signs_in_by_user(postgresql)}'\nREDIS_URL='{redis}'\n"
     )
     (place / "portal.env").write_text(environment)
     (place / "portal.env").chmod(0o600)
-    command = entered(place, [str(COMMAND), "doctor", "--json", "--config", str(examined.config)])
+    command = entered(place, [str(COMMAND), "doctor", "--json", "--config", str(host.config)])
     given = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     done = subprocess.run(command, capture_output=True, timeout=100, check=False, env=given, cwd="/root")
     findings = [
         each for each in msgspec.convert(json.loads(done.stdout)["findings"], list[Finding]) if each.subject == "portal"
     ]
-    assert "migrations are missing" in found(findings, "database").found, "it has signed in"
+    assert "missing migrations: " in found(findings, "database").found, "it has signed in"
     assert found(findings, "Redis").state is State.GOOD
     assert "secret" not in str(findings)
     assert not list(directory.iterdir()), "nothing is made by looking"
@@ -105,14 +105,14 @@ def test_where_it_cannot_be_asked_the_remedy_is_one_of_this_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    examined = patient(tmp_path, units=tmp_path / "units")
-    (finding,) = portal.look(examined)
+    host = sample_host(tmp_path, units=tmp_path / "units")
+    (finding,) = portal.look(host)
     assert finding.state is State.NOT_KNOWN
     assert "manage.py check" in finding.remedy
-    examined.units.mkdir()
-    (examined.units / "waypost-portal.service").touch()
-    (finding,) = portal.look(examined)
-    assert finding.remedy == "Run: journalctl --unit waypost-portal, which says more."
+    host.units.mkdir()
+    (host.units / "waypost-portal.service").touch()
+    (finding,) = portal.look(host)
+    assert finding.remedy == "Run: journalctl --unit waypost-portal"
 
 
 def test_it_is_asked_with_the_python_of_its_own_version(tmp_path: Path) -> None:
@@ -121,16 +121,16 @@ def test_it_is_asked_with_the_python_of_its_own_version(tmp_path: Path) -> None:
     own.write_text("""#!/bin/sh\necho '[{"what": "database", "state": "good", "found": "'$*'"}]'\n""")
     own.chmod(0o755)
     (tmp_path / "waypost-portal.service").write_text(f"[Service]\nUser=x\nExecStart={own} -m django serve\n")
-    (finding,) = portal.look(patient(tmp_path, units=tmp_path))
+    (finding,) = portal.look(sample_host(tmp_path, units=tmp_path))
     assert finding.found == "-m django doctor"
     own.unlink()
     assert portal._python(tmp_path / "waypost-portal.service") == sys.executable
 
 
 def test_its_services_environment_is_closed_to_this_user(tmp_path: Path) -> None:
-    examined = patient(tmp_path)
+    host = sample_host(tmp_path)
     (tmp_path / "portal.env").mkdir()  # root can read everything else
-    (finding,) = portal.look(examined)
+    (finding,) = portal.look(host)
     assert finding.state is State.NOT_KNOWN
     assert "portal.env" in finding.found
     assert finding.remedy

@@ -15,7 +15,7 @@ from mailcore.doctor import ports
 from mailcore.doctor.finding import State
 from mailcore.doctor.host import Process
 from mailcore.doctor.sockets import Listener, holders, listeners, matches
-from tests.doctor.sample_host import found, patient
+from tests.doctor.sample_host import found, sample_host
 from tests.end_to_end.appliance import free_port
 
 
@@ -52,15 +52,15 @@ def ours_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
-    findings = list(ports.look(patient(tmp_path, config(free_port()))))
+    findings = list(ports.look(sample_host(tmp_path, config(free_port()))))
     assert found(findings, "(SMTP)").state is State.BAD
-    assert "nobody listens" in found(findings, "(SMTP)").found
+    assert "no process listens" in found(findings, "(SMTP)").found
     assert found(findings, "(portal)").state is State.WARN
 
 
 def test_another_program_holds_the_port(tmp_path: Path) -> None:
     with listening() as port:
-        finding = found(ports.look(patient(tmp_path, config(port))), "(SMTP)")
+        finding = found(ports.look(sample_host(tmp_path, config(port))), "(SMTP)")
     assert finding.state is State.BAD
     assert f"(process {os.getpid()}), which is not Waypost" in finding.found
     assert finding.figures["holders"] == [os.getpid()]
@@ -72,36 +72,36 @@ def test_another_waypost_holds_the_port(tmp_path: Path, monkeypatch: pytest.Monk
     (proc / str(os.getpid()) / "cmdline").write_bytes(b"python\0-m\0mailcore.processes\0receiver\0")
     with listening() as port:
         monkeypatch.setattr(ports, "PROC", proc)
-        finding = found(ports.look(patient(tmp_path, config(port))), "(SMTP)")
+        finding = found(ports.look(sample_host(tmp_path, config(port))), "(SMTP)")
     assert f"(process {os.getpid()}), another Waypost" in finding.found
 
 
 def test_another_program_holds_it_on_all_addresses(tmp_path: Path) -> None:
     with listening("0.0.0.0") as port:
-        assert found(ports.look(patient(tmp_path, config(port))), "(SMTP)").state is State.BAD
+        assert found(ports.look(sample_host(tmp_path, config(port))), "(SMTP)").state is State.BAD
 
 
 def test_we_hold_it_and_greet(tmp_path: Path) -> None:
     with listening(greeting=b"220 mail.example.org ESMTP\r\n") as port:
-        examined = patient(tmp_path, config(port))
-        examined.processes = OURS
-        finding = found(ports.look(examined), "(SMTP)")
+        host = sample_host(tmp_path, config(port))
+        host.processes = OURS
+        finding = found(ports.look(host), "(SMTP)")
     assert finding.state is State.GOOD
     assert "receiver.0" in finding.found
 
 
 def test_it_greets_over_ipv6(tmp_path: Path) -> None:
     with listening("::1", greeting=b"220 mail.example.org ESMTP\r\n") as port:
-        examined = patient(tmp_path, config(port, "::1"))
-        examined.processes = OURS
-        assert found(ports.look(examined), "(SMTP)").state is State.GOOD
+        host = sample_host(tmp_path, config(port, "::1"))
+        host.processes = OURS
+        assert found(ports.look(host), "(SMTP)").state is State.GOOD
 
 
 def test_it_takes_no_more_and_says_so_in_hostile_words(tmp_path: Path) -> None:
     with listening(greeting=b"421 too many \x1b[31m\xff\r\n") as port:
-        examined = patient(tmp_path, config(port))
-        examined.processes = OURS
-        finding = found(ports.look(examined), "(SMTP)")
+        host = sample_host(tmp_path, config(port))
+        host.processes = OURS
+        finding = found(ports.look(host), "(SMTP)")
     assert finding.state is State.WARN
     assert "421 too many" in finding.found
     assert "\x1b" not in finding.found
@@ -110,32 +110,32 @@ def test_it_takes_no_more_and_says_so_in_hostile_words(tmp_path: Path) -> None:
 def test_it_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "CONNECT_S", 0.2)
     with listening() as port:
-        examined = patient(tmp_path, config(port))
-        examined.processes = OURS
-        finding = found(ports.look(examined), "(SMTP)")
+        host = sample_host(tmp_path, config(port))
+        host.processes = OURS
+        finding = found(ports.look(host), "(SMTP)")
     assert finding.state is State.BAD
-    assert "no greeting within 0.2 s" in finding.found
+    assert "no SMTP greeting within 0.2 s" in finding.found
 
 
 def test_another_mail_server_stands_where_the_world_knocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with listening() as port:
         monkeypatch.setattr(ports, "SMTP", port)
         monkeypatch.setattr(ports, "name_of", lambda pid: "master")
-        finding = found(ports.look(patient(tmp_path, config(free_port()))), "port 25")
+        finding = found(ports.look(sample_host(tmp_path, config(free_port()))), "port 25")
     assert finding.state is State.WARN
     assert "held by Postfix" in finding.found
 
 
 def test_mail_from_outside_is_expected_and_can_not_come(tmp_path: Path) -> None:
     text = config(free_port()) + '[relay]\ndomains = ["example.org"]\n'
-    assert found(ports.look(patient(tmp_path, text)), "reachable").state is State.WARN
+    assert found(ports.look(sample_host(tmp_path, text)), "reachable").state is State.WARN
 
 
 def test_the_portal_is_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "_is_portal", lambda pid: False)
     with listening() as port:
         text = f'[receiver]\nlisten = ["127.0.0.1:{free_port()}"]\n[portal]\nlisten = "127.0.0.1:{port}"\n'
-        assert found(ports.look(patient(tmp_path, text)), "(portal)").state is State.BAD
+        assert found(ports.look(sample_host(tmp_path, text)), "(portal)").state is State.BAD
 
 
 def test_the_kernel_says_who_listens_where() -> None:

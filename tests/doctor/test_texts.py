@@ -51,11 +51,15 @@ def strings(node: ast.AST) -> Iterator[str]:
 
 def finding_of(call: ast.Call) -> list[str] | None:
     """Lines for a call that makes a finding; None for other calls."""
-    if not isinstance(call.func, ast.Name) or call.func.id not in STATES:
+    if not isinstance(call.func, ast.Name) or call.func.id not in (*STATES, "finding"):
         return None
-    what, *texts = (text_of(argument) or expression(argument) for argument in call.args)
-    first, *remedy = texts or [""]
-    return [f"{call.func.id.replace('_', ' ')}: {what}: {first}", *(f"    Remedy: {text}" for text in remedy)]
+    texts = [text_of(argument) or expression(argument) for argument in call.args]
+    state = call.func.id
+    if state == "finding":  # the portal's, which names the state as its second argument
+        state = ast.unparse(call.args[1])
+        del texts[1]
+    what, found, *remedy = texts
+    return [f"{state.lower().replace('_', ' ')}: {what}: {found}", *(f"    Remedy: {text}" for text in remedy)]
 
 
 def catalogue(source: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ import pytest
 from mailcore.config.load import load
 from mailcore.doctor import limits, permissions, ports
 from mailcore.doctor.finding import Finding, State
-from mailcore.doctor.host import Patient
+from mailcore.doctor.host import Host
 from tests.doctor.sample_host import found, states
 from tests.end_to_end.appliance import COMMAND
 from tests.supervisor.test_users import CORE, OwnUsers, as_root, entered
@@ -32,18 +32,18 @@ async def house(place: Path) -> AsyncIterator[OwnUsers]:
 @as_root
 async def test_own_users_are_as_they_should_be(house: OwnUsers) -> None:
     settings = load(house.config)
-    patient = await asyncio.to_thread(Patient.of, settings, house.config)
-    told_of_files = list(permissions.look(patient))
+    sample_host = await asyncio.to_thread(Host.of, settings, house.config)
+    told_of_files = list(permissions.look(sample_host))
     assert states(told_of_files) == {State.GOOD}, told_of_files
     assert CORE in found(told_of_files, "queue").found
-    told = list(ports.look(patient))
+    told = list(ports.look(sample_host))
     assert found(told, "(SMTP)").state is State.GOOD
-    assert states(limits.look(patient)) == {State.GOOD}
+    assert states(limits.look(sample_host)) == {State.GOOD}
     assert found(told_of_files, "lanes").state is State.GOOD
     (settings.queue_directory / "journal").chmod(0o777)
     settings.home.chmod(0o777)
-    assert found(permissions.look(patient), "home").state is State.BAD
-    assert str(settings.queue_directory / "journal") in found(permissions.look(patient), "lanes").found
+    assert found(permissions.look(sample_host), "home").state is State.BAD
+    assert str(settings.queue_directory / "journal") in found(permissions.look(sample_host), "lanes").found
 
 
 @as_root
@@ -53,9 +53,9 @@ async def test_who_may_see_little_is_told_so(house: OwnUsers) -> None:
     command = entered(house.directory, ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *asked])
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=100, check=False)
     findings = msgspec.convert(json.loads(done.stdout)["findings"], list[Finding])
-    assert [each.found for each in findings if "the check itself failed" in each.found] == []
+    assert [each.found for each in findings if "this check failed" in each.found] == []
     assert found(findings, "(SMTP)").state is State.GOOD, "it greets everybody"
-    unseen = {each.subject: each.remedy for each in findings if "may not look at it" in each.found}
+    unseen = {each.subject: each.remedy for each in findings if "has no permission to read it" in each.found}
     assert {"disk", "lag"} <= unseen.keys()
     assert all("root" in remedy for remedy in unseen.values())
     assert "may not use the control socket" in found(findings, "control socket").found

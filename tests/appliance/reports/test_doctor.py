@@ -102,7 +102,7 @@ def test_a_database_that_was_not_migrated(tmp_path: Path) -> None:
     database.touch()
     found = told(tmp_path)
     assert found["database"]["state"] == "bad"
-    assert "migrations are missing" in found["database"]["found"]
+    assert "missing migrations: " in found["database"]["found"]
     assert database.read_bytes() == b"", "nothing is made by looking"
 
 
@@ -112,7 +112,7 @@ def test_a_database_of_a_newer_portal() -> None:
     MigrationRecorder(connection).record_applied("reports", "9999_later")
     (finding,) = doctor.database()
     assert finding["state"] == "bad"
-    assert "1 of its migrations are unknown here, the first is reports.9999_later" in finding["found"]
+    assert "migrations of a newer portal: 1, first: reports.9999_later" in finding["found"]
 
 
 def test_a_database_that_is_none(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_the_last_run_failed() -> None:
     assert list(doctor.last_run()) == []
     Run.objects.create(day=date(2026, 11, 18), state=State.FAILED, who="the schedule", words="out of memory")
     (finding,) = doctor.last_run()
-    assert (finding["state"], finding["found"]) == ("warn", "of 2026-11-18 failed: out of memory")
+    assert (finding["state"], finding["found"]) == ("warn", "the run for 2026-11-18 failed: out of memory")
 
 
 @pytest.mark.django_db
@@ -182,7 +182,7 @@ def test_a_scheduler_that_has_just_started_had_no_time_to_look(
     assert told("waypost.toml", *beat)["state"] == "bad", "it starts again and again"
     monkeypatch.setattr(doctor, "restarts", lambda: 0)
     monkeypatch.setattr(doctor, "SILENT", timedelta(0))
-    assert "nobody has looked at the schedules for 14 minutes" in told("waypost.toml", *beat)["found"]
+    assert "the scheduler has not run for 14 minutes" in told("waypost.toml", *beat)["found"]
 
 
 def test_how_often_systemd_started_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def test_remedies_name_what_this_host_has(settings: Any, tmp_path: Path, monkeyp
     def remedies() -> list[str]:
         return [each["remedy"] for look in (doctor.redis, doctor.schedule) for each in look()]
 
-    assert remedies()[0] == "Look at [reports] broker_url, and whether it runs."
+    assert remedies()[0] == "Check that Redis runs, and [reports] broker_url."
     assert "manage.py nights" in remedies()[1]
     for name in ("core", "redis", "worker", "beat"):
         (tmp_path / f"waypost-{name}.service").touch()
@@ -220,11 +220,11 @@ def test_a_host_that_is_to_make_no_reports_lacks_nothing(tmp_path: Path, monkeyp
     monkeypatch.setattr(doctor, "UNITS", tmp_path)
     monkeypatch.setattr(doctor, "read_only", lambda: None)
     (tmp_path / "waypost-core.service").touch()
-    told = doctor.examine([doctor.Look("Redis", lambda: [doctor.told("Redis", "bad", "")])])
+    told = doctor.run_checks([doctor.Check("Redis", lambda: [doctor.finding("Redis", "bad", "")])])
     assert "Redis" not in [each["what"] for each in told]
     assert "bad" not in [each["state"] for each in told]
     (tmp_path / "waypost-worker.service").touch()
-    told = doctor.examine([doctor.Look("Redis", lambda: [doctor.told("Redis", "bad", "")])])
+    told = doctor.run_checks([doctor.Check("Redis", lambda: [doctor.finding("Redis", "bad", "")])])
     assert "Redis" in [each["what"] for each in told]
 
 
@@ -245,7 +245,7 @@ def test_the_last_run_is_the_one_that_ended_last() -> None:
     Run.objects.create(day=day, who="x", state=State.FAILED, words="no Java", ended_at=now - timedelta(hours=1))
     assert list(doctor.last_run()) == []
     Run.objects.filter(pk=early.pk).update(ended_at=now - timedelta(hours=2))
-    assert [each["found"] for each in doctor.last_run()] == ["of 2026-11-18 failed: no Java"]
+    assert [each["found"] for each in doctor.last_run()] == ["the run for 2026-11-18 failed: no Java"]
 
 
 @pytest.mark.django_db
@@ -258,7 +258,7 @@ def test_a_day_has_events_and_no_report(
     monkeypatch.setattr(doctor, "REPORT_LATE", timedelta(0))
     found = list(doctor.last_report())
     assert [each["state"] for each in found] == ["not known", "warn"]
-    assert found[1]["remedy"] == f"Make it: waypost report {last}"
+    assert found[1]["remedy"] == f"Run: waypost report {last}"
     make_report(reports_directory, Period.DAY, last)
     assert [each["state"] for each in doctor.last_report()] == ["good"]
 
@@ -267,9 +267,9 @@ def test_a_look_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(doctor, "read_only", lambda: None)
 
     def hangs() -> Iterator[dict[str, Any]]:
-        yield doctor.told("first", "good", "")
+        yield doctor.finding("first", "good", "")
         threading.Event().wait(5)
 
-    found = doctor.examine([doctor.Look("slow", hangs)], limit_s=0.2)
+    found = doctor.run_checks([doctor.Check("slow", hangs)], limit_s=0.2)
     assert found[-1]["what"] == "slow"
     assert found[-1]["state"] == "warn"

@@ -7,12 +7,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from appliance.reports.doctor import examine
+from appliance.reports.doctor import run_checks
 
 
 class Command(BaseCommand):
-    help = "Look at database, Redis, Celery, Java and the last report, for waypost doctor."
+    help = "Check database, Redis, Celery, Java and the last report, for waypost doctor."
     requires_system_checks = ()
 
     def handle(self, *_: Any, **options: Any) -> None:
-        self.stdout.write(json.dumps(examine()))
+        self.stdout.write(json.dumps(run_checks()))
