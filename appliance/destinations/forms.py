@@ -5,8 +5,6 @@ Law: only form is checked here; what a value may be is the core's to say, in its
 
 from __future__ import annotations
 
-import math
-import re
 import time
 from typing import Any
 
@@ -15,24 +13,18 @@ from django.http import QueryDict
 
 from appliance.destinations.seen import SEEN_MAX
 from appliance.queue.amounts import duration_of, moment_of
+from mailcore.bounds import Bounds, Kind
 
 __all__ = ["OverrideForm", "ReasonForm", "SeenForm", "SuspendForm", "value_of"]
 
 WHY_MIN, WHY_MAX = 3, 1_000
 VALUE_MAX = 100  # characters, as the control socket takes them
-_WHOLE = re.compile(r"[+-]?\d{1,18}")
-_NUMBER = re.compile(r"[+-]?(?:\d{1,18}\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
 
 
 def value_of(text: str, kind: str) -> int | float | str:
-    """What was typed, as the core takes it: a number where one is asked for; "50%" and what is no number stay text."""
-    text = text.strip()
-    if kind in ("whole", "number"):
-        if _WHOLE.fullmatch(text):
-            return int(text)
-        if _NUMBER.fullmatch(text) and math.isfinite(float(text)):
-            return float(text)
-    return text
+    """Returns the value that was typed, for the core. "50%", and text that is not of the kind, stay text."""
+    value: int | float | str = Bounds(kind=Kind(kind), doc="", default=None).from_text(text)
+    return value
 
 
 class ReasonForm(forms.Form):

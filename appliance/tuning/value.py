@@ -1,7 +1,7 @@
-"""Values of parameters: read as they are typed, shown as they are typed, and when two of them are the same.
+"""Values of parameters: read from text, shown as text, and compared.
 
-What is allowed is the core's to say, in its words; here only text becomes what the core takes: a number, true or false, a
-feedback as text. Text that is none of these is handed on as it is, and refused there.
+``mailcore.bounds`` turns text into a value. The core refuses a value that is not allowed; text that is not a value is passed
+on to it as it is.
 """
 
 from __future__ import annotations
@@ -10,37 +10,26 @@ import math
 import re
 from typing import Any
 
+from mailcore.bounds import Bounds, Kind, percent_from_text
+
 __all__ = ["Value", "is_value", "read", "same", "typed"]
 
 Value = int | float | bool | str | None  # None: the configured one
 
 TEXT_MAX = 100  # characters, as the control socket takes them
 WHOLE_MAX = (1 << 63) - 1  # as its frames take them
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
-_PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,6})?) ?%")
-_GROUPED = re.compile(r"(?<=\d)[ _\u00a0\u202f](?=\d{3}\b)")
 _FEEDBACK = re.compile(r"(?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(?:/\s*(?P<kind>\w+))?")
-_FLAGS = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def read(kind: str, text: str, low: float, in_force: Value) -> Value:
-    """What was typed, as the core takes it. "50%" is that share of what is in force, never below what is allowed."""
+    """Returns the value that was typed, for the core. "50%" is that share of the value in force, not below ``low``."""
+    bounds = Bounds(kind=Kind(kind), doc="", default=None, low=low)
     text = text.strip()[:TEXT_MAX]
-    if kind == "flag":
-        return _FLAGS.get(text.lower(), text)
-    if kind not in ("whole", "number"):
-        return text
-    percent = _PERCENT.fullmatch(text)
-    if percent and in_force and isinstance(in_force, int | float):
-        share = in_force * float(percent[1]) / 100
-        return max(int(share), int(low)) if kind == "whole" else share
-    plain = _GROUPED.sub("", text)
-    if not _NUMBER.fullmatch(plain):
-        return text
-    number = float(plain)
-    if abs(number) >= WHOLE_MAX:  # endless, or more than a frame or the database takes
-        return text
-    return int(plain) if re.fullmatch(r"[+-]?\d+", plain) else number
+    percent = percent_from_text(text) if kind in ("whole", "number") else None
+    if percent is not None and in_force and isinstance(in_force, int | float):
+        return bounds.share(in_force, percent)
+    value: Value = bounds.from_text(text)
+    return value
 
 
 def typed(value: Value) -> str:

@@ -6,6 +6,7 @@ import argparse
 import re
 from typing import Any
 
+from mailcore.bounds import number_from_text
 from mailcore.terminal.command import UsageError, duration, moment
 from mailcore.terminal.output import plain
 from mailcore.terminal.times import TIME_FORMS, shown
@@ -39,16 +40,13 @@ def end_of(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def value_of(text: str) -> float | int | str | None:
-    """As the control socket takes it. Raises UsageError at what is neither a number nor a word."""
+    """Returns the value for the control socket; None for "default". Raises UsageError if it is not a number or a word."""
     if text == DEFAULT:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        if not _TEXT.fullmatch(text):
-            raise UsageError(f"{text!r} is no value; allowed: a number, a word, or {DEFAULT}") from None
-        return text
-    return int(value) if value.is_integer() else value
+    value = number_from_text(text)
+    if value is None and not _TEXT.fullmatch(text):
+        raise UsageError(f"{text!r} is no value; allowed: a number, a word, or {DEFAULT}")
+    return text if value is None else value
 
 
 def described(scope: str, parameter: str, answer: dict[str, Any], text: str) -> str:

@@ -1,7 +1,7 @@
-"""Where each key of a TOML text stands: path -> line number, so that a wrong setting can be pointed at.
+"""The line of each key of a TOML text, and the report of a file's faults with their lines.
 
-tomllib checks the text but keeps no positions; nor does tomlkit, which keeps the text's form only. So this walks the
-tokens of a text that tomllib has already accepted, and leaves every spelling of a key to tomllib.
+tomllib checks the text but keeps no positions, and neither does tomlkit. So this walks the tokens of a text that tomllib has
+accepted, and leaves every spelling of a key to tomllib.
 
 Law: every key, table and array element that tomllib returns has a line here; the first line wins when a table is opened
 in several places. Knows no setting.
@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["FAULTS_SHOWN_MAX", "Path", "key_lines", "report"]
+__all__ = ["FAULTS_SHOWN_MAX", "Fault", "Path", "key_lines", "located", "report"]
 
-FAULTS_SHOWN_MAX = 20  # more than a screen of them helps nobody
+FAULTS_SHOWN_MAX = 20  # about one screen
 
 Path = tuple[str | int, ...]
 
@@ -48,7 +48,7 @@ _END = _Token("newline", "\n", 0)
 
 
 def key_lines(text: str) -> dict[Path, int]:
-    """The line (from 1) of each key, table and array element of a valid TOML text. ``("a", "b", 0)`` is a.b[0].
+    """Returns the line (from 1) of each key, table and array element of a valid TOML text. ``("a", "b", 0)`` is a.b[0].
 
     Elements of an array of tables are not numbered: ``[[a]]`` gives ``("a",)`` only.
     """
@@ -66,7 +66,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Walk:
-    """Goes over the tokens once, by recursion into arrays and inline tables as deep as tomllib has gone before."""
+    """Walks the tokens once, with recursion into arrays and inline tables, no deeper than tomllib did."""
 
     def __init__(self, text: str) -> None:
         self._tokens = _tokens(text)
@@ -143,8 +143,34 @@ class _Walk:
                 self._at += 1
 
 
-def report(file: os.PathLike[str] | str, text: str, faults: Iterable[tuple[Path, str]]) -> str:
-    """The faults of a text, each with its line, in their order; a fault of something that is not there: where it should be."""
+class Fault(NamedTuple):
+    """One fault of a file: the key at fault, the reason it is refused, and the line, from 1 (0: not known yet)."""
+
+    key: Path
+    reason: str
+    line: int = 0
+
+    @property
+    def section(self) -> str:
+        """Returns the section of the key with dots, "" at the top of the file; list elements are left out."""
+        return ".".join(self._names[:-1])
+
+    @property
+    def name(self) -> str:
+        """Returns the key's own name."""
+        return self._names[-1]
+
+    @property
+    def _names(self) -> list[str]:
+        return [part for part in self.key if isinstance(part, str)] or [""]
+
+    def __str__(self) -> str:
+        section = f"[{self.section}] " if self.section else ""
+        return f"{section}{self.name} {self.reason}"
+
+
+def located(text: str, faults: Iterable[Fault]) -> list[Fault]:
+    """Returns the faults in the order of their lines. The fault of a missing key has the line of its section."""
     lines = key_lines(text)
 
     def line(key: Path) -> int:
@@ -152,8 +178,13 @@ def report(file: os.PathLike[str] | str, text: str, faults: Iterable[tuple[Path,
             key = key[:-1]
         return lines.get(key, 1)
 
-    found = sorted((line(key), fault) for key, fault in faults)
-    shown = [f"{file}:{at}: {fault}" for at, fault in found[:FAULTS_SHOWN_MAX]]
-    if len(found) > FAULTS_SHOWN_MAX:
-        shown.append(f"{file}: and {len(found) - FAULTS_SHOWN_MAX} more")
-    return "\n".join(shown)
+    placed = [fault._replace(line=line(fault.key)) for fault in faults]
+    return sorted(placed, key=lambda fault: (fault.line, str(fault)))
+
+
+def report(file: os.PathLike[str] | str, faults: Sequence[Fault]) -> str:
+    """Returns one line for each located fault, "FILE:LINE: [section] name reason", at most FAULTS_SHOWN_MAX of them."""
+    rows = [f"{file}:{fault.line}: {fault}" for fault in faults[:FAULTS_SHOWN_MAX]]
+    if len(faults) > FAULTS_SHOWN_MAX:
+        rows.append(f"{file}: and {len(faults) - FAULTS_SHOWN_MAX} more")
+    return "\n".join(rows)

@@ -1,4 +1,4 @@
-"""From the settings to the scheduler's parameters, which have the same names: the scheduler knows no settings."""
+"""Converts the settings into the scheduler's parameters, which have the same names: the scheduler knows no settings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ __all__ = ["parameters_of"]
 
 
 def parameters_of(settings: Settings) -> Parameters:
+    """Returns the configured parameters of all scopes."""
     values: dict[str, Any] = {name: getattr(settings.scheduler, name) for name in GLOBAL_SCOPE}
     transports = {name: _transport(name, transport) for name, transport in settings.transports.items()}
     return Parameters(**values, transports=transports)

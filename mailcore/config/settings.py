@@ -1,20 +1,22 @@
-"""The settings: every limit of Waypost once, with its unit, default, bounds and where the default comes from.
+"""The settings: every limit of Waypost once, with its unit, default, bounds and the source of the default.
 
-Values only. They are read from a file by ``mailcore.config.load`` and handed on as arguments; nothing here opens a file.
-Units stand in the name, last; Postfix's names are kept where Postfix has the setting. What the scheduler goes by is
-defined in its own table of parameters, and taken from there.
+Values only: ``mailcore.config.load`` reads them from a file, and other code gets them as arguments. Units stand at the end of
+a name; a setting that Postfix has keeps its Postfix name. The scheduler's parameters are defined in ``scheduler.parameters``
+and taken from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mailcore.bounds import DAY_S, Bounds, Kind, choice, flag, number, text, texts, whole, wholes
 from mailcore.config import values
 from mailcore.scheduler.feedback import Feedback
-from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, TRANSPORT_SCOPE, Bounds, Kind
+from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, TRANSPORT_SCOPE
 
 __all__ = [
     "DEFAULT_ROUTE",
@@ -37,70 +39,54 @@ __all__ = [
     "Transport",
 ]
 
-DAY_S = 86_400
-
-
-def number(default: float, low: float, high: float, doc: str) -> Any:
-    """A bounded number; int where the default is one. The bound is part of the setting and printed in its reference."""
-    return field(default=default, metadata={"low": low, "high": high, "doc": doc})
-
-
-def text(default: str, doc: str, choices: tuple[str, ...] = (), check: Callable[[str], str] | None = None) -> Any:
-    """``check`` sees what is not empty, and returns it in its one spelling."""
-    return field(default=default, metadata={"doc": doc, "choices": choices, "check": check})
-
-
-def texts(
-    default: tuple[Any, ...],
-    doc: str,
-    check: Callable[[str], str] | None = None,
-    whole: Callable[[tuple[Any, ...]], object] | None = None,
-) -> Any:
-    """``check`` sees each element, ``whole`` all of them."""
-    return field(default=default, metadata={"doc": doc, "check": check, "whole": whole})
-
-
-def flag(default: bool, doc: str) -> Any:
-    return field(default=default, metadata={"doc": doc})
-
 
 def parameter(scope: Mapping[str, Bounds], name: str) -> Any:
-    """A parameter of the scheduler, as its own table has it; a feedback stays text, in its one spelling."""
+    """Defines a field by the scheduler's own table; a feedback stays text, in its one spelling."""
     bounds = scope[name]
-    doc = f"{bounds.unit}; {bounds.doc}" if bounds.unit in ("seconds", "percent") else bounds.doc
     if bounds.kind is Kind.FEEDBACK:
-        metadata = {"doc": doc, "choices": (), "check": _feedback, "allowed": str(bounds)}
-        return field(default=str(bounds.default), metadata=metadata)
-    return field(default=bounds.default, metadata={"low": bounds.low, "high": bounds.high, "doc": doc, "choices": ()})
+        bounds = dataclasses.replace(bounds, default=str(bounds.default), reader=_feedback)
+    return field(default=bounds.default, metadata={"bounds": bounds})
 
 
-def _feedback(given: str) -> str:
+def _feedback(given: object) -> str:
     return str(Feedback.parse(given))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """[queue]: the log, the spool and the runners."""
+    """[queue]: the log, the spool and the retry lanes."""
 
-    segment_bytes: int = number(32 << 20, 64 << 10, 1 << 30, "a lane begins a new segment beyond this size")
-    checkpoint_interval_s: float = number(1.0, 0.05, 60, "how often restart positions are written")
-    commit_delay_ms: float = number(3.0, 0, 100, "under load, a sync waits this long for company")
-    inline_limit: int = number(
-        64 << 10, 0, 1 << 20, "data up to this size (bytes) lies in the log, bigger data in the spool"
+    segment_bytes: int = whole(32 << 20, 64 << 10, 1 << 30, "bytes", "size at which a lane begins a new segment")
+    checkpoint_interval_s: float = number(1.0, 0.05, 60, "seconds", "time between two writes of the restart positions")
+    commit_delay_ms: float = number(
+        3.0, 0, 100, "milliseconds", "under load, how long a sync waits so that it covers more records"
     )
-    reserve_bytes: int = number(
-        64 << 20, 0, 1 << 40, "kept free for delivery and its records; below it new mail gets 452"
+    inline_limit: int = whole(
+        64 << 10, 0, 1 << 20, "bytes", "data up to this size is stored in the log, larger data in the spool"
     )
-    lag_bytes_max: int = number(8 << 30, 1 << 20, 1 << 50, "a lane with more than this unread answers 452")
-    retry_ladder_s: tuple[int, ...] = texts(
-        (1, 5, 30, 60, 300, 600, 1200, 2400, 4000), "one retry lane each", whole=values.retry_ladder
+    reserve_bytes: int = whole(
+        64 << 20, 0, 1 << 40, "bytes", "disk space kept free for delivery; with less than this, new mail gets 452"
     )
-    undo_time_s: int = number(3600, 60, 30 * DAY_S, "how long a delete can be undone")
-    names_counted: int = number(1000, 1, 100_000, "destinations counted by name; the rest is one sum")
-    suffix_bytes_max: int = number(
-        64 << 20, 1 << 20, 1 << 40, "of the journal that a start reads; what began before is stated anew at its end"
+    lag_bytes_max: int = whole(
+        8 << 30, 1 << 20, 1 << 50, "bytes", "a receiver answers 452 while more than this of its lane is unread"
     )
-    compact_below: float = number(0.25, 0.0, 0.9, "a sealed segment with less than this share alive is written anew")
+    retry_ladder_s: tuple[int, ...] = wholes(
+        (1, 5, 30, 60, 300, 600, 1200, 2400, 4000), "waits of deferred mail; each has a retry lane", values.retry_ladder
+    )
+    undo_time_s: int = whole(3600, 60, 30 * DAY_S, "seconds", "how long a deletion can be undone")
+    names_counted: int = whole(
+        1000, 1, 100_000, "destinations", "number of destinations with their own counters; all others are aggregated"
+    )
+    suffix_bytes_max: int = whole(
+        64 << 20,
+        1 << 20,
+        1 << 40,
+        "bytes",
+        "how much of the journal's end a start reads; the state of older messages is written again at its end",
+    )
+    compact_below: float = number(
+        0.25, 0.0, 0.9, "of its records", "a sealed segment is rewritten when less than this share is still needed"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,179 +94,277 @@ class Receiver:
     """[receiver]: the SMTP server."""
 
     listen: tuple[str, ...] = texts(
-        ("127.0.0.1:2525",), "address:port, IPv6 in brackets", values.endpoint, values.no_repeats
+        ("127.0.0.1:2525",),
+        "addresses and ports to listen on, an IPv6 address in brackets",
+        values.endpoint,
+        values.no_repeats,
     )
-    processes: int = number(1, 1, 64, "receiver processes sharing the port")
+    processes: int = whole(1, 1, 64, "processes", "receiver processes that share the ports")
     hostname: str = text(
-        "", "our name in the greeting and in Received; empty: this host's name", check=values.host_name
+        "", "our name in the greeting and in Received", values.host_name, special={"": "the name of this host"}
     )
-    message_size_limit: int = number(52_428_800, 1024, 1 << 32, "bytes; announced by SIZE, more gets 552")
-    recipient_limit: int = number(
-        1000, 1, 1_000_000, "recipients of one message, then 452 (RFC 5321 4.5.3.1.8: at least 100)"
+    message_size_limit: int = whole(
+        52_428_800, 1024, 1 << 32, "bytes", "maximum message size, announced by SIZE; a larger message gets 552"
     )
-    connections_max: int = number(1000, 1, 60_000, "connections at once in one process, then 421")
-    connections_per_client_max: int = number(
-        50, 1, 60_000, "as Postfix's smtpd_client_connection_count_limit, per process"
+    recipient_limit: int = whole(
+        1000,
+        1,
+        1_000_000,
+        "recipients",
+        "maximum recipients of one message; further ones get 452 (RFC 5321 4.5.3.1.8: at least 100)",
     )
-    command_line_limit: int = number(2048, 512, 65_536, "bytes of one command line, as Postfix's line_length_limit")
-    error_limit: int = number(20, 1, 1000, "errors of one session, then 421, as Postfix's smtpd_hard_error_limit")
-    received_limit: int = number(50, 1, 1000, "Received lines, then it is a loop (Postfix's hopcount_limit)")
-    idle_timeout_s: int = number(300, 1, 3600, "no byte for so long: 421 (RFC 5321 4.5.3.2.7)")
-    tls_certificate: str = text("", "PEM file with the chain; STARTTLS is offered when it is set")
+    connections_max: int = whole(
+        1000, 1, 60_000, "connections", "maximum concurrent connections to one process; further ones get 421"
+    )
+    connections_per_client_max: int = whole(
+        50,
+        1,
+        60_000,
+        "connections",
+        "maximum concurrent connections of one client to one process, as Postfix's smtpd_client_connection_count_limit",
+    )
+    command_line_limit: int = whole(
+        2048, 512, 65_536, "bytes", "maximum length of a command line, as Postfix's line_length_limit"
+    )
+    error_limit: int = whole(
+        20, 1, 1000, "errors", "errors in one session after which it gets 421, as Postfix's smtpd_hard_error_limit"
+    )
+    received_limit: int = whole(
+        50, 1, 1000, "lines", "Received lines of a message that is refused as a loop, as Postfix's hopcount_limit"
+    )
+    idle_timeout_s: int = whole(
+        300, 1, 3600, "seconds", "time without a byte after which a session gets 421 (RFC 5321 4.5.3.2.7)"
+    )
+    tls_certificate: str = text("", "PEM file with the certificate chain; STARTTLS is offered when it is set")
     tls_key: str = text("", "PEM file with the private key")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relay:
-    """[relay]: who may send where."""
+    """[relay]: the clients and domains that mail is accepted from and for."""
 
     networks: tuple[str, ...] = texts(
         ("127.0.0.0/8", "::1/128"),
-        "client networks that may send to anywhere",
+        "networks of clients that may send to any domain",
         values.network,
         values.refuse_open_relay,
     )
     domains: tuple[str, ...] = texts(
-        (), "recipient domains accepted from everybody; .example.org is all below it", values.domain_pattern
+        (),
+        "recipient domains that mail is accepted for from any client; .example.org stands for all its subdomains",
+        values.domain_pattern,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deliverer:
-    """[deliverer]: the SMTP client. Time-outs are Postfix's smtp(8) defaults."""
+    """[deliverer]: the SMTP client. Timeouts are the defaults of Postfix's smtp(8)."""
 
-    processes: int = number(1, 1, 64, "deliverer processes")
-    hostname: str = text("", "our name in EHLO; empty: this host's name", check=values.host_name)
-    concurrency: int = number(500, 1, 10_000, "deliveries at once in one process")
-    connect_timeout_s: float = number(30, 0.1, 3600, "smtp_connect_timeout")
-    greeting_timeout_s: float = number(300, 0.1, 3600, "smtp_helo_timeout")
-    command_timeout_s: float = number(300, 0.1, 3600, "smtp_mail_timeout, smtp_rcpt_timeout")
-    data_timeout_s: float = number(180, 0.1, 3600, "smtp_data_xfer_timeout: no progress for so long")
-    final_timeout_s: float = number(600, 0.1, 3600, "smtp_data_done_timeout")
+    processes: int = whole(1, 1, 64, "processes", "deliverer processes")
+    hostname: str = text("", "our name in EHLO", values.host_name, special={"": "the name of this host"})
+    concurrency: int = whole(500, 1, 10_000, "deliveries", "maximum concurrent deliveries of one process")
+    connect_timeout_s: float = number(
+        30, 0.1, 3600, "seconds", "timeout for the connection, as Postfix's smtp_connect_timeout"
+    )
+    greeting_timeout_s: float = number(
+        300, 0.1, 3600, "seconds", "timeout for the greeting and EHLO, as Postfix's smtp_helo_timeout"
+    )
+    command_timeout_s: float = number(
+        300,
+        0.1,
+        3600,
+        "seconds",
+        "timeout for the answers to MAIL and RCPT, as Postfix's smtp_mail_timeout and smtp_rcpt_timeout",
+    )
+    data_timeout_s: float = number(
+        180,
+        0.1,
+        3600,
+        "seconds",
+        "timeout without progress while the message is sent, as Postfix's smtp_data_xfer_timeout",
+    )
+    final_timeout_s: float = number(
+        600, 0.1, 3600, "seconds", "timeout for the answer to the whole message, as Postfix's smtp_data_done_timeout"
+    )
     connection_idle_s: float = number(
-        2.0, 0.0, 600, "a kept connection is closed after this, smtp_connection_cache_time_limit"
+        2.0,
+        0.0,
+        600,
+        "seconds",
+        "how long an unused connection is kept open, as Postfix's smtp_connection_cache_time_limit",
     )
-    connections_idle_max: int = number(100, 0, 10_000, "kept connections in one process")
-    connection_uses_max: int = number(1000, 1, 1_000_000, "messages over one connection")
-    addresses_max: int = number(5, 1, 100, "addresses tried for one delivery, smtp_mx_address_limit")
+    connections_idle_max: int = whole(
+        100, 0, 10_000, "connections", "maximum unused connections one process keeps open"
+    )
+    connection_uses_max: int = whole(1000, 1, 1_000_000, "messages", "maximum messages over one connection")
+    addresses_max: int = whole(
+        5, 1, 100, "addresses", "maximum addresses tried for one delivery, as Postfix's smtp_mx_address_limit"
+    )
     nameservers: tuple[str, ...] = texts(
-        (), "address or address:port; empty: those of /etc/resolv.conf", values.nameserver
+        (),
+        "name servers to ask, each an address or address:port",
+        values.nameserver,
+        special={"": "those of /etc/resolv.conf"},
     )
-    port: int = number(25, 1, 65_535, "of hosts found by MX")
+    port: int = whole(25, 1, 65_535, "", "TCP port of hosts found by MX")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """[control]: the socket of the command line and the portal."""
+    """[control]: the control socket, which the command line and the portal use."""
 
     group: str = text(
         "",
-        "its members may connect and change things, as root and the daemon's own user may; empty: nobody else",
-        check=values.group,
+        "a group whose members may use the control socket, beside root and the user of the daemon",
+        values.group,
+        special={"": "no group"},
     )
-    clients_max: int = number(200, 1, 10_000, "connections at once")
-    simulations_max: int = number(
-        2, 0, 100, "simulations (what would happen) at once, each a process of its own; 0: none"
+    clients_max: int = whole(200, 1, 10_000, "connections", "maximum concurrent connections")
+    simulations_max: int = whole(
+        2,
+        0,
+        100,
+        "simulations",
+        "maximum concurrent simulations, each a process of its own",
+        special={0: "simulations are switched off"},
     )
-    simulation_timeout_s: float = number(30.0, 1, 3600, "a simulation that takes longer is ended")
-    simulation_entries_max: int = number(
-        30_000, 1_000, 10_000_000, "deliveries of one simulation; of more queued mail a part is simulated"
+    simulation_timeout_s: float = number(30.0, 1, 3600, "seconds", "time after which a simulation is ended")
+    simulation_entries_max: int = whole(
+        30_000,
+        1_000,
+        10_000_000,
+        "deliveries",
+        "maximum deliveries of one simulation; of a longer queue only a part is simulated",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Supervisor:
-    """[supervisor]: what starts the processes of the core and starts them again."""
+    """[supervisor]: starts the mail processes and restarts any that exit."""
 
     silent_s: float = number(
-        60.0, 5, 3600, "a process whose work has stood still for so long hangs: it is killed and started again"
+        60.0, 5, 3600, "seconds", "time without progress after which a process is killed and restarted"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """[export]: events for the reports, made of what the log says before it is deleted; they lie in events, below home."""
+    """[export]: the events for the reports. They are exported from the log before it is deleted, to `events` below `home`."""
 
-    enabled: bool = flag(True, "false: no events, no reports, and no segment waits for either")
-    interval_s: float = number(10.0, 0.1, 3600, "how often sealed segments are looked for")
+    enabled: bool = flag(True, "export events; false: no events, no reports, and segments are deleted without waiting")
+    interval_s: float = number(10.0, 0.1, 3600, "seconds", "time between two searches for sealed segments")
     cut_interval_s: float = number(
-        3600.0, 60, DAY_S, "how often, and at midnight, all up to then is exported and what is queued is counted"
+        3600.0,
+        60,
+        DAY_S,
+        "seconds",
+        "time after which, and at midnight, everything up to now is exported and the queue is counted",
     )
-    window_interval_s: float = number(60.0, 1, DAY_S, "how often the destinations' windows are sampled")
-    lag_bytes_max: int = number(
-        8 << 30, 1 << 20, 1 << 50, "kept for the export; beyond it segments go, their events are lost, and it is logged"
+    window_interval_s: float = number(
+        60.0, 1, DAY_S, "seconds", "time between two samples of the destinations' windows"
     )
-    keep_days: int = number(400, 3, 36_500, "how long events are kept")
+    lag_bytes_max: int = whole(
+        8 << 30,
+        1 << 20,
+        1 << 50,
+        "bytes",
+        "segments kept for the export; above this they are deleted, their events are lost, and this is logged",
+    )
+    keep_days: int = whole(400, 3, 36_500, "days", "how long events are kept")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Portal:
-    """[portal]: the web portal, which ./run starts beside the core. The core itself reads nothing of it."""
+    """[portal]: the web portal, which `./run` starts beside the core. The core itself reads none of these."""
 
-    listen: str = text("127.0.0.1:8025", "address:port, IPv6 in brackets", check=values.endpoint)
+    listen: str = text("127.0.0.1:8025", "address and port to listen on, an IPv6 address in brackets", values.endpoint)
     public_url: str = text(
-        "", "as browsers reach it through a proxy, https://waypost.example.org; empty: by the address it listens on"
+        "",
+        "address that browsers use if there is a proxy, such as https://waypost.example.org",
+        special={"": "the address the portal listens on"},
     )
-    processes: int = number(1, 1, 16, "portal processes sharing the port")
+    processes: int = whole(1, 1, 16, "processes", "portal processes that share the port")
     database_url: str = text(
-        "", "postgresql://…; empty: SQLite below home; the environment's DATABASE_URL goes before it"
+        "",
+        "postgresql://…; the environment variable DATABASE_URL overrides it",
+        special={"": "an SQLite database below home"},
     )
-    session_idle_s: int = number(12 * 3600, 300, 30 * DAY_S, "signed out after so long without a page")
-    lockout_failures: int = number(5, 2, 100, "wrong passwords, then the account is locked for that client")
-    lockout_s: int = number(900, 60, DAY_S, "how long it stays locked")
-    require_totp: str = text(
+    session_idle_s: int = whole(
+        12 * 3600, 300, 30 * DAY_S, "seconds", "time without a request after which a person is signed out"
+    )
+    lockout_failures: int = whole(
+        5, 2, 100, "attempts", "wrong passwords after which an account is locked for that client"
+    )
+    lockout_s: int = whole(900, 60, DAY_S, "seconds", "how long the account stays locked")
+    require_totp: str = choice(
         "none",
-        "who must sign in with TOTP: they see no other page before it is set up",
-        choices=("none", "administrators", "everybody"),
+        ("none", "administrators", "everybody"),
+        "accounts that must sign in with TOTP; until it is set up they see no other page",
     )
-    core_timeout_s: float = number(5.0, 0.5, 60, "a page waits so long for the core's answer, then says so")
-    change_timeout_s: float = number(20.0, 1, 300, "a change waits so long for the core's answer")
-    readers_max: int = number(500, 1, 10_000, "live pages open at once, of each portal process; more try again later")
-    sample_days: int = number(35, 1, 3650, "how long minute samples of the live lines are kept")
-    audit_days: int = number(3650, 30, 36_500, "how long the audit is kept")
+    core_timeout_s: float = number(
+        5.0, 0.5, 60, "seconds", "how long a page waits for the core before it shows that there is no answer"
+    )
+    change_timeout_s: float = number(20.0, 1, 300, "seconds", "how long a change waits for the core's answer")
+    readers_max: int = whole(
+        500, 1, 10_000, "pages", "maximum live pages open in one portal process; further ones try again later"
+    )
+    sample_days: int = whole(35, 1, 3650, "days", "how long the minute samples of the charts are kept")
+    audit_days: int = whole(3650, 30, 36_500, "days", "how long the audit log is kept")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reports:
-    """[reports]: the nightly reports, made beside the core by what ./run starts. The core itself reads the zone of it."""
+    """[reports]: the nightly reports, which `./run` makes beside the core. The core itself reads only `zone`."""
 
     broker_url: str = text(
         "",
-        "redis://host:port/0 of a Redis; empty: ./run starts one on a socket below run_directory; "
-        "the environment's REDIS_URL goes before it",
-        check=values.broker_url,
+        "address of a Redis server, redis://host:port/0; the environment variable REDIS_URL overrides it",
+        values.broker_url,
+        special={"": "./run starts one, with a socket below run_directory"},
     )
     spark_master: str = text(
-        "local[*]", "where Spark runs: local[N], spark://host:port, yarn or k8s://…", check=values.spark_master
+        "local[*]", "where Spark runs: local[N], spark://host:port, yarn or k8s://…", values.spark_master
     )
     zone: str = text(
-        "UTC", "a day of the reports begins at midnight there; the portal may set another", check=values.zone
+        "UTC", "time zone in which a report's day begins at midnight; the portal may set another", values.zone
     )
-    recipients: tuple[str, ...] = texts((), "who gets the report by mail; the portal may set others", values.mailbox)
-    sender: str = text("", "From of the mail; empty: waypost@ and our own host name", check=values.mailbox)
-    numbers: str = text(
+    recipients: tuple[str, ...] = texts(
+        (), "mail addresses that the report is sent to; the portal may set others", values.mailbox
+    )
+    sender: str = text(
+        "", "From address of that mail", values.mailbox, special={"": "waypost@ and the name of this host"}
+    )
+    numbers: str = choice(
         "en",
-        "how reports and their mail write numbers and dates: 1,234.5 or 1.234,5 or 1 234,5; the portal may set another",
-        choices=("en", "de", "fr"),
+        ("en", "de", "fr"),
+        "format of numbers and dates in reports: 1,234.5 or 1.234,5 or 1 234,5; the portal may set another",
     )
-    timeout_s: int = number(6 * 3600, 60, 7 * DAY_S, "a report that takes longer is ended, and counts as failed")
-    retries: int = number(3, 0, 20, "how often a report that failed is tried again")
-    retry_wait_s: int = number(900, 1, DAY_S, "before the first of them; each further wait is twice as long")
-    catch_up_days: int = number(7, 1, 400, "so many days back, what has events and no report gets one, too")
-    keep_days: int = number(1100, 1, 36_500, "how long the tables of a day are kept")
+    timeout_s: int = whole(
+        6 * 3600, 60, 7 * DAY_S, "seconds", "time after which a running report is ended and counts as failed"
+    )
+    retries: int = whole(3, 0, 20, "times", "how often a failed report is tried again")
+    retry_wait_s: int = whole(
+        900, 1, DAY_S, "seconds", "wait before the first retry; each further wait is twice as long"
+    )
+    catch_up_days: int = whole(
+        7, 1, 400, "days", "how far back reports are made for days that have events and no report"
+    )
+    keep_days: int = whole(1100, 1, 36_500, "days", "how long the tables of a day are kept")
     keep: tuple[str, ...] = texts(
         ("senders:400", "recipients:400", "clients:400", "silver:30"),
-        '"TABLE:DAYS", where it is another time; silver: the events, typed, that tables are made from',
+        'tables with another time, each "TABLE:DAYS"; silver is the typed events that tables are made from',
         values.table_days,
     )
-    keep_runs_days: int = number(400, 1, 36_500, "how long the portal remembers when each was made, and its log")
-    rows_shown_max: int = number(200, 10, 10_000, "rows of a table on the page; the download has more")
-    download_rows_max: int = number(200_000, 100, 10_000_000, "rows of a table in a CSV or Parquet download")
+    keep_runs_days: int = whole(400, 1, 36_500, "days", "how long the portal keeps the list of runs and their logs")
+    rows_shown_max: int = whole(200, 10, 10_000, "rows", "maximum rows of a table on the page; the download has more")
+    download_rows_max: int = whole(
+        200_000, 100, 10_000_000, "rows", "maximum rows of a table in a CSV or Parquet download"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scheduler:
-    """[scheduler]: what holds for all transports. Names and defaults are those of Postfix's queue manager, qmgr(8)."""
+    """[scheduler]: parameters of all transports. Names and defaults are those of Postfix's queue manager, qmgr(8)."""
 
     message_active_limit: int = parameter(GLOBAL_SCOPE, "message_active_limit")
     message_recipient_limit: int = parameter(GLOBAL_SCOPE, "message_recipient_limit")
@@ -296,7 +380,7 @@ class Scheduler:
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """[transports.NAME.destinations."PATTERN"]: what is different for some destinations of a transport."""
+    """[transports.NAME.destinations."PATTERN"]: parameters that differ for some destinations of a transport."""
 
     initial_destination_concurrency: int = parameter(DESTINATION_SCOPE, "initial_destination_concurrency")
     destination_concurrency_limit: int = parameter(DESTINATION_SCOPE, "destination_concurrency_limit")
@@ -318,7 +402,7 @@ class Destination:
 
 @dataclass(frozen=True, kw_only=True)
 class Transport(Destination):
-    """[transports.NAME]: what holds for one transport. Names and defaults are those of Postfix's queue manager, qmgr(8)."""
+    """[transports.NAME]: parameters of one transport. Names and defaults are those of Postfix's queue manager, qmgr(8)."""
 
     process_limit: int = parameter(TRANSPORT_SCOPE, "process_limit")
     delivery_slot_cost: int = parameter(TRANSPORT_SCOPE, "delivery_slot_cost")
@@ -330,8 +414,10 @@ class Transport(Destination):
     recipient_refill_limit: int = parameter(TRANSPORT_SCOPE, "recipient_refill_limit")
     recipient_refill_delay: float = parameter(TRANSPORT_SCOPE, "recipient_refill_delay")
     transport_rate_delay: float = parameter(TRANSPORT_SCOPE, "transport_rate_delay")
-    tls: str = text("may", "STARTTLS: never, when offered, or else defer", ("none", "may", "encrypt"))
-    destinations: dict[str, dict[str, Any]] = field(default_factory=dict)  # pattern -> what is set, of Destination
+    tls: str = choice(
+        "may", ("none", "may", "encrypt"), "STARTTLS: never; if the server offers it; always, or the mail is deferred"
+    )
+    destinations: dict[str, dict[str, Any]] = field(default_factory=dict)  # pattern -> the values set, of Destination
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,12 +444,12 @@ class Settings:
 
     @property
     def events_directory(self) -> Path:
-        """What the reports are made of."""
+        """Returns the directory of the events that the reports are made from."""
         return self.home / "events"
 
     @property
     def reports_directory(self) -> Path:
-        """The tables of the reports."""
+        """Returns the directory of the reports' tables."""
         return self.home / "reports"
 
 
@@ -379,11 +465,11 @@ SECTIONS: dict[str, type] = {
     "reports": Reports,
     "scheduler": Scheduler,
 }
-SHIPPED_TRANSPORTS = ("smtp", "relay", "bulk")  # DESIGN section 4 speaks of them; the issue ships them
+SHIPPED_TRANSPORTS = ("smtp", "relay", "bulk")  # defined even when the file has no section for them
 DEFAULT_ROUTE = "smtp"
-DIRECTORIES = {  # key at the top of the file -> its default below home, and what lies there
+DIRECTORIES = {  # key at the top of the file -> its default below home, and its content
     "queue_directory": ("queue", "the log: lanes, journal, restart positions"),
-    "spool_directory": ("spool", "spool files; may be a disk of its own"),
+    "spool_directory": ("spool", "spool files; may be on a disk of its own"),
     "run_directory": ("run", "sockets"),
     "log_directory": ("log", "mail.log and mail.jsonl"),
 }

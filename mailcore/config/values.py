@@ -1,8 +1,7 @@
-"""Checks of single values of the settings: addresses, networks, domains, directories, certificates.
+"""Readers of the settings that have a syntax: addresses, networks, domains, directories, certificates.
 
-Each takes the value as it stands in the file and returns it in the one spelling the rest of the code sees, or raises
-ValueError with what is wrong and what is allowed, for the operator as it is. Knows neither keys nor lines; the certificate
-check alone reads files.
+Each takes a value from the file and returns it in one spelling, or raises BadValue, whose reason ("must be …") the operator
+reads after the name of the setting. Names and lines of settings are added elsewhere; only the certificate check reads files.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+from mailcore.bounds import BadValue, bad, shown
 from mailcore.routing.route import TRANSPORT_NAME, RouteError, domain_name, parse_route
 
 __all__ = [
@@ -57,41 +57,42 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[^]]*)\]|(?P<four>[^:\[\]]*)):(?P<port>[0-9
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """Reads ``127.0.0.1:25`` or ``[::1]:25``."""
-    allowed = 'allowed: "IPv4 address:port" or "[IPv6 address]:port", port from 1 to 65535'
+    """Reads ``127.0.0.1:25`` or ``[::1]:25``. Raises BadValue."""
+    rule = 'must be "IPv4 address:port" or "[IPv6 address]:port", with a port from 1 to 65535'
     match = _ADDRESS.fullmatch(text)
     if not match or not 1 <= int(match["port"]) <= 65_535:
-        raise ValueError(f"{text!r} is no address with a port; {allowed}")
+        raise bad(text, rule)
     try:
         if match["six"] is not None:
             return ipaddress.IPv6Address(match["six"]).compressed, int(match["port"])
         return str(ipaddress.IPv4Address(match["four"])), int(match["port"])
     except ValueError:
-        raise ValueError(f"{text!r} is no address with a port; {allowed}") from None
+        raise bad(text, rule) from None
 
 
 def endpoint(text: str) -> str:
-    """An address to listen on, in its one spelling."""
+    """Returns an address to listen on, in one spelling. Raises BadValue."""
     host, port = listen_address(text)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def no_repeats(values: Sequence[str]) -> None:
+    """Raises BadValue at an empty list, and at one that has a value twice."""
     if not values:
-        raise ValueError("the list is empty; allowed: one or more")
+        raise BadValue("", values, "must have at least one value (got [])")
     for value in values:
         if values.count(value) > 1:
-            raise ValueError(f"{value!r} stands there twice; allowed: each once")
+            raise BadValue("", value, f"must not have a value twice (got {shown(value)} twice)")
 
 
 def nameserver(text: str) -> str:
-    """What ``nameserver_address`` can read, as it is written."""
+    """Returns the text if ``nameserver_address`` can read it. Raises BadValue."""
     nameserver_address(text)
     return text
 
 
 def nameserver_address(text: str) -> tuple[str, int]:
-    """Reads ``address`` or ``address:port``; an IPv6 address with a port stands in brackets."""
+    """Reads ``address`` or ``address:port``; an IPv6 address with a port stands in brackets. Raises BadValue."""
     try:
         return ipaddress.ip_address(text.removeprefix("[").removesuffix("]")).compressed, NAMESERVER_PORT
     except ValueError:
@@ -99,62 +100,62 @@ def nameserver_address(text: str) -> tuple[str, int]:
     try:
         return listen_address(text)
     except ValueError:
-        raise ValueError(
-            f'{text!r} is no name server; allowed: "address", "IPv4 address:port", "[IPv6 address]:port"'
-        ) from None
+        raise bad(text, 'must be "address", "IPv4 address:port" or "[IPv6 address]:port" of a name server') from None
 
 
 def network(text: str) -> str:
-    """A network in CIDR form, or one address. Bits of the host are refused: they hide a mistyped length."""
+    """Reads a network in CIDR form, or one address. Raises BadValue, also at host bits: they hide a mistyped length."""
     try:
         return str(ipaddress.ip_network(text))
     except ValueError:
         try:
-            meant = f"; did you mean {str(ipaddress.ip_network(text, strict=False))!r}?"
+            hint = f"; did you mean {str(ipaddress.ip_network(text, strict=False))!r}?"
         except ValueError:
-            meant = ""
-        raise ValueError(
-            f'{text!r} is no network{meant or ";"} allowed: "192.0.2.0/24", "2001:db8::/32", or one address'
-        ) from None
+            hint = ""
+        rule = 'must be a network such as "192.0.2.0/24" or "2001:db8::/32", or one address'
+        raise BadValue("", text, f"{rule} (got {shown(text)}){hint}") from None
 
 
 def refuse_open_relay(networks: Sequence[str]) -> None:
-    """Whoever may relay must be somebody: networks that add up to a whole address family are refused."""
+    """Raises BadValue if the networks add up to all IPv4 or all IPv6 addresses."""
     parsed = [ipaddress.ip_network(each) for each in networks]
     four = ipaddress.collapse_addresses(each for each in parsed if isinstance(each, ipaddress.IPv4Network))
     six = ipaddress.collapse_addresses(each for each in parsed if isinstance(each, ipaddress.IPv6Network))
-    for whole in map(str, (*four, *six)):
-        if whole.endswith("/0"):
-            raise ValueError(f"together these are {whole}, the whole world: an open relay; allowed: your own networks")
+    for network in map(str, (*four, *six)):
+        if network.endswith("/0"):
+            reason = f"must be your own networks only; together these are {network}, all addresses: an open relay"
+            raise BadValue("", networks, reason)
 
 
 def domain_pattern(text: str) -> str:
-    """``example.org``, or ``.example.org`` for all below it."""
+    """Reads ``example.org``, or ``.example.org`` for all its subdomains. Raises BadValue."""
     try:
         return "." + domain_name(text[1:]) if text.startswith(".") else domain_name(text)
-    except RouteError as error:
-        everything = " (everything would be an open relay)" if text == "*" else ""
-        raise ValueError(f'{error}{everything}; allowed: "example.org", or ".example.org" for all below it') from None
+    except RouteError:
+        hint = '; "*" would be an open relay' if text == "*" else ""
+        rule = 'must be a domain such as "example.org", or ".example.org" for all its subdomains'
+        raise BadValue("", text, f"{rule} (got {shown(text)}){hint}") from None
 
 
 def route_pattern(text: str) -> str:
-    """A domain pattern, one address, or ``*`` for whatever no other pattern takes."""
+    """Reads a domain pattern, one address, or ``*`` for all that no other pattern matches. Raises BadValue."""
     local, at, domain = text.rpartition("@")
     try:
         if at and _LOCAL_PART.fullmatch(local):
             return f"{local.lower()}@{domain_name(domain)}"
         return text if text == "*" else domain_pattern(text)
     except ValueError:
-        raise ValueError(
-            f'{text!r} is no pattern; allowed: "example.org", ".example.org" for all below it, "user@example.org", '
-            'or "*" for all others'
+        raise bad(
+            text,
+            'must be a pattern: "example.org", ".example.org" for all its subdomains, "user@example.org", or "*" for all '
+            "others",
         ) from None
 
 
 def destination_pattern(text: str, port: int) -> str:
-    """Destinations of a transport: a next hop as routes have it, all below a domain, or one recipient.
+    """Reads destinations of a transport: a next hop as in routes, all subdomains of a domain, or one recipient.
 
-    As names of destinations have them: without the port that is the deliverer's own (``port``).
+    Returns it as destinations are named: without the port if it is ``port``, the deliverer's default. Raises BadValue.
     """
     local, at, next_hop = text.rpartition("@")
     try:
@@ -166,114 +167,118 @@ def destination_pattern(text: str, port: int) -> str:
         if not route.next_hop:
             raise ValueError
     except ValueError:
-        raise ValueError(
-            f'{text!r} is no pattern of destinations; allowed: "example.org", ".example.org" for all below it, '
-            '"example.org:587", "[192.0.2.1]", "[192.0.2.1]:2526" or, with destination_recipient_limit = 1, '
-            '"user@example.org"'
+        raise bad(
+            text,
+            'must be a destination: "example.org", ".example.org" for all its subdomains, "example.org:587", '
+            '"[192.0.2.1]", "[192.0.2.1]:2526" or, with destination_recipient_limit = 1, "user@example.org"',
         ) from None
     named = str(replace(route, port=None if route.port == port else route.port)).partition(":")[2]
     return f"{local.lower()}@{named}" if at else named
 
 
 def transport_name(text: str) -> str:
+    """Returns the name of a transport. Raises BadValue."""
     if not TRANSPORT_NAME.fullmatch(text):
-        raise ValueError(f"{text!r} is no transport's name; allowed: a letter, then up to 31 of a-z, 0-9, _ and -")
+        raise bad(text, "must be the name of a transport: a letter, then up to 31 of a-z, 0-9, _ and -")
     return text
 
 
 def host_name(text: str) -> str:
-    """Our own name for EHLO and greeting: a host name or, as RFC 5321 4.1.3 has it, an address in brackets."""
+    """Reads our name for EHLO and greeting: a host name, or an address in brackets (RFC 5321 4.1.3). Raises BadValue."""
     literal = re.fullmatch(r"\[(?:IPv6:)?(.*)\]", text, re.IGNORECASE)
     try:
         if not literal:
             return domain_name(text)
         address = ipaddress.ip_address(literal[1])
     except ValueError:
-        raise ValueError(f'{text!r} is no host name; allowed: "mail.example.org" or "[192.0.2.1]"') from None
+        raise bad(text, 'must be a host name such as "mail.example.org", or an address such as "[192.0.2.1]"') from None
     return f"[IPv6:{address.compressed}]" if address.version == 6 else f"[{address}]"
 
 
 def retry_ladder(steps: Sequence[int]) -> tuple[int, ...]:
+    """Returns the waits of deferred mail in seconds. Raises BadValue."""
     ladder = tuple(steps)
-    ascending = all(earlier < later for earlier, later in pairwise(ladder))
-    if not 1 <= len(ladder) <= LADDER_STEPS_MAX or not ascending or ladder[0] < 1 or ladder[-1] > LADDER_STEP_S_MAX:
-        raise ValueError(
-            f"{list(ladder)} is no ladder; allowed: 1 to {LADDER_STEPS_MAX} whole numbers of seconds, "
-            f"each greater than the one before, from 1 to {LADDER_STEP_S_MAX}"
-        )
+    if not 1 <= len(ladder) <= LADDER_STEPS_MAX:
+        raise BadValue("", ladder, f"must have 1 to {LADDER_STEPS_MAX} steps (got {len(ladder)})")
+    if not all(earlier < later for earlier, later in pairwise(ladder)):
+        raise bad(list(ladder), "must be strictly increasing")
+    if ladder[0] < 1 or ladder[-1] > LADDER_STEP_S_MAX:
+        raise bad(list(ladder), f"must have steps between 1 and {LADDER_STEP_S_MAX} seconds")
     return ladder
 
 
 def group(text: str) -> str:
-    """A group of this host: one that is missing would quietly lock people out."""
+    """Returns the name of a group of this host; a missing one would lock people out unnoticed. Raises BadValue."""
     try:
         grp.getgrnam(text)
     except (KeyError, ValueError):
-        raise ValueError(f"{text!r} is no group of this host; allowed: a group's name, see getent group") from None
+        raise bad(text, "must be a group of this host; `getent group` lists them") from None
     return text
 
 
 def directory(text: str, base: Path) -> Path:
-    """An absolute path; a relative one is taken from ``base``. Symbolic links stay as they are."""
+    """Returns an absolute path; a relative one starts at ``base``. Keeps symbolic links. Raises BadValue."""
     if not text or "\0" in text:
-        raise ValueError(f"{text!r} is no directory; allowed: a path, relative to the configuration file or absolute")
+        raise bad(text, "must be a path, absolute or relative to the configuration file")
     return Path(base, text)
 
 
 def check_certificate(certificate: str, key: str) -> None:
-    """Loads both as a server would, and raises ValueError if that fails."""
-    for what, name in (("tls_certificate", certificate), ("tls_key", key)):
+    """Loads both as a server would. Raises BadValue named tls_certificate or tls_key."""
+    for name, file in (("tls_certificate", certificate), ("tls_key", key)):
         try:
-            with open(name, "rb"):
+            with open(file, "rb"):
                 pass
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            raise ValueError(f"{what} {name!r} cannot be read: {reason}") from None
+            raise BadValue(name, file, f"cannot be read: {file}: {reason}") from None
     try:
-        # An encrypted key must fail here: a daemon has nobody to ask for the passphrase.
+        # An encrypted key must fail here: a daemon cannot ask for the passphrase.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or str(error)
-        raise ValueError(
-            f"{certificate!r} and {key!r} are no certificate with its key ({reason}); "
-            "allowed: PEM files, the key not encrypted"
+        raise BadValue(
+            "tls_certificate",
+            certificate,
+            f"and tls_key must be a certificate and its key, as PEM files, the key not encrypted (got {certificate} and "
+            f"{key}: {reason})",
         ) from None
 
 
 def broker_url(text: str) -> str:
+    """Returns the address of a Redis server. Raises BadValue."""
     if not _BROKER.fullmatch(text):
-        raise ValueError(f'{text!r} is no Redis; allowed: "redis://host:port/0", "rediss://…", "redis+socket:///path"')
+        raise bad(text, 'must be a Redis address: "redis://host:port/0", "rediss://…" or "redis+socket:///path"')
     return text
 
 
 def spark_master(text: str) -> str:
+    """Returns the address of a Spark master. Raises BadValue."""
     if not _MASTER.fullmatch(text):
-        raise ValueError(
-            f'{text!r} is no master of Spark; allowed: "local[N]", "local[*]", "spark://host:port", "yarn", "k8s://…"'
-        )
+        raise bad(text, 'must be a Spark master: "local[N]", "local[*]", "spark://host:port", "yarn" or "k8s://…"')
     return text
 
 
 def zone(text: str) -> str:
-    """A time zone this host knows."""
+    """Returns the name of a time zone that this host has. Raises BadValue."""
     if text not in zoneinfo.available_timezones():
-        raise ValueError(f'{text!r} is no time zone; allowed: a name such as "UTC" or "Europe/Vienna"')
+        raise bad(text, 'must be a time zone such as "UTC" or "Europe/Vienna"')
     return text
 
 
 def mailbox(text: str) -> str:
-    """One address; the domain in its one spelling."""
+    """Reads one mail address; the domain in lower case. Raises BadValue."""
     local, _, domain = text.rpartition("@")
     try:
         if not _LOCAL_PART.fullmatch(local) or "<" in local or ">" in local:
             raise ValueError
         return f"{local}@{domain_name(domain)}"
     except ValueError:
-        raise ValueError(f'{text!r} is no address; allowed: "user@example.org"') from None
+        raise bad(text, 'must be a mail address such as "user@example.org"') from None
 
 
 def table_days(text: str) -> str:
-    """``table:days``."""
+    """Returns a ``table:days`` pair. Raises BadValue."""
     if not _TABLE_DAYS.fullmatch(text):
-        raise ValueError(f'{text!r} is wrong; allowed: "TABLE:DAYS" such as "senders:400"')
+        raise bad(text, 'must be "TABLE:DAYS", such as "senders:400"')
     return text

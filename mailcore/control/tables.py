@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+from mailcore.bounds import Bounds
 from mailcore.config.settings import DEFAULT_ROUTE, Settings
 from mailcore.control.arguments import Arguments, ResolveArguments
 from mailcore.control.operations import Answers
@@ -33,14 +34,11 @@ from mailcore.scheduler.parameters import (
     GLOBAL_SCOPE,
     SUSPENDED_UNTIL,
     TRANSPORT_SCOPE,
-    Bounds,
-    Kind,
     Value,
 )
 
 __all__ = ["Tables"]
 
-KINDS = {Kind.WHOLE: "whole", Kind.NUMBER: "number", Kind.FEEDBACK: "feedback", Kind.FLAG: "flag"}
 DNS_S = 5.0  # somebody waits for the page; a deliverer is more patient
 SCOPES = {"global": GLOBAL_SCOPE, "transport": TRANSPORT_SCOPE, "destination": DESTINATION_SCOPE}
 
@@ -172,11 +170,11 @@ def _route(pattern: str, text: str) -> dict[str, Any]:
 def _parameter(name: str, bounds: Bounds) -> dict[str, Any]:
     return {
         "name": name,
-        "kind": KINDS[bounds.kind],
+        "kind": bounds.kind.value,
         "low": bounds.low,
         "high": bounds.high,
         "unit": bounds.unit,
-        "doc": bounds.doc,
+        "doc": bounds.description,
         "allowed": str(bounds),
         "explanation": explanation(name),
         "default": _plain(bounds.default),

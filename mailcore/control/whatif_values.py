@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
+from mailcore.bounds import bounds_by_name
 from mailcore.config.settings import Settings
 from mailcore.config.tuned import read as read_tuned
 from mailcore.config.values import destination_pattern
@@ -19,7 +19,6 @@ from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters
 from mailcore.scheduler.percent import value_of
 from mailcore.scheduler.scheduler import Scheduler
 from mailcore.simulator.distribution import Distribution
-from mailcore.simulator.field import checked
 from mailcore.simulator.next_hop import NextHop
 from mailcore.simulator.question import Value
 
@@ -42,7 +41,7 @@ def live_values(settings: Settings, parameters: Parameters, now: float) -> tuple
         try:
             scheduler.set(each.scope, each.parameter, each.value, 0.0, each.until_s)
         except ValueError as error:
-            ignored.append(f"A value set live is left out: {error}.")
+            ignored.append(f'A value set live for "{each.scope}" is left out: {error}.')
         else:
             values.append(each)
     return values, ignored
@@ -110,22 +109,24 @@ def _scope(settings: Settings, text: str) -> str:
 
 def checked_hops(settings: Settings, hops: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """By scope, keys and values as in a scenario's [next_hops]. Raises ArgumentError."""
-    known = {each.name: each for each in fields(NextHop)}
+    known = bounds_by_name(NextHop)
     found: dict[str, dict[str, Any]] = {}
     for text, given in hops.items():
         scope = "" if text == ALL else _scope(settings, text)
         made: dict[str, Any] = {}
         for name, value in given.items():
             if name not in known:
-                raise ArgumentError(f"hops: {text}: {name[:50]!r} is unknown; allowed: {', '.join(known)}")
+                raise ArgumentError(
+                    f"hops: {text}: {name[:50]!r} is not a key of a next hop; the keys are {', '.join(known)}"
+                )
             try:
-                made[name] = checked(known[name], value)
+                made[name] = known[name].read(value)
             except ValueError as error:
-                raise ArgumentError(f"hops: {text}: {name} is wrong: {error}") from None
+                raise ArgumentError(f"hops: {text}: {error}") from None
         try:
             NextHop(**made)
         except ValueError as error:
-            raise ArgumentError(f"hops: {text}: contradicts itself: {error}") from None
+            raise ArgumentError(f"hops: {text}: {error}") from None
         found[scope] = {name: _plain(value) for name, value in made.items()}
     return found
 

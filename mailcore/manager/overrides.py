@@ -53,7 +53,7 @@ class Overrides:
         again = [each for each in stored if self._follow(*each)]
         for scope, name in again:
             if error := self._follow(scope, name):
-                core.log.failed("manager", f"{tuned.path}: {error}")
+                core.log.failed("manager", f'{tuned.path}: ["{scope}"] {error}')
 
     def tell_ended(self) -> None:
         """What was set for a time and is over goes into the log."""

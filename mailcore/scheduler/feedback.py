@@ -1,7 +1,8 @@
-"""Feedback: how much of a delivery's window one good or bad delivery is worth, at a concurrency (seed 002).
+"""Feedback: how much one successful or failed delivery changes the window of its destination (postconf(5),
+default_destination_concurrency_positive_feedback).
 
-Three kinds: a constant x, x/N and x/sqrt(N), where N is the destination's concurrency. A value only: whose window it moves,
-and when, is the destination's business. ``str`` and ``Feedback.parse`` are inverse.
+Three kinds: a constant x, x/N and x/sqrt(N), where N is the destination's concurrency. A value only: the destination decides
+when its window changes. ``str`` and ``Feedback.parse`` are inverse.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import re
 from math import sqrt
 from typing import Self
 
+from mailcore.bounds import bad
+
 __all__ = ["FEEDBACK_FORMS", "Feedback", "Kind"]
 
-FEEDBACK_FORMS = "x, x/concurrency or x/sqrt_concurrency, x from 0 to 1"
+FEEDBACK_FORMS = "x, x/concurrency or x/sqrt_concurrency, with x from 0 to 1"
 
 
 class Kind(enum.Enum):
-    """What the number is divided by, as it is written (postconf(5), default_destination_concurrency_positive_feedback)."""
+    """The divisor of the number, as it is written."""
 
     CONSTANT = ""
     CONCURRENCY = "concurrency"
@@ -28,7 +31,7 @@ _FORM = re.compile(r"(?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(?:/\s*(?P<k
 
 
 class Feedback:
-    """``number`` is from 0 to 1. Immutable; equal when number and kind are."""
+    """A number from 0 to 1 and a kind. Immutable; equal when number and kind are equal."""
 
     __slots__ = ("kind", "number")
 
@@ -36,29 +39,29 @@ class Feedback:
     kind: Kind
 
     def __init__(self, number: float, kind: Kind = Kind.CONSTANT) -> None:
-        """Raises ValueError at a number outside 0..1."""
+        """Raises ValueError if the number is not from 0 to 1."""
         if not 0 <= number <= 1:  # not a number fails this too
-            raise ValueError(f"{number!r} is no feedback; allowed: {FEEDBACK_FORMS}")
+            raise bad(number, f"must be {FEEDBACK_FORMS}")
         object.__setattr__(self, "number", float(number))
         object.__setattr__(self, "kind", kind)
 
     @classmethod
     def parse(cls, given: object) -> Self:
-        """Reads ``0.25``, ``"1"``, ``"1/concurrency"``, ``"0.5/sqrt_concurrency"``. Raises ValueError: what is allowed."""
+        """Reads ``0.25``, ``"1"``, ``"1/concurrency"``, ``"0.5/sqrt_concurrency"``. Raises ValueError."""
         if isinstance(given, cls):
             return given
         if isinstance(given, int | float) and not isinstance(given, bool):
             return cls(given)
         match = _FORM.fullmatch(given.strip()) if isinstance(given, str) else None
         if match is None or float(match["number"]) > 1:
-            raise ValueError(f"{given!r} is no feedback; allowed: {FEEDBACK_FORMS}")
+            raise bad(given, f"must be {FEEDBACK_FORMS}")
         return cls(float(match["number"]), Kind(match["kind"] or ""))
 
     def __reduce__(self) -> tuple[type[Self], tuple[float, Kind]]:
         return type(self), (self.number, self.kind)  # it can be copied, though nothing of it can be set
 
     def amount(self, concurrency: float) -> float:
-        """What one delivery is worth when the window is ``concurrency``, which is at least 1."""
+        """Returns the change of a window of ``concurrency``, which is at least 1, for one delivery."""
         kind = self.kind
         if kind is Kind.CONSTANT:
             return self.number

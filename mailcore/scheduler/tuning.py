@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from mailcore.bounds import BadValue, shown
 from mailcore.scheduler.parameters import (
     DESTINATION_SCOPE,
     SUSPENDED_UNTIL,
@@ -38,6 +39,7 @@ from mailcore.scheduler.parameters import (
     Value,
     bounds_of,
     check,
+    check_backoff,
 )
 
 __all__ = ["SCOPES_MAX", "Ended", "Layer", "Origin", "Tuning", "scopes_of"]
@@ -142,9 +144,9 @@ class Tuning:
             for pattern, values in transport.destinations.items():
                 scope = f"{name}:{pattern}"
                 if not pattern:
-                    raise ValueError(f'scope "{scope}": that is no pattern')
+                    raise BadValue("scope", scope, f'must have a pattern after the colon (got "{scope}")')
                 if SUSPENDED_UNTIL in values:
-                    raise ValueError(f'{SUSPENDED_UNTIL} in scope "{scope}": it is set live, never configured')
+                    raise BadValue(SUSPENDED_UNTIL, None, f'cannot be configured, only set live (got it for "{scope}")')
                 self._patterns[scope] = {each: check(scope, each, value) for each, value in values.items()}
             self._transports[name] = _Transport(transport, set(transport.destinations))
         self.globals: GlobalParameters = parameters  # in force
@@ -217,10 +219,10 @@ class Tuning:
         self._check_scope(scope, parameter, value)
         new = None if value is None else check(scope, parameter, value)
         if until is not None and not now < until:  # not a number is not later either
-            raise ValueError(f'{parameter} = {value!r} in scope "{scope}": the time it is set for is over')
+            raise BadValue(parameter, value, "cannot be set until a time that has passed")
         if parameter == SUSPENDED_UNTIL:
             if until is not None:
-                raise ValueError(f'{parameter} in scope "{scope}" is a time itself; allowed: the value alone')
+                raise BadValue(parameter, value, "is a time itself, and cannot be set until another time")
             new = until = new if isinstance(new, float) and new > now else None
         if not scope:
             self._check_backoff(parameter, new, until)
@@ -292,18 +294,15 @@ class Tuning:
 
     def _check_scope(self, scope: str, parameter: str, value: object) -> None:
         name, colon, rest = scope.partition(":")
+        refused = f'cannot be set to {shown(value)} for "{scope[:SCOPE_CHARACTERS_MAX]}"'
         if (name or colon) and name not in self._transports:
-            there_are = ", ".join(sorted(self._transports)) or "none"
-            raise ValueError(f'{parameter} = {value!r}: there is no transport "{name}"; there are {there_are}')
+            names = ", ".join(sorted(self._transports)) or "none"
+            raise BadValue(parameter, value, f'{refused}: there is no transport "{name}"; the transports are {names}')
         if colon and (not rest or len(scope) > SCOPE_CHARACTERS_MAX or not rest.isprintable() or " " in rest):
-            raise ValueError(
-                f'{parameter} = {value!r} in scope "{scope[:SCOPE_CHARACTERS_MAX]}": that is no destination; '
-                'allowed: "transport:example.org", "transport:.example.org" for all below it'
-            )
+            forms = '"transport:example.org" or "transport:.example.org", for all its subdomains'
+            raise BadValue(parameter, value, f"{refused}: a scope must be a destination, {forms}")
         if value is not None and scope not in self._live and len(self._live) >= SCOPES_MAX:
-            raise ValueError(
-                f'{parameter} = {value!r} in scope "{scope}": {SCOPES_MAX} scopes have values of their own'
-            )
+            raise BadValue(parameter, value, f"{refused}: {SCOPES_MAX} scopes have values of their own already")
 
     def _check_backoff(self, parameter: str, new: Value | None, until: float | None) -> None:
         if parameter not in _BACKOFF:
@@ -314,11 +313,7 @@ class Tuning:
             new = lasting if lasting is not None else getattr(self._configured, parameter)
         others = {each: self.get("", each) for each in _BACKOFF}
         shortest, longest = (new if each == parameter else others[each] for each in _BACKOFF)
-        if float(shortest) > float(longest):  # type: ignore[arg-type]  # both are numbers
-            raise ValueError(
-                f"{parameter} = {new!r} in the global scope: allowed is "
-                f"minimal_backoff_time ({shortest}) <= maximal_backoff_time ({longest})"
-            )
+        check_backoff(float(shortest), float(longest), parameter)  # type: ignore[arg-type]  # both are numbers
 
     def _put(self, scope: str, parameter: str, live: _Live) -> None:
         """Puts it in place of what was there, which is counted no more."""

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from mailcore.simulator.distribution import Chance, Chances, Distribution
-from mailcore.simulator.field import DAY_S, flag, number, read_by
+from mailcore.bounds import DAY_S, BadValue, bad, custom, flag, number, shown, whole
+from mailcore.simulator.distribution import Chance, Chances, Distribution, distribution
 from mailcore.simulator.queued import QueuedMail
 from mailcore.simulator.sampled import SampledMail
 
@@ -29,6 +29,8 @@ __all__ = ["Arrival", "Backlog", "Listed", "Mail", "expanded"]
 
 RECIPIENTS_MAX = 1_000_000  # of one message; RECIPIENTS records hold any number, a simulation does not
 DESTINATIONS_MAX = 100_000
+_WEIGHTS = '{"transport:next hop" = weight, ...}'
+_RECIPIENTS = '{"transport:next hop" = recipients, ...}'
 _RANGE = re.compile(r"\{(\d{1,18})\.\.(\d{1,18})\}")
 
 # (arrived at, due at, ((destination, recipients), ...)): ``due at`` is None for new mail. Times may be before the start.
@@ -36,70 +38,74 @@ Arrival = tuple[float, float | None, tuple[tuple[str, int], ...]]
 
 
 def expanded(name: str) -> list[str]:
-    """``smtp:d{1..3}.example`` is three destinations. Raises ValueError at what is none."""
+    """Returns the destinations of a name: ``smtp:d{1..3}.example`` gives three. Raises BadValue."""
     match = _RANGE.search(name)
     if match is None or name.count("{") != 1 or name.count("}") != 1:
         if "{" in name or "}" in name:
-            raise ValueError(f"{name!r} has no range; allowed: one, as {{1..N}}, N up to {DESTINATIONS_MAX}")
+            raise bad(name, f"must have at most one range, {{1..N}}, with N up to {DESTINATIONS_MAX}")
         names = [name]
     else:
         low, high = int(match[1]), int(match[2])
         if not low <= high < low + DESTINATIONS_MAX:
-            raise ValueError(f"{name!r}: {match[0]} is no range; allowed: {{1..N}}, N up to {DESTINATIONS_MAX}")
+            raise bad(name, f"must have a range {{1..N}} with N up to {DESTINATIONS_MAX}")
         names = [f"{name[: match.start()]}{n}{name[match.end() :]}" for n in range(low, high + 1)]
     transport, colon, next_hop = names[0].partition(":")
     if not (transport and colon and next_hop) or "@" in name:
-        raise ValueError(f'{name!r} is no destination; allowed: "transport:next hop"')
+        raise bad(name, 'must have destinations of the form "transport:next hop"')
     return names
 
 
 def _destinations(given: object) -> tuple[tuple[str, float], ...]:
-    """{"smtp:example.org": 2, ...} with weights above 0. Raises ValueError."""
+    """Reads {"smtp:example.org": 2, ...}, with weights above 0. Raises BadValue."""
     if not isinstance(given, Mapping) or not given:
-        raise ValueError(f'{given!r}: allowed: {{"transport:next hop" = weight, ...}}, one or more')
-    read: dict[str, float] = {}
+        raise bad(given, f"must be {_WEIGHTS}, with at least one destination")
+    weights: dict[str, float] = {}
     for name, weight in given.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= 1e9:
-            raise ValueError(f"{name!r} = {weight!r}: allowed: a number above 0")
+            raise BadValue("", given, f"must have weights above 0 (got {name!r} = {shown(weight)})")
         names = expanded(name)
         for each in names:
-            read[each] = read.get(each, 0.0) + weight / len(names)
-    if len(read) > DESTINATIONS_MAX:
-        raise ValueError(f"{len(read)} destinations; allowed: {DESTINATIONS_MAX}")
-    return tuple(read.items())
+            weights[each] = weights.get(each, 0.0) + weight / len(names)
+    if len(weights) > DESTINATIONS_MAX:
+        raise BadValue("", given, f"must have at most {DESTINATIONS_MAX} destinations (got {len(weights)})")
+    return tuple(weights.items())
 
 
 def _recipients_of_one(given: object) -> Distribution:
-    """How many recipients a message has. Raises ValueError."""
-    read = Distribution.parse(given)
-    if read.largest > RECIPIENTS_MAX:
-        raise ValueError(f"{given!r}: a message has {RECIPIENTS_MAX} recipients at most")
-    return read
+    """Reads the number of recipients of one message. Raises BadValue."""
+    counts = Distribution.parse(given)
+    if counts.largest > RECIPIENTS_MAX:
+        raise bad(given, f"must not exceed {RECIPIENTS_MAX}, the maximum recipients of a message")
+    return counts
 
 
 def _recipients(given: object) -> tuple[tuple[str, int], ...]:
-    """{"smtp:example.org": 2000, ...}: recipients by destination, in this order. Raises ValueError."""
-    read: list[tuple[str, int]] = []
+    """Reads {"smtp:example.org": 2000, ...}: recipients by destination, in this order. Raises BadValue."""
+    recipients: list[tuple[str, int]] = []
     for name, count in given.items() if isinstance(given, Mapping) else ():
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= RECIPIENTS_MAX:
-            raise ValueError(f"{name!r} = {count!r}: allowed: a whole number from 1 to {RECIPIENTS_MAX}")
-        read += [(each, count) for each in expanded(name)]
-    if not 0 < sum(count for _, count in read) <= RECIPIENTS_MAX:
-        raise ValueError(
-            f'{given!r}: allowed: {{"transport:next hop" = recipients, ...}}, from 1 to {RECIPIENTS_MAX} together'
-        )
-    return tuple(read)
+            raise BadValue(
+                "",
+                given,
+                f"must have between 1 and {RECIPIENTS_MAX} recipients for each destination (got {name!r} = {shown(count)})",
+            )
+        recipients += [(each, count) for each in expanded(name)]
+    if not 0 < sum(count for _, count in recipients) <= RECIPIENTS_MAX:
+        raise bad(given, f"must be {_RECIPIENTS}, between 1 and {RECIPIENTS_MAX} together")
+    return tuple(recipients)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A message, or ``count`` that are alike, ``every_s`` after each other."""
+    """One message, or ``count`` equal ones that arrive ``every_s`` after each other."""
 
-    at_s: float = number(0.0, -365 * DAY_S, 365 * DAY_S, "when it arrives; before 0: it is queued at the start")
-    count: int = number(1, 1, 10_000_000, "how many there are")
-    every_s: float = number(0.0, 0, DAY_S, "from one of them to the next")
-    recipients: tuple[tuple[str, int], ...] = field(
-        default=(), metadata=read_by(_recipients, '{"transport:next hop" = recipients, ...}: in this order; needed')
+    at_s: float = number(
+        0.0, -365 * DAY_S, 365 * DAY_S, "seconds", "time at which it arrives; a message before 0 is queued at the start"
+    )
+    count: int = whole(1, 1, 10_000_000, "messages", "number of equal messages")
+    every_s: float = number(0.0, 0, DAY_S, "seconds", "time from one of them to the next")
+    recipients: tuple[tuple[str, int], ...] = custom(
+        (), _RECIPIENTS, "number of recipients by destination, in this order; required", _recipients
     )
 
     def arrivals(self) -> Iterator[Arrival]:
@@ -109,24 +115,30 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
-    """A sort of mail, drawn by chance."""
+    """A kind of mail whose messages are drawn at random."""
 
-    messages: int = number(0, 0, 10_000_000, "so many are queued at the start")
-    age_s: float = number(0.0, 0, 30 * DAY_S, "these arrived one after the other since so long ago")
+    messages: int = whole(0, 0, 10_000_000, "messages", "number of messages queued at the start")
+    age_s: float = number(0.0, 0, 30 * DAY_S, "seconds", "age of the oldest of these; they arrived evenly since then")
     deferred_s: float = number(
-        0.0, 0, 30 * DAY_S, "these were tried before, and come due one after the other within so long; 0: they are new"
+        0.0,
+        0,
+        30 * DAY_S,
+        "seconds",
+        "these were deferred before, and their next attempts are spread evenly over this time",
+        special={0: "they are new"},
     )
-    per_s: float = number(0.0, 0, 1_000_000, "so many arrive each second, at random times (Poisson)")
-    from_s: float = number(0.0, 0, 365 * DAY_S, "when they begin to arrive")
-    to_s: float = number(365.0 * DAY_S, 0, 365 * DAY_S, "when no more arrive")
-    recipients: Distribution = field(
-        default=Distribution("constant", (1.0,)),
-        metadata=read_by(_recipients_of_one, "of one message; rounded, at least 1"),
+    per_s: float = number(0.0, 0, 1_000_000, "messages", "messages that arrive each second, at random times (Poisson)")
+    from_s: float = number(0.0, 0, 365 * DAY_S, "seconds", "time at which they begin to arrive")
+    to_s: float = number(365.0 * DAY_S, 0, 365 * DAY_S, "seconds", "time after which no more arrive")
+    recipients: Distribution = distribution(  # noqa: RUF009  # it is immutable
+        1.0, "number of recipients of one message; rounded, at least 1", _recipients_of_one
     )
-    destinations: tuple[tuple[str, float], ...] = field(
-        default=(), metadata=read_by(_destinations, '{"transport:next hop" = weight, ...}: where it goes; needed')
+    destinations: tuple[tuple[str, float], ...] = custom(
+        (), _WEIGHTS, "destinations, each with its relative frequency; required", _destinations
     )
-    spread: bool = flag(False, "each recipient draws a destination; else all recipients of a message have the same one")
+    spread: bool = flag(
+        False, "each recipient of a message gets a random destination; false: all recipients of a message have the same"
+    )
 
     def queued(self, chance: Chance) -> Iterator[Arrival]:
         """What is there at the start, by age; deferred mail by when it is due."""

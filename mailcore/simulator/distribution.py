@@ -1,6 +1,6 @@
-"""How long something takes, or how many of something there are: a distribution, read from text, drawn from by chance.
+"""A distribution of durations or counts: read from text, with random values drawn from it.
 
-Chance is an argument (``random.Random(seed)`` fits), so that the same seed gives the same numbers.
+The random generator is an argument (``random.Random(seed)`` fits), so that the same seed gives the same numbers.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
-__all__ = ["DISTRIBUTION_FORMS", "Chance", "Chances", "Distribution"]
+from mailcore.bounds import bad, custom
+
+__all__ = ["DISTRIBUTION_FORMS", "Chance", "Chances", "Distribution", "distribution"]
 
 DISTRIBUTION_FORMS = (
-    '1.5, "constant(1.5)", "exponential(MEAN)", "lognormal(MEDIAN, P90)", '
-    '"quantiles(0:FIRST, 0.5:MEDIAN, ..., 1:LAST)", nothing negative'
+    '1.5, "constant(1.5)", "exponential(MEAN)", "lognormal(MEDIAN, P90)" or '
+    '"quantiles(0:FIRST, 0.5:MEDIAN, ..., 1:LAST)", with no value below 0'
 )
 Z90 = 1.2815515655446004  # the standard normal distribution's 90 % quantile
 QUANTILES_MAX = 1_000
@@ -27,30 +29,33 @@ _FORM = re.compile(r"(?P<kind>[a-z]+)\((?P<values>[^()]*)\)")
 
 
 class Chance(Protocol):
-    """The part of ``random.Random`` that is used here."""
+    """A random generator: the part of ``random.Random`` that is used here."""
 
-    def random(self) -> float: ...
+    def random(self) -> float:
+        """Returns a number from 0 to below 1."""
 
-    def expovariate(self, lambd: float, /) -> float: ...
+    def expovariate(self, lambd: float, /) -> float:
+        """Returns a value of the exponential distribution with mean 1 / ``lambd``."""
 
-    def lognormvariate(self, mu: float, sigma: float, /) -> float: ...
+    def lognormvariate(self, mu: float, sigma: float, /) -> float:
+        """Returns a value whose logarithm has mean ``mu`` and deviation ``sigma``."""
 
 
-# A stream of chance by name: each next hop and each sort of mail has its own, so that two runs with different parameters
-# meet the same mail and equally quick servers.
+# Returns a random generator by name: each next hop and each kind of mail has its own, so that two runs with different
+# parameters meet the same mail and equally fast servers.
 Chances = Callable[[str], Chance]
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """``values``: of constant and exponential one, of lognormal median and p90; of quantiles share and value in turn."""
+    """A distribution. ``values``: one (constant, exponential), median and p90 (lognormal), or shares and values in turn."""
 
     kind: str
     values: tuple[float, ...]
 
     @classmethod
     def parse(cls, given: object) -> Distribution:
-        """Reads what DISTRIBUTION_FORMS shows. Raises ValueError, saying what is allowed."""
+        """Reads one of DISTRIBUTION_FORMS. Raises BadValue."""
         if isinstance(given, Distribution):
             return given
         try:
@@ -63,22 +68,23 @@ class Distribution:
             if match["kind"] == "quantiles":
                 return cls("quantiles", _quantiles(parts))
             values = tuple(_number(float(part)) for part in parts)
-            wanted = {"constant": 1, "exponential": 1, "lognormal": 2}
-            if len(values) != wanted.get(match["kind"]):
+            counts = {"constant": 1, "exponential": 1, "lognormal": 2}
+            if len(values) != counts.get(match["kind"]):
                 raise ValueError
             if match["kind"] == "lognormal" and not 0 < values[0] <= values[1]:
                 raise ValueError
             return cls(match["kind"], values)
         except ValueError:
-            raise ValueError(f"{given!r} is no distribution; allowed: {DISTRIBUTION_FORMS}") from None
+            raise bad(given, f"must be a distribution: {DISTRIBUTION_FORMS}") from None
 
     @property
     def constant(self) -> float | None:
-        """The value that it always has; None when chance has a say."""
+        """Returns the only value of the distribution; None if it has several."""
         return self.values[0] if self.kind == "constant" else None
 
     @property
     def mean(self) -> float:
+        """Returns the mean."""
         if self.kind == "lognormal":
             median, p90 = self.values
             return median * math.exp((math.log(p90 / median) / Z90) ** 2 / 2)
@@ -89,7 +95,7 @@ class Distribution:
         return self.values[0]
 
     def drawn_by(self, chance: Chance) -> Callable[[], float]:
-        """A function that gives the next value."""
+        """Returns a function that draws the next value."""
         if self.kind == "constant" or not any(self.values):
             value = self.values[0]
             return lambda: value
@@ -106,7 +112,7 @@ class Distribution:
 
     @property
     def largest(self) -> float:
-        """What none is above that is written down: mean and p90 are, where chance has no bound."""
+        """Returns the largest value written down: for distributions without a bound the mean or p90."""
         return self.values[-1]
 
     def __str__(self) -> str:
@@ -116,6 +122,11 @@ class Distribution:
             pairs = zip(self.values[::2], self.values[1::2], strict=True)
             return f"quantiles({', '.join(f'{share:g}:{value:g}' for share, value in pairs)})"
         return f"{self.kind}({', '.join(f'{value:g}' for value in self.values)})"
+
+
+def distribution(default: float, doc: str, reader: Callable[[Any], Distribution] = Distribution.parse) -> Any:
+    """Defines a field of a dataclass that is a distribution; ``default`` is a constant."""
+    return custom(Distribution("constant", (default,)), "a distribution", doc, reader)
 
 
 def _number(value: float) -> float:

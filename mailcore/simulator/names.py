@@ -1,5 +1,5 @@
-"""Scopes and destinations of a scenario, and of --set, in the one spelling that the routes give them: lower case, and without
-the port that is the deliverer's own. Else a value set for ``smtp:MX.example`` would quietly hold for nobody.
+"""Converts scopes and destinations of a scenario, and of --set, to the spelling of the routes: lower case, and without the
+deliverer's own port. Otherwise a value set for ``smtp:MX.example`` would match no destination.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from mailcore.bounds import BadValue
 from mailcore.config.values import destination_pattern
 from mailcore.simulator.backlog import Backlog, Listed, Mail
 from mailcore.simulator.next_hop import NextHop
@@ -18,31 +19,35 @@ __all__ = ["Names"]
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    port: int  # the deliverer's
-    transports: Collection[str] | None = None  # those there are; None: any
+    """The spelling of names, for a deliverer's port and a set of transports."""
+
+    port: int  # the deliverer's own
+    transports: Collection[str] | None = None  # those that exist; None: any name is accepted
 
     def scope(self, text: str) -> str:
-        """Raises ValueError at a transport that is not there, and at what is no destination."""
+        """Returns a scope in its one spelling. Raises BadValue at an unknown transport, or a rest that is not a destination."""
         transport, colon, rest = text.partition(":")
         if transport and self.transports is not None and transport not in self.transports:
-            there_are = ", ".join(sorted(self.transports))
-            raise ValueError(f"{text!r}: there is no transport {transport!r}; there are {there_are}")
+            names = ", ".join(sorted(self.transports))
+            raise BadValue("", text, f"{text!r} must begin with a transport; the transports are {names}")
         return f"{transport}:{destination_pattern(rest, self.port)}" if colon else text
 
     def changes(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+        """Returns the changes with their scopes in one spelling. Raises BadValue."""
         return tuple(dataclasses.replace(change, scope=self.scope(change.scope)) for change in changes)
 
     def next_hops(self, next_hops: Iterable[tuple[str, NextHop]]) -> dict[str, NextHop]:
+        """Returns the next hops by scope. Raises BadValue, also if a scope is there twice."""
         named: dict[str, NextHop] = {}
         for text, next_hop in next_hops:
             scope = self.scope(text)
             if scope in named:
-                raise ValueError(f"{text!r}: there are two next hops {scope!r}")
+                raise BadValue("", text, f"{text!r} must not be there twice; it is the same next hop as {scope!r}")
             named[scope] = next_hop
         return named
 
     def backlog(self, backlog: Backlog) -> Backlog:
-        """What is of the live queue has its names already."""
+        """Returns the mail with its destinations in one spelling; mail of the live queue has it already. Raises BadValue."""
         return dataclasses.replace(
             backlog,
             listed=tuple(self._listed(each) for each in backlog.listed),
@@ -63,5 +68,5 @@ class Names:
     def _destination(self, text: str) -> str:
         name = self.scope(text)
         if name.partition(":")[2].startswith("."):
-            raise ValueError(f"{text!r} is a pattern; mail goes to one destination")
+            raise BadValue("", text, f"{text!r} must be one destination, not a pattern")
         return name

@@ -14,8 +14,8 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
+from mailcore.bounds import number, whole
 from mailcore.simulator.distribution import Chance
-from mailcore.simulator.field import number
 from mailcore.simulator.next_hop import NextHop
 
 __all__ = ["Client", "Flight", "Site"]
@@ -25,11 +25,15 @@ __all__ = ["Client", "Flight", "Site"]
 class Client:
     """Our own end of the connections: the deliverers. Names and defaults are those of [deliverer] in the settings."""
 
-    concurrency: int = number(500, 1, 1_000_000, "deliveries at once, of all deliverers together")
-    connect_timeout_s: float = number(30.0, 0.1, 3600, "smtp_connect_timeout")
-    greeting_timeout_s: float = number(300.0, 0.1, 3600, "smtp_helo_timeout")
-    connection_idle_s: float = number(2.0, 0, 600, "a kept connection is closed after this; 0: none is kept")
-    connection_uses_max: int = number(1000, 1, 1_000_000, "messages over one connection")
+    concurrency: int = whole(
+        500, 1, 1_000_000, "deliveries", "maximum concurrent deliveries of all deliverers together"
+    )
+    connect_timeout_s: float = number(30.0, 0.1, 3600, "seconds", "as Postfix's smtp_connect_timeout")
+    greeting_timeout_s: float = number(300.0, 0.1, 3600, "seconds", "as Postfix's smtp_helo_timeout")
+    connection_idle_s: float = number(
+        2.0, 0, 600, "seconds", "how long an unused connection is kept open", special={0: "it is closed at once"}
+    )
+    connection_uses_max: int = whole(1000, 1, 1_000_000, "messages", "maximum messages over one connection")
 
 
 class Flight:

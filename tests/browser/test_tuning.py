@@ -141,7 +141,7 @@ async def test_wrong_values_other_operators_and_a_core_that_is_gone(tmp_path: Pa
         await first.fill("#find", "")
         await ask_diff(first, **{LIMIT: "0", "process_limit": "50"})
         await expect(first.locator("#dialog")).to_contain_text(f"{LIMIT} = 0 in scope")
-        await expect(first.locator("#dialog")).to_contain_text("allowed is a whole number from 1 to 10000")
+        await expect(first.locator("#dialog")).to_contain_text("must be between 1 and 10000 deliveries")
         await expect(first.locator("form.apply")).to_have_count(0)
         await first.get_by_role("button", name="Back to the values").click()
 

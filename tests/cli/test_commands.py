@@ -45,7 +45,7 @@ def test_check_config_names_every_fault(tmp_path: Path, capsys: pytest.CaptureFi
     out, err = capsys.readouterr()
     assert json.loads(out)["valid"] is False
     assert len(json.loads(out)["faults"]) == 2
-    assert f"waypost: {config}:2: [queue] segment_bytes = 1 is wrong" in err
+    assert f"waypost: {config}:2: [queue] segment_bytes must be between 65536 and 1073741824 bytes (got 1)" in err
 
 
 # -- status

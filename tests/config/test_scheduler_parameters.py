@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from mailcore.bounds import Kind
 from mailcore.config.load import load
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.scheduler.feedback import Feedback
-from mailcore.scheduler.parameters import GLOBAL_SCOPE, TRANSPORT_SCOPE, Kind, Parameters, TransportParameters
+from mailcore.scheduler.parameters import GLOBAL_SCOPE, TRANSPORT_SCOPE, Parameters, TransportParameters
 from mailcore.scheduler.tuning import Tuning
 
 

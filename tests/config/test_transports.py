@@ -14,52 +14,82 @@ __all__ = ["file"]  # the fixture
 FAULTS = [
     (
         "[transports.smtp]\ndestination_concurrency_positive_feedback = '2'",
-        "2: [transports.smtp] destination_concurrency_positive_feedback '2' is no feedback; allowed: x, x/concurrency or "
-        "x/sqrt_concurrency, x from 0 to 1",
+        "2: [transports.smtp] destination_concurrency_positive_feedback must be x, x/concurrency or "
+        "x/sqrt_concurrency, with x from 0 to 1 (got '2')",
     ),
     (
         "[transports.smtp]\ndestination_concurrency_positive_feedback = true",
-        "= True is wrong; allowed: a feedback: x, x/conc",
+        "2: [transports.smtp] destination_concurrency_positive_feedback must be x, x/concurrency or "
+        "x/sqrt_concurrency, with x from 0 to 1 (got true)",
     ),
-    ("[transports.smtp]\ndestination_concurrency_negative_feedback = ''", "'' is no feedback; allowed: x, x/conc"),
-    ("[transports.smtp]\ndestination_concurrency_negative_feedback = nan", "'nan' is no feedback; allowed: x, x/conc"),
+    (
+        "[transports.smtp]\ndestination_concurrency_negative_feedback = ''",
+        "2: [transports.smtp] destination_concurrency_negative_feedback must be x, x/concurrency or "
+        "x/sqrt_concurrency, with x from 0 to 1 (got '')",
+    ),
+    (
+        "[transports.smtp]\ndestination_concurrency_negative_feedback = nan",
+        "2: [transports.smtp] destination_concurrency_negative_feedback must be x, x/concurrency or "
+        "x/sqrt_concurrency, with x from 0 to 1 (got nan)",
+    ),
     (
         "[transports.smtp]\ndestination_concurrency_feedback_debug = 'yes'",
-        "2: [transports.smtp] destination_concurrency_feedback_debug = 'yes' is wrong; allowed: true or false",
+        "2: [transports.smtp] destination_concurrency_feedback_debug must be true or false (got 'yes')",
     ),
-    ("[scheduler]\nprocess_limit = 1", "2: [scheduler] process_limit is unknown; it belongs in [transports.NAME]; "),
+    (
+        "[scheduler]\nprocess_limit = 1",
+        "2: [scheduler] process_limit is not a setting here; it belongs in [transports.NAME]",
+    ),
     (
         "[transports.smtp]\ndestinations = 3",
-        "2: [transports.smtp] destinations = 3 is wrong; allowed: a section [transports.smtp.destinations]",
+        "2: [transports.smtp] destinations must be a section, [transports.smtp.destinations] (got 3)",
     ),
     (
         "[transports.smtp.destinations]\n'example.org' = 3",
-        "2: [transports.smtp.destinations] example.org = 3 is wrong; allowed: a section",
+        "2: [transports.smtp.destinations] example.org must be a section, [transports.smtp.destinations.example.org] (got 3)",
     ),
     (
         "[transports.smtp.destinations.'example.org']\ndestination_concurency_limit = 3",
-        "2: [transports.smtp.destinations.example.org] destination_concurency_limit is unknown; did you mean "
-        "'destination_concurrency_limit'? allowed: initial_destination_concurrency, destination_conc",
+        "2: [transports.smtp.destinations.example.org] destination_concurency_limit is not a setting here; did you "
+        "mean 'destination_concurrency_limit'?",
     ),
     (
         "[transports.smtp.destinations.'example.org']\n\nprocess_limit = 3",
-        "3: [transports.smtp.destinations.example.org] process_limit is unknown; it belongs in [transports.NAME]; ",
+        "3: [transports.smtp.destinations.example.org] process_limit is not a setting here; it belongs in [transports.NAME]",
     ),
     (
         "[transports.smtp.destinations.'example.org']\ndestination_concurrency_limit = 0",
-        "2: [transports.smtp.destinations.example.org] destination_concurrency_limit = 0 is wrong; allowed: a whole",
+        "2: [transports.smtp.destinations.example.org] destination_concurrency_limit must be between 1 and 10000 "
+        "deliveries (got 0)",
     ),
     (
         "[transports.smtp.destinations.'*']\ndestination_concurrency_limit = 1",
-        '1: [transports.smtp.destinations] * \'*\' is no pattern of destinations; allowed: "example.org", ".example.org"',
+        '1: [transports.smtp.destinations] * must be a destination: "example.org", ".example.org" for all its '
+        'subdomains, "example.org:587", "[192.0.2.1]",',
     ),
-    ("[transports.smtp.destinations.'192.0.2.1']", "'192.0.2.1' is no pattern of destinations"),
-    ("[transports.smtp.destinations.'']", "'' is no pattern of destinations"),
-    ("[transports.smtp.destinations.'.[192.0.2.1]']", "'.[192.0.2.1]' is no pattern of destinations"),
-    ("[transports.smtp.destinations.'a b@example.org']", "'a b@example.org' is no pattern of destinations"),
+    (
+        "[transports.smtp.destinations.'192.0.2.1']",
+        '1: [transports.smtp.destinations] 192.0.2.1 must be a destination: "example.org", ".example.org" for all '
+        'its subdomains, "example.org:587",',
+    ),
+    (
+        "[transports.smtp.destinations.'']",
+        '1: [transports.smtp.destinations]  must be a destination: "example.org", ".example.org" for all its '
+        'subdomains, "example.org:587", "[192.0.2.1]",',
+    ),
+    (
+        "[transports.smtp.destinations.'.[192.0.2.1]']",
+        '1: [transports.smtp.destinations] .[192.0.2.1] must be a destination: "example.org", ".example.org" for '
+        'all its subdomains, "example.org:587",',
+    ),
+    (
+        "[transports.smtp.destinations.'a b@example.org']",
+        '1: [transports.smtp.destinations] a b@example.org must be a destination: "example.org", ".example.org" '
+        'for all its subdomains, "example.org:587",',
+    ),
     (
         "[transports.smtp.destinations.'example.org']\n[transports.smtp.destinations.'example.org:25']",
-        "2: [transports.smtp.destinations] example.org:25 is 'example.org' again; allowed: each pattern once",
+        "2: [transports.smtp.destinations] example.org:25 must not be there twice; it is the same as 'example.org'",
     ),
 ]
 

@@ -47,7 +47,7 @@ def test_no_feedback_is_worth_more_than_a_delivery(feedback: Feedback, concurren
      True, None, float("nan"), [1]],
 )  # fmt: skip
 def test_anything_else_is_refused_saying_what_is_allowed(given: object) -> None:
-    with pytest.raises(ValueError, match="allowed: x, x/concurrency or x/sqrt_concurrency, x from 0 to 1"):
+    with pytest.raises(ValueError, match="must be x, x/concurrency or x/sqrt_concurrency, with x from 0 to 1"):
         Feedback.parse(given)
 
 

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from mailcore.bounds import Kind, shown
 from mailcore.config import load as config
 from mailcore.config.settings import Destination
 from mailcore.scheduler import Parameters, TransportParameters
@@ -17,7 +18,6 @@ from mailcore.scheduler.parameters import (
     SUSPENDED_UNTIL,
     TRANSPORT_SCOPE,
     DestinationParameters,
-    Kind,
     check,
 )
 
@@ -36,7 +36,8 @@ def test_bounds_and_defaults_are_those_of_the_settings() -> None:
             assert setting.default == default, name
             assert getattr(ours, name) == bounds.default, name
             if bounds.kind is not Kind.FEEDBACK:
-                assert (bounds.low, bounds.high) == (setting.metadata["low"], setting.metadata["high"]), name
+                configured = setting.metadata["bounds"]
+                assert (bounds.low, bounds.high) == (configured.low, configured.high), name
     settable = {field.name for field in dataclasses.fields(Destination)}
     assert settable == set(DESTINATION_SCOPE) - {SUSPENDED_UNTIL}
 
@@ -120,18 +121,23 @@ def test_a_value_that_is_allowed_comes_back_as_it_is_used(
 @pytest.mark.parametrize(
     ("scope", "parameter", "given", "allowed"),
     [
-        ("", "message_active_limit", 9, "a whole number from 10 to 1000000"),
-        ("", "message_active_limit", "many", "a whole number from 10 to 1000000"),
+        ("", "message_active_limit", 9, "must be between 10 and 1000000 messages"),
+        ("", "message_active_limit", "many", "must be a whole number between 10 and 1000000 messages"),
         ("", "message_active_limit", True, "a whole number"),
         ("", "message_active_limit", 10.5, "a whole number"),
         ("", "message_active_limit", math.nan, "a whole number"),
         ("", "message_active_limit", None, "a whole number"),
-        ("", "minimal_backoff_time", math.inf, "a number from 0.1 to 86400"),
-        ("smtp", "delivery_slot_discount", 101, "from 0 to 100"),
-        ("smtp", "destination_concurrency_positive_feedback", "2/concurrency", "x/sqrt_concurrency, x from 0 to 1"),
-        ("smtp", "destination_concurrency_feedback_debug", "maybe", "yes or no"),
-        ("smtp", "destination_concurrency_feedback_debug", 2, "yes or no"),
-        ("smtp:example.org", SUSPENDED_UNTIL, math.nan, "a number"),
+        ("", "minimal_backoff_time", math.inf, "must be between 0.1 and 86400 seconds"),
+        ("smtp", "delivery_slot_discount", 101, "between 0 and 100 percent"),
+        (
+            "smtp",
+            "destination_concurrency_positive_feedback",
+            "2/concurrency",
+            "x/sqrt_concurrency, with x from 0 to 1",
+        ),
+        ("smtp", "destination_concurrency_feedback_debug", "maybe", "must be true or false"),
+        ("smtp", "destination_concurrency_feedback_debug", 2, "must be true or false"),
+        ("smtp:example.org", SUSPENDED_UNTIL, math.nan, "must be a number"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_refused_with_all_its_names(
@@ -139,7 +145,7 @@ def test_a_value_that_is_not_allowed_is_refused_with_all_its_names(
 ) -> None:
     with pytest.raises(ValueError, match=parameter) as refused:
         check(scope, parameter, given)
-    for part in (scope or "global", repr(given), allowed):
+    for part in (parameter, f"(got {shown(given)})", allowed):
         assert part in str(refused.value)
 
 
@@ -147,5 +153,5 @@ def test_a_value_that_is_not_allowed_is_refused_with_all_its_names(
     ("scope", "parameter"), [("", "process_limit"), ("smtp", SUSPENDED_UNTIL), ("smtp:example.org", "process_limit")]
 )
 def test_a_parameter_of_another_scope_is_refused_naming_those_there_are(scope: str, parameter: str) -> None:
-    with pytest.raises(ValueError, match=r"is no parameter of .*; its parameters are .*, "):
+    with pytest.raises(ValueError, match=r"is not a parameter of .*; its parameters are .*, "):
         check(scope, parameter, 1)

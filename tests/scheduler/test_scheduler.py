@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mailcore.bounds import shown
 from mailcore.scheduler import Entry, Parameters, Scheduler, TransportParameters
 
 NOW = 1000.0
@@ -324,17 +325,17 @@ def test_mail_for_a_transport_no_longer_configured_still_goes_out() -> None:
 @pytest.mark.parametrize(
     ("scope", "parameter", "value", "allowed"),
     [
-        ("", "message_active_limit", 9, "a whole number from 10 to 1000000"),
+        ("", "message_active_limit", 9, "between 10 and 1000000 messages"),
         ("", "message_active_limit", 20.5, "a whole number"),
-        ("", "minimal_backoff_time", math.nan, "a number from 0.1 to 86400"),
-        ("", "process_limit", 5, "no parameter of the global scope; its parameters are bounce_queue_lifetime"),
-        ("", "made_up", None, "no parameter of the global scope"),
-        ("smtp", "process_limit", 0, "a whole number from 1 to 10000"),
-        ("smtp", "process_limit", math.inf, "a whole number from 1 to 10000"),
-        ("smtp", "suspended_until", 5, 'no parameter of scope "smtp"'),
+        ("", "minimal_backoff_time", math.nan, "between 0.1 and 86400 seconds"),
+        ("", "process_limit", 5, "not a parameter of the global scope; its parameters are bounce_queue_lifetime"),
+        ("", "made_up", None, "not a parameter of the global scope"),
+        ("smtp", "process_limit", 0, "between 1 and 10000 deliveries"),
+        ("smtp", "process_limit", math.inf, "a whole number between 1 and 10000 deliveries"),
+        ("smtp", "suspended_until", 5, 'not a parameter of scope "smtp"'),
         ("smtp", "process_limit", True, "a whole number"),
-        ("nowhere", "process_limit", 5, 'no transport "nowhere"; there are bulk, smtp'),
-        ("smtp:a.example", "process_limit", 5, 'no parameter of scope "smtp:a.example"'),
+        ("nowhere", "process_limit", 5, 'no transport "nowhere"; the transports are bulk, smtp'),
+        ("smtp:a.example", "process_limit", 5, 'not a parameter of scope "smtp:a.example"'),
         ("smtp:a.example", "destination_recipient_limit", "5", "a whole number"),
         ("smtp:a.example", "suspended_until", math.nan, "a number"),
     ],
@@ -346,7 +347,7 @@ def test_a_value_that_is_not_allowed_says_what_is(scope: str, parameter: str, va
         scheduler.set(scope, parameter, value, NOW)
     assert parameter in str(raised.value)
     if value is not None:
-        assert repr(value) in str(raised.value) or "no parameter" in str(raised.value)
+        assert shown(value) in str(raised.value) or "not a parameter" in str(raised.value)
     assert scheduler.snapshot(NOW) == before
 
 
@@ -359,5 +360,5 @@ def test_a_value_in_force_can_be_asked_for_in_every_scope() -> None:
     assert scheduler.get("smtp:a.example", "destination_concurrency_limit") == 7
     assert scheduler.get("smtp:a.example", "destination_recipient_limit") == 9
     assert scheduler.get("smtp:b.example", "destination_recipient_limit") == 2
-    with pytest.raises(ValueError, match="no parameter"):
+    with pytest.raises(ValueError, match="not a parameter"):
         scheduler.get("smtp:a.example", "made_up")

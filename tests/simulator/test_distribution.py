@@ -33,7 +33,7 @@ def test_what_is_read_is_written_and_read_again(given: object) -> None:
 
 @pytest.mark.parametrize("given", WRONG, ids=repr)
 def test_what_is_no_distribution_is_refused_with_what_is_allowed(given: object) -> None:
-    with pytest.raises(ValueError, match=r"is no distribution; allowed: 1\.5, "):
+    with pytest.raises(ValueError, match=r"must be a distribution: 1\.5, "):
         Distribution.parse(given)
 
 

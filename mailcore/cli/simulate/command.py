@@ -4,7 +4,6 @@ queue's. Status 0 also when mail is left at the end of the simulated time."""
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import os
 import random
@@ -14,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from mailcore.bounds import number_from_text
 from mailcore.cli.simulate.report import ESTIMATE, Run, report
 from mailcore.config.load import ConfigError, load
 from mailcore.config.scheduler_parameters import parameters_of
@@ -129,10 +129,8 @@ def _set(text: str) -> Change:
     scope = "" if scope == GLOBAL else scope
     if not equals or not parameter:
         raise UsageError(f"simulate: --set {text!r}; allowed: SCOPE:PARAMETER=VALUE, {GLOBAL}:PARAMETER=VALUE")
-    value: float | str = given
-    with contextlib.suppress(ValueError):
-        value = float(given)
-        value = int(value) if value.is_integer() else value
+    typed = number_from_text(given)
+    value = given if typed is None else typed
     try:
         check(scope, parameter, value)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The keys of a scenario file as Markdown, made from their definitions, so that they cannot be out of date.
+"""Prints the keys of a scenario file as Markdown, made from their definitions.
 
 ``python -m mailcore.cli.simulate.reference`` prints them; ``docs/scenario.md`` is that text, and a test compares them.
 """
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
 from typing import Any
 
+from mailcore.bounds import Kind, bounds_by_name
 from mailcore.simulator.backlog import Listed, Mail
-from mailcore.simulator.distribution import DISTRIBUTION_FORMS, Distribution
-from mailcore.simulator.field import allowed
+from mailcore.simulator.distribution import DISTRIBUTION_FORMS
 from mailcore.simulator.next_hop import NextHop
 from mailcore.simulator.scenario import Limits
 from mailcore.simulator.scenario_file import Options
@@ -23,32 +22,32 @@ __all__ = ["reference"]
 _HEAD = f"""\
 # Keys of a scenario
 
-Made by `python -m mailcore.cli.simulate.reference > docs/scenario.md`; what it is for and an example are in
-[simulate.md](simulate.md).
+Made by `python -m mailcore.cli.simulate.reference > docs/scenario.md`. [simulate.md](simulate.md) explains scenarios and has an
+example.
 
-A scenario is a TOML file. A wrong key or value is told with its line and what is allowed. Times are seconds of the simulation,
-0 is its start. A distribution is one of
+A scenario is a TOML file. `waypost simulate` prints each wrong key or value with its line and the values allowed. Times are
+seconds of the simulation, which starts at 0. A distribution is one of
 
     {DISTRIBUTION_FORMS}
 
-A destination is `"transport:next hop"`; `{{1..100}}` in its name makes a hundred of it, which share its weight.
+A destination is `"transport:next hop"`. A name with `{{1..100}}` stands for a hundred destinations, which share its weight.
 """
 
 _NEXT_HOPS = """\
-The scope is `"smtp:example.org"`, or `"smtp:.example.org"` for all below it, or `"smtp"`, or `"*"` for all others; the most
-specific one holds. Destinations that no scope takes have the defaults.
+The scope is `"smtp:example.org"`, or `"smtp:.example.org"` for all its subdomains, or `"smtp"`, or `"*"` for all others. The
+most specific scope wins. A destination that no scope matches has the defaults.
 """
 
 _CHANGES = """
 ## [set."SCOPE"] and [changes.NAME]
 
-Parameters of the scheduler ([configuration.md](configuration.md)), by scope as `waypost transport set` has them: `global`, a
-transport, a destination, or a pattern of destinations. `[set]` holds from the start, above the configuration:
+Parameters of the scheduler ([configuration.md](configuration.md)) by scope: `global`, a transport, a destination, or a pattern
+of destinations. `[set]` sets them from the start, and overrides the configuration:
 
     [set."smtp:example.org"]
     destination_concurrency_limit = 5
 
-A change is made at a time, and with `until_s` it ends by itself:
+`[changes]` sets a parameter at a time; with `until_s` the change ends by itself:
 
     [changes.night]
     at_s = 3600
@@ -59,20 +58,20 @@ A change is made at a time, and with `until_s` it ends by itself:
 """
 
 SECTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
-    ("simulation", (Options, Limits), "How far it goes, and what it shows."),
+    ("simulation", (Options, Limits), "The end of the simulation, and the size of its result."),
     (
         "deliverer",
         (Client,),
-        "Our own end of the connections; with a configuration, what is not set here is as configured.",
+        "Our own end of the connections. If a configuration is used, a key that is not set here has the configured value.",
     ),
     ('next_hops."SCOPE"', (NextHop,), _NEXT_HOPS.rstrip()),
-    ("mail.NAME", (Mail,), "A sort of mail, drawn by chance."),
-    ("messages.NAME", (Listed,), "A message, or some that are alike."),
+    ("mail.NAME", (Mail,), "A kind of mail whose messages are drawn at random."),
+    ("messages.NAME", (Listed,), "One message, or several equal ones."),
 )
 
 
 def reference() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     return _HEAD + "\n".join(_lines()) + "\n" + _CHANGES
 
 
@@ -82,17 +81,14 @@ def _lines() -> Iterator[str]:
         yield "| key | default | allowed | meaning |"
         yield "|---|---|---|---|"
         for kind in kinds:
-            for each in fields(kind):
-                may_be = allowed(each) or ("a distribution" if isinstance(each.default, Distribution) else "")
-                doc_of_key = each.metadata["doc"]
-                if not may_be:
-                    may_be, _, doc_of_key = doc_of_key.partition(": ")
-                    may_be = f"`{may_be}`"
-                yield f"| `{each.name}` | {_shown(each.default)} | {may_be} | {doc_of_key} |"
+            for key, bounds in bounds_by_name(kind).items():
+                is_literal = bounds.kind is Kind.CUSTOM and bounds.form.startswith(("[", "{"))
+                allowed = f"`{bounds.form}`" if is_literal else bounds.allowed("_")
+                yield f"| `{key}` | {_shown(bounds.default)} | {allowed} | {bounds.description} |"
 
 
 def _shown(value: Any) -> str:
-    if value is MISSING or value == ():
+    if value == ():
         return ""
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"

@@ -196,11 +196,11 @@ def test_half_of_a_value_for_two_hours_is_asked_as_it_was_typed(core: FakeCore) 
 
 
 def test_what_the_core_refuses_is_told_in_its_words_and_is_in_the_audit(core: FakeCore) -> None:
-    core.answers["set"] = Refusal("allowed is a whole number from 1 to 10000")
+    core.answers["set"] = Refusal("must be between 1 and 10000 deliveries (got 0)")
     client = signed_in("operator")
     answer = client.post(BASE + "set/", {"parameter": LIMIT, "value": "-1", "why": "a mistake"})
     assert answer.status_code == 409
-    assert "allowed is a whole number" in markup_of(answer)
+    assert "must be between 1 and 10000 deliveries" in markup_of(answer)
     assert [entry.outcome for entry in entries()] == [Outcome.REFUSED]
 
 

@@ -116,5 +116,5 @@ class TuningCore(FakeCore):
             if name.endswith(("feedback_debug", "positive_feedback")) or value is None:
                 continue
             if not isinstance(value, int | float) or not 1 <= value <= 10_000:
-                return Refusal(f'{name} = {value!r} in scope "smtp": allowed is a whole number from 1 to 10000')
+                return Refusal(f"{name} must be between 1 and 10000 deliveries (got {value!r})")
         return Parts([{"progress": 0.0, "stage": "measuring"}, {"done": True}])

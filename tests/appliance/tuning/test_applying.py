@@ -90,7 +90,7 @@ def test_when_the_third_of_five_fails_it_is_said_which_were_made(core: TuningCor
 def test_nothing_is_sent_when_one_of_them_is_wrong(core: TuningCore, operator: Client) -> None:
     answer = apply(operator, draft({FIVE[0]: 5, FIVE[1]: 0, FIVE[2]: 7}))
     assert answer.status_code == 422
-    assert "allowed is a whole number from 1 to 10000" in markup_of(answer)
+    assert "must be between 1 and 10000 deliveries" in markup_of(answer)
     assert core.asked("set") == []
     assert not Change.objects.exists()
 

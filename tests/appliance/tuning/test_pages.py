@@ -123,7 +123,7 @@ def test_a_diff_shows_only_what_changes(core: TuningCore) -> None:
     answer = client.post("/tuning/diff/", form | {f"value-{LIMIT}": HOSTILE})
     assert 'name="draft"' not in markup_of(answer)
     assert "<script>alert" not in markup_of(answer)
-    assert "allowed is a whole number" in markup_of(answer)
+    assert "must be between 1 and 10000 deliveries" in markup_of(answer)
 
 
 def test_a_transport_that_is_no_more_and_numbers_without_end_are_told(core: TuningCore) -> None:
@@ -144,7 +144,7 @@ def test_a_transport_that_is_no_more_and_numbers_without_end_are_told(core: Tuni
     seen = json.dumps(draft["seen"])
     for value in ("1e999", "9" * 40):
         page = client.post("/tuning/diff/", {"scope": "smtp", f"value-{LIMIT}": value, f"seen-{LIMIT}": seen})
-        assert "allowed is a whole number" in markup_of(page), value
+        assert "must be between 1 and 10000 deliveries" in markup_of(page), value
     assert core.asked("set") == []
 
 
