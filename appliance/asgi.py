@@ -25,6 +25,7 @@ _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 async def application(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+    """Serves one connection: Django's, or the start and end of the server."""
     if scope["type"] == "lifespan":
         await _lifespan(receive, send)
     else:

@@ -17,7 +17,10 @@ from appliance.accounts.roles import needs_totp
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
+    """Lets administrators alone create accounts."""
+
     def is_open_for_signup(self, request: HttpRequest) -> bool:
+        """Returns False: the portal has no sign-up page."""
         return False
 
     def get_client_ip(self, request: HttpRequest) -> str:
@@ -32,14 +35,18 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
 
 class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]
+    """Encrypts TOTP secrets and keeps a required second factor from being removed."""
+
     def encrypt(self, text: str) -> str:
         """A copy of the database alone lets nobody make codes."""
         return _fernet().encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
+        """Returns the secret in the clear. Raises InvalidToken if it was encrypted with another key."""
         return _fernet().decrypt(encrypted_text.encode()).decode()
 
     def can_delete_authenticator(self, authenticator: Any) -> bool:
+        """Returns False while the account must have TOTP."""
         return not needs_totp(User.objects.get(pk=authenticator.user_id))
 
 

@@ -34,6 +34,8 @@ __all__ = ["LockAdmin", "RoleAdmin", "UserAdmin"]
 
 
 class UserAdmin(AuditedAdmin):
+    """The administration page of users."""
+
     action = "user"
     title = "Users"
     explanation = "Who may sign in, with which role."
@@ -48,42 +50,53 @@ class UserAdmin(AuditedAdmin):
     _new_fields = ("username", "password1", "password2", "role", "bodies", "why")
 
     def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
+        """Returns the fields of the form; a new user has a password as well."""
         return [(None, {"fields": self._fields if obj is not None else self._new_fields})]
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
+        """Returns the fields that are only shown; none of a new user."""
         return self.readonly_fields if obj is not None else ()
 
     def get_form(self, request: HttpRequest, obj: User | None = None, change: bool = False, **named: Any) -> Any:
+        """Returns the form class, which knows the request: users cannot change their own rights."""
         made = super().get_form(request, obj, change, **{"form": NewUserForm if obj is None else UserForm, **named})
         made.request = request  # type: ignore[attr-defined]
         return made
 
     @admin.display(description="Name")
     def full_name(self, user: User) -> str:
+        """Returns the user's name for the list."""
         return shown(user.get_full_name())
 
     @admin.display(description="Role")
     def role(self, user: User) -> str:
+        """Returns the name of the user's role, or "none"."""
         return role_name(user) or "none"
 
     @admin.display(description="TOTP", boolean=True)
     def has_totp(self, user: User) -> bool:
+        """Returns whether the user signs in with TOTP."""
         return bool(Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.TOTP).exists())
 
     @admin.display(description="Signed in", ordering="last_login")
     def seen(self, user: User) -> str:
+        """Returns the time of the last sign-in for the list."""
         return when(user.last_login)
 
     def subject(self, obj: User) -> str:
+        """Returns the user name, as the audit names the user."""
         return obj.get_username()
 
     def described(self, obj: User) -> dict[str, Any]:
+        """Returns the user's rights, as the audit records them before and after a change."""
         return standing(obj)
 
     def finish(self, request: HttpRequest, obj: User, form: Any) -> None:
+        """Stores the role and the right to read message bodies."""
         set_standing(obj, form.cleaned_data["role"], form.cleaned_data["bodies"])
 
     def refusal(self, request: HttpRequest, obj: User) -> str:
+        """Returns why the user cannot be deleted, or ""."""
         if obj.pk == request.user.pk:
             return "You can't delete yourself; another administrator can."
         with transaction.atomic():
@@ -97,6 +110,7 @@ class UserAdmin(AuditedAdmin):
         return deleted, counts, set(), protected
 
     def get_urls(self) -> list[URLPattern]:
+        """Adds the pages that set a password and remove TOTP."""
         view = self.admin_site.admin_view
         return [
             path("<int:pk>/password/", view(self.password), name="auth_user_password"),
@@ -167,27 +181,34 @@ class RoleAdmin(AuditedAdmin):
     }
 
     def get_queryset(self, request: HttpRequest) -> Any:
+        """Returns the groups that are roles."""
         return super().get_queryset(request).filter(name__in=[role.name.lower() for role in Role])
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Returns the fields of the form."""
         return self.fields
 
     @admin.display(description="May")
     def may(self, group: Group) -> str:
+        """Returns what users of the role may do."""
         return self._may_words[Role[group.name.upper()]]
 
     @admin.display(description="Reads bodies", boolean=True)
     def bodies(self, group: Group) -> bool:
+        """Returns whether users of the role may read message bodies."""
         return group.name == "administrator" or group.permissions.filter(pk=read_bodies().pk).exists()
 
     @admin.display(description="Users")
     def members(self, group: Group) -> int:
+        """Returns the number of users with the role."""
         return group.user_set.count()
 
     def described(self, obj: Group) -> dict[str, Any]:
+        """Returns the role's rights, as the audit records them before and after a change."""
         return {"role": obj.name, "reads bodies": obj.permissions.filter(pk=read_bodies().pk).exists()}
 
     def finish(self, request: HttpRequest, obj: Group, form: Any) -> None:
+        """Stores the right to read message bodies."""
         if form.cleaned_data["bodies"]:
             obj.permissions.add(read_bodies())
         else:
@@ -210,11 +231,13 @@ class LockAdmin(AuditedAdmin):
 
     @admin.display(description="User", ordering="username")
     def user(self, attempt: AccessAttempt) -> str:
+        """Returns the user name that was typed, or "(no such user)"."""
         known = User.objects.filter(username=attempt.username).exists()
         return shown(attempt.username) if known else "(no such user)"
 
     @admin.display(description="Locked until")
     def locked(self, attempt: AccessAttempt) -> str:
+        """Returns until when the account is locked for that client, or "not locked"."""
         failures = self._same(attempt).aggregate(sum=Sum("failures_since_start"))["sum"] or 0
         until = attempt.attempt_time + timedelta(seconds=settings.PORTAL.lockout_s)
         return clock(until) if failures >= settings.AXES_FAILURE_LIMIT and until > timezone.now() else "not locked"
@@ -225,28 +248,36 @@ class LockAdmin(AuditedAdmin):
 
     @admin.display(description="Last", ordering="attempt_time")
     def last(self, attempt: AccessAttempt) -> str:
+        """Returns the time of the last wrong password."""
         return when(attempt.attempt_time)
 
     @admin.display(description="")
     def unlock(self, attempt: AccessAttempt) -> SafeString:
+        """Returns the button that unlocks the account."""
         return format_html('<a class="button" href="{}/delete/">Unlock</a>', attempt.pk)
 
     def subject(self, obj: AccessAttempt) -> str:
+        """Returns user and address, as the audit names the lock."""
         return f"{self.user(obj)} at {obj.ip_address}"
 
     def described(self, obj: AccessAttempt) -> dict[str, Any]:
+        """Returns what the audit records of the lock that is removed."""
         return {"failures": obj.failures_since_start, "address": obj.ip_address}
 
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: object) -> HttpResponse:
+        """Reports that the user is unlocked and returns to the list."""
         return super().response_delete(request, "The user", obj_id)
 
     def delete(self, obj: AccessAttempt) -> None:
+        """Deletes all failures that count towards this lock."""
         self._same(obj).delete()
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Returns empty lists: no other object depends on a lock."""
         return [], {}, set(), []
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Asks before it unlocks, in the words of unlocking."""
         words = {"title": "Unlock", "button": "Unlock", "words": "The wrong passwords no longer count."}
         return super().delete_view(request, object_id, words)
 

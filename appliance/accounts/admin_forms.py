@@ -25,12 +25,16 @@ _BODIES = "Each body that is read stands in the audit. Administrators may always
 
 
 class UserForm(forms.ModelForm):  # type: ignore[type-arg]
+    """The form that changes a user."""
+
     request: HttpRequest  # put there by UserAdmin.get_form
     role = forms.ChoiceField(choices=ROLE_CHOICES, required=False)
     bodies = forms.BooleanField(label="May read the bodies of messages", required=False, help_text=_BODIES)
     why = reason_field()
 
     class Meta:
+        """Names the fields that Django makes from the model."""
+
         model = User
         fields = ("username", "first_name", "last_name", "is_active")
         help_texts = {"is_active": "Who is not cannot sign in; open sessions end."}
@@ -41,6 +45,7 @@ class UserForm(forms.ModelForm):  # type: ignore[type-arg]
         self.fields["bodies"].initial = may_read_by_own_right(self.instance)
 
     def clean(self) -> dict[str, Any]:
+        """Refuses changes of one's own rights and of the last active administrator. Raises ValidationError."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         rights = {"role", "bodies", "is_active"}.intersection(self.changed_data)
         if rights and self.instance.pk == self.request.user.pk:
@@ -52,20 +57,28 @@ class UserForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class NewUserForm(UserCreationForm):  # type: ignore[type-arg]
+    """The form that creates a user."""
+
     role = forms.ChoiceField(choices=ROLE_CHOICES, required=False, initial="viewer")
     bodies = forms.BooleanField(label="May read the bodies of messages", required=False, help_text=_BODIES)
     why = reason_field()
 
 
 class PasswordForm(SetPasswordForm):  # type: ignore[type-arg]
+    """The form by which an administrator sets a user's password."""
+
     why = reason_field()
 
 
 class RoleForm(forms.ModelForm):  # type: ignore[type-arg]
+    """The form that changes a role."""
+
     bodies = forms.BooleanField(label="May read the bodies of messages", required=False, help_text=_BODIES)
     why = reason_field()
 
     class Meta:
+        """Names no fields: the only one is not the model's."""
+
         model = Group
         fields = ()
 

@@ -7,10 +7,13 @@ from django.contrib.admin.apps import SimpleAdminConfig
 
 
 class AccountsConfig(AppConfig):
+    """Names the app to Django."""
+
     name = "appliance.accounts"
     default = True  # of the two in this file
 
     def ready(self) -> None:
+        """Connects the signal handlers of sessions and sign-ins."""
         from appliance.accounts import sessions, signing_in  # noqa: F401  # connects their signal receivers
 
 
@@ -20,6 +23,7 @@ class PortalAdminConfig(SimpleAdminConfig):
     default_site = "appliance.accounts.site.PortalAdmin"
 
     def ready(self) -> None:
+        """Registers the administration pages of all apps."""
         super().ready()
         from appliance.accounts import admin as _accounts  # noqa: F401  # registers its models
         from appliance.audit import admin as _audit  # noqa: F401

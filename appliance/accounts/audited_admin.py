@@ -29,6 +29,7 @@ WHY_MIN, WHY_MAX = 3, 1000  # characters; as everywhere in the portal
 
 
 def reason_field() -> forms.CharField:
+    """Returns the form field for the reason, which the audit requires."""
     return forms.CharField(
         label="Reason", min_length=WHY_MIN, max_length=WHY_MAX, help_text="For the audit.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
@@ -67,18 +68,23 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         return role is not None and role >= Role.ADMINISTRATOR
 
     def has_module_permission(self, request: HttpRequest) -> bool:
+        """Returns whether the user is an administrator."""
         return self._may(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Returns whether the user is an administrator."""
         return self._may(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
+        """Returns whether an administrator may add objects here."""
         return self.may_add and self._may(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Returns whether an administrator may change objects here."""
         return self.may_change and self._may(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Returns whether an administrator may delete objects here."""
         return self.may_delete and self._may(request)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
@@ -95,6 +101,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         return [each for each in super().get_urls() if each.name and not each.name.endswith(gone)]
 
     def subject(self, obj: Any) -> str:
+        """Returns the name of the object in the audit."""
         return str(obj)
 
     def described(self, obj: Any) -> dict[str, Any]:
@@ -102,10 +109,12 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         raise NotImplementedError
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Stores the object and remembers its state before the change."""
         form.before = self.described(self.model._default_manager.get(pk=obj.pk)) if change else None
         super().save_model(request, obj, form, change)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Finishes the change and records it in the audit."""
         super().save_related(request, form, formsets, change)
         self.finish(request, form.instance, form)
         after = self.described(self.model._default_manager.get(pk=form.instance.pk))
@@ -122,6 +131,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         return ""
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Refuses a deletion without a reason, and one that ``refusal`` rejects."""
         if request.method == "POST":
             obj = self.get_object(request, object_id)
             try:
@@ -137,6 +147,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         return answer
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        """Deletes the object and records it in the audit. Raises PermissionDenied if ``refusal`` rejects it."""
         subject, before = self.subject(obj), self.described(obj)
         if words := self.refusal(request, obj):  # once more, now that nobody else can change it
             raise PermissionDenied(words)
@@ -146,9 +157,11 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
     deleted = "deleted"
 
     def delete(self, obj: Any) -> None:
+        """Deletes the object itself."""
         obj.delete()
 
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: object) -> HttpResponse:
+        """Reports the deletion and returns to the list."""
         messages.success(request, f"{obj_display}: {self.deleted}.")
         return redirect(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
@@ -157,6 +170,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         super().message_user(request, html.unescape(strip_tags(str(message))), *given, **named)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Redirects to the audit, filtered by this object."""
         obj = self.get_object(request, object_id)
         if obj is None:
             return redirect("audit:entries")

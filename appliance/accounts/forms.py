@@ -26,6 +26,7 @@ def refuse_when_locked(user: User) -> None:
 
 
 def failed(user: User) -> None:
+    """Counts a wrong password or code towards the lock-out."""
     user_login_failed.send(__name__, credentials={"username": user.get_username()}, request=context.request)
 
 
@@ -53,7 +54,10 @@ class CodeAgainForm(_Code, mfa.ReauthenticateForm):  # type: ignore[misc]
 
 
 class ReauthenticateForm(account.ReauthenticateForm):  # type: ignore[misc]
+    """Asks for the password again, with the lock-out of sign-ins."""
+
     def clean_password(self) -> str:
+        """Checks the password. Raises ValidationError, also while the account is locked."""
         refuse_when_locked(self.user)
         # allauth's asks authenticate(), which counts; it is always the same user, so the session's own password is asked for.
         password: str = super().clean_password()
@@ -61,7 +65,10 @@ class ReauthenticateForm(account.ReauthenticateForm):  # type: ignore[misc]
 
 
 class ChangePasswordForm(account.ChangePasswordForm):  # type: ignore[misc]
+    """Changes one's own password, with the lock-out of sign-ins."""
+
     def clean_oldpassword(self) -> str:
+        """Checks the old password. Raises ValidationError, also while the account is locked."""
         refuse_when_locked(self.user)
         try:
             password: str = super().clean_oldpassword()

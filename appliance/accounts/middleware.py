@@ -48,6 +48,8 @@ _WITHOUT_TOTP = frozenset(
 
 
 class HeadersMiddleware:
+    """Adds the security headers to each response."""
+
     def __init__(self, get_response: GetResponse) -> None:
         self._get_response = get_response
 
@@ -61,6 +63,8 @@ class HeadersMiddleware:
 
 
 class SessionMiddleware:
+    """Notes when a session was last used, and sends users without a required second factor to its setup."""
+
     def __init__(self, get_response: GetResponse) -> None:
         self._get_response = get_response
 
@@ -68,6 +72,7 @@ class SessionMiddleware:
         return self._get_response(request)
 
     def process_view(self, request: HttpRequest, *_: object) -> HttpResponse | None:
+        """Returns a redirect if the user must set up TOTP first, else None."""
         if not request.user.is_authenticated:
             return None
         match = request.resolver_match

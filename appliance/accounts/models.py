@@ -9,6 +9,8 @@ class Rights(models.Model):
     """No table: a place for permissions."""
 
     class Meta:
+        """Defines the permission to read message bodies; there is no table."""
+
         managed = False
         default_permissions = ()
         permissions = (("read_bodies", "may read the bodies of messages (each view is in the audit)"),)

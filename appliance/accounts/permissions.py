@@ -27,11 +27,13 @@ ROLE_CHOICES = (
 
 
 def read_bodies() -> Permission:
+    """Returns the permission to read message bodies."""
     application, codename = READ_BODIES.split(".")
     return Permission.objects.get(content_type__app_label=application, codename=codename)
 
 
 def may_read_by_own_right(user: User) -> bool:
+    """Returns whether the user has the permission personally, not through the role."""
     return user.pk is not None and user.user_permissions.filter(pk=read_bodies().pk).exists()
 
 

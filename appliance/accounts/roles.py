@@ -63,6 +63,7 @@ def role_of(user: AbstractBaseUser | AnonymousUser) -> Role | None:
 
 
 def may_read_bodies(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Returns whether the user may read message bodies: administrators always, others by permission."""
     role = role_of(user)
     if role is None:
         return False

@@ -28,15 +28,19 @@ _NOT_HERE = frozenset(
 
 
 class PortalAdmin(AdminSite):
+    """The administration pages, in the portal's layout and with its sign-in."""
+
     site_title = site_header = "Administration"
     final_catch_all_view = False
     enable_nav_sidebar = False
 
     def has_permission(self, request: HttpRequest) -> bool:
+        """Returns whether the user is an administrator."""
         role = role_of(request.user)
         return role is not None and role >= Role.ADMINISTRATOR
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:
+        """Redirects to the sign-in page without a session; answers 403 to users who are not administrators."""
         inner = super().admin_view(view, cacheable)
 
         def checked(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponse:
@@ -60,9 +64,11 @@ class PortalAdmin(AdminSite):
         return []
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
+        """Returns Django's pages without those that the portal replaces."""
         return [each for each in super().get_urls() if getattr(each, "name", None) not in _NOT_HERE]
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        """Renders the list of the administration pages with an explanation of each."""
         rooms = [
             {"title": getattr(each, "title", ""), "url": f"admin:{each.opts.app_label}_{each.opts.model_name}_changelist",
              "explanation": getattr(each, "explanation", "")}

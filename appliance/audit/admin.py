@@ -22,11 +22,14 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
 
     @cached_property
     def count(self) -> int:
+        """Returns the number of entries, at most ``COUNTED``."""
         bounded: Any = self.object_list[:COUNTED]
         return int(bounded.count())
 
 
 class EntryAdmin(AuditedAdmin):
+    """The audit among the administration pages; read-only."""
+
     title = "Audit"
     explanation = "Who did what, when and why. Nothing here can be changed or deleted."
     list_display = ("clock", "by", "action", "about", "outcome")
@@ -35,17 +38,21 @@ class EntryAdmin(AuditedAdmin):
 
     @admin.display(description="At")
     def clock(self, entry: Entry) -> str:
+        """Returns the time of the entry."""
         return clock(entry.at)
 
     @admin.display(description="Who")
     def by(self, entry: Entry) -> str:
+        """Returns the name of the user."""
         return shown(entry.who)
 
     @admin.display(description="Subject")
     def about(self, entry: Entry) -> str:
+        """Returns the subject, with control characters made visible."""
         return shown(entry.subject)
 
     def subject(self, obj: Any) -> str:
+        """Returns the subject of the entry."""
         return str(obj.subject)
 
 

@@ -6,4 +6,6 @@ from django.apps import AppConfig
 
 
 class AuditConfig(AppConfig):
+    """Names the app to Django."""
+
     name = "appliance.audit"

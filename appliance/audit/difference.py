@@ -15,6 +15,8 @@ _NOTHING = object()
 
 @dataclass(frozen=True)
 class Line:
+    """One value before and after a change, as text."""
+
     name: str
     before: str
     after: str

@@ -43,6 +43,7 @@ class LocalTime(forms.DateTimeInput):
         super().__init__(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
 
     def format_value(self, value: Any) -> str | None:
+        """Returns the value for the input field, None if it is not a time."""
         try:
             known = not isinstance(value, str) or parse_datetime(value) is not None
         except ValueError:  # the thirteenth month
@@ -51,6 +52,8 @@ class LocalTime(forms.DateTimeInput):
 
 
 class FilterForm(forms.Form):
+    """The filter of the audit page."""
+
     who = _line("Who", 150, list="audit-who")
     action = _line("Action", 60, list="audit-action", placeholder="queue.delete, queue.*")
     subject = _line("Subject", 400)
@@ -68,6 +71,7 @@ class FilterForm(forms.Form):
     text = _line("Text in reason or words", 200)
 
     def clean(self) -> dict[str, Any]:
+        """Refuses years outside 1970 to 3000, whose times may not exist in every time zone."""
         cleaned = super().clean() or self.cleaned_data
         for name in ("since", "until"):
             at = cleaned.get(name)
@@ -77,6 +81,7 @@ class FilterForm(forms.Form):
 
     @classmethod
     def of(cls, given: QueryDict) -> FilterForm:
+        """Returns the form filled from a query string."""
         return cls(given)
 
     @property
@@ -135,6 +140,8 @@ def _last(until: datetime) -> int:
 
 @dataclass(frozen=True)
 class Page:
+    """One page of audit entries, newest first."""
+
     entries: list[Entry]
     older: int | None  # the cursor of the next page
     examined: int | None  # how many were looked at, when that was the bound

@@ -17,6 +17,8 @@ UNDER_WAY = "under way, or the portal ended in the middle of it"
 
 
 class Outcome(models.TextChoices):
+    """The result of an audited change."""
+
     DONE = "done", "done"
     REFUSED = "refused", "refused"  # the core, or the portal, said no: nothing was changed
     UNKNOWN = "unknown", "not known"  # no answer came: it may have been done
@@ -26,9 +28,11 @@ class Entries(models.QuerySet["Entry"]):
     """What would change or delete entries is not there; retention goes past it (``retention``)."""
 
     def delete(self) -> NoReturn:
+        """Raises TypeError: entries are deleted by the retention only."""
         raise TypeError("entries of the audit are never deleted by hand; audit_days says when they end")
 
     def update(self, **_: Any) -> NoReturn:
+        """Raises TypeError: entries do not change."""
         raise TypeError("an entry of the audit is never changed")
 
 
@@ -51,6 +55,8 @@ class Entry(models.Model):
     _under_way = False  # between begin() and end()
 
     class Meta:
+        """Sorts entries newest first and names their indexes."""
+
         ordering = ("-id",)
         # A page is found without a sort: by what is filtered, in the order of the ids.
         indexes = (
@@ -65,6 +71,7 @@ class Entry(models.Model):
         return f"{self.who}: {self.action} {self.subject}"
 
     def save(self, *arguments: Any, **named: Any) -> None:
+        """Stores a new entry. Raises TypeError for one that is stored already."""
         if self.pk is not None and not self._state.adding:
             raise TypeError("an entry of the audit is never changed")
         super().save(*arguments, **named)
@@ -84,4 +91,5 @@ class Entry(models.Model):
         super().save(update_fields=("outcome", "words", "after"))
 
     def delete(self, *arguments: Any, **named: Any) -> tuple[int, dict[str, int]]:
+        """Raises TypeError: entries are deleted by the retention only."""
         raise TypeError("an entry of the audit is never deleted by hand; audit_days says when it ends")

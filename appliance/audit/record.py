@@ -77,6 +77,7 @@ def audited(
 
 
 def client_address(request: HttpRequest) -> str | None:
+    """Returns the client's IP address, None if it is not known."""
     return request.META.get("REMOTE_ADDR") or None
 
 

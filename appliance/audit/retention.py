@@ -25,6 +25,8 @@ PIECE = 1_000
 
 @dataclass(frozen=True)
 class Tidied:
+    """Counts what ``tidy`` deleted."""
+
     entries: int
     samples: int
     sessions: int
@@ -35,6 +37,7 @@ class Tidied:
 
 
 def tidy() -> Tidied:
+    """Deletes entries, samples, sessions and locks that are older than the settings keep them. Returns how many."""
     now = timezone.now()
     portal = settings.PORTAL
     oldest_minute = int((time.time() - portal.sample_days * 86_400) // 60)

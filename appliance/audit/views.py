@@ -33,6 +33,7 @@ def _cursor(request: HttpRequest) -> int | None:
 @operator
 @require_safe
 def entries(request: HttpRequest) -> HttpResponse:
+    """Renders the filtered list of entries; 422 if the filter is invalid."""
     form = FilterForm.of(request.GET)
     right = form.is_valid()
     context = {
@@ -48,6 +49,7 @@ def entries(request: HttpRequest) -> HttpResponse:
 @operator
 @require_safe
 def entry(request: HttpRequest, pk: int) -> HttpResponse:
+    """Renders one entry with its values before and after."""
     it = get_object_or_404(Entry, pk=pk)
     return render(request, "audit/entry.html", {"entry": it, "lines": difference(it.before, it.after)})
 
@@ -55,6 +57,7 @@ def entry(request: HttpRequest, pk: int) -> HttpResponse:
 @operator
 @require_GET
 def csv(request: HttpRequest) -> HttpResponse:
+    """Returns the filtered entries as CSV, at most ``ROWS_MAX``; 400 if the filter is invalid."""
     form = FilterForm.of(request.GET)
     if not form.is_valid():
         return HttpResponse("The filter is not right.", status=400, content_type="text/plain")

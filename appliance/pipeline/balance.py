@@ -56,6 +56,8 @@ class Suspect:
 
 @dataclass
 class Balance:
+    """The result of comparing what came in with what left and what is queued; amounts are recipients."""
+
     state: str
     words: str
     begin: float | None = None  # of the cuts

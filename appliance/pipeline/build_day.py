@@ -82,6 +82,8 @@ class Told:
 
 @dataclass
 class Maker:
+    """Builds the reports of one run: its Spark session, its store and the events it reads."""
+
     session: SparkSession
     store: Store
     events: Path
@@ -325,4 +327,5 @@ def _rows(read: pyarrow.Table | None, key: str) -> list[dict[str, Any]] | None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Writes a JSON file with sorted keys."""
     path.write_text(json.dumps(content, indent=1, sort_keys=True), encoding="utf-8")

@@ -22,6 +22,8 @@ NEAR_S = 60  # midnight's own cut is some seconds late
 
 @dataclass(frozen=True)
 class Cut:
+    """A count of the queue at one moment, and how far each lane was exported then."""
+
     at: float  # wall clock, seconds
     messages: int  # queued
     recipients: int  # queued, those that are done not counted
@@ -62,6 +64,7 @@ def _positions(said: Mapping[str, int] | None) -> dict[str, int]:
 
 
 def nearest(cuts: Sequence[Cut], at: float) -> Cut | None:
+    """Returns the cut nearest to a time, None if it is farther than ``FAR_S``."""
     near = min(cuts, key=lambda cut: abs(cut.at - at), default=None)
     return near if near is not None and abs(near.at - at) <= FAR_S else None
 

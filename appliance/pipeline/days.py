@@ -17,6 +17,8 @@ HOUR_S = 3_600
 
 @dataclass(frozen=True)
 class Day:
+    """A calendar day in a time zone."""
+
     date: date
     zone: str  # "Europe/Berlin"
 
@@ -32,9 +34,11 @@ class Day:
 
     @property
     def name(self) -> str:
+        """Returns the name of the day's directory, "day=2026-11-20"."""
         return f"day={self.date.isoformat()}"
 
     def before(self, days: int) -> Day:
+        """Returns the day that many days earlier."""
         return Day(self.date - timedelta(days=days), self.zone)
 
     def hours(self) -> list[tuple[float, str]]:
@@ -64,6 +68,7 @@ class Period:
     last: date
 
     def days(self, zone: str) -> list[Day]:
+        """Returns the days of the week or month."""
         return [Day(self.first + timedelta(days=index), zone) for index in range((self.last - self.first).days + 1)]
 
 
@@ -75,6 +80,7 @@ def week_of(day: date) -> Period:
 
 
 def month_of(day: date) -> Period:
+    """Returns the month that contains the day."""
     first = day.replace(day=1)
     after = (first + timedelta(days=31)).replace(day=1)
     return Period(f"month={first:%Y-%m}", first, after - timedelta(days=1))

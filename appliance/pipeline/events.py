@@ -66,6 +66,8 @@ WINDOWS = "windows"  # samples, which are no lane: what lies between two files o
 
 @dataclass(frozen=True)
 class EventFile:
+    """A file of events: the stretch of one lane that it holds, from offset ``begin`` to ``end``."""
+
     path: Path
     dt: str  # the UTC day of its rows
     lane: str
@@ -89,12 +91,15 @@ class EventFile:
 
 @dataclass(frozen=True)
 class Damage:
+    """A file that cannot be read, and why. ``identity`` changes when the file does."""
+
     file: str  # "dt=2026-11-20/journal.0.parquet"
     why: str
     identity: str
 
     @classmethod
     def of(cls, file: str, why: object, identity: str) -> Damage:
+        """Returns a Damage with the reason shortened to one line of 300 characters."""
         return cls(file, " ".join(str(why).split())[:300], identity)
 
 
@@ -118,6 +123,7 @@ class SetAside:
             self.fault = f"{kept.name} could not be read, and is {broken.name} now: {error}"[:300]
 
     def of(self, identity: str) -> Damage | None:
+        """Returns the damage known of a file, None if there is none."""
         return self.known.get(identity) or self._now.get(identity)
 
     def found(self, file: str, identity: str, error: Exception) -> Damage:
@@ -129,11 +135,13 @@ class SetAside:
         return damage
 
     def not_now(self, file: str, identity: str, why: str) -> Damage:
+        """Sets a file aside for this run only, and returns its damage."""
         damage = Damage.of(file, f"it cannot be read now ({why}); the next run tries again", identity)
         self._now[identity] = damage
         return damage
 
     def add(self, damage: Damage) -> None:
+        """Sets a file aside for good, and stores it for later runs."""
         self.known = {name: each for name, each in self.known.items() if each.file != damage.file}
         self.known[damage.identity] = damage
         text = json.dumps(

@@ -98,6 +98,7 @@ def make(maker: Maker, day: Day) -> Told:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m appliance.pipeline", description="Makes the report of a day.")
     parser.add_argument("day", type=date.fromisoformat, help="2026-11-20")
     parser.add_argument("--events", type=Path, required=True, help="the directory of the exported events")

@@ -97,6 +97,7 @@ def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> 
 
 
 def end(session: SparkSession) -> None:
+    """Stops Spark."""
     session.stop()
 
 

@@ -58,6 +58,8 @@ class Busy(Exception):
 
 
 class Store:
+    """The directory of reports: what a run writes is published as a whole or not at all."""
+
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self.versions = self.root / "versions"

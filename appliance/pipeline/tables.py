@@ -23,6 +23,7 @@ def read_table(directory: Path) -> pyarrow.Table | None:
 
 
 def write_table(directory: Path, table: pyarrow.Table) -> None:
+    """Writes a table as one Parquet file into a new directory."""
     directory.mkdir()
     pyarrow.parquet.write_table(table, directory / "part-0.parquet", compression="zstd", write_page_checksum=True)
 

@@ -16,6 +16,8 @@ __all__ = ["ScheduleAdmin"]
 
 
 class ScheduleAdmin(AuditedAdmin):
+    """The administration page of the schedules."""
+
     action = "schedule"
     title = "Schedules"
     explanation = "When the nightly report and the retention start."
@@ -26,21 +28,26 @@ class ScheduleAdmin(AuditedAdmin):
     readonly_fields = ("name", "last")
 
     def get_queryset(self, request: HttpRequest) -> Any:
+        """Returns the tasks whose schedule can be changed."""
         return shown_tasks()
 
     @admin.display(description="At")
     def when(self, task: Any) -> str:
+        """Returns the time of day and the time zone."""
         words = described(task)
         return f"{words['at']} {words['zone']}"
 
     @admin.display(description="Last run")
     def last(self, task: Any) -> str:
+        """Returns the time of the last start."""
         return when(task.last_run_at)
 
     def subject(self, obj: Any) -> str:
+        """Returns the name of the task in the audit."""
         return str(obj.name)
 
     def described(self, obj: Any) -> dict[str, Any]:
+        """Returns the schedule, as the audit records it before and after a change."""
         return described(obj)
 
 

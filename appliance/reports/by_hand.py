@@ -47,6 +47,7 @@ class Noted:
         return True
 
     def ended(self, came: Ended) -> None:
+        """Stores the result of the run, if its start was stored."""
         if self._it is not None:
             with contextlib.suppress(DatabaseError, Run.DoesNotExist):
                 runs.ended(self._it, came, self.not_exported)

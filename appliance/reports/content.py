@@ -52,6 +52,8 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class Figure:
+    """One of the day's key figures: label, kind of number and value."""
+
     name: str
     label: str
     kind: Kind
@@ -60,6 +62,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Balance:
+    """The balance of a report as page and mail show it: its words, both sides of the equation, and what to do."""
+
     balances: bool | None  # None: nobody counted what was queued
     words: str
     left: list[tuple[str, int]]
@@ -72,6 +76,7 @@ class Balance:
 
     @property
     def red(self) -> bool:
+        """Returns whether the report does not balance."""
         return self.balances is False
 
 
@@ -93,6 +98,8 @@ class Lines:
 
 @dataclass(frozen=True)
 class Content:
+    """All that the page and the mail show of a report."""
+
     report: Report
     writing: Writing
     figures: list[Figure]
@@ -104,6 +111,7 @@ class Content:
 
     @property
     def title(self) -> str:
+        """Returns the day, week or month in words."""
         return self.writing.period(self.report.period, self.report.start)
 
     @property
@@ -204,6 +212,7 @@ def _number(value: Any) -> float | None:
 
 
 def balance_of(report: Report) -> Balance:
+    """Returns the balance of a report, ready to be shown."""
     told = report.balance
     suspects = [each for each in _list(told.get("suspects")) if isinstance(each, dict)]
     left_out = told.get("suspects_left_out") or 0

@@ -76,6 +76,7 @@ def _send(it: Run) -> bool:
 
 
 def letter(report: Report, now: InForce) -> EmailMessage:
+    """Returns the mail of a report, with text, HTML and charts."""
     writing = now.writing
     content = content_of(report, writing)
     tables = [each for each in map(_shortened, content.tables) if each is not None]
@@ -160,11 +161,13 @@ def _shortened(table: Shown) -> Shown | None:
 
 
 def sender() -> str:
+    """Returns the sender address of the mail."""
     own: str = settings.REPORTS.sender
     return own or f"waypost@{settings.WAYPOST.receiver.hostname or socket.getfqdn()}"
 
 
 def url_of(period: Period, start: date) -> str:
+    """Returns the address of a report's page."""
     return _site() + reverse("reports:report", args=(period.value, start.isoformat()))
 
 

@@ -17,6 +17,8 @@ __all__ = ["Line", "Standing", "line_of", "lines"]
 
 
 class Standing(enum.Enum):
+    """The state of a report in the list."""
+
     NONE = "no report yet"
     ASKED = "waiting"
     RUNNING = "being made"
@@ -28,6 +30,8 @@ class Standing(enum.Enum):
 
 @dataclass(frozen=True)
 class Line:
+    """One row of the list of reports."""
+
     period: Period
     start: date
     standing: Standing
@@ -37,6 +41,7 @@ class Line:
 
     @property
     def last(self) -> date:
+        """Returns the last day of the period."""
         return self.period.last(self.start)
 
 

@@ -18,6 +18,8 @@ WAITED = timedelta(minutes=3)  # longer, and nobody seems to be there to begin: 
 
 
 class State(models.TextChoices):
+    """The state of a run."""
+
     ASKED = "asked", "waiting"
     RUNNING = "running", "being made"
     DONE = "done", "made"
@@ -51,6 +53,8 @@ class Run(models.Model):
     mail_words = models.CharField(max_length=1000, blank=True)  # the queue id, or why it has not been sent
 
     class Meta:
+        """Sorts runs newest first."""
+
         ordering = ("-id",)
 
     def __str__(self) -> str:
@@ -58,6 +62,7 @@ class Run(models.Model):
 
     @property
     def under_way(self) -> bool:
+        """Returns whether the run waits or is running."""
         return self.state in (State.ASKED, State.RUNNING)
 
     @property
@@ -82,6 +87,7 @@ class Run(models.Model):
 
     @property
     def duration_s(self) -> float | None:
+        """Returns the seconds since the start, up to the end if it ended; None before the start."""
         if self.begun_at is None:
             return None
         end: datetime = self.ended_at or timezone.now()
@@ -97,6 +103,8 @@ class Preferences(models.Model):
     numbers = models.CharField(max_length=5, blank=True)
 
     class Meta:
+        """Names the table in the administration."""
+
         verbose_name_plural = "preferences"
 
     def __str__(self) -> str:

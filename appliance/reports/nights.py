@@ -33,6 +33,8 @@ REDIS_MEMORY = "64mb"  # some bytes are needed
 
 @dataclass
 class Child:
+    """One of the processes, restarted when it exits."""
+
     name: str
     command: list[str]
     log: Path
@@ -132,6 +134,7 @@ def main(lock: str, logs: str, socket: str) -> int:
 
 
 def say(words: str) -> None:
+    """Prints a line to standard error."""
     print(words, file=sys.stderr, flush=True)
 
 

@@ -28,20 +28,25 @@ NUMBERS = {code: f"{words.name}: {Writing(code).example}" for code, words in LAN
 
 @dataclass(frozen=True)
 class InForce:
+    """The preferences in force: the portal's where they are set, else those of the configuration file."""
+
     zone: str
     recipients: tuple[str, ...]
     numbers: str
 
     @property
     def writing(self) -> Writing:
+        """Returns how numbers and dates are written."""
         return Writing(self.numbers, zoneinfo.ZoneInfo(self.zone))
 
     @property
     def described(self) -> dict[str, Any]:
+        """Returns the preferences, as the audit records them."""
         return asdict(self) | {"recipients": list(self.recipients)}
 
 
 def in_force() -> InForce:
+    """Returns the preferences in force."""
     given = Preferences.objects.filter(pk=1).first() or Preferences()
     file = settings.REPORTS
     zone = given.zone if given.zone in zoneinfo.available_timezones() else file.zone
@@ -70,6 +75,7 @@ def _is_address(text: str) -> bool:
 
 
 def today(zone: str) -> date:
+    """Returns the current day in a time zone."""
     return datetime.now(zoneinfo.ZoneInfo(zone)).date()
 
 
@@ -79,6 +85,8 @@ def yesterday(zone: str) -> date:
 
 
 class PreferencesForm(forms.Form):
+    """The form of time zone, recipients and number format."""
+
     zone = forms.CharField(
         label="Time zone of a day", max_length=64, help_text="A day begins at midnight there.",
         widget=forms.TextInput(attrs={"list": "zones"}),
@@ -94,9 +102,11 @@ class PreferencesForm(forms.Form):
     why = reason_field()
 
     def clean_zone(self) -> str:
+        """Returns the time zone. Raises ValidationError if it does not exist."""
         return known_zone(str(self.cleaned_data["zone"]))
 
     def clean_recipients(self) -> list[str]:
+        """Returns the addresses, each once. Raises ValidationError for too many or an invalid one."""
         found = list(dict.fromkeys(str(self.cleaned_data["recipients"]).replace(",", "\n").split()))
         if len(found) > RECIPIENTS_MAX:
             raise ValidationError(f"These are {len(found)}; {RECIPIENTS_MAX} are allowed.")
@@ -111,11 +121,13 @@ class PreferencesForm(forms.Form):
         return found
 
     def save(self) -> None:
+        """Stores the preferences."""
         given = {name: self.cleaned_data[name] for name in ("zone", "recipients", "numbers")}
         Preferences.objects.update_or_create(pk=1, defaults=given)
 
     @classmethod
     def of(cls, given: Any = None) -> PreferencesForm:
+        """Returns the form, filled with the preferences in force."""
         now = in_force()
         initial = {"zone": now.zone, "recipients": "\n".join(now.recipients), "numbers": now.numbers}
         return cls(given, initial=initial)

@@ -45,6 +45,8 @@ _TABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 class Period(enum.Enum):
+    """A day, a week or a month."""
+
     DAY = "day"
     WEEK = "week"  # from a Monday
     MONTH = "month"
@@ -56,6 +58,7 @@ class Period(enum.Enum):
         return day.replace(day=1) if self is Period.MONTH else day
 
     def next(self, start: date) -> date:
+        """Returns the first day of the following period."""
         if self is Period.MONTH:
             return (start.replace(day=1) + timedelta(days=32)).replace(day=1)
         return start + timedelta(days=7 if self is Period.WEEK else 1)
@@ -74,6 +77,8 @@ class Period(enum.Enum):
 
 @dataclass(frozen=True)
 class Report:
+    """A published report: its period, its directory and the content of its report.json (``told``)."""
+
     period: Period
     start: date
     directory: Path
@@ -81,6 +86,7 @@ class Report:
 
     @property
     def last(self) -> date:
+        """Returns the last day of the period."""
         return self.period.last(self.start)
 
     @property
@@ -115,11 +121,13 @@ class Report:
 
     @property
     def balance(self) -> dict[str, Any]:
+        """Returns the balance out of report.json, empty if it has none."""
         given = self.told.get("balance")
         return given if isinstance(given, dict) else {}
 
     @property
     def words(self) -> str:
+        """Returns the report's own summary."""
         return DAMAGED if self.is_damaged else str(self.balance.get("words") or self.told.get("words") or "")
 
     @cached_property
@@ -145,6 +153,7 @@ class Report:
 
     @cached_property
     def tables(self) -> tuple[str, ...]:
+        """Returns the names of the tables that exist on disk, sorted."""
         try:
             names = [each.name for each in os.scandir(self.directory) if each.is_dir()]
         except OSError:
@@ -183,6 +192,7 @@ def last_published() -> float:
 
 
 def exists(period: Period, start: date) -> bool:
+    """Returns whether a report of that period is published."""
     return (settings.REPORTS_DIRECTORY / "gold" / period.directory(start) / REPORT).is_file()
 
 

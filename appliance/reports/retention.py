@@ -28,6 +28,8 @@ GONE = "_gone"  # below reports_directory; no report's name
 
 @dataclass
 class Tidied:
+    """Counts what ``tidy`` deleted."""
+
     reports: int = 0
     tables: int = 0
     silver: int = 0

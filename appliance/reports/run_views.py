@@ -25,10 +25,13 @@ OLDEST = date(2000, 1, 1)
 
 
 class RunForm(forms.Form):
+    """The form that requests a report."""
+
     day = forms.DateField(label="Day", widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"))
     mail = forms.BooleanField(label="Mail it, too", required=False)
 
     def clean_day(self) -> date:
+        """Returns the day. Raises ValidationError for a day in the future or too long ago."""
         day: date = self.cleaned_data["day"]
         if not OLDEST <= day <= today(in_force().zone):
             raise ValidationError("That day is not there yet." if day > OLDEST else "That is too long ago.")
@@ -38,6 +41,7 @@ class RunForm(forms.Form):
 @operator
 @require_POST
 def run_now(request: HttpRequest) -> HttpResponse:
+    """Requests a report and shows its run; 422 if the form is invalid."""
     form = RunForm(request.POST)
     if not form.is_valid():
         return render(request, "reports/run_now.html", {"form": form}, status=422)
@@ -64,6 +68,7 @@ def run(request: HttpRequest, pk: int) -> HttpResponse:
 @operator
 @require_POST
 def stop(request: HttpRequest, pk: int) -> HttpResponse:
+    """Stops a run that waits or is running."""
     it = get_object_or_404(Run, pk=pk)
     if it.under_way:
         record(request, "report.stop", str(it.day), why="Stop", words=f"run {it.pk}")

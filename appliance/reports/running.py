@@ -58,6 +58,8 @@ class Heard:
 
 @dataclass(frozen=True)
 class Ended:
+    """The result of a child process."""
+
     status: int  # as of subprocess: negative after a signal
     log: str
     why: str  # "", or why we ended it

@@ -41,6 +41,8 @@ SILENT = timedelta(minutes=10)  # the scheduler writes down what it did every th
 
 @dataclass(frozen=True)
 class Scheduled:
+    """One schedule as the page shows it."""
+
     task: Any  # PeriodicTask
     at: str  # "01:30", or the cron line when it is no plain time of day
     zone: str
@@ -57,11 +59,13 @@ class Scheduled:
 
 
 def shown_tasks() -> QuerySet[Any]:
+    """Returns the scheduled tasks of the reports, by name."""
     tasks: QuerySet[Any] = PeriodicTask.objects.filter(name__in=EXPLANATIONS).select_related("crontab").order_by("name")
     return tasks
 
 
 def scheduled() -> list[Scheduled]:
+    """Returns all schedules with their next start."""
     return [
         Scheduled(task, _at(task), _zone(task), EXPLANATIONS.get(task.name, ""), upcoming(task))
         for task in shown_tasks()
@@ -95,6 +99,7 @@ def previous(task: Any, now: datetime) -> datetime | None:
 
 
 def upcoming(task: Any) -> datetime | None:
+    """Returns the next start, None if the schedule is disabled."""
     last = previous(task, timezone.now())
     return last + timedelta(days=1) if last is not None and task.enabled else None
 
@@ -109,10 +114,13 @@ def _zone(task: Any) -> str:
 
 
 def described(task: Any) -> dict[str, Any]:
+    """Returns the schedule, as the audit records it."""
     return {"at": _at(task), "zone": _zone(task), "enabled": task.enabled}
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
+    """The form of one schedule."""
+
     at = forms.TimeField(
         label="Time of day",
         input_formats=["%H:%M", "%H:%M:%S"],
@@ -124,6 +132,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     field_order = ("at", "zone", "enabled", "why")
 
     class Meta:
+        """Names the fields that Django makes from the model."""
+
         model = PeriodicTask
         fields = ("enabled",)
         help_texts = {"enabled": ""}
@@ -135,9 +145,11 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             self.fields["zone"].initial = str(self.instance.crontab.timezone)
 
     def clean_zone(self) -> str:
+        """Returns the time zone. Raises ValidationError if it does not exist."""
         return known_zone(str(self.cleaned_data["zone"]))
 
     def save(self, commit: bool = True) -> Any:
+        """Stores the schedule; it applies from the next start."""
         at, was = self.cleaned_data["at"], self.instance.crontab
         wanted = {
             "hour": str(at.hour), "minute": str(at.minute), "day_of_month": "*", "month_of_year": "*", "day_of_week": "*",

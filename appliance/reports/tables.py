@@ -33,6 +33,8 @@ __all__ = [
 
 
 class Kind(enum.Enum):
+    """How the values of a column are written."""
+
     TEXT = "text"
     NUMBER = "number"
     DECIMAL = "decimal"  # a number that need not be whole
@@ -53,6 +55,8 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Column:
+    """One column as shown: its name in the file, its label and kind."""
+
     name: str
     label: str
     kind: Kind
@@ -70,6 +74,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Spec:
+    """How one table of a report is shown."""
+
     name: str
     title: str
     explanation: str = ""
@@ -99,6 +105,7 @@ class Shown:
 
     @property
     def more(self) -> int:
+        """Returns how many rows are not shown."""
         return max(self.count - len(self.rows), 0)
 
     @property
@@ -284,6 +291,7 @@ _LINKS: dict[str, Callable[[str], str]] = {
 
 
 def link_of(column: str, row: dict[str, Any]) -> str:
+    """Returns the portal address of the mail that a row counts, or ""."""
     value = row.get(column)
     make = _LINKS.get(f"{row.get('scope')} of comparison" if column == "name" else column)
     if make is None or not isinstance(value, str) or (not value and column != "sender"):

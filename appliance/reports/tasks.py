@@ -14,6 +14,7 @@ __all__ = ["make", "nightly_report", "sign_of_life", "tidy"]
 
 @shared_task  # type: ignore[untyped-decorator]
 def nightly_report() -> None:
+    """Requests the report of yesterday and of days that lack one."""
     runs.ask_for_the_night()
 
 
@@ -28,6 +29,7 @@ def make(run: int) -> None:
 
 @shared_task  # type: ignore[untyped-decorator]
 def sign_of_life() -> None:
+    """Runs each minute: starts waiting runs and sends mail that is due."""
     exporter.tell_zone(in_force().zone)
     runs.take_up()
     runs.send_letters()
@@ -35,4 +37,5 @@ def sign_of_life() -> None:
 
 @shared_task  # type: ignore[untyped-decorator]
 def tidy() -> str:
+    """Deletes what the settings no longer keep. Returns the counts for the log."""
     return f"deleted {tidy_portal()}; {tidy_reports()}"

@@ -18,6 +18,7 @@ TEXT_MAX = 76  # characters of a cell
 
 
 def as_text(content: Content, tables: list[Shown], writing: Writing, url: str) -> str:
+    """Returns the report as plain text."""
     return "\n".join(_lines(content, tables, writing, url)) + "\n"
 
 

@@ -94,12 +94,14 @@ def report(request: HttpRequest, period: str, start: str) -> HttpResponse:
 @viewer
 @require_safe
 def csv(request: HttpRequest, period: str, start: str, table: str) -> HttpResponse:
+    """Returns a table as a CSV file."""
     return _file(downloads.csv, period, start, table)
 
 
 @viewer
 @require_safe
 def parquet(request: HttpRequest, period: str, start: str, table: str) -> HttpResponse:
+    """Returns a table as a Parquet file."""
     return _file(downloads.parquet, period, start, table)
 
 
@@ -135,6 +137,7 @@ def _neighbour(period: Period, start: date, by: int) -> date | None:
 @viewer
 @require_safe
 def schedules(request: HttpRequest) -> HttpResponse:
+    """Renders the schedules and the preferences."""
     runs, seen = scheduler_seen()
     now = in_force()
     context = {
@@ -173,6 +176,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
 @administrator
 @require_http_methods(["GET", "HEAD", "POST"])
 def schedule(request: HttpRequest, pk: int) -> HttpResponse:
+    """Renders the form of a schedule and stores it."""
     with transaction.atomic():
         task = get_object_or_404(shown_tasks(), pk=pk)
         before = described(task)

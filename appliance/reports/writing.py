@@ -56,6 +56,8 @@ LANGUAGES = {
 
 @dataclass(frozen=True)
 class Writing:
+    """How numbers, times and dates are written: language and time zone."""
+
     language: str = "en"
     zone: tzinfo = UTC
 
@@ -65,10 +67,12 @@ class Writing:
 
     @property
     def thousands(self) -> str:
+        """Returns the separator between thousands."""
         return self._words.thousands
 
     @property
     def example(self) -> str:
+        """Returns a number and a date as an example."""
         return f"{self.number(1234.5)}, {self.day(date(2026, 11, 20))}"
 
     def value(self, kind: Kind, value: Any) -> str:
@@ -95,6 +99,7 @@ class Writing:
         return visible(text)
 
     def number(self, value: float) -> str:
+        """Returns a number; below 10 with three significant digits."""
         return self._translated(
             f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.3g}"
         )
@@ -120,6 +125,7 @@ class Writing:
         return f"{self._words.short_days[day.weekday()]} {day.isoformat()}"
 
     def month(self, start: date) -> str:
+        """Returns a month in words, "November 2026"."""
         return f"{self._words.months[start.month - 1]} {start.year}"
 
     def period(self, period: Period, start: date) -> str:

@@ -6,4 +6,6 @@ from django.apps import AppConfig
 
 
 class TuningConfig(AppConfig):
+    """Names the app to Django."""
+
     name = "appliance.tuning"

@@ -14,6 +14,8 @@ __all__ = ["Row", "picture", "rows"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """One measure of a prediction, before and after the change, as text."""
+
     what: str
     before: str
     after: str
@@ -22,6 +24,7 @@ class Row:
 
 
 def rows(prediction: Prediction) -> list[Row]:
+    """Returns the compared measures of a prediction; those without mail are left out."""
     before, after = prediction.before, prediction.after
     found = [
         _row(

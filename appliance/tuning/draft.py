@@ -36,6 +36,8 @@ class DraftError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
+    """One requested change: a parameter, its new value, and the value the user saw."""
+
     parameter: str
     value: Value  # None: back to the configured one
     seen: Shown
@@ -44,10 +46,13 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
+    """The requested changes in one scope, not applied yet."""
+
     scope: str
     wanted: tuple[Wanted, ...]
 
     def as_json(self) -> str:
+        """Returns the draft for a hidden form field; ``from_json`` reads it back."""
         wanted = [
             {"parameter": each.parameter, "value": each.value, "seen": each.seen, "returns": each.returns}
             for each in self.wanted

@@ -18,6 +18,8 @@ FOREVER, FOR, UNTIL = "forever", "for", "until"
 
 
 class ApplyForm(forms.Form):
+    """The reason for a change and how long it is to last."""
+
     why = forms.CharField(min_length=3, max_length=1000, strip=True)
     ends = forms.ChoiceField(choices=[(each, each) for each in (FOREVER, FOR, UNTIL)], required=False)
     amount = forms.FloatField(required=False, min_value=0)
@@ -27,6 +29,7 @@ class ApplyForm(forms.Form):
     )  # in the reader's zone, which TimeZoneMiddleware has set
 
     def clean(self) -> dict[str, Any]:
+        """Computes ``until``, seconds since 1970, None for a lasting change. Refuses a time that is past."""
         values = super().clean() or self.cleaned_data
         now = time.time()
         values["until"] = None

@@ -28,6 +28,7 @@ class Past:
 
     @property
     def words(self) -> str:
+        """Returns the state of the change in words."""
         return WORDS[self.state]
 
 
@@ -63,6 +64,7 @@ class Target:
 
 
 def key_of(change: Change) -> Key:
+    """Returns scope and parameter of a change."""
     return change.scope, change.parameter
 
 

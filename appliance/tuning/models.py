@@ -15,6 +15,8 @@ __all__ = ["Change", "Outcome", "Prediction"]
 
 
 class Outcome(models.TextChoices):
+    """The result of a change."""
+
     NOT_SENT = "not_sent", "not made"  # one before it failed, or nobody was there to be asked
     APPLIED = "applied", "made"
     REFUSED = "refused", "refused"  # in the core's words
@@ -36,6 +38,8 @@ class Prediction(models.Model):
     unread_files = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
+        """Sorts predictions newest first."""
+
         ordering = ("-id",)
 
     def __str__(self) -> str:
@@ -62,6 +66,8 @@ class Change(models.Model):
     prediction = models.ForeignKey(Prediction, null=True, on_delete=models.SET_NULL, related_name="taken")
 
     class Meta:
+        """Sorts changes newest first and names their index."""
+
         ordering = ("-id",)
         indexes = (models.Index(fields=("scope", "parameter", "-id"), name="tuning_change_key"),)
 

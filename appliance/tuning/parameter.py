@@ -51,6 +51,7 @@ class Known:
     configured: dict[str, dict[str, Any]]
 
     def of(self, scope: str) -> dict[str, dict[str, Any]]:
+        """Returns the descriptions of the parameters that a scope has, by name."""
         return {each["name"]: each for each in self.scopes[kind_of(scope)]}
 
     def configured_value(self, scope: str, parameter: str) -> Value:
@@ -75,6 +76,7 @@ class Parameter:
 
     @property
     def value(self) -> str:
+        """Returns the value in force, as a user would type it."""
         return typed(self.shown["value"])
 
     @property
@@ -90,19 +92,23 @@ class Parameter:
 
     @property
     def until(self) -> float | None:
+        """Returns until when the value is set, seconds since 1970, None if it lasts."""
         until: float | None = self.shown.get("until")
         return until
 
     @property
     def wider(self) -> str:
+        """Returns the wider scope that the value comes from, or ""."""
         return str(self.shown.get("scope", ""))
 
     @property
     def is_tuned(self) -> bool:
+        """Returns whether the value was set for this very scope while Waypost runs."""
         return is_own(self.shown)
 
     @property
     def is_default(self) -> bool:
+        """Returns whether the value in force is the default."""
         return self.value == self.default
 
 

@@ -36,6 +36,7 @@ def all_outside(everything: dict[str, dict[str, Shown]]) -> list[Outside]:
 
 
 def shown_by_key(everything: dict[str, dict[str, Any]]) -> dict[Key, Shown]:
+    """Returns what is in force, by scope and parameter."""
     return {(scope, name): each for scope, values in everything.items() for name, each in values.items()}
 
 

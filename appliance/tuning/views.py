@@ -37,6 +37,7 @@ UNANSWERED_SHOWN = 10
 @require_safe
 @viewer
 def parameters(request: HttpRequest) -> HttpResponse:
+    """Renders the parameters of a scope."""
     core = door(request)
     known = read_known(core)
     if "transport" in request.GET:  # the form for destinations
@@ -75,6 +76,7 @@ def parameters(request: HttpRequest) -> HttpResponse:
 @require_POST
 @operator
 def diff(request: HttpRequest) -> HttpResponse:
+    """Renders the dialog that compares a draft with what is in force; 422 if the draft is invalid."""
     core = door(request)
     known = read_known(core)
     scope, shown = in_force(core, request.POST.get("scope", "")[:400])
@@ -90,6 +92,7 @@ def diff(request: HttpRequest) -> HttpResponse:
 @require_POST
 @operator
 def apply_draft(request: HttpRequest) -> HttpResponse:
+    """Applies a draft, or renders the dialog again with what is wrong."""
     try:
         draft = from_json(request.POST.get("draft", ""))
     except DraftError as error:
@@ -144,11 +147,13 @@ def what_if(request: HttpRequest) -> HttpResponse:
 @require_safe
 @viewer
 def prediction(request: HttpRequest, number: int) -> HttpResponse:
+    """Renders a stored prediction."""
     found = get_object_or_404(Prediction, pk=number)
     return render(request, "tuning/prediction.html", prediction_context(found))
 
 
 def prediction_context(found: Prediction) -> dict[str, Any]:
+    """Returns the template variables of a prediction."""
     return {
         "prediction": found,
         "picture_json": json.dumps(picture(found)),

@@ -37,6 +37,7 @@ RETURNABLE = ("in_force", "outside", "unseen")
 @require_safe
 @viewer
 def history(request: HttpRequest) -> HttpResponse:
+    """Renders the list of changes, filtered by scope and parameter."""
     changes = Change.objects.select_related("returns")
     scope, parameter = request.GET.get("scope"), request.GET.get("parameter", "")
     if scope is not None:
@@ -64,6 +65,7 @@ def history(request: HttpRequest) -> HttpResponse:
 @require_safe
 @viewer
 def batch(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
+    """Renders one applied draft and the result of each change."""
     changes = _of_batch(batch)
     everything, words = _asked(door(request), changes)
     rows = _rows(changes, everything)
@@ -99,6 +101,7 @@ def windows(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
 @require_safe
 @operator
 def return_change(request: HttpRequest, number: int) -> HttpResponse:
+    """Renders the dialog that returns one change to the value before."""
     change = get_object_or_404(Change, pk=number)
     return _return(request, [change], f"Return of change {change.pk}: {change.why}")
 
@@ -106,6 +109,7 @@ def return_change(request: HttpRequest, number: int) -> HttpResponse:
 @require_safe
 @operator
 def return_batch(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
+    """Renders the dialog that returns all changes of a draft. Raises Http404 if none was applied."""
     changes = [change for change in _of_batch(batch) if change.outcome == Outcome.APPLIED]
     if not changes:
         raise Http404("nothing of it was made")

@@ -102,6 +102,7 @@ def table(counted: DataFrame, delays: DataFrame, keys: Sequence[str]) -> DataFra
 
 
 def sketches(of: DataFrame, key: str) -> DataFrame:
+    """Returns the distribution of delays of delivered mail by ``key``."""
     return sketched(of.where(F.col("status") == "delivered"), key)
 
 

@@ -25,6 +25,7 @@ QUANTILES = {"delay_p50_s": 0.5, "delay_p90_s": 0.9, "delay_p99_s": 0.99}
 
 
 def bucket_of(delay_us: Column) -> Column:
+    """Returns the number of the bucket that a delay in microseconds falls into."""
     steps = F.log(F.greatest(delay_us, F.lit(LEAST_US)) / LEAST_US) / math.log(GROWTH)
     return F.ceil(steps - 1e-9).cast("int")  # what lies on a step's end by a rounding is in it
 

@@ -15,10 +15,12 @@ __all__ = ["destinations", "providers"]
 
 
 def destinations(facts: Facts, cells: DataFrame) -> DataFrame:
+    """Returns one row for each destination."""
     return _by(facts, cells, "destination")
 
 
 def providers(facts: Facts, cells: DataFrame) -> DataFrame:
+    """Returns one row for each provider."""
     return _by(facts, cells, "provider")
 
 

@@ -17,6 +17,8 @@ __all__ = ["Facts"]
 
 @dataclass(frozen=True)
 class Facts:
+    """The events of one day, for all of its tables."""
+
     session: SparkSession
     day: Day
     silver: Sequence[Silver]  # the UTC days that hold its events
@@ -28,10 +30,12 @@ class Facts:
 
     @cached_property
     def accepted(self) -> DataFrame:
+        """Returns the accepted messages of the day."""
         return self.of("accepted")
 
     @cached_property
     def attempts(self) -> DataFrame:
+        """Returns the delivery attempts of the day."""
         return self.of("attempt")
 
     def hour(self) -> Column:

@@ -34,6 +34,7 @@ _FOLDS = (
 
 
 def folded(reply: Column) -> Column:
+    """Returns the reply without what differs between messages: addresses, ids, numbers."""
     text = F.substring(F.coalesce(reply, F.lit("")), 1, REPLY_CHARACTERS)
     for pattern, instead in _FOLDS:
         text = F.regexp_replace(text, pattern, instead)

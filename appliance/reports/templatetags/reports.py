@@ -38,16 +38,19 @@ def written(writing: Writing, kind: Kind, value: Any) -> str:
 
 @register.filter
 def amount(value: float, writing: Writing) -> str:
+    """Returns a number in the reader's format."""
     return writing.number(value)
 
 
 @register.filter
 def long_day(day: date, writing: Writing) -> str:
+    """Returns a day with its month in words."""
     return writing.day(day)
 
 
 @register.filter
 def short_day(day: date, writing: Writing) -> str:
+    """Returns a day in its short form."""
     return writing.short_day(day)
 
 

@@ -11,4 +11,5 @@ register = template.Library()
 
 @register.filter(name="typed")
 def as_typed(value: Value) -> str:
+    """Returns a value as a user would type it."""
     return typed(value)

@@ -10,7 +10,10 @@ from appliance.audit.retention import tidy
 
 
 class Command(BaseCommand):
+    """Deletes old entries and samples: ``manage.py tidy``."""
+
     help = "Delete what [portal] audit_days and sample_days say is old, and sessions and locks that are over."
 
     def handle(self, *_: Any, **__: Any) -> None:
+        """Deletes and prints how many of each kind."""
         self.stdout.write(f"deleted {tidy()}")

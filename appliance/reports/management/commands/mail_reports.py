@@ -10,7 +10,10 @@ from appliance.reports.letters import send_due
 
 
 class Command(BaseCommand):
+    """Sends report mail that is due: ``manage.py mail_reports``."""
+
     help = "Send the reports that are to be mailed and have not been."
 
     def handle(self, *_: Any, **__: Any) -> None:
+        """Sends and prints how many mails were sent."""
         self.stdout.write(f"sent {send_due()}")

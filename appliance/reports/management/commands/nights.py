@@ -22,13 +22,17 @@ LOOK_S = 0.5
 
 
 class Command(BaseCommand):
+    """Runs Redis, the Celery worker and the scheduler: ``manage.py nights``."""
+
     requires_system_checks = ()  # they would read all pages first
     help = "Run what makes the nightly reports: Redis, unless the configuration names one, and Celery."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Adds the option of the parent process."""
         parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        """Starts the processes and restarts any that exit, until it is stopped."""
         if options["with_parent"]:
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             if os.getppid() != options["with_parent"]:  # it ended before we could say so

@@ -27,14 +27,18 @@ LOG_LINES = 20  # told when it failed
 
 
 class Command(BaseCommand):
+    """Makes the report of a day: ``waypost report``."""
+
     help = "Make the report of a day."
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Adds the day and the form of the output."""
         parser.add_argument("day", nargs="?", type=date.fromisoformat, help="2026-11-20; nothing: yesterday")
         parser.add_argument("--json", action="store_true", help="what came of it as one JSON document")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        """Makes the report, prints what it says, and exits with 1 if it does not balance, 2 if it failed."""
         zone = _zone()
         day: date = options["day"] or yesterday(zone)
         output = settings.REPORTS_DIRECTORY
