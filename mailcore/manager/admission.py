@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mailcore.envelope import Recipient, Verdict
+from mailcore.manager.context import ManagerContext
 from mailcore.manager.passes import Passes
-from mailcore.manager.shared import Core
 from mailcore.queue.active import Active
 from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import RecipientReader
@@ -27,26 +27,26 @@ LOCAL_PART_MAX = 64  # octets of a local part (RFC 5321 4.5.3.1.1); longer ones 
 
 
 class Admission:
-    def __init__(self, core: Core, passes: Passes) -> None:
-        self.core = core
+    def __init__(self, context: ManagerContext, passes: Passes) -> None:
+        self.context = context
         self.passes = passes
-        self._recipients = RecipientReader(core.queue)
+        self._recipients = RecipientReader(context.queue)
         self._asked: dict[str, tuple[Active, int]] = {}  # batches the scheduler wants: it says so once
 
     def enter(self, active: Active, now: float) -> None:
         """A message is in the active set: its first recipients are routed and handed to the scheduler."""
-        core = self.core
+        context = self.context
         envelope = active.envelope
-        if core.restored.backup_at:
-            active.order = core.restored.order(active, core.wall()) or active.order
+        if context.restored.backup_at:
+            active.order = context.restored.order(active, context.wall()) or active.order
         if active.order is not None:
             self.passes.over(active)
             return
         if envelope.not_before and self.passes.wait_longer(active):
             return
         if envelope.generation:
-            core.log.active(envelope)
-        self._read(active, core.scheduler.first_batch, now, self._recipients.begin)
+            context.log.active(envelope)
+        self._read(active, context.scheduler.first_batch, now, self._recipients.begin)
 
     def _read(
         self,
@@ -58,15 +58,15 @@ class Admission:
         try:
             recipients = read(active, count)
         except Gone as gone:
-            self.core.log.failed("manager", str(gone))
+            self.context.log.failed("manager", str(gone))
             active.ending = True  # it stays, working, and its segment with it (law 11)
             return
         self._admit(active, recipients, now)
 
     def _admit(self, active: Active, recipients: Sequence[Recipient], now: float) -> None:
-        core = self.core
-        by_recipient = core.scheduler.by_recipient
-        resolve, route, done = core.routing.resolve, core.queue.sizes.route, active.done
+        context = self.context
+        by_recipient = context.scheduler.by_recipient
+        resolve, route, done = context.routing.resolve, context.queue.sizes.route, active.done
         entering: list[tuple[int, str, str]] = []
         unroutable: list[Verdict] = []
         for recipient in recipients:
@@ -84,17 +84,17 @@ class Admission:
                 destination = _of_recipient(recipient.address, destination)
             entering.append((number, resolved.transport, destination))
         if entering or active.stripped:  # the scheduler must hear of every batch, even if all in it are done
-            core.scheduler.admit(active.queue_id, active.unread_recipients, entering, now)
+            context.scheduler.admit(active.queue_id, active.unread_recipients, entering, now)
         if unroutable:
             self.passes.settle_ourselves(active, unroutable)
         elif active.pass_over:
             self.passes.over(active)
 
     def read_more(self, now: float) -> None:
-        """Messages whose recipients are not all in core get their next batch when the scheduler wants it: exactly as many."""
-        core = self.core
-        active_set, asked = core.queue.active, self._asked
-        for queue_id, count in core.scheduler.wanted(now):
+        """Messages whose recipients are not all in memory get their next batch when the scheduler wants it: exactly as many."""
+        context = self.context
+        active_set, asked = context.queue.active, self._asked
+        for queue_id, count in context.scheduler.wanted(now):
             active = active_set.get(queue_id)
             if active is not None:
                 asked[queue_id] = active, count
@@ -106,7 +106,7 @@ class Admission:
             if over or not active.unread:
                 continue
             self._read(active, count, now, self._recipients.read)
-            core.go_on()  # all of that batch may have been done before a restart: the next one is wanted then
+            context.go_on()  # all of that batch may have been done before a restart: the next one is wanted then
 
 
 def _of_recipient(address: str, destination: str) -> str:

@@ -17,8 +17,8 @@ from mailcore.envelope import Status, Verdict
 from mailcore.frames import Deliver, Delivered, FrameWriter
 from mailcore.log.lane import LaneFailed
 from mailcore.manager.admission import Admission
+from mailcore.manager.context import ManagerContext
 from mailcore.manager.passes import Passes
-from mailcore.manager.shared import Core
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
 from mailcore.queue.queue import Gone
@@ -58,10 +58,10 @@ class DelivererLink:
 
 
 class Flow:
-    def __init__(self, core: Core, passes: Passes) -> None:
-        self.core = core
+    def __init__(self, context: ManagerContext, passes: Passes) -> None:
+        self.context = context
         self.passes = passes
-        self.admission = Admission(core, passes)
+        self.admission = Admission(context, passes)
         self.deliverers: list[DelivererLink] = []
         self._news = 0  # turns of the two round robins
         self._retries = 0
@@ -75,7 +75,7 @@ class Flow:
 
     def retry_lanes_changed(self) -> None:
         """A checkpoint made more of the retry lanes readable, or a lane is new."""
-        runners = self.core.queue.runners
+        runners = self.context.queue.runners
         self._new_runners = [r for lane, r in runners.items() if is_incoming(lane) or lane == LOCAL]
         self._retry_runners = [
             r for lane, r in runners.items() if not is_incoming(lane) and lane not in (LOCAL, HOLD, DELETED)
@@ -84,17 +84,17 @@ class Flow:
 
     def fill(self, now: float) -> bool:
         """Brings due messages in, new and deferred ones in turn; True when there is more to bring in at once."""
-        core = self.core
-        wall = core.wall()
-        working = core.queue.sizes.working
+        context = self.context
+        wall = context.wall()
+        working = context.queue.sizes.working
         self._deferred_active = sum(working[r.lane][0] for r in self._retry_runners if r.lane in working)
-        self._deferred_limit = max(1, int(self._active_limit * core.in_force("deferred_active_share")))
+        self._deferred_limit = max(1, int(self._active_limit * context.in_force("deferred_active_share")))
         for _ in range(FILL_MAX):
             if self._full:
                 self.passes.make_room(now)
                 return False
-            if core.queue.recovered:
-                active = core.queue.next_recovered(now)
+            if context.queue.recovered:
+                active = context.queue.next_recovered(now)
                 if active is not None:
                     self.admission.enter(active, now)
                 continue
@@ -108,12 +108,12 @@ class Flow:
 
     @property
     def _active_limit(self) -> int:
-        return self.core.scheduler.tuning.globals.message_active_limit
+        return self.context.scheduler.tuning.globals.message_active_limit
 
     @property
     def _full(self) -> bool:
         """The queue's active set has the scheduler's messages, and those whose end is being written."""
-        return len(self.core.queue.active) >= self._active_limit
+        return len(self.context.queue.active) >= self._active_limit
 
     def _next_new(self, wall: float, now: float) -> bool:
         runners = self._new_runners
@@ -142,7 +142,7 @@ class Flow:
 
     def _start(self, runner: Runner, wall: float, now: float) -> bool:
         while (head := runner.peek(wall, now)) is not None:
-            active = self.core.queue.begin(runner, *head, now)
+            active = self.context.queue.begin(runner, *head, now)
             if active is not None:
                 self.admission.enter(active, now)
                 return True
@@ -150,32 +150,32 @@ class Flow:
 
     def drain_deleted(self) -> None:
         """What was deleted and can't be undone any more is finished."""
-        core = self.core
-        runner = core.queue.runners[DELETED]
-        hold = core.queue.runners[HOLD]
-        hold.peek(core.wall(), core.now())  # passes over garbage, so that its segments can go
+        context = self.context
+        runner = context.queue.runners[DELETED]
+        hold = context.queue.runners[HOLD]
+        hold.peek(context.wall(), context.now())  # passes over garbage, so that its segments can go
         for _ in range(FILL_MAX):
-            head = runner.peek(core.wall(), core.now())
+            head = runner.peek(context.wall(), context.now())
             if head is None:
                 return
-            active = core.queue.begin(runner, *head, core.now())
+            active = context.queue.begin(runner, *head, context.now())
             if active is not None:
                 try:
-                    finish_deleted(core.queue, active)
+                    finish_deleted(context.queue, active)
                 except Gone as gone:  # it stays, working, and its segment with it (law 11)
-                    core.log.failed("manager", str(gone))
+                    context.log.failed("manager", str(gone))
                     continue
-                core.log.removed(active.queue_id)
+                context.log.removed(active.queue_id)
 
     def next_due_in(self) -> float | None:
         """Seconds until a deferred message may come in, or a suspension ends."""
-        now = self.core.now()
+        now = self.context.now()
         times: list[float | None] = []
         if self._full:
             times.append(FULL_S)
         elif self._deferred_active < self._deferred_limit:  # else nothing comes in before something has left
             times.append(max(0.0, self._retry_at - now))  # ``fill`` has just looked
-        wake = self.core.scheduler.wake_at()
+        wake = self.context.scheduler.wake_at()
         times.append(None if wake is None else max(0.0, wake - now))
         return min((time for time in times if time is not None), default=None)
 
@@ -183,17 +183,17 @@ class Flow:
 
     def dispatch(self, now: float) -> None:
         """Gives out entries as long as the scheduler has some and a deliverer has room."""
-        core = self.core
-        if core.stalled and (not core.entries_left or any(link.flights for link in self.deliverers)):
+        context = self.context
+        if context.stalled and (not context.entries_left or any(link.flights for link in self.deliverers)):
             return
         while (link := self._roomiest()) is not None:
-            entry = core.scheduler.select(now)
+            entry = context.scheduler.select(now)
             if entry is None:
                 return
-            active = core.queue.active[entry.queue_id]
+            active = context.queue.active[entry.queue_id]
             self._send(link, entry, active, now)
-            if core.stalled:
-                core.entries_left -= 1
+            if context.stalled:
+                context.entries_left -= 1
                 return
 
     def _roomiest(self) -> DelivererLink | None:
@@ -208,9 +208,9 @@ class Flow:
     def _send(self, link: DelivererLink, entry: Entry, active: Active, now: float) -> None:
         envelope, data, pending = active.envelope, active.data, active.pending
         first = pending[entry.recipients[0]]
-        resolved = self.core.routing.resolve(first.address, first.route)
+        resolved = self.context.routing.resolve(first.address, first.route)
         assert not isinstance(resolved, Refused)
-        transport = self.core.settings.transports.get(entry.transport)
+        transport = self.context.settings.transports.get(entry.transport)
         active.in_flight += 1
         link.flights[entry.number] = Flight(entry, active, now)
         link.writer.send(
@@ -234,21 +234,21 @@ class Flow:
 
     def put_off(self, now: float) -> bool:
         """Defers mail for what is dead, without a try; True when there may be more. Not on a full disk: it makes no room."""
-        core = self.core
+        context = self.context
         batch: list[tuple[Flight, Delivered]] = []
-        while not core.stalled and len(batch) < PUT_OFF_MAX:
-            deferral = core.scheduler.defer(now)
+        while not context.stalled and len(batch) < PUT_OFF_MAX:
+            deferral = context.scheduler.defer(now)
             if deferral is None:
                 break
             entry = deferral.entry
-            active = core.queue.active[entry.queue_id]
+            active = context.queue.active[entry.queue_id]
             active.in_flight += 1
             dsn = "4.3.0" if deferral.of_transport else "4.4.1"
             reply = f"delivery temporarily suspended: {deferral.reason}"
             verdicts = tuple([Verdict(number, Status.DEFERRED, dsn, reply) for number in entry.recipients])
             batch.append((Flight(entry, active, now), Delivered(entry.number, verdicts, "none", "", False, 0.0, 0.0)))
         if batch:
-            core.count("put_off", len(batch))
+            context.count("put_off", len(batch))
             self._record(batch)
         return len(batch) == PUT_OFF_MAX
 
@@ -262,8 +262,8 @@ class Flow:
         self._record(batch)
 
     def _record(self, batch: Sequence[tuple[Flight, Delivered]]) -> None:
-        core = self.core
-        wall, now = core.wall(), core.now()
+        context = self.context
+        wall, now = context.wall(), context.now()
         recorded: list[tuple[Flight, Delivered, tuple[float, float, float, float]]] = []
         for flight, frame in batch:
             active = flight.active
@@ -272,7 +272,7 @@ class Flow:
             before = max(whole - (now - active.read_at), 0.0)
             delays = (before, queued, frame.connect_s, frame.transmit_s)
             active.unsynced += 1
-            core.queue.deliver(
+            context.queue.deliver(
                 Delivery(
                     active.queue_id,
                     active.envelope.generation,
@@ -285,19 +285,19 @@ class Flow:
                 )
             )
             recorded.append((flight, frame, delays))
-        core.commit.then(functools.partial(self._synced, recorded), len(recorded))
+        context.commit.then(functools.partial(self._synced, recorded), len(recorded))
 
     def _synced(
         self,
         batch: list[tuple[Flight, Delivered, tuple[float, float, float, float]]],
         error: LaneFailed | None,
     ) -> None:
-        core = self.core
+        context = self.context
         if error is not None:
             raise error
-        now = core.now()
-        log_delivery, report = core.log.delivery, core.scheduler.report
-        note, settle, sizes, wall = core.outcomes.note, core.balance.settle, core.queue.sizes, core.wall()
+        now = context.now()
+        log_delivery, report = context.log.delivery, context.scheduler.report
+        note, settle, sizes, wall = context.outcomes.note, context.balance.settle, context.queue.sizes, context.wall()
         for flight, frame, delays in batch:
             active, entry = flight.active, flight.entry
             pending = active.pending
@@ -317,15 +317,15 @@ class Flow:
                 report(entry.number, numbers, frame.site_failure, now, frame.transport_failure, reply)
             else:
                 report(entry.number, numbers, False, now)
-            core.count("verdicts", len(numbers))
-            if core.stalled:
-                core.made_room = any(verdict.status == Status.DELIVERED for verdict in frame.verdicts)
-                core.entries_left *= core.made_room
+            context.count("verdicts", len(numbers))
+            if context.stalled:
+                context.made_room = any(verdict.status == Status.DELIVERED for verdict in frame.verdicts)
+                context.entries_left *= context.made_room
             active.in_flight -= 1
             active.unsynced -= 1
             self._look(active)
-        core.queue.journal_synced(core.queue.journal.durable)
-        core.go_on()
+        context.queue.journal_synced(context.queue.journal.durable)
+        context.go_on()
 
     def _look(self, active: Active) -> None:
         if active.order is not None:
@@ -335,21 +335,21 @@ class Flow:
 
     def stop_for_order(self, active: Active) -> None:
         """An operator wants it elsewhere: nothing more of it goes out, and what is out is waited for."""
-        self.core.scheduler.withdraw(active.queue_id, self.core.now())
+        self.context.scheduler.withdraw(active.queue_id, self.context.now())
         if not (active.in_flight or active.unsynced or active.ending):
             self.passes.over(active)
 
     def deliverer_gone(self, link: DelivererLink) -> None:
         """Its entries are due again at once, and no failure of the site. What it had sent to the end may arrive twice."""
-        core = self.core
+        context = self.context
         self.deliverers.remove(link)
         for flight in link.flights.values():
-            core.scheduler.report(flight.entry.number, (), False, core.now())
+            context.scheduler.report(flight.entry.number, (), False, context.now())
             flight.active.in_flight -= 1
             if flight.active.order is not None:
                 self.stop_for_order(flight.active)
         link.flights.clear()
-        core.go_on()
+        context.go_on()
 
     def flights(self) -> Iterator[Flight]:
         for link in self.deliverers:

@@ -9,8 +9,8 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
-from mailcore.manager.shared import Core
 from mailcore.queue.compaction import Compaction, sent_round
 from mailcore.queue.sweep import Sweep
 
@@ -20,27 +20,27 @@ LOOK_S = 10.0  # how often it is asked whether there is something to do
 
 
 class Housekeeping:
-    def __init__(self, core: Core, flow: Flow) -> None:
-        self.core = core
+    def __init__(self, context: ManagerContext, flow: Flow) -> None:
+        self.context = context
         self.flow = flow
-        self.compaction = Compaction(core.queue, core.settings.queue.compact_below)
-        self.sweep = Sweep(core.queue, self._wall, self._now, time.sleep)
+        self.compaction = Compaction(context.queue, context.settings.queue.compact_below)
+        self.sweep = Sweep(context.queue, self._wall, self._now, time.sleep)
         self._thread = ThreadPoolExecutor(1, "housekeeping")
 
     def _wall(self) -> float:
-        return self.core.wall()
+        return self.context.wall()
 
     def _now(self) -> float:
-        return self.core.now()
+        return self.context.now()
 
     def before_checkpoint(self) -> None:
         """A bounded step of moving what keeps segments alive. On a full disk nothing is written for tidiness."""
-        core = self.core
-        if core.stalled:
+        context = self.context
+        if context.stalled:
             return
-        now = core.now()
+        now = context.now()
         for active in self.compaction.active(now):
-            active.order = sent_round(active, core.wall())
+            active.order = sent_round(active, context.wall())
             self.flow.stop_for_order(active)
         self.compaction.move_held(now)
 
@@ -50,11 +50,11 @@ class Housekeeping:
             try:
                 await self._look()
             except OSError as error:  # another time
-                self.core.log.failed("housekeeping", str(error))
+                self.context.log.failed("housekeeping", str(error))
 
     async def _look(self) -> None:
-        core, loop, thread = self.core, self.core.loop, self._thread
-        look = self.compaction.hold_look(core.now())
+        context, loop, thread = self.context, self.context.loop, self._thread
+        look = self.compaction.hold_look(context.now())
         if look is not None:
             self.compaction.hold_below(await loop.run_in_executor(thread, look.run))
         if not self.sweep.is_due():
@@ -69,4 +69,4 @@ class Housekeeping:
                     await loop.run_in_executor(thread, sweep.remove, sweep.orphans(search), search)
         await loop.run_in_executor(thread, sweep.remove_indexes)
         if sweep.removed > before:
-            core.log.swept(sweep.removed - before)
+            context.log.swept(sweep.removed - before)

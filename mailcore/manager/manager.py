@@ -33,13 +33,13 @@ from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import Damage, SegmentTooNew
 from mailcore.maillog.maillog import MailLog
+from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.housekeeping import Housekeeping
 from mailcore.manager.links import Link
 from mailcore.manager.orders import BadRequest, Orders
 from mailcore.manager.overrides import Overrides
 from mailcore.manager.passes import Passes
-from mailcore.manager.shared import Core
 from mailcore.manager.state import State
 from mailcore.queue.checkpoint import unlink
 from mailcore.queue.exported import EXPORTED, Candidate, Keeper
@@ -80,7 +80,7 @@ class Manager:
             if lane not in (HOLD, DELETED):
                 runner.waited_below = restored.lanes.get(lane, 0)
         scheduler = Scheduler(parameters_of(settings))
-        self.core = Core(
+        self.context = ManagerContext(
             settings,
             loop,
             queue,
@@ -96,13 +96,13 @@ class Manager:
             self.go_on,
             restored=restored,
         )
-        self.passes = Passes(self.core)
-        self.flow = Flow(self.core, self.passes)
-        self.housekeeping = Housekeeping(self.core, self.flow)
-        self.orders = Orders(self.core, self.flow, self.passes)
+        self.passes = Passes(self.context)
+        self.flow = Flow(self.context, self.passes)
+        self.housekeeping = Housekeeping(self.context, self.flow)
+        self.orders = Orders(self.context, self.flow, self.passes)
         tuned = Tuned(disk, settings.home / "tuned.toml")
-        self.state = State(self.core, self.flow, tuned)
-        self.overrides = Overrides(self.core, tuned)
+        self.state = State(self.context, self.flow, tuned)
+        self.overrides = Overrides(self.context, tuned)
         self.receivers = self.state.receivers
         self.state.recovered = recovered.working
         self.overrides.load()
@@ -180,13 +180,13 @@ class Manager:
         flow = self.flow
         # One time for all of it: what came due between two steps (a suspension's end, a rate delay's) would be past for the
         # scheduler's ``wake_at`` before anybody had asked what there is to give out.
-        now = self.core.now()
+        now = self.context.now()
         more = flow.fill(now)
         flow.admission.read_more(now)
         flow.dispatch(now)
         more |= flow.put_off(now)
         self._log_windows()
-        if self.core.scheduler.tuning.ended:
+        if self.context.scheduler.tuning.ended:
             self.overrides.tell_ended()
         if more:
             self.go_on()
@@ -200,7 +200,7 @@ class Manager:
 
     def _log_windows(self) -> None:
         """What destination_concurrency_feedback_debug asks for; bounded by the scheduler, from turn to turn."""
-        for change in self.core.scheduler.take_window_changes():
+        for change in self.context.scheduler.take_window_changes():
             self.log.window_changed(
                 change.destination,
                 change.limit,
@@ -226,27 +226,27 @@ class Manager:
             await self._checkpoint()
 
     async def _checkpoint(self) -> None:
-        core = self.core
-        queue = core.queue
+        context = self.context
+        queue = context.queue
         state = (queue.journal.end, [(r.lane, r.position, r.readable_end) for r in queue.runners.values()])
-        waiters, core.checkpoint_waiters = core.checkpoint_waiters, []
+        waiters, context.checkpoint_waiters = context.checkpoint_waiters, []
         busy = (
             queue.marks.dirty or queue.awaiting_checkpoint or any(writer.waiting for writer in queue.writers.values())
         )
-        idle = state == self._last_taken and core.checkpoints.settled
+        idle = state == self._last_taken and context.checkpoints.settled
         if idle and not waiters and not busy and not queue.spool_garbage:
             return
-        checkpoint = core.checkpoints.take()
+        checkpoint = context.checkpoints.take()
         try:
-            await core.commit.wait()
-            await self.loop.run_in_executor(core.pool, checkpoint.write)
+            await context.commit.wait()
+            await self.loop.run_in_executor(context.pool, checkpoint.write)
         except (LaneFailed, OSError) as error:
             self.log.sync_failed(str(self.settings.queue_directory), str(error))
             raise
         queue.journal_synced(queue.journal.durable)
-        garbage = core.checkpoints.written(checkpoint)
+        garbage = context.checkpoints.written(checkpoint)
         if garbage:
-            await self.loop.run_in_executor(core.pool, unlink, queue.disk, garbage)
+            await self.loop.run_in_executor(context.pool, unlink, queue.disk, garbage)
         self._last_taken = state
         for waiter in waiters:
             if not waiter.done():
@@ -256,28 +256,28 @@ class Manager:
 
     def _look_at_disk(self) -> None:
         reserve = self.settings.queue.reserve_bytes
-        free = self.core.queue.disk.free_bytes(str(self.settings.queue_directory))
+        free = self.context.queue.disk.free_bytes(str(self.settings.queue_directory))
         if free < reserve // RESERVE_SHARE:
-            if not self.core.stalled:
+            if not self.context.stalled:
                 self.log.disk_full(str(self.settings.queue_directory), free, reserve)
-            self.core.stalled = f"the disk of {self.settings.queue_directory} is full"
+            self.context.stalled = f"the disk of {self.settings.queue_directory} is full"
             self._let_some_out(free)
-        elif self.core.stalled:
-            self.core.stalled = ""
+        elif self.context.stalled:
+            self.context.stalled = ""
             self.go_on()
-        if self.core.checkpoints.keeper is not None:
-            self.core.checkpoints.keeper.disk_full = bool(self.core.stalled)
+        if self.context.checkpoints.keeper is not None:
+            self.context.checkpoints.keeper.disk_full = bool(self.context.stalled)
 
     def _let_some_out(self, free_bytes: int) -> None:
         """Only what is delivered makes room again: one by one, and no more than the room is sure to be enough for."""
-        core = self.core
-        core.entries_left = free_bytes // ENTRY_BYTES_MAX
-        if not core.made_room:
-            if core.now() < self._try_at:
-                core.entries_left = 0
+        context = self.context
+        context.entries_left = free_bytes // ENTRY_BYTES_MAX
+        if not context.made_room:
+            if context.now() < self._try_at:
+                context.entries_left = 0
                 return
-            core.entries_left = min(core.entries_left, 1)
-        self._try_at = core.now() + TRY_S
+            context.entries_left = min(context.entries_left, 1)
+        self._try_at = context.now() + TRY_S
         self.go_on()
 
     async def flush(self) -> None:
@@ -287,7 +287,7 @@ class Manager:
 
     def take_over_lanes(self) -> None:
         """Lanes of receivers that are no more: their end is found, and they are drained like any other."""
-        queue = self.core.queue
+        queue = self.context.queue
         for lane, runner in list(queue.runners.items()):
             number = lane.partition(".")[2]
             written = number.isdecimal() and int(number) < self.settings.receiver.processes
@@ -310,18 +310,18 @@ class Manager:
 
     def durable(self, lane: str, end: int, messages: int = 0, recipients: int = 0) -> None:
         """A receiver's word (law 7)."""
-        queue = self.core.queue
+        queue = self.context.queue
         runner = queue.runners.get(lane)
         if runner is None:
             runner = queue.add_runner(lane, 0, 0)
             self.flow.retry_lanes_changed()
-        heard = self.core.balance.heard(lane)
+        heard = self.context.balance.heard(lane)
         if end > runner.readable_end:
             if messages:
                 queue.arrived(lane, messages, recipients)
             else:
                 messages, recipients = queue.count_arrived(lane, runner.readable_end, end)
-            self.core.balance.arrive(messages, recipients, heard=heard)
+            self.context.balance.arrive(messages, recipients, heard=heard)
             runner.extend(end)
             self.go_on()
 

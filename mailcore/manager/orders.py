@@ -17,9 +17,9 @@ import msgspec
 
 from mailcore.envelope import DataPlace, Envelope, Origin
 from mailcore.frames import Request
+from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.passes import Passes
-from mailcore.manager.shared import Core
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Elsewhere, Gone
@@ -44,8 +44,8 @@ class Orders:
         {"delete", "undelete", "hold", "release", "retry", "delay", "reroute", "bounce", "add_recipients"}
     )
 
-    def __init__(self, core: Core, flow: Flow, passes: Passes) -> None:
-        self.core = core
+    def __init__(self, context: ManagerContext, flow: Flow, passes: Passes) -> None:
+        self.context = context
         self.flow = flow
         self.passes = passes
 
@@ -69,15 +69,15 @@ class Orders:
                 if isinstance(gone, Elsewhere):
                     elsewhere.append(queue_id)
         if changed:
-            await self.core.commit.wait()
-            self.core.go_on()
+            await self.context.commit.wait()
+            self.context.go_on()
             await self._until_seen(changed)
         return {"changed": len(changed), "errors": errors, "elsewhere": elsewhere}
 
     async def _until_seen(self, changed: Sequence[Active]) -> None:
         """The change holds by now. Whoever looks next should find the messages where it took them, so that is waited for,
         too; but not for deliveries under way, and not for a disk that takes nothing."""
-        active = self.core.queue.active
+        active = self.context.queue.active
         for _ in range(BUSY_TRIES):
             if not any(one.ending and active.get(one.queue_id) is one for one in changed):
                 break
@@ -91,7 +91,7 @@ class Orders:
             route = parse_route(str(arguments["route"]))
         except RouteError as error:
             raise BadRequest(f"route: {error}") from error
-        known = sorted(self.core.settings.transports)
+        known = sorted(self.context.settings.transports)
         if route.transport not in known:
             raise BadRequest(f"route: there is no transport {route.transport!r}; there are {', '.join(known)}")
 
@@ -99,10 +99,10 @@ class Orders:
         self, queue_id: str, lane: str, offset: int, operation: str, arguments: dict[str, Any], request: Request
     ) -> Active:
         """Raises Gone."""
-        core = self.core
-        order = Administrative(operation, queue_id, request.who, request.why, core.wall(), arguments)
+        context = self.context
+        order = Administrative(operation, queue_id, request.who, request.why, context.wall(), arguments)
         for _ in range(BUSY_TRIES):
-            active = core.queue.active.get(queue_id)
+            active = context.queue.active.get(queue_id)
             if active is None or not active.ending:
                 break
             await asyncio.sleep(BUSY_S)
@@ -110,61 +110,63 @@ class Orders:
             raise Gone("it is just being put elsewhere; try again")
         if active is not None:
             _fits_active(operation, active.order)
-            if operation in ("delete", "undelete") and (held := core.restored.held_before(active)) is not None:
+            if operation in ("delete", "undelete") and (held := context.restored.held_before(active)) is not None:
                 order = msgspec.structs.replace(order, arguments={**arguments, HELD: held})
-            core.queue.administer(order)
+            context.queue.administer(order)
             active.order = order
             self.flow.stop_for_order(active)
-        elif any(known.queue_id == queue_id for known, _ in core.queue.recovered):
+        elif any(known.queue_id == queue_id for known, _ in context.queue.recovered):
             raise Gone("it waits to be taken up again after a restart; try again")
-        elif core.restored.covers(lane, offset):
+        elif context.restored.covers(lane, offset):
             raise Gone("it came out of a backup and is about to be held; try again then")
         else:
             try:
                 _fits(operation, lane)
             except Gone:
-                core.queue.resting(lane, offset, queue_id)  # else what is true of this lane is not of the message
+                context.queue.resting(lane, offset, queue_id)  # else what is true of this lane is not of the message
                 raise
-            active = core.queue.claim(lane, offset, queue_id, core.now())
-            core.queue.administer(order)
+            active = context.queue.claim(lane, offset, queue_id, context.now())
+            context.queue.administer(order)
             active.order = order
             self.passes.over(active)
-        core.log.administered(queue_id, operation, request.who, request.why)
+        context.log.administered(queue_id, operation, request.who, request.why)
         return active
 
     async def inject(self, request: Request) -> dict[str, Any]:
         """A message whose spool file is complete comes to rest in ``local``, or in the lanes until ``not_before``."""
-        core = self.core
+        context = self.context
         try:
             envelope = msgspec.convert(request.arguments["envelope"], Envelope)
             not_before = float(request.arguments.get("not_before") or 0.0)
         except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
             raise BadRequest(f"inject: {error}") from error
-        if envelope.data is not DataPlace.SPOOL or not core.queue.disk.exists(core.queue.spool.path(envelope.queue_id)):
+        if envelope.data is not DataPlace.SPOOL or not context.queue.disk.exists(
+            context.queue.spool.path(envelope.queue_id)
+        ):
             raise BadRequest(f"inject: there is no spool file of {envelope.queue_id}")
-        left = not_before - core.wall()
-        interval = core.ladder().towards(left)
+        left = not_before - context.wall()
+        interval = context.ladder().towards(left)
         envelope = msgspec.structs.replace(
             envelope,
             origin=Origin.LOCAL,
             generation=0,
             not_before=not_before,
-            due_at=core.wall() + interval if interval else 0.0,
+            due_at=context.wall() + interval if interval else 0.0,
             resting={"": envelope.recipient_count},
         )
-        core.queue.put(retry_lane(interval) if interval else LOCAL, envelope)
-        core.log.accepted(envelope)
-        core.count("injected")
-        core.balance.accept(envelope)
+        context.queue.put(retry_lane(interval) if interval else LOCAL, envelope)
+        context.log.accepted(envelope)
+        context.count("injected")
+        context.balance.accept(envelope)
         # Nobody reads it, or believes it after a crash, before a checkpoint covers it: that is when it is safe.
         await self.flow_checkpoint()
         return {"queue_id": envelope.queue_id}
 
     async def flow_checkpoint(self) -> None:
         """Returns when a checkpoint that began after now is written."""
-        future: asyncio.Future[None] = self.core.loop.create_future()
-        self.core.checkpoint_waiters.append(future)
-        self.core.request_checkpoint()
+        future: asyncio.Future[None] = self.context.loop.create_future()
+        self.context.checkpoint_waiters.append(future)
+        self.context.request_checkpoint()
         await future
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from mailcore.config.tuned import Tuned
 from mailcore.config.values import destination_pattern
 from mailcore.frames import Request
+from mailcore.manager.context import ManagerContext
 from mailcore.manager.orders import BadRequest
-from mailcore.manager.shared import Core
 from mailcore.queue.records import Administrative
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import (
@@ -36,40 +36,40 @@ _OF_DESTINATIONS = [name for name in DESTINATION_SCOPE if name != SUSPENDED_UNTI
 
 
 class Overrides:
-    def __init__(self, core: Core, tuned: Tuned) -> None:
-        self.core = core
+    def __init__(self, context: ManagerContext, tuned: Tuned) -> None:
+        self.context = context
         self.tuned = tuned
 
     def load(self) -> None:
         """Values changed live before this start. One that is no longer allowed is reported and left alone."""
-        core, tuned = self.core, self.tuned
+        context, tuned = self.context, self.tuned
         if tuned.damage:
-            core.log.failed("manager", tuned.damage)
+            context.log.failed("manager", tuned.damage)
         for scope, name, value, until in self._forget_ended():
-            core.log.tuned_ended(scope, name, value, until, None)  # while nobody was there
+            context.log.tuned_ended(scope, name, value, until, None)  # while nobody was there
         stored = [(scope, name) for scope, values in tuned.values.items() for name in values]
         stored += [(scope, name) for scope, values in tuned.timed.items() for name in values]
         # Once more: of two values that must fit each other, the one may only be allowed when the other is there.
         again = [each for each in stored if self._follow(*each)]
         for scope, name in again:
             if error := self._follow(scope, name):
-                core.log.failed("manager", f'{tuned.path}: ["{scope}"] {error}')
+                context.log.failed("manager", f'{tuned.path}: ["{scope}"] {error}')
 
     def tell_ended(self) -> None:
         """What was set for a time and is over goes into the log."""
-        core = self.core
-        ended = core.scheduler.tuning.ended
+        context = self.context
+        ended = context.scheduler.tuning.ended
         while ended:
             over = ended.popleft()
-            value, holds = over.value, core.scheduler.get(over.scope, over.parameter)
+            value, holds = over.value, context.scheduler.get(over.scope, over.parameter)
             if over.parameter == SUSPENDED_UNTIL:
                 value, holds = (self._on_wall(each) if isinstance(each, float) else None for each in (value, holds))
-            core.log.tuned_ended(over.scope, over.parameter, _plain(value), self._on_wall(over.until), _plain(holds))
+            context.log.tuned_ended(over.scope, over.parameter, _plain(value), self._on_wall(over.until), _plain(holds))
         self._forget_ended()
 
     def _forget_ended(self) -> list[tuple[str, str, Any, float]]:
         """Out of the file, too, or the next start would tell of it again."""
-        ended = self.tuned.forget_ended(SUSPENDED_UNTIL, self.core.wall())
+        ended = self.tuned.forget_ended(SUSPENDED_UNTIL, self.context.wall())
         if ended:
             with contextlib.suppress(OSError):  # it is told twice then, and holds no longer all the same
                 self.tuned.save()
@@ -83,8 +83,8 @@ class Overrides:
         With a ``destination``: all that is in force for it, and ``suspended_until`` (None: until it is resumed) while it is
         suspended.
         """
-        settings = self.core.settings
-        self.tuned.forget_ended(SUSPENDED_UNTIL, self.core.wall())
+        settings = self.context.settings
+        self.tuned.forget_ended(SUSPENDED_UNTIL, self.context.wall())
         if asked := str(arguments.get("destination") or ""):
             scope = self._scope(asked, "destination")
             in_force = {name: self._shown(scope, name) for name in _OF_DESTINATIONS}
@@ -106,7 +106,7 @@ class Overrides:
         return answer
 
     def _shown(self, scope: str, name: str) -> dict[str, Any]:
-        origin: Origin = self.core.scheduler.origin(scope, name)
+        origin: Origin = self.context.scheduler.origin(scope, name)
         shown = {"value": _plain(origin.value), "origin": _ORIGINS[origin.layer]}
         if name == SUSPENDED_UNTIL:  # a time itself
             shown["value"] = self._on_wall(origin.value) if isinstance(origin.value, int | float) else None
@@ -118,38 +118,38 @@ class Overrides:
 
     def _is_suspended(self, scope: str) -> bool:
         """By a suspension of its own, or of a wider pattern."""
-        return self.core.scheduler.get(scope, SUSPENDED_UNTIL) is not None
+        return self.context.scheduler.get(scope, SUSPENDED_UNTIL) is not None
 
     # -- changes
 
     async def set(self, request: Request) -> dict[str, Any]:
         """set, transport_set, suspend, resume. Answers the change; after a resume, ``suspended`` says what holds on: a
         wider pattern's suspension, as in ``listed``."""
-        core = self.core
+        context = self.context
         scope, parameter, value, until = self._asked(request)
         try:
-            before = core.scheduler.get(scope, parameter)
+            before = context.scheduler.get(scope, parameter)
             value = value_of(scope, parameter, value, before)
-            core.scheduler.set(scope, parameter, self._live(parameter, value), core.now(), self._end(until))
+            context.scheduler.set(scope, parameter, self._live(parameter, value), context.now(), self._end(until))
         except ValueError as error:
             raise BadRequest(str(error)) from error
         if isinstance(before, int | float) and parameter == SUSPENDED_UNTIL:
             before = self._on_wall(before)
         try:
-            self.tuned.forget_ended(SUSPENDED_UNTIL, core.wall())
+            self.tuned.forget_ended(SUSPENDED_UNTIL, context.wall())
             self.tuned.set(scope, parameter, value, until)
         except OSError:
             with contextlib.suppress(ValueError):
-                core.scheduler.set(scope, parameter, None, core.now())
+                context.scheduler.set(scope, parameter, None, context.now())
             self._follow(scope, parameter)
             raise
         change = {"scope": scope, "parameter": parameter, "value": _plain(value), "before": _plain(before)}
         if until is not None:
             change["until"] = until
-        core.queue.administer(Administrative("set", "", request.who, request.why, core.wall(), change))
-        core.log.tuned(scope, parameter, value, request.who, request.why, until)
-        await core.commit.wait()
-        core.go_on()
+        context.queue.administer(Administrative("set", "", request.who, request.why, context.wall(), change))
+        context.log.tuned(scope, parameter, value, request.who, request.why, until)
+        await context.commit.wait()
+        context.go_on()
         if request.operation == "resume" and self._is_suspended(scope):
             return change | {"suspended": self._shown(scope, SUSPENDED_UNTIL)}
         return change
@@ -173,20 +173,20 @@ class Overrides:
                 )
         if value is not None and not isinstance(value, bool | int | float | str):
             raise BadRequest(f"{parameter}: a number or text is needed, not {value!r}")
-        if operation == "transport_set" and scope not in self.core.settings.transports:
+        if operation == "transport_set" and scope not in self.context.settings.transports:
             raise BadRequest(f"transport: there is none named {scope!r}")
         if operation in ("suspend", "resume") and ":" not in scope:
             raise BadRequest(f"destination: {scope!r} is not transport:next hop")
         if ":" in scope:
             scope = self._scope(scope, "destination" if "destination" in arguments else "scope")
         if for_s is not None:
-            until = self.core.wall() + float(for_s)
+            until = self.context.wall() + float(for_s)
         return scope, parameter, value, until
 
     def _scope(self, text: str, argument: str) -> str:
         """A destination or a pattern of them in its one spelling, as the routes give it. Raises BadRequest."""
         transport, _, rest = text.partition(":")
-        settings = self.core.settings
+        settings = self.context.settings
         if transport not in settings.transports:
             there_are = ", ".join(settings.transports)
             raise BadRequest(f"{argument}: {text!r}: there is no transport {transport!r}; there are {there_are}")
@@ -197,12 +197,12 @@ class Overrides:
 
     def _follow(self, scope: str, parameter: str) -> ValueError | None:
         """Brings the scheduler up to what is stored; the error, if that is not allowed."""
-        core, tuned = self.core, self.tuned
+        context, tuned = self.context, self.tuned
         try:
             if (lasting := tuned.get(scope, parameter)) is not None:
-                core.scheduler.set(scope, parameter, self._live(parameter, lasting), core.now())
+                context.scheduler.set(scope, parameter, self._live(parameter, lasting), context.now())
             if (timed := tuned.get_timed(scope, parameter)) is not None:
-                core.scheduler.set(scope, parameter, timed[0], core.now(), self._end(timed[1]))
+                context.scheduler.set(scope, parameter, timed[0], context.now(), self._end(timed[1]))
         except ValueError as error:
             return error
         return None
@@ -214,11 +214,11 @@ class Overrides:
         return self._end(value)
 
     def _end(self, wall: float | None) -> float | None:
-        return None if wall is None else self.core.now() + wall - self.core.wall()
+        return None if wall is None else self.context.now() + wall - self.context.wall()
 
     def _on_wall(self, time: float) -> float | None:
         """JSON has no infinity; "until further notice" is none at all there. To the millisecond: two clocks."""
-        return None if math.isinf(time) else round(self.core.wall() + time - self.core.now(), 3)
+        return None if math.isinf(time) else round(self.context.wall() + time - self.context.now(), 3)
 
 
 def _plain(value: object) -> Any:

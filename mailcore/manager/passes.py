@@ -17,7 +17,7 @@ import msgspec
 from mailcore.bounce.dsn import bounce, bounce_queue_id, bounce_sender
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient, Status, Verdict
 from mailcore.log.lane import LaneFailed
-from mailcore.manager.shared import Core
+from mailcore.manager.context import ManagerContext
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Gone
@@ -41,58 +41,60 @@ WHEEL_S = 1.0  # scheduled mail is let go when no more than this is left to wait
 
 
 class Passes:
-    def __init__(self, core: Core) -> None:
-        self.core = core
+    def __init__(self, context: ManagerContext) -> None:
+        self.context = context
         self._room_at = 0.0  # monotonic: room is not looked for before
 
     def over(self, active: Active) -> None:
         """All recipients have verdicts and these are synced; or an order stands and nothing is in flight."""
-        core = self.core
+        context = self.context
         active.ending = True
         try:
             if active.order is not None:
                 self._obey(active, active.order)
             elif not active.deferred:
                 self._end(active, None)
-            elif core.age_s(active) >= core.lifetime_s(active):
+            elif context.age_s(active) >= context.lifetime_s(active):
                 self._expire(active)
             else:
-                interval = core.ladder().next_interval(core.age_s(active))
+                interval = context.ladder().next_interval(context.age_s(active))
                 self._end(active, functools.partial(self._defer, active, retry_lane(interval), interval))
         except Gone as gone:
             self._unreadable(gone)
 
     def _unreadable(self, gone: Gone) -> None:
         """Some of its recipients can't be read: it stays, working, and its segment with it (law 11)."""
-        self.core.log.failed("manager", str(gone))
+        self.context.log.failed("manager", str(gone))
 
     def _defer(self, active: Active, lane: str, interval_s: int) -> Rest:
-        core = self.core
-        replacement = write_replacement(core.queue, active, lane, interval_s, age_s=core.age_s(active), attempted=True)
+        context = self.context
+        replacement = write_replacement(
+            context.queue, active, lane, interval_s, age_s=context.age_s(active), attempted=True
+        )
         return lane, replacement
 
     # -- what ends it
 
     def _end(self, active: Active, replace: Callable[[], Rest] | None) -> None:
         """Spool file and bounce first, each possibly in another thread; then REPLACED or FINISH. Raises Gone."""
-        core = self.core
+        context = self.context
         envelope = active.envelope
         work: list[Callable[[], None]] = []
         if replace is not None and envelope.data is DataPlace.INLINE:
             try:
-                data = core.queue.read_data(active, envelope.size_bytes)
+                data = context.queue.read_data(active, envelope.size_bytes)
             except OSError as error:
                 self._later(active, replace, error)
                 return
-            whole = whole_envelope(core.queue, active)
+            whole = whole_envelope(context.queue, active)
             spooled = msgspec.structs.replace(whole, data=DataPlace.SPOOL, data_offset=DATA_AT)
-            work.append(functools.partial(core.queue.spool.store, spooled, data))
+            work.append(functools.partial(context.queue.spool.store, spooled, data))
         notice: tuple[Envelope, bytes] | None = None
         sender = bounce_sender(envelope) if active.refused else None
         if sender is not None:
             notice = self._notice(active, sender)
             if notice[0].data is DataPlace.SPOOL:
-                work.append(functools.partial(core.queue.spool.store, *notice))
+                work.append(functools.partial(context.queue.spool.store, *notice))
         if not work:
             self._record(active, notice, replace)
             return
@@ -101,7 +103,7 @@ class Passes:
             for part in work:
                 part()
 
-        future = core.loop.run_in_executor(core.pool, all_of_it)
+        future = context.loop.run_in_executor(context.pool, all_of_it)
 
         def stored(done: object) -> None:
             error = future.exception()
@@ -115,8 +117,8 @@ class Passes:
         future.add_done_callback(stored)
 
     def _later(self, active: Active, replace: Callable[[], Rest] | None, error: OSError) -> None:
-        self.core.log.failed("manager", f"{active.queue_id} can't be put back yet: {error}")
-        self.core.loop.call_later(AGAIN_S, self._end_again, active, replace)
+        self.context.log.failed("manager", f"{active.queue_id} can't be put back yet: {error}")
+        self.context.loop.call_later(AGAIN_S, self._end_again, active, replace)
 
     def _end_again(self, active: Active, replace: Callable[[], Rest] | None) -> None:
         try:
@@ -127,7 +129,7 @@ class Passes:
     def _record(
         self, active: Active, notice: tuple[Envelope, bytes] | None, replace: Callable[[], Rest] | None
     ) -> None:
-        core = self.core
+        context = self.context
         rest: Rest | None = None
         if replace is not None:
             try:
@@ -138,30 +140,30 @@ class Passes:
         place: Place | None = None
         if notice is not None:
             envelope, data = notice
-            place = core.queue.put(LOCAL, envelope, b"" if envelope.data is DataPlace.SPOOL else data)
-            core.log.bounced(active.queue_id, envelope.queue_id)
-            core.log.accepted(envelope)
-            core.count("bounces")
-            core.balance.accept(envelope)
+            place = context.queue.put(LOCAL, envelope, b"" if envelope.data is DataPlace.SPOOL else data)
+            context.log.bounced(active.queue_id, envelope.queue_id)
+            context.log.accepted(envelope)
+            context.count("bounces")
+            context.balance.accept(envelope)
         if rest is not None:
-            core.queue.replaced(active, *rest, place)
-            core.count("replaced")
-            core.balance.replace(active, *rest)
+            context.queue.replaced(active, *rest, place)
+            context.count("replaced")
+            context.balance.replace(active, *rest)
         else:
-            core.queue.finish(active, place)
-            core.log.removed(active.queue_id)
-            core.count("finished")
-            core.balance.finish(active)
-        core.go_on()
+            context.queue.finish(active, place)
+            context.log.removed(active.queue_id)
+            context.count("finished")
+            context.balance.finish(active)
+        context.go_on()
 
     def _notice(self, active: Active, sender: str) -> tuple[Envelope, bytes]:
         """The bounce about everybody refused in this pass, and its envelope."""
-        core = self.core
+        context = self.context
         envelope = active.envelope
         try:
-            headers = core.queue.read_data(active, HEADER_BYTES_MAX)
+            headers = context.queue.read_data(active, HEADER_BYTES_MAX)
         except OSError as error:  # the sender is to hear of it all the same
-            core.log.failed("manager", f"{envelope.queue_id}: its header can't be read for its bounce: {error}")
+            context.log.failed("manager", f"{envelope.queue_id}: its header can't be read for its bounce: {error}")
             headers = b""
         self._look_up_refused(active)
         failures = [
@@ -170,9 +172,9 @@ class Passes:
             if verdict.number in active.refused_recipients
         ]
         queue_id = bounce_queue_id(envelope.queue_id, envelope.generation)
-        data = bounce(envelope, failures, headers, core.hostname, core.wall(), queue_id)
-        inline = len(data) <= core.settings.queue.inline_limit
-        held = core.restored.is_held_back(active.lane, active.offset, envelope)
+        data = bounce(envelope, failures, headers, context.hostname, context.wall(), queue_id)
+        inline = len(data) <= context.settings.queue.inline_limit
+        held = context.restored.is_held_back(active.lane, active.offset, envelope)
         wide = not data.isascii()
         notice = Envelope(
             queue_id=queue_id,
@@ -180,16 +182,16 @@ class Passes:
             sender="",
             recipients=(Recipient(0, sender),),
             recipient_count=1,
-            arrived_at=core.wall(),
+            arrived_at=context.wall(),
             size_bytes=len(data),
             data=DataPlace.INLINE if inline else DataPlace.SPOOL,
             data_offset=0 if inline else DATA_AT,
             origin=Origin.BOUNCE,
-            helo=core.hostname,
+            helo=context.hostname,
             eight_bit=wide,
             smtputf8=wide,
-            message_id=f"<{queue_id}@{core.hostname}>",
-            held_because=core.restored.why if held else "",
+            message_id=f"<{queue_id}@{context.hostname}>",
+            held_because=context.restored.why if held else "",
         )
         return notice, data
 
@@ -198,16 +200,16 @@ class Passes:
         wanted = {verdict.number for verdict in active.refused} - active.refused_recipients.keys()
         if not wanted:
             return
-        for recipients in all_recipients(self.core.queue, active):
+        for recipients in all_recipients(self.context.queue, active):
             active.refused_recipients.update((r.number, r) for r in recipients if r.number in wanted)
 
     # -- verdicts of our own
 
     def _expire(self, active: Active) -> None:
-        core = self.core
-        core.log.expired(active.queue_id, active.envelope.sender)
+        context = self.context
+        context.log.expired(active.queue_id, active.envelope.sender)
         verdicts = []
-        for recipient in remaining_recipients(core.queue, active):
+        for recipient in remaining_recipients(context.queue, active):
             reply = f"message has been in the queue too long, last: {recipient.reply}"
             verdicts.append(Verdict(recipient.number, Status.EXPIRED, "4.4.7", reply))
             active.pending[recipient.number] = recipient
@@ -216,9 +218,9 @@ class Passes:
 
     def settle_ourselves(self, active: Active, verdicts: Sequence[Verdict]) -> None:
         """Verdicts no deliverer gave, for recipients in ``pending``: recorded, synced, then the pass ends (law 2)."""
-        core = self.core
-        for delivery in own_deliveries(active, verdicts, core.wall()):
-            core.queue.deliver(delivery)
+        context = self.context
+        for delivery in own_deliveries(active, verdicts, context.wall()):
+            context.queue.deliver(delivery)
         active.unsynced += 1
         active.settling += 1
 
@@ -227,33 +229,33 @@ class Passes:
                 raise error
             active.unsynced -= 1
             active.settling -= 1
-            waited = max(core.wall() - active.envelope.arrived_at, 0.0)
+            waited = max(context.wall() - active.envelope.arrived_at, 0.0)
             for verdict in verdicts:
                 recipient = active.pending[verdict.number]
-                core.log.delivery(active.queue_id, recipient.address, "none", verdict, (waited, 0.0, 0.0, 0.0))
+                context.log.delivery(active.queue_id, recipient.address, "none", verdict, (waited, 0.0, 0.0, 0.0))
                 if verdict.status is Status.EXPIRED and recipient.destination:
-                    core.outcomes.note(recipient.destination, (verdict,), "none", core.wall())
-            core.balance.settle(core.queue.sizes, active, verdicts)
+                    context.outcomes.note(recipient.destination, (verdict,), "none", context.wall())
+            context.balance.settle(context.queue.sizes, active, verdicts)
             active.settle(verdicts)
             active.ending = False
             if active.pass_over or (active.order is not None and not (active.in_flight or active.unsynced)):
                 self.over(active)
             elif active.unread:
-                core.go_on()  # the next batch was not read while these waited
+                context.go_on()  # the next batch was not read while these waited
 
-        core.commit.then(synced)
+        context.commit.then(synced)
 
     # -- orders
 
     def _obey(self, active: Active, order: Administrative) -> None:
         """An operator's change, now that nothing of the message is in flight."""
-        core = self.core
+        context = self.context
         for destination in active.destinations.values():
-            core.queue.sizes.route(destination, -1)
+            context.queue.sizes.route(destination, -1)
         active.destinations.clear()
         operation, arguments = order.operation, order.arguments
         added = self._added(active, arguments.get("recipients", ()))
-        if not added and next(remaining_recipients(core.queue, active), None) is None:
+        if not added and next(remaining_recipients(context.queue, active), None) is None:
             self._end(active, None)
             return
         if operation == "bounce":
@@ -263,19 +265,19 @@ class Passes:
             )
             return
         lane, interval, until = AT_ONCE, 0, active.envelope.not_before
-        held = core.restored.held_before(active)
+        held = context.restored.held_before(active)
         held_because = order.why if operation in ("hold", "delete") else ""
         if operation == "hold":
             lane = HOLD
         elif operation == "delete":
-            lane, interval = DELETED, core.queue.undo_time_s
+            lane, interval = DELETED, context.queue.undo_time_s
         elif operation == "undelete" and held is not None:
             lane, held_because = HOLD, held
         elif operation == "retry":
             until = 0.0
         elif operation == "delay":
             until = float(arguments["until"])
-            interval = core.ladder().towards(until - core.wall())
+            interval = context.ladder().towards(until - context.wall())
             lane = retry_lane(interval)
         route = str(arguments.get("route", ""))
 
@@ -284,11 +286,11 @@ class Passes:
 
         def replace() -> Rest:
             return lane, write_replacement(
-                core.queue,
+                context.queue,
                 active,
                 lane,
                 interval,
-                age_s=core.age_s(active),
+                age_s=context.age_s(active),
                 attempted=bool(active.deferred),
                 not_before=until,
                 held_because=held_because,
@@ -306,7 +308,7 @@ class Passes:
 
     def _refuse_all(self, active: Active, reply: str) -> None:
         verdicts = []
-        for recipient in list(remaining_recipients(self.core.queue, active)):
+        for recipient in list(remaining_recipients(self.context.queue, active)):
             verdicts.append(Verdict(recipient.number, Status.BOUNCED, "5.7.0", reply))
             active.pending[recipient.number] = recipient
         active.deferred.clear()
@@ -319,18 +321,18 @@ class Passes:
     def make_room(self, now: float) -> None:
         """The active set is full. What only waits for suspended destinations goes into the shortest retry lane, so that a
         suspension stops nobody else's mail; it comes back when it is due, or finds its place then."""
-        core = self.core
-        if not core.scheduler.any_suspended or now < self._room_at:
+        context = self.context
+        if not context.scheduler.any_suspended or now < self._room_at:
             return
         self._room_at = now + ROOM_S
         suspended: dict[str, bool] = {}
         waiting: list[Active] = []
-        for active in core.queue.active.values():
+        for active in context.queue.active.values():
             if active.in_flight or active.unsynced or active.ending or not active.destinations:
                 continue
             for destination in active.destinations.values():
                 if destination not in suspended:
-                    suspended[destination] = core.scheduler.get(destination, SUSPENDED_UNTIL) is not None
+                    suspended[destination] = context.scheduler.get(destination, SUSPENDED_UNTIL) is not None
                 if not suspended[destination]:
                     break
             else:
@@ -341,12 +343,12 @@ class Passes:
             self._put_back(active, now)
 
     def _put_back(self, active: Active, now: float) -> None:
-        core = self.core
-        core.scheduler.withdraw(active.queue_id, now)
+        context = self.context
+        context.scheduler.withdraw(active.queue_id, now)
         for destination in active.destinations.values():
-            core.queue.sizes.route(destination, -1)
+            context.queue.sizes.route(destination, -1)
         destinations, active.destinations = active.destinations, {}
-        interval = core.ladder().next_interval(0.0)
+        interval = context.ladder().next_interval(0.0)
 
         def change(recipient: Recipient) -> Recipient:
             destination = destinations.get(recipient.number)
@@ -356,31 +358,31 @@ class Passes:
 
         def replace() -> Rest:
             return retry_lane(interval), write_replacement(
-                core.queue,
+                context.queue,
                 active,
                 retry_lane(interval),
                 interval,
-                age_s=core.age_s(active),
+                age_s=context.age_s(active),
                 attempted=bool(active.deferred),
                 change=change,
             )
 
         active.ending = True
-        core.count("put_back")
+        context.count("put_back")
         self._end_again(active, replace)
 
     def wait_longer(self, active: Active) -> bool:
         """Scheduled mail whose time has not come goes into the longest lane that still fits; False when it may go."""
-        core = self.core
-        left = active.envelope.not_before - core.wall()
+        context = self.context
+        left = active.envelope.not_before - context.wall()
         if left <= WHEEL_S:
             return False
-        interval = core.ladder().towards(left)
+        interval = context.ladder().towards(left)
         lane = retry_lane(interval)
 
         def replace() -> Rest:
             return lane, write_replacement(
-                core.queue,
+                context.queue,
                 active,
                 lane,
                 interval,

@@ -8,9 +8,9 @@ import os
 from typing import Any
 
 from mailcore.config.tuned import Tuned
+from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.orders import BadRequest
-from mailcore.manager.shared import Core
 from mailcore.manager.waiting import why_active, why_recovered
 from mailcore.queue.lanes import HOLD, incoming
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
@@ -22,34 +22,34 @@ WORKING_MAX = 5_000  # queue ids in one question
 
 
 class State:
-    def __init__(self, core: Core, flow: Flow, tuned: Tuned) -> None:
-        self.core = core
+    def __init__(self, context: ManagerContext, flow: Flow, tuned: Tuned) -> None:
+        self.context = context
         self.flow = flow
         self.tuned = tuned
-        self.started_at = core.wall()
-        size = core.queue.sizes.summary()
-        core.balance.begin(size["messages"], size["recipients"])
+        self.started_at = context.wall()
+        size = context.queue.sizes.summary()
+        context.balance.begin(size["messages"], size["recipients"])
         self.receivers: dict[str, int] = {}  # lane -> pid
         self.recovered = 0
 
     def state(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        core = self.core
-        queue = core.queue
-        positions = core.checkpoints.newest
+        context = self.context
+        queue = context.queue
+        positions = context.checkpoints.newest
         size = queue.sizes.summary()
         return {
             "pid": os.getpid(),
             "started_at": self.started_at,
-            "uptime_s": core.wall() - self.started_at,
-            "stalled": core.stalled,
+            "uptime_s": context.wall() - self.started_at,
+            "stalled": context.stalled,
             "tuned_damage": self.tuned.damage,
             "restored": self._restored(),
             "active_messages": len(queue.active),
             "recovered_waiting": len(queue.recovered),
             "recovered_at_start": self.recovered,
-            "counters": core.counters | core.balance.counters(),  # since ``started_at``
-            "accepted_by_origin": core.balance.by_origin(),
-            "balance": core.balance.told(size["messages"], size["recipients"]),
+            "counters": context.counters | context.balance.counters(),  # since ``started_at``
+            "accepted_by_origin": context.balance.by_origin(),
+            "balance": context.balance.told(size["messages"], size["recipients"]),
             "receivers": dict(self.receivers),
             "deliverers": [
                 {"number": link.number, "pid": link.pid, "in_flight": len(link.flights), "capacity": link.capacity}
@@ -61,12 +61,12 @@ class State:
             },
             "journal": {"suffix": positions.suffix, "end": queue.journal.end, "durable": queue.journal.durable},
             "positions": {"sequence": positions.sequence, "written_at": positions.written_at},
-            "scheduler": core.scheduler.snapshot(core.now(), 100),
+            "scheduler": context.scheduler.snapshot(context.now(), 100),
         }
 
     def _restored(self) -> str:
         """Why mail is held, as long as there is some of a backup's that may be; "" when this queue came out of none."""
-        restored, queue = self.core.restored, self.core.queue
+        restored, queue = self.context.restored, self.context.queue
         waits = any(runner.position < restored.lanes.get(lane, 0) for lane, runner in queue.runners.items())
         held = queue.sizes.resting.get(HOLD, [0, 0])[0]
         return restored.why if restored.backup_at and (waits or held) else ""
@@ -74,20 +74,20 @@ class State:
     def size(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """``unheard`` has the lanes whose receiver has not said yet, since we began, how far it is: what lies there in its
         last moments is not counted until it has."""
-        lanes = [incoming(number) for number in range(self.core.settings.receiver.processes)]
-        return self.core.queue.sizes.summary() | {"unheard": self.core.balance.unheard(lanes)}
+        lanes = [incoming(number) for number in range(self.context.settings.receiver.processes)]
+        return self.context.queue.sizes.summary() | {"unheard": self.context.balance.unheard(lanes)}
 
     def cut(self, arguments: dict[str, Any]) -> dict[str, Any]:
         lanes = {}
-        for lane, runner in self.core.queue.runners.items():
-            lowest = self.core.queue.floor(lane).lowest()
+        for lane, runner in self.context.queue.runners.items():
+            lowest = self.context.queue.floor(lane).lowest()
             browse = runner.position if lowest is None else min(lowest, runner.position)
             lanes[lane] = [browse, runner.position, runner.readable_end]
         return {"lanes": lanes}
 
     def places(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """``cut`` and more, for the page of positions: ``held`` has, by lane and segment, the messages being worked on."""
-        queue = self.core.queue
+        queue = self.context.queue
         held: dict[str, list[tuple[int, int]]] = {}
         for lane in queue.runners:
             bases = queue.reader(lane).bases
@@ -110,10 +110,10 @@ class State:
         queue_ids = arguments.get("queue_ids", ())
         if len(queue_ids) > WORKING_MAX:
             raise BadRequest(f"queue_ids: {len(queue_ids)} of them; at most {WORKING_MAX} are allowed")
-        waiting = {known.queue_id: known for known, _ in self.core.queue.recovered}
+        waiting = {known.queue_id: known for known, _ in self.context.queue.recovered}
         answer: dict[str, Any] = {}
         for queue_id in queue_ids:
-            active = self.core.queue.active.get(queue_id)
+            active = self.context.queue.active.get(queue_id)
             if active is not None:
                 answer[queue_id] = {
                     "remaining": active.remaining,
@@ -138,36 +138,38 @@ class State:
         return answer
 
     def locate(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        active = self.core.queue.active.get(str(arguments.get("queue_id", "")))
+        active = self.context.queue.active.get(str(arguments.get("queue_id", "")))
         return None if active is None else {"lane": active.lane, "offset": active.offset}
 
     def explain(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         """Why a message that is being worked on is not done; [] when it is not."""
-        core = self.core
+        context = self.context
         queue_id = str(arguments.get("queue_id", ""))
-        active = core.queue.active.get(queue_id)
+        active = context.queue.active.get(queue_id)
         if active is not None:
-            return why_active(core, self.flow.deliverers, active)
-        return why_recovered(core.queue.recovered, queue_id)
+            return why_active(context, self.flow.deliverers, active)
+        return why_recovered(context.queue.recovered, queue_id)
 
     # -- destinations
 
     def destinations(self, arguments: dict[str, Any]) -> dict[str, Any]:
         limit = min(int(arguments.get("limit") or 100), NAMES_MAX)
-        core = self.core
-        snapshot = core.scheduler.snapshot(core.now(), limit)
-        rows = {name: row | core.outcomes.told(name) for name, row in dict(snapshot.get("destinations") or {}).items()}
-        others = [name for name in core.outcomes.latest(limit) if name not in rows]
-        sizes = core.queue.sizes.summary()["destinations"]
-        offset = core.wall() - core.now()
+        context = self.context
+        snapshot = context.scheduler.snapshot(context.now(), limit)
+        rows = {
+            name: row | context.outcomes.told(name) for name, row in dict(snapshot.get("destinations") or {}).items()
+        }
+        others = [name for name in context.outcomes.latest(limit) if name not in rows]
+        sizes = context.queue.sizes.summary()["destinations"]
+        offset = context.wall() - context.now()
         suspended = {
             scope: until
             for scope, values in self.tuned.values.items()
-            if isinstance(until := values.get(SUSPENDED_UNTIL), int | float) and until > core.wall()
+            if isinstance(until := values.get(SUSPENDED_UNTIL), int | float) and until > context.wall()
         }
         return {
             "destinations": _on_wall_clock(rows, offset),
-            "without_mail": {name: core.outcomes.told(name) for name in others},  # the latest heard of first
+            "without_mail": {name: context.outcomes.told(name) for name in others},  # the latest heard of first
             "queued": dict(sorted(sizes.items(), key=lambda item: -item[1])[:limit]),
             "suspended": {scope: None if math.isinf(until) else until for scope, until in suspended.items()},
         }

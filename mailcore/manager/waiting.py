@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import DelivererLink
-from mailcore.manager.shared import Core
 from mailcore.queue.active import Active
 from mailcore.queue.fold import Known
 
@@ -17,15 +17,15 @@ IN_LINE = ("next", "behind")  # what the scheduler says when nothing but other m
 REPLY_CHARACTERS = 500
 
 
-def why_active(core: Core, deliverers: Sequence[DelivererLink], active: Active) -> list[dict[str, Any]]:
+def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], active: Active) -> list[dict[str, Any]]:
     """One dict a group of recipients, as ``Scheduler.explain``; times are the wall clock's. Never empty.
 
     Besides the scheduler's states: "stalled", "no deliverer", "deliverers full" (in place of its "next" and "behind", which
     only say who goes when somebody can), "ordered", "deferred" (in this pass), "ending", "recording".
     """
-    offset = core.wall() - core.now()
-    groups = [_on_wall(group, offset) for group in core.scheduler.explain(active.queue_id, core.now())]
-    if blocked := _nobody_takes_it(core, deliverers):
+    offset = context.wall() - context.now()
+    groups = [_on_wall(group, offset) for group in context.scheduler.explain(active.queue_id, context.now())]
+    if blocked := _nobody_takes_it(context, deliverers):
         groups = [_blocked(group, blocked) if group["state"] in IN_LINE else group for group in groups]
     if active.ending:
         sentence = "its pass is over; what is left of it is being written to disk"
@@ -59,10 +59,10 @@ def why_recovered(recovered: Iterable[tuple[Known, int]], queue_id: str) -> list
     return []
 
 
-def _nobody_takes_it(core: Core, deliverers: Sequence[DelivererLink]) -> dict[str, Any]:
+def _nobody_takes_it(context: ManagerContext, deliverers: Sequence[DelivererLink]) -> dict[str, Any]:
     """Why nothing that the scheduler would give out goes to a deliverer now, as ``Flow.dispatch`` has it; {} when it does."""
-    if core.stalled:
-        return {"state": "stalled", "sentence": f"next to nothing is delivered at present: {core.stalled}"}
+    if context.stalled:
+        return {"state": "stalled", "sentence": f"next to nothing is delivered at present: {context.stalled}"}
     if not deliverers:
         return {"state": "no deliverer", "sentence": "no deliverer is connected"}
     if any(len(link.flights) < link.capacity for link in deliverers):

@@ -54,18 +54,18 @@ def copied(snapshot: Snapshot, into: Path) -> None:
 
 
 def resting(manager: Manager, lane: str) -> int:
-    return int(manager.core.queue.sizes.resting.get(lane, [0, 0])[0])
+    return int(manager.context.queue.sizes.resting.get(lane, [0, 0])[0])
 
 
 async def everything(manager: Manager, deliverers: Deliverers) -> None:
     """Delivers until nothing is left to do, and lets three checkpoints mark and delete."""
-    await turns(manager, lambda: not manager.core.queue.sizes.summary()["messages"], deliverers.answer)
+    await turns(manager, lambda: not manager.context.queue.sizes.summary()["messages"], deliverers.answer)
     for _ in range(3):
         await checkpoint(manager)
 
 
 async def checkpoint(manager: Manager) -> None:
-    manager.core.checkpoint_waiters.append(manager.loop.create_future())
+    manager.context.checkpoint_waiters.append(manager.loop.create_future())
     await manager._checkpoint()
 
 
@@ -75,11 +75,11 @@ async def order(manager: Manager, operation: str, queue_id: str, lane: str, offs
     task = manager.loop.create_task(Orders.change(manager.orders, request))
 
     async def checkpoints() -> None:
-        while manager.core.checkpoint_waiters:
+        while manager.context.checkpoint_waiters:
             await manager._checkpoint()
 
     while not task.done():
-        await turns(manager, lambda: task.done() or manager.core.checkpoint_waiters)
+        await turns(manager, lambda: task.done() or manager.context.checkpoint_waiters)
         await checkpoints()
     assert (task.result()["changed"], task.result()["errors"]) == (1, {})
 
@@ -95,10 +95,10 @@ async def held_after_a_start(path: Path, expected: int) -> Manager:
     deliverers = Deliverers(manager)
     try:
         await turns(manager, lambda: resting(manager, HOLD) >= expected)
-        await turns(manager, lambda: not manager.core.queue.active)
+        await turns(manager, lambda: not manager.context.queue.active)
         assert not deliverers.waiting
         assert resting(manager, HOLD) == expected
-        assert manager.core.queue.sizes.summary()["messages"] == expected
+        assert manager.context.queue.sizes.summary()["messages"] == expected
         assert not damaged_in(path)
     finally:
         copy.kill()
@@ -146,14 +146,14 @@ async def test_what_was_finished_or_deleted_before_does_not_come_back(home: Home
 
 
 async def everything_but(manager: Manager, deliverers: Deliverers, left: int) -> None:
-    await turns(manager, lambda: manager.core.queue.sizes.summary()["messages"] == left, deliverers.answer)
+    await turns(manager, lambda: manager.context.queue.sizes.summary()["messages"] == left, deliverers.answer)
     for _ in range(3):
         await checkpoint(manager)
 
 
 async def _resting_in(manager: Manager, lane: str) -> list[tuple[str, str, int]]:
-    runner = manager.core.queue.runners[lane]
-    reader = manager.core.queue.reader(lane)
+    runner = manager.context.queue.runners[lane]
+    reader = manager.context.queue.reader(lane)
     reader.refresh()
     records = [record for record in reader.records(0, runner.readable_end) if record.live and record.type == 1]
     return [(decode_envelope(record.body).queue_id, lane, record.offset) for record in records]
@@ -172,7 +172,7 @@ async def test_released_before_the_backup_and_not_yet_put_elsewhere_it_is_held_a
     (item,) = await _resting_in(manager, "retry.300")
     await order(manager, "hold", *item)
     (item,) = await _resting_in(manager, HOLD)
-    journal = manager.core.queue.journal
+    journal = manager.context.queue.journal
     before = journal.end
     task = manager.loop.create_task(
         manager.orders.change(Request(1, "release", {"messages": [list(item)]}, "somebody", ""))

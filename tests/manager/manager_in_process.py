@@ -102,9 +102,9 @@ class Home:
             manager._turn_scheduled = True
             if manager._timer is not None:
                 manager._timer.cancel()
-            manager.core.commit.close()
-            manager.core.pool.shutdown()
-            for writer in [manager.core.queue.journal, *manager.core.queue.writers.values()]:
+            manager.context.commit.close()
+            manager.context.pool.shutdown()
+            for writer in [manager.context.queue.journal, *manager.context.queue.writers.values()]:
                 writer.close()
             os.close(manager.recovered.lock)
 
@@ -141,4 +141,4 @@ async def turns(manager: Manager, true: Callable[[], object], each: Callable[[],
         each()
         return False
 
-    await eventually(so, lambda: f"it; {manager.core.scheduler.snapshot(manager.core.now())}", look_every_s=0)
+    await eventually(so, lambda: f"it; {manager.context.scheduler.snapshot(manager.context.now())}", look_every_s=0)

@@ -36,7 +36,7 @@ async def home(tmp_path: Path) -> AsyncIterator[Home]:
 
 def held(manager: Manager) -> int:
     """Recipients in memory, wherever."""
-    actives = manager.core.queue.active.values()
+    actives = manager.context.queue.active.values()
     return sum(len(active.pending) + len(active.envelope.recipients) for active in actives)
 
 
@@ -50,11 +50,11 @@ async def test_a_hundred_thousand_are_read_as_wanted_and_each_gets_it_once(home:
     def each() -> None:
         nonlocal peak
         peak = max(peak, held(manager))
-        pending = sum(len(active.pending) for active in manager.core.queue.active.values())
-        assert pending == manager.core.scheduler.recipients_in_core
+        pending = sum(len(active.pending) for active in manager.context.queue.active.values())
+        assert pending == manager.context.scheduler.recipients_in_core
         got.update(deliverers.answer())
 
-    await turns(manager, lambda: manager.core.counters.get("finished"), each)
+    await turns(manager, lambda: manager.context.counters.get("finished"), each)
     assert len(got) == MANY
     assert set(got.values()) == {1}
     assert 0 < peak <= BOUND
@@ -75,10 +75,10 @@ async def test_killed_in_the_middle_nobody_is_forgotten_and_nobody_recorded_is_t
         def enough(part: float = part, manager: Manager = manager) -> object:
             if part < 1:
                 return len(got) >= count * part
-            return manager.core.counters.get("finished")
+            return manager.context.counters.get("finished")
 
         await turns(manager, enough, each)
-        await manager.core.commit.wait()
+        await manager.context.commit.wait()
         home.kill()
     assert len(got) == count
     assert set(got.values()) == {1}
@@ -89,8 +89,8 @@ async def test_those_deferred_are_all_in_the_replacement(home: Home) -> None:
     manager = home.start(SCHEDULER, TRANSPORT)
     deliverers = Deliverers(manager)
     status = lambda number: Status.DEFERRED if number % 3 == 0 else Status.DELIVERED  # noqa: E731
-    await turns(manager, lambda: manager.core.counters.get("replaced"), lambda: deliverers.answer(status))
-    lanes = manager.core.queue.sizes.summary()["lanes"]
+    await turns(manager, lambda: manager.context.counters.get("replaced"), lambda: deliverers.answer(status))
+    lanes = manager.context.queue.sizes.summary()["lanes"]
     (retry,) = [counts for lane, counts in lanes.items() if lane.startswith("retry.")]
     assert retry == {"messages": 1, "recipients": 1_000}
 
@@ -105,7 +105,7 @@ async def test_those_that_cannot_be_routed_are_not_all_in_memory_either(home: Ho
         assert held(manager) <= BOUND + LIMIT  # a batch that has its own verdicts, and what the scheduler has
         got.extend(deliverers.answer())
 
-    await turns(manager, lambda: manager.core.counters.get("finished"), each)
+    await turns(manager, lambda: manager.context.counters.get("finished"), each)
     assert sorted(got) == list(range(0, 20_000, 50))
 
 
@@ -121,7 +121,7 @@ async def test_many_messages_of_many_share_the_room(home: Home) -> None:
         peak = max(peak, held(manager))
         deliverers.answer()
 
-    await turns(manager, lambda: manager.core.counters.get("finished", 0) == ACTIVE_LIMIT + 5, each)
+    await turns(manager, lambda: manager.context.counters.get("finished", 0) == ACTIVE_LIMIT + 5, each)
     assert peak <= BOUND
 
 
@@ -129,32 +129,32 @@ async def test_where_a_recipient_is_a_destination_sizes_and_records_still_name_t
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.accept(3, lambda number: f"User{number}@example.org" if number else f"{'x' * 200}@example.org")
-    monkeypatch.setattr(type(home.start(SCHEDULER, TRANSPORT).core.scheduler), "by_recipient", frozenset({"smtp"}))
+    monkeypatch.setattr(type(home.start(SCHEDULER, TRANSPORT).context.scheduler), "by_recipient", frozenset({"smtp"}))
     manager = home.manager
     assert manager is not None
     admitted: list[str] = []
-    admit = manager.core.scheduler.admit
+    admit = manager.context.scheduler.admit
 
     def noted(queue_id: str, unread: int, recipients: Sequence[tuple[int, str, str]], now: float) -> None:
         admitted.extend(destination for _, _, destination in recipients)
         admit(queue_id, unread, recipients, now)
 
-    monkeypatch.setattr(manager.core.scheduler, "admit", noted)
+    monkeypatch.setattr(manager.context.scheduler, "admit", noted)
     recorded: list[str] = []
-    deliver = manager.core.queue.deliver
+    deliver = manager.context.queue.deliver
 
     def kept(record: Delivery) -> None:
         recorded.append(record.destination)
         deliver(record)
 
-    monkeypatch.setattr(manager.core.queue, "deliver", kept)
+    monkeypatch.setattr(manager.context.queue, "deliver", kept)
     deliverers = Deliverers(manager)
     await turns(manager, lambda: len(deliverers.waiting) == 3)
     assert sorted(admitted) == [
         "smtp:user1@[192.0.2.1]", "smtp:user2@[192.0.2.1]", f"smtp:{'x' * 64}@[192.0.2.1]",
     ]  # fmt: skip
-    assert manager.core.queue.sizes.summary()["destinations"] == {NEXT_HOP: 3}
+    assert manager.context.queue.sizes.summary()["destinations"] == {NEXT_HOP: 3}
     deliverers.answer(lambda number: Status.DEFERRED)
-    await turns(manager, lambda: manager.core.counters.get("replaced"))
+    await turns(manager, lambda: manager.context.counters.get("replaced"))
     assert set(recorded) == {NEXT_HOP}
-    assert manager.core.queue.sizes.summary()["destinations"] == {NEXT_HOP: 3}
+    assert manager.context.queue.sizes.summary()["destinations"] == {NEXT_HOP: 3}

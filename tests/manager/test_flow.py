@@ -48,7 +48,7 @@ async def test_new_and_deferred_mail_alternate_into_the_active_set(home: Home, m
         home.accept(1)
     await turns(
         manager,
-        lambda: manager.core.counters.get("replaced") == EACH,
+        lambda: manager.context.counters.get("replaced") == EACH,
         lambda: deliverers.answer(lambda number: Status.DEFERRED),
     )
     deliverers.link.capacity = 0  # from now on everything stays in the active set
@@ -60,14 +60,14 @@ async def test_new_and_deferred_mail_alternate_into_the_active_set(home: Home, m
         enter(active, now)
 
     monkeypatch.setattr(manager.flow.admission, "enter", noted)
-    await manager.core.commit.wait()
+    await manager.context.commit.wait()
     manager._turn_scheduled = True  # nothing is brought in while the stage is set
     await manager._checkpoint()
     for _ in range(EACH):
         home.accept(1)
-    wall, now = manager.core.wall, manager.core.now
-    manager.core.wall = lambda: wall() + 5
-    manager.core.now = lambda: now() + 5
+    wall, now = manager.context.wall, manager.context.now
+    manager.context.wall = lambda: wall() + 5
+    manager.context.now = lambda: now() + 5
     manager._turn_scheduled = False
     manager.go_on()
     await turns(manager, lambda: len(entered) == 2 * EACH)
@@ -79,12 +79,12 @@ async def test_a_suspension_that_ends_in_the_middle_of_a_turn_is_not_missed(home
     """Whichever look at the clock is the first to find it over."""
     manager = home.start()
     deliverers = Deliverers(manager)
-    core = manager.core
-    core.now = clock = Clock(core.now())
-    active = core.queue.active
+    context = manager.context
+    context.now = clock = Clock(context.now())
+    active = context.queue.active
     for look in itertools.count(1):
         until = clock.time + 1.0
-        core.scheduler.set(NEXT_HOP, SUSPENDED_UNTIL, until, clock.time)
+        context.scheduler.set(NEXT_HOP, SUSPENDED_UNTIL, until, clock.time)
         home.accept(1)
         await turns(manager, lambda: active and not manager._turn_scheduled)
         assert not deliverers.waiting

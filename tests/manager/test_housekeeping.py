@@ -50,8 +50,8 @@ async def manager(tmp_path: Path) -> AsyncIterator[Manager]:
     )
     manager = Manager(settings, asyncio.get_running_loop())
     yield manager
-    manager.core.commit.close()
-    manager.core.pool.shutdown()
+    manager.context.commit.close()
+    manager.context.pool.shutdown()
 
 
 async def take_in(manager: Manager, tmp_path: Path) -> list[Active]:
@@ -64,31 +64,31 @@ async def take_in(manager: Manager, tmp_path: Path) -> list[Active]:
     writer.sync()
     manager.durable(INCOMING, writer.durable)
     writer.close()
-    active = manager.core.queue.active
+    active = manager.context.queue.active
     await eventually(lambda: len(active) == MESSAGES)
     return list(active.values())
 
 
 async def finish(manager: Manager, actives: list[Active]) -> None:
-    core = manager.core
+    context = manager.context
     for active in actives:
-        core.scheduler.withdraw(active.queue_id, core.now())
+        context.scheduler.withdraw(active.queue_id, context.now())
         for destination in active.destinations.values():
-            core.queue.sizes.route(destination, -1)
-        core.queue.finish(active)
+            context.queue.sizes.route(destination, -1)
+        context.queue.finish(active)
     await checkpoints(manager)
 
 
 async def checkpoints(manager: Manager) -> None:
     for _ in range(3):
-        await manager.core.commit.wait()
+        await manager.context.commit.wait()
         await manager._checkpoint()
 
 
 def later(manager: Manager, seconds: float) -> None:
-    wall, now = manager.core.wall, manager.core.now
-    manager.core.wall = lambda: wall() + seconds
-    manager.core.now = lambda: now() + seconds
+    wall, now = manager.context.wall, manager.context.now
+    manager.context.wall = lambda: wall() + seconds
+    manager.context.now = lambda: now() + seconds
 
 
 def segments(tmp_path: Path) -> int:
@@ -103,19 +103,19 @@ async def test_a_message_that_waits_for_long_does_not_keep_the_lane(manager: Man
     assert actives[0].order is None, "it has only just come"
     later(manager, ACTIVE_S + 60)
     manager.housekeeping.before_checkpoint()
-    await eventually(lambda: not manager.core.queue.active)
+    await eventually(lambda: not manager.context.queue.active)
     await checkpoints(manager)
-    await eventually(lambda: len(manager.core.queue.active) == 2)
+    await eventually(lambda: len(manager.context.queue.active) == 2)
     await checkpoints(manager)
     assert segments(tmp_path) == 1
     for before in actives[:2]:
-        after = manager.core.queue.active[before.queue_id]
+        after = manager.context.queue.active[before.queue_id]
         assert (after.lane, after.envelope.generation, after.order) == (AT_ONCE, 1, None)
         assert after.envelope.attempts == 0, "nobody has tried it"
-        assert manager.core.queue.read_data(after, SIZE) == bytes(SIZE)
-    size = manager.core.queue.sizes.summary()
+        assert manager.context.queue.read_data(after, SIZE) == bytes(SIZE)
+    size = manager.context.queue.sizes.summary()
     assert (size["messages"], size["recipients"]) == (2, 2)
-    assert manager.core.scheduler.select(manager.core.now()) is not None
+    assert manager.context.scheduler.select(manager.context.now()) is not None
 
 
 async def test_what_is_in_flight_is_waited_for(manager: Manager, tmp_path: Path) -> None:
@@ -127,24 +127,24 @@ async def test_what_is_in_flight_is_waited_for(manager: Manager, tmp_path: Path)
     assert actives[0].order is not None
     assert actives[0].order.who == WHO
     assert not actives[0].ending
-    assert actives[0].queue_id in manager.core.queue.active
+    assert actives[0].queue_id in manager.context.queue.active
     actives[0].in_flight = 0
     manager.flow.stop_for_order(actives[0])
-    await eventually(lambda: not manager.core.queue.active)
+    await eventually(lambda: not manager.context.queue.active)
 
 
 async def test_on_a_full_disk_nothing_is_moved(manager: Manager, tmp_path: Path) -> None:
     actives = await take_in(manager, tmp_path)
     await finish(manager, actives[1:])
     later(manager, ACTIVE_S + 60)
-    manager.core.stalled = "the disk is full"
+    manager.context.stalled = "the disk is full"
     manager.housekeeping.before_checkpoint()
     assert actives[0].order is None
 
 
 async def test_an_orphan_is_swept_and_said_so(manager: Manager, tmp_path: Path) -> None:
     written = time.time() - 2 * AGE_S
-    spool = manager.core.queue.spool
+    spool = manager.context.queue.spool
     file = spool.create(QueueIds(3, lambda: written).next())
     file.write([b"never completed"])
     file.close()
@@ -152,7 +152,7 @@ async def test_an_orphan_is_swept_and_said_so(manager: Manager, tmp_path: Path) 
     for _ in range(2):
         later(manager, AGE_S)
         await manager.housekeeping._look()
-        manager.core.queue.sequence += CHECKPOINTS
+        manager.context.queue.sequence += CHECKPOINTS
     assert list(spool.queue_ids()) == []
     manager.log.flush()
     assert "swept: 1 spool files" in (tmp_path / "log" / "mail.log").read_text()
@@ -161,13 +161,13 @@ async def test_an_orphan_is_swept_and_said_so(manager: Manager, tmp_path: Path) 
 async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
     manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core, flow = manager.core, manager.flow
+    context, flow = manager.context, manager.flow
     manager.settings = dataclasses.replace(manager.settings, queue=Queue(reserve_bytes=64 << 20))
     free_bytes = 1 << 20
-    monkeypatch.setattr(core.queue.disk, "free_bytes", lambda _: free_bytes)
+    monkeypatch.setattr(context.queue.disk, "free_bytes", lambda _: free_bytes)
     await take_in(manager, tmp_path)
     manager._look_at_disk()
-    assert core.stalled
+    assert context.stalled
     link = DelivererLink(cast(FrameWriter, Sent()), 0, 0, 100)
     flow.deliverers.append(link)
 
@@ -177,32 +177,32 @@ async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
         flow.delivered(link, [Delivered(number, verdicts, "relay", "", False, 0.0, 0.0)])
 
     for _ in range(3):
-        flow.dispatch(core.now())
+        flow.dispatch(context.now())
     assert len(link.flights) == 1
-    before = core.counters.get("finished", 0)
+    before = context.counters.get("finished", 0)
     answer(Status.DELIVERED)
-    await eventually(lambda: core.counters.get("finished", 0) > before and link.flights)
+    await eventually(lambda: context.counters.get("finished", 0) > before and link.flights)
     assert len(link.flights) == 1, "the next at once"
     answer(Status.DEFERRED)
-    await eventually(lambda: core.counters.get("replaced"))
-    flow.dispatch(core.now())
+    await eventually(lambda: context.counters.get("replaced"))
+    flow.dispatch(context.now())
     assert not link.flights, "what was deferred made no room"
     manager._look_at_disk()
-    flow.dispatch(core.now())
+    flow.dispatch(context.now())
     assert not link.flights
     later(manager, TRY_S)
     manager._look_at_disk()
-    flow.dispatch(core.now())
+    flow.dispatch(context.now())
     assert len(link.flights) == 1
-    assert core.entries_left == 0
+    assert context.entries_left == 0
     answer(Status.DELIVERED)
-    await eventually(lambda: core.counters["finished"] > before + 1)
+    await eventually(lambda: context.counters["finished"] > before + 1)
     manager._look_at_disk()
-    assert core.entries_left == free_bytes // ENTRY_BYTES_MAX
+    assert context.entries_left == free_bytes // ENTRY_BYTES_MAX
     free_bytes = 1 << 30
     manager._look_at_disk()
-    flow.dispatch(core.now())
-    assert not core.stalled
+    flow.dispatch(context.now())
+    assert not context.stalled
     assert len(link.flights) > 1
 
 
@@ -210,12 +210,12 @@ async def test_with_no_room_for_a_record_nothing_goes_out(
     manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager.settings = dataclasses.replace(manager.settings, queue=Queue(reserve_bytes=64 << 20))
-    monkeypatch.setattr(manager.core.queue.disk, "free_bytes", lambda _: 4096)
+    monkeypatch.setattr(manager.context.queue.disk, "free_bytes", lambda _: 4096)
     await take_in(manager, tmp_path)
     manager._look_at_disk()
     link = DelivererLink(cast(FrameWriter, Sent()), 0, 0, 100)
     manager.flow.deliverers.append(link)
-    manager.flow.dispatch(manager.core.now())
+    manager.flow.dispatch(manager.context.now())
     assert not link.flights
 
 

@@ -97,11 +97,11 @@ async def test_one_failure_is_enough_and_the_others_are_deferred_unseen(home: Ho
         nonlocal tried
         tried += fail(manager, deliverers)
 
-    await turns(manager, lambda: manager.core.counters.get("replaced") == MESSAGES, each)
+    await turns(manager, lambda: manager.context.counters.get("replaced") == MESSAGES, each)
     assert tried == 1
-    assert manager.core.counters["put_off"] == MESSAGES - 1
-    assert manager.core.scheduler.active_messages == 0
-    assert manager.core.queue.sizes.summary()["destinations"] == {NEXT_HOP: MESSAGES}
+    assert manager.context.counters["put_off"] == MESSAGES - 1
+    assert manager.context.scheduler.active_messages == 0
+    assert manager.context.queue.sizes.summary()["destinations"] == {NEXT_HOP: MESSAGES}
     verdicts = [line for line in logged(manager, home) if line["event"] == "delivery"]
     assert len(verdicts) == MESSAGES
     unseen = [line for line in verdicts if line["relay"] == "none"]
@@ -116,11 +116,11 @@ async def test_from_retry_lane_to_retry_lane_no_spool_file_is_named(home: Home, 
     deliverers = Deliverers(manager)
     for _ in range(MESSAGES):
         home.accept(1)
-    counters = manager.core.counters
+    counters = manager.context.counters
     await turns(manager, lambda: counters.get("replaced") == MESSAGES, lambda: fail(manager, deliverers))
     stored = {path for call, path in in_spool(disk, home) if call == "create"}
     assert len(stored) == MESSAGES, "new mail that has to wait is moved to the spool once"
-    await manager.core.commit.wait()
+    await manager.context.commit.wait()
     await manager._checkpoint()
     disk.named.clear()
     await turns(manager, lambda: counters["replaced"] == 2 * MESSAGES)
@@ -141,7 +141,7 @@ async def test_feedback_is_logged_where_it_is_asked_for(home: Home) -> None:
     deliverers.answer()
     await turns(manager, lambda: len(deliverers.waiting) == 2)
     fail(manager, deliverers)
-    await turns(manager, lambda: manager.core.counters.get("replaced") == 2)
+    await turns(manager, lambda: manager.context.counters.get("replaced") == 2)
     changes = [line for line in logged(manager, home) if line["event"] == "window_changed"]
     windows = [int(str(line["window"])) for line in changes]
     assert windows[0] == 3
@@ -157,7 +157,7 @@ async def test_what_the_transport_lacks_suspends_all_of_it(home: Home) -> None:
         home.accept(1)
     await turns(manager, lambda: deliverers.waiting)
     tried = fail(manager, deliverers, transport=True)
-    await turns(manager, lambda: manager.core.counters.get("replaced") == 30, lambda: fail(manager, deliverers))
+    await turns(manager, lambda: manager.context.counters.get("replaced") == 30, lambda: fail(manager, deliverers))
     unseen = [line for line in logged(manager, home) if line.get("relay") == "none"]
     assert len(unseen) >= 30 - 2 * tried
     assert {line["dsn"] for line in unseen} == {"4.3.0"}
@@ -169,12 +169,12 @@ async def test_a_crash_before_the_record_is_synced_forgets_nobody(home: Home) ->
     home.accept(5_000)
     await turns(manager, lambda: deliverers.waiting)
     fail(manager, deliverers)
-    await turns(manager, lambda: manager.core.counters.get("put_off"))
+    await turns(manager, lambda: manager.context.counters.get("put_off"))
     home.kill()
     manager = home.start()
     deliverers = Deliverers(manager)
     got: list[int] = []
-    await turns(manager, lambda: manager.core.counters.get("finished"), lambda: got.extend(deliverers.answer()))
+    await turns(manager, lambda: manager.context.counters.get("finished"), lambda: got.extend(deliverers.answer()))
     assert sorted(got) == list(range(5_000))
 
 
@@ -184,16 +184,16 @@ async def test_on_a_full_disk_nothing_is_put_off(home: Home) -> None:
     for _ in range(5):
         home.accept(1)
     await turns(manager, lambda: deliverers.waiting)
-    manager.core.stalled = "the disk is full"
+    manager.context.stalled = "the disk is full"
     fail(manager, deliverers)
-    await manager.core.commit.wait()
+    await manager.context.commit.wait()
     for _ in range(10):
         manager.go_on()
         await turns(manager, iter([False, True]).__next__)
-    assert "put_off" not in manager.core.counters
-    manager.core.stalled = ""
+    assert "put_off" not in manager.context.counters
+    manager.context.stalled = ""
     manager.go_on()
-    await turns(manager, lambda: manager.core.counters.get("put_off") == 4)
+    await turns(manager, lambda: manager.context.counters.get("put_off") == 4)
 
 
 async def test_an_order_for_what_is_being_put_off_is_obeyed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,21 +202,21 @@ async def test_an_order_for_what_is_being_put_off_is_obeyed(home: Home, monkeypa
     home.accept(1)
     await turns(manager, lambda: deliverers.waiting)
     fail(manager, deliverers)
-    await turns(manager, lambda: manager.core.counters.get("replaced"))
+    await turns(manager, lambda: manager.context.counters.get("replaced"))
     recorded: list[Delivery] = []
-    deliver = manager.core.queue.deliver
+    deliver = manager.context.queue.deliver
 
     def held_meanwhile(record: Delivery) -> None:
         recorded.append(record)
         deliver(record)
 
-    monkeypatch.setattr(manager.core.queue, "deliver", held_meanwhile)
+    monkeypatch.setattr(manager.context.queue, "deliver", held_meanwhile)
     queue_id = home.accept(1)
     await turns(manager, lambda: recorded)
-    active = manager.core.queue.active[queue_id]
-    order = Administrative("hold", queue_id, "operator", "because", manager.core.wall())
-    manager.core.queue.administer(order)
+    active = manager.context.queue.active[queue_id]
+    order = Administrative("hold", queue_id, "operator", "because", manager.context.wall())
+    manager.context.queue.administer(order)
     active.order = order
     manager.flow.stop_for_order(active)
-    await turns(manager, lambda: queue_id not in manager.core.queue.active)
-    assert manager.core.queue.sizes.summary()["lanes"]["hold"] == {"messages": 1, "recipients": 1}
+    await turns(manager, lambda: queue_id not in manager.context.queue.active)
+    assert manager.context.queue.sizes.summary()["lanes"]["hold"] == {"messages": 1, "recipients": 1}

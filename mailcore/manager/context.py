@@ -1,4 +1,4 @@
-"""What the parts of the manager share: made once by ``manager``, handed to flow, passes, orders and state."""
+"""What the parts of the manager share: ``manager`` makes it once and hands it to flow, passes, orders and state."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mailcore.queue.restored import NOT_RESTORED, Restored
 from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
 
-__all__ = ["Core"]
+__all__ = ["ManagerContext"]
 
 
 @dataclass(slots=True)
-class Core:
+class ManagerContext:
     settings: Settings
     loop: asyncio.AbstractEventLoop
     queue: Queue
