@@ -1,8 +1,8 @@
 """A server that takes 5 connections and answers 421 to the sixth: ``python -m bench.concurrency [--short]``.
 
-The document's test of an active concurrency limiter, against the daemon: one message to 2 000 recipients, 2 a delivery,
+SCHEDULER_README's test of an active concurrency limiter, against the daemon: one message to 2 000 recipients, 2 a delivery,
 first attempts only, no connection used twice. Time is scaled: a recipient takes ``--recipient`` seconds, not one. What is
-deferred and the mean window are set beside the document's.
+deferred and the mean window are set beside SCHEDULER_README's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PATIENCE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """A feedback, and what the document measured and expects with it."""
+    """A feedback, and what SCHEDULER_README measured and expects with it."""
 
     name: str
     feedback: str

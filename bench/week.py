@@ -55,7 +55,7 @@ WEIGHTS = {"good": 50, "grey": 15, "bad": 10, "slow": 15, "late": 6, "dead": 4}
 SECTIONS: dict[str, dict[str, object]] = {
     "queue": {"segment_bytes": 1 << 16},
     "receiver": {"message_size_limit": 100_000},
-    # Of what it has lived: no jump of the clock lets mail expire (law 13 of the log). A day is half a minute.
+    # Of what it has lived: no jump of the clock lets mail expire (law: clock-jumps-harmless). A day is half a minute.
     "scheduler": {"maximal_queue_lifetime": 70.0, "bounce_queue_lifetime": 70.0},
     "export": {"enabled": True, "interval_s": 0.5, "window_interval_s": 2},
 }

@@ -22,7 +22,7 @@ class Origin(enum.IntEnum):
 
 
 class Status(enum.IntEnum):
-    """What became of one recipient in one attempt (STYLE: outcomes are values)."""
+    """What became of one recipient in one attempt (an outcome is a value, never an exception)."""
 
     DELIVERED = 0
     DEFERRED = 1
@@ -35,7 +35,7 @@ class Recipient(msgspec.Struct, frozen=True, array_like=True):
     """One recipient of a message.
 
     ``number`` is the recipient's place in the message as received. It stays the same over all generations, so that
-    recipients done add up over generations whatever was rewritten in between (DESIGN, recovery step 2).
+    recipients done add up over generations whatever was rewritten in between (law: fold-by-queue-id).
     """
 
     number: int
@@ -97,4 +97,6 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
     reply: str  # the remote's reply, or our own words; control characters escaped by who prints it
 
 
-RECIPIENTS_PER_RECORD = 1_000  # DESIGN section 1: long lists in RECIPIENTS records of <= 1 000
+RECIPIENTS_PER_RECORD = (
+    1_000  # bounds a RECIPIENTS record: a list of any length is read and written in batches of this size
+)

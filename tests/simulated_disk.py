@@ -7,8 +7,8 @@ is on the platter. A write goes to the first and waits for a sync to reach the s
   writes is there, each of them whole, torn, in part of its sectors, or as zeros where the file had grown; of each directory
   any subset of the unsynced changes of names. A single byte is there or not.
 - ``kill()`` is the end of the process only: a new disk with all that was written, locks and descriptors gone.
-- ``fail(...)`` makes one call fail; a sync may also fail as FACTS saw it: EIO once, the cache shows the data, the disk holds
-  zeros, and the next sync says OK.
+- ``fail(...)`` makes one call fail; a sync may also fail as was measured (docs/facts.md): EIO once, the cache shows
+  the data, the disk holds zeros, and the next sync says OK.
 - ``crash_before(number)`` raises ``PowerLoss`` in front of that call (counted from 1), once and for every call after it, so
   that nothing a dying process still does in its ``finally`` can reach the disk.
 

@@ -15,6 +15,10 @@ PAGE = "docs/laws.md"
 CITED = re.compile(r"\blaw: ([a-z0-9]+(?:-[a-z0-9]+)*)")
 TEXTS = (".py", ".md", ".toml", ".html", ".js", ".css", ".sh", ".yml", ".j2")
 CITING = [name for name in FILES if name.endswith(TEXTS) and name not in (PAGE, "tests/test_laws.py")]
+OUTSIDE = re.compile(
+    r"\b(?:DESIGN|FACTS|STYLE|HOUSE)\b|\b(?:LOG|NODES)\.md\b|\b[Ss]eed 00\d|\b[Ll]aws? \d"
+    r"|\b[Tt]he (?:document|issue)\b"
+)
 DOORS = {
     "appliance/common/door.py",
     "appliance/reports/exporter.py",
@@ -96,6 +100,13 @@ def test_a_file_that_keeps_a_law_is_on_the_page() -> None:
         for cited in re.findall(r"^Keeps ((?:law: [a-z0-9-]+[,\s]*)+)\(docs/laws\.md\)", read(name), re.MULTILINE):
             for law in LAWS:
                 assert law.name not in CITED.findall(cited) or name in law.files, f"{name} is not below {law.name}"
+
+
+@pytest.mark.parametrize("name", [name for name in CITING if not name.startswith("static/vendor/")])
+def test_nothing_refers_to_a_text_outside_the_repository(name: str) -> None:
+    """Cite docs/laws.md by law, docs/facts.md, a decision, an RFC, or a public document by its title."""
+    named = OUTSIDE.search(read(name))
+    assert named is None, f"{named.group()!r} is not in the repository"
 
 
 def test_the_portal_speaks_to_the_core_through_one_door() -> None:

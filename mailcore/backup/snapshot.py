@@ -6,8 +6,9 @@ lanes they speak of. The order makes it hold together, without the manager's hel
 1. All spool files are linked, which may take long.
 2. Newest restart positions are read; the journal is linked from where they begin, and its length noted: this is the moment.
    Then the lanes, so that all that the journal speaks of is there, then once more the spool, for all that the lanes speak of.
-3. When these positions are still one of the two kept, nothing that they need was deleted meanwhile (law 10 of the queue); else
-   step 2 is done again. From here on there is all the time in the world: a link keeps what is deleted.
+3. When these positions are still one of the two kept, nothing that they need was deleted meanwhile
+   (law: delete-after-both-positions); else step 2 is done again. From here on there is all the time in the world: a link
+   keeps what is deleted.
 
 What is still written into linked files: records behind the noted lengths, which are not copied, and marks. A mark younger than
 the moment would hide a message that rested then. But a message is marked only after its START, so ``younger`` reads the

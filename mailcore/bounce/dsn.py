@@ -6,7 +6,7 @@ the same bytes. The tests read it with the email package.
 
 Laws
 - A bounce never bounces: ``bounce_sender`` is None for a message from nobody, and for a bounce.
-- A bounce's queue id is derived from its message and pass, so that writing one twice is writing it once (DESIGN, law 5).
+- A bounce's queue id is derived from its message and pass, so that writing one twice is writing it once.
 - All failed recipients are named, however many; what was said about each is cut, so that the size stays bounded.
 - The result is seven-bit, unless the sender's own address is not: then it is UTF-8 and needs SMTPUTF8 (RFC 6533).
 

@@ -5,11 +5,11 @@ A name is looked for whole, then by its longest beginning in ``BEGINNINGS``.
 
 from __future__ import annotations
 
-__all__ = ["HOUSE", "meaning"]
+__all__ = ["HOUSEKEEPING", "meaning"]
 
 # Postfix's own house: directories, users, what it logs and how it is built. Nothing of mail hangs on them.
 # fmt: off
-HOUSE = frozenset((
+HOUSEKEEPING = frozenset((
     "alias_database", "biff", "command_directory", "compatibility_level", "config_directory", "daemon_directory",
     "data_directory", "debug_peer_level", "debug_peer_list", "debugger_command", "default_database_type",
     "default_privs", "html_directory", "import_environment", "export_environment", "in_flow_delay", "mail_name",

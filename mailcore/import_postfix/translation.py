@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.machine import Machine, open_machine
-from mailcore.import_postfix.meanings import HOUSE, meaning
+from mailcore.import_postfix.meanings import HOUSEKEEPING, meaning
 from mailcore.import_postfix.measures import DESTINATION, measures
 from mailcore.import_postfix.relaying import (
     listeners,
@@ -65,7 +65,7 @@ def _rest(machine: Machine, draft: Draft) -> None:
     for name in machine.cf.given:
         if name in machine.seen:
             continue
-        if name in HOUSE:
+        if name in HOUSEKEEPING:
             house.append(name)
         elif not machine.cf.value(name) or (name.endswith("_rate_limit") and machine.cf.value(name) == "0"):
             draft.taken(machine.where(name), machine.what(name), "nothing is asked for, and nothing is lost")

@@ -238,7 +238,7 @@ def _top(envelopes: list[tuple[Found, bool]]) -> tuple[int, bool]:
 
 
 def _is(envelope: Envelope, queue_id: str, generation: int) -> bool:
-    """Law 4."""
+    """Checks queue id and generation (law: believe-only-a-match)."""
     return envelope.queue_id == queue_id and envelope.generation == generation
 
 

@@ -1,1 +1,1 @@
-"""The queue on the log: runners, the active set, recovery, retries, spool files, what operators do to messages."""
+"""The queue on the log: runners, the active set, recovery, retries, spool files, changes by operators."""

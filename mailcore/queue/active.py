@@ -1,7 +1,7 @@
-"""A message being worked on, as the manager holds it in memory, and what is known of each of its recipients.
+"""A message being worked on, as the manager holds it in memory, and the state of each of its recipients.
 
-In this pass a recipient is in one of these places: unread (still in the log), pending (with the scheduler or in flight),
-deferred (to be tried in a later pass), refused (a bounce is owed), or done. A pass is over when none is unread or pending.
+In a pass, a recipient is unread (still in the log), pending (in the scheduler or in flight), deferred (to be tried in a later
+pass), refused (a bounce is owed), or done. A pass is over when no recipient is unread or pending.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Active", "DataAt"]
 
 @dataclass(frozen=True, slots=True)
 class DataAt:
-    """Where a deliverer finds the data: ``length`` bytes of the file from ``offset`` on."""
+    """Says where a deliverer finds the data: ``length`` bytes of the file from ``offset`` on."""
 
     path: str
     offset: int
@@ -26,6 +26,8 @@ class DataAt:
 
 @dataclass(slots=True)
 class Active:
+    """Holds a message in the active set."""
+
     envelope: Envelope
     lane: str
     offset: int  # of the ENVELOPE record
@@ -36,29 +38,30 @@ class Active:
     age_s: float  # at ``read_at``
     unread: list[int] = field(default_factory=list)  # offsets of the records whose recipients are still to be read
     unread_at: int = 0  # index of the next recipient in the first of them
-    unread_recipients: int = 0  # about how many; who is done is not counted
+    unread_recipients: int = 0  # an estimate; recipients that are done are not counted
     stripped: bool = False  # ``envelope`` lacks its recipients: they are in the log only
     pending: dict[int, Recipient] = field(default_factory=dict)
     destinations: dict[int, str] = field(default_factory=dict)  # of pending recipients, by number
     deferred: dict[int, tuple[str, str]] = field(default_factory=dict)  # number -> (destination, reply)
     done: set[int] = field(default_factory=set)  # delivered or refused, in this pass or before recovery
     done_before: frozenset[int] = frozenset()  # of these, the ones that are not in this generation's envelope
-    remaining: int = 0  # recipients not done yet: what it is counted with in Sizes.working
+    remaining: int = 0  # recipients not done yet, as counted in Sizes.working
     refused: list[Verdict] = field(default_factory=list)  # bounced or expired: a bounce is owed for them
     refused_recipients: dict[int, Recipient] = field(default_factory=dict)
     in_flight: int = 0  # entries with a deliverer
     unsynced: int = 0  # DELIVERY records that are not on disk yet
-    settling: int = 0  # of these, the ones with verdicts no deliverer gave
+    settling: int = 0  # of these, records with our own verdicts
     ending: bool = False  # the pass is over and its end is being written
-    order: Administrative | None = None  # what an operator wants done with it once nothing is in flight
-    recovered: bool = False  # came out of the journal: a spool file may be there although the envelope says inline
+    order: Administrative | None = None  # an operator's order, carried out once nothing is in flight
+    recovered: bool = False  # from the journal: a spool file may exist although the envelope says inline
 
     @property
     def queue_id(self) -> str:
+        """Returns the message's queue id."""
         return self.envelope.queue_id
 
     def settle(self, verdicts: Collection[Verdict]) -> None:
-        """The verdicts are on disk: each recipient leaves ``pending`` for where its verdict puts it."""
+        """Moves each recipient out of ``pending`` to where its verdict, which is on disk now, puts it."""
         for verdict in verdicts:
             recipient = self.pending.pop(verdict.number, None)
             destination = self.destinations.pop(verdict.number, "")
@@ -74,4 +77,5 @@ class Active:
 
     @property
     def pass_over(self) -> bool:
+        """Returns True if no recipient is unread or pending, no record is unsynced, and the end is not being written."""
         return not (self.pending or self.unread or self.in_flight or self.unsynced or self.ending)

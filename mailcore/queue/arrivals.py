@@ -1,7 +1,7 @@
-"""Counting what arrived in a receiver's lane when nobody has told us how much: from the segments' indexes, where they cover it.
+"""Counting the mail that arrived in a receiver's lane and was not reported: from the segments' indexes, where they cover it.
 
-A block's entries say how many recipients each envelope has; only what no block covers (the last megabyte of a lane, or a
-segment whose index a crash has lost) is read as records. Memory is one block or one record, whatever has arrived.
+The entries of a block say how many recipients each envelope has. Only records that no block covers (the last megabyte of a
+lane, or a segment whose index was lost in a crash) are read. Memory holds one block or one record at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["count_arrivals"]
 
 
 def count_arrivals(reader: LaneReader, start: int, end: int) -> tuple[int, int]:
-    """(messages, recipients) of the envelopes in lane offsets [start, end), finished or not. Raises OSError."""
+    """Counts (messages, recipients) of the envelopes in lane offsets [start, end), finished or not. Raises OSError."""
     reader.refresh()
     messages = recipients = 0
     bases = reader.bases
@@ -60,4 +60,4 @@ def _in_segment(segment: Segment, start: int, end: int) -> tuple[int, int]:
 
 
 def _reported_by_the_runner(damage: Damage) -> None:
-    """It will come by."""
+    """Ignores damage: the runner reports it when it reads the place."""

@@ -1,16 +1,13 @@
-"""Checkpoints: restart positions are taken, everything is synced, they are written; then what they allow is done.
+"""Checkpoints: take restart positions, sync everything, write the positions, then do what they allow.
 
-Laws kept here (DESIGN section 3):
-9. Positions are taken first, then all lanes and the journal are synced, then they are written, the one before kept. A lane's
-   position never passes an envelope without START; the working suffix never starts after the START of a message that is
-   unfinished or not yet marked; a lane's recorded end covers only envelopes whose REPLACED (or bounce, or inject) was
-   appended before.
-10. A segment or spool file is deleted only when restart positions already synced allow it: both of the two that are kept,
-   so that either may turn out damaged. And not before its events are exported (``exported.Keeper``).
-11. A segment with a damaged record in it is never deleted.
-
-Keeps law: positions-after-sync, law: suffix-holds-working, law: end-covers-confirmed,
-law: delete-after-both-positions, law: damage-set-aside (docs/laws.md).
+- law: positions-after-sync. Positions are taken first; then all lanes and the journal are synced; then the positions are
+  written, and the previous ones are kept.
+- law: suffix-holds-working. The working suffix never starts after the START of a message that is unfinished or not yet marked.
+- law: end-covers-confirmed. A lane's recorded end covers only envelopes whose REPLACED (or bounce, or injection) was appended
+  before.
+- law: delete-after-both-positions. A segment or spool file is deleted only if both kept positions allow it, so that either
+  may be damaged; and only after its events are exported (``exported.Keeper``, law: export-before-delete).
+- law: damage-set-aside. A segment with a damaged record is never deleted.
 """
 
 from __future__ import annotations
@@ -32,12 +29,12 @@ from mailcore.queue.suffix import shorten
 
 __all__ = ["SUFFIX_BYTES_MAX", "Checkpoint", "Checkpoints", "unlink"]
 
-SUFFIX_BYTES_MAX = 64 << 20  # of the journal: read at a start in half a second
+SUFFIX_BYTES_MAX = 64 << 20  # of the journal: a start reads it in half a second
 
 
 @dataclass(slots=True)
 class Checkpoint:
-    """One checkpoint under way. ``write`` may run in another thread, once the journal is synced."""
+    """Holds one checkpoint in progress. ``write`` may run in another thread, once the journal is synced."""
 
     disk: Disk
     directory: str
@@ -49,7 +46,7 @@ class Checkpoint:
     spool_garbage: list[str] = field(default_factory=list)
 
     def write(self) -> None:
-        """Everything but the journal. Raises LaneFailed or OSError; the positions before stay valid."""
+        """Writes and syncs everything but the journal. Raises LaneFailed or OSError; the previous positions stay valid."""
         for batch in self.batches:
             batch.write()
         for path in self.dirty:
@@ -76,10 +73,10 @@ class Checkpoints:
         self._suffix_bytes_max = suffix_bytes_max
         self.newest = previous
         self.older = previous
-        self.keeper = keeper  # None: nobody wants the events
+        self.keeper = keeper  # None: events are not exported
 
     def take(self) -> Checkpoint:
-        """Law 9's first step. What is appended to the journal by now must be synced before ``Checkpoint.write``."""
+        """Takes the positions. The caller must sync everything appended to the journal so far before ``Checkpoint.write``."""
         queue = self.queue
         shorten(queue, self._suffix_bytes_max)
         lanes: dict[str, LanePosition] = {}
@@ -114,13 +111,13 @@ class Checkpoints:
 
     @property
     def settled(self) -> bool:
-        """Both kept positions say the same: one more checkpoint would allow nothing more to be deleted."""
+        """Returns True if both kept positions are equal: another checkpoint would not allow more to be deleted."""
         return self.older.lanes == self.newest.lanes and self.older.suffix == self.newest.suffix
 
     def written(self, checkpoint: Checkpoint) -> list[str]:
-        """The checkpoint is on disk: what it covers may be read and marked, what both allow is deleted.
+        """Completes a checkpoint that is on disk: runners may read what it covers, and covered messages are marked.
 
-        Returns paths to unlink, which may happen in another thread.
+        Returns the paths to unlink, which may be done in another thread.
         """
         queue = self.queue
         self.older, self.newest = self.newest, checkpoint.positions
@@ -154,7 +151,7 @@ class Checkpoints:
         return paths
 
     def _garbage(self, lane: str, needed: int) -> list[Candidate]:
-        """The segments that end at or before ``needed``; the newest one never."""
+        """Returns the segments that end at or before ``needed``, never the newest one."""
         reader = self.queue.reader(lane)
         reader.refresh()
         found = []
@@ -167,7 +164,7 @@ class Checkpoints:
 
 
 def unlink(disk: Disk, paths: list[str]) -> None:
-    """Gone, or was not there. Losing an unlink in a crash costs space until the next time, never mail."""
+    """Removes files that exist. If a crash loses an unlink, space is lost until the next start, never mail."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             disk.unlink(path)

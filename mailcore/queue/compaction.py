@@ -1,17 +1,18 @@
-"""Compaction: sealed segments that few living envelopes keep from being deleted are emptied; what lives in them moves.
+"""Compaction: moves the few living envelopes out of sealed segments, so that the segments can be deleted.
 
-Segments go in the order they were written, so one message that stays keeps all that follow it. Looked at is therefore the
-longest run of sealed segments from a lane's oldest one on in which less than ``below`` of the bytes is alive: so a lane never
-takes more than 1 / ``below`` times what lives in it, and what is moved is always less than what is won (decision 0007).
+Segments are deleted in the order they were written, so one message that stays keeps all segments after it. Compaction
+therefore empties the longest run of sealed segments, from a lane's oldest one on, of which less than ``below`` of the bytes is
+alive: a lane never takes more than 1 / ``below`` times its living bytes, and a move always costs less than it saves
+(decision 0007).
 
-- In a lane its runner has passed, what lives is being worked on, and so in memory: nothing is read. The messages are sent
-  round by way of the lane for what is due at once, as if an operator had said "retry" (``sent_round``).
-- Held messages are never due, and not in memory: their segments are looked through in a thread (``HoldLook``), and they are
-  written into the hold lane anew.
-- The deleted lane ends by itself, after undo_time; so does what lies in front of a runner.
+- Where a lane's runner has passed, the living messages are being worked on and are in memory: nothing is read. They are
+  rewritten into the lane for mail that is due at once, as if an operator had asked for a retry (``sent_round``).
+- Held messages are never due and are not in memory: a thread reads their segments (``HoldLook``), and they are written again
+  into the hold lane.
+- The deleted lane empties by itself after undo_time, and so does a lane ahead of its runner.
 
-Both ways are those of any other replacement: data in the spool, envelope of the next generation, REPLACED, and the mark when a
-checkpoint covers it. So no law is new here.
+Each move is an ordinary replacement: data in the spool, an envelope of the next generation, REPLACED, and the mark when a
+checkpoint covers it. So it needs no laws of its own.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ from mailcore.queue.rewrite import write_replacement
 
 __all__ = ["WHO", "Compaction", "HoldLook", "sent_round"]
 
-MOVES_MAX = 100  # messages moved in front of one checkpoint: some 10 ms of the manager's time
-LOOK_S = 30.0  # between looks at what is in memory, which go through all active messages
+MOVES_MAX = 100  # messages moved before one checkpoint: about 10 ms of the manager's time
+LOOK_S = 30.0  # between looks at the messages in memory; each goes through all active messages
 HOLD_LOOK_S = 600.0  # between looks through the hold lane's segments, which are read
-ACTIVE_S = 600.0  # who has been worked on for less is about to end by itself; far above what one delivery may take
+ACTIVE_S = 600.0  # a message worked on for less will probably end by itself; far longer than one delivery
 ENVELOPE_BYTES = 300  # measured on mail with the usual fields; only the share depends on it
-RECIPIENT_BYTES = 60  # as Postfix's size estimates: an address and its destination
+RECIPIENT_BYTES = 60  # an estimate: an address and its destination
 WHO = "compaction"
 
 
 @dataclass(slots=True)
 class HoldLook:
-    """A look through the hold lane's sealed segments; ``run`` may take long and belongs into a thread."""
+    """Reads the hold lane's sealed segments. ``run`` may take long: call it in a thread."""
 
     disk: Disk
     directory: str
-    start: int  # the first envelope that may be alive
-    end: int  # readable to there
+    start: int  # offset of the first envelope that may be alive
+    end: int  # offset up to which the lane may be read
     below: float
 
     def run(self) -> int:
-        """The lane offset below which everything living should be moved; 0 when nothing should. Raises OSError."""
+        """Returns the lane offset below which all living messages should be moved; 0 if none should. Raises OSError."""
         reader = LaneReader(self.disk, self.directory, lambda damage: None)
         try:
             runs = []
@@ -72,7 +73,7 @@ class HoldLook:
 
 
 class Compaction:
-    """Finds what to move, a bounded step at a time. ``monotonic`` times come in as arguments."""
+    """Finds messages to move, in bounded steps. Times are monotonic seconds, passed as arguments."""
 
     def __init__(self, queue: Queue, below: float) -> None:
         self.queue = queue
@@ -86,7 +87,7 @@ class Compaction:
     # -- messages being worked on
 
     def active(self, now: float) -> list[Active]:
-        """Those to be sent round now; often none. Who is at its end, or under an operator's order, is left alone."""
+        """Returns the active messages to move now; often none. Skips those that are ending or have an operator's order."""
         if now < self._look_at or self.queue.recovered:
             return []
         self._look_at = now + LOOK_S
@@ -103,12 +104,12 @@ class Compaction:
             ):
                 found.append(active)
                 if len(found) >= MOVES_MAX:
-                    self._look_at = now  # the others next time
+                    self._look_at = now  # the rest at the next call
                     break
         return found
 
     def _passed(self) -> dict[str, int]:
-        """By lane, the offset below which its runs of nearly dead segments end."""
+        """Returns, by lane, the offset at which its run of nearly dead segments ends."""
         queue = self.queue
         sealed: dict[str, list[tuple[int, int]]] = {}
         for lane, runner in queue.runners.items():
@@ -125,7 +126,7 @@ class Compaction:
     # -- held messages
 
     def hold_look(self, now: float) -> HoldLook | None:
-        """A look to be taken, when the hold lane has changed since the last one; ``hold_below`` gets what it finds."""
+        """Returns a look to run if the hold lane has changed since the last one. Pass its result to ``hold_below``."""
         queue = self.queue
         if now < self._hold_look_at or self._hold_upto:
             return None
@@ -138,10 +139,11 @@ class Compaction:
         return HoldLook(queue.disk, queue.path(HOLD), runner.position, runner.readable_end, self.below)
 
     def hold_below(self, upto: int) -> None:
+        """Sets the lane offset below which ``move_held`` moves held messages; 0: none."""
         self._hold_at, self._hold_upto = self.queue.runners[HOLD].position, upto
 
     def move_held(self, now: float) -> int:
-        """Writes some held messages anew; returns how many. One that can't be read stays where it is, and its segment."""
+        """Rewrites some held messages; returns how many. An unreadable message stays where it is, and so does its segment."""
         queue = self.queue
         if not self._hold_upto:
             return 0
@@ -168,7 +170,7 @@ class Compaction:
 
     def _move(self, active: Active) -> None:
         queue, envelope = self.queue, active.envelope
-        assert envelope.data is DataPlace.SPOOL  # nothing comes to rest but with its data in the spool
+        assert envelope.data is DataPlace.SPOOL  # data of a resting message is always in the spool
         replacement = write_replacement(
             queue,
             active,
@@ -183,14 +185,14 @@ class Compaction:
 
 
 def sent_round(active: Active, at: float) -> Administrative:
-    """The order that sends a message round. It needs no record: a crash before its end leaves the message where it was."""
+    """Returns the order that moves a message. It needs no record: after a crash the message is where it was."""
     return Administrative("retry", active.queue_id, WHO, "its segment is nearly empty", at)
 
 
 def living_bytes(segment: Segment, end: int) -> int:
-    """Bytes of envelopes not marked garbage, with the RECIPIENTS in front of them, by the records' headers alone.
+    """Counts the bytes of live envelopes and their RECIPIENTS records, reading the records' headers only.
 
-    Where a header can't be followed everything behind it counts as alive: nothing is moved away from damage.
+    After a header that is damaged, all bytes count as alive: nothing is moved away from damage.
     """
     alive = recipients = 0
     magic = magic_of(segment.header.salt)
@@ -207,7 +209,7 @@ def living_bytes(segment: Segment, end: int) -> int:
 
 
 def _headers(segment: Segment, end: int, magic: bytes) -> Iterable[tuple[int, int, int, int]]:
-    """(lane offset, type, mark, body length) of each record; type -1 where there is none."""
+    """Yields (lane offset, type, mark, body length) of each record; type -1 where the header is not valid."""
     with segment.reading():
         block_at, block = 0, b""
         offset = segment.base + FIRST_RECORD
@@ -231,8 +233,8 @@ def _headers(segment: Segment, end: int, magic: bytes) -> Iterable[tuple[int, in
 
 
 def _sealed(bases: tuple[int, ...], start: int, end: int) -> Iterable[tuple[int, int]]:
-    """(base, following base) of the segments with records from ``start`` on that end at or before ``end``; never the
-    newest one."""
+    """Yields (base, base of the next segment) of the segments with records from ``start`` on that end at or before ``end``;
+    never the newest one."""
     for base, following in itertools.pairwise(bases):
         if start < following <= end:
             yield base, following
@@ -257,9 +259,9 @@ def _empties(sealed: Mapping[str, list[tuple[int, int]]], messages: Iterable[Act
 
 
 def _run_to_empty(segments: list[tuple[int, int, int]], below: float) -> int:
-    """Where the longest run from the first one on ends that is alive by less than ``below``.
+    """Returns where the longest run of segments, from the first one on, ends of which less than ``below`` is alive.
 
-    ``segments``: (end, bytes of records, living bytes) of each.
+    ``segments`` holds (end, bytes of records, living bytes) of each.
     """
     upto = total = alive = 0
     for end, size, living in segments:
@@ -271,7 +273,7 @@ def _run_to_empty(segments: list[tuple[int, int, int]], below: float) -> int:
 
 
 def _estimate(active: Active) -> int:
-    """Bytes its envelope takes in its lane."""
+    """Estimates the bytes of its envelope in its lane."""
     envelope = active.envelope
     inline = envelope.size_bytes if envelope.data is DataPlace.INLINE else 0
     return HEADER_BYTES + ENVELOPE_BYTES + RECIPIENT_BYTES * envelope.recipient_count + inline

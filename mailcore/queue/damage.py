@@ -1,4 +1,4 @@
-"""Damage in a lane: reported once, and written down beside its segment, which is never deleted then (law 11).
+"""Damage in a lane: reported once, and recorded in a file beside the segment, which is then never deleted.
 
 Keeps law: damage-set-aside (docs/laws.md).
 """
@@ -16,19 +16,22 @@ __all__ = ["DAMAGED_SUFFIX", "SetAside", "damaged_path"]
 
 DAMAGED_SUFFIX = ".damaged"
 
-SEEN_MAX = 10_000  # places; more than that, and the disk is the news
-FILE_BYTES_MAX = 65_536  # of the file beside a segment: a thousand places
+SEEN_MAX = 10_000  # places remembered; a disk with more damage than that is broken as a whole
+FILE_BYTES_MAX = 65_536  # size of the file beside a segment: about a thousand places
 
 
 def damaged_path(segment_path: str) -> str:
-    """The file that keeps a segment from being deleted, and says why; of a lane whose segments are gone, one in it."""
+    """Returns the path of the file that keeps a segment from being deleted and says why.
+
+    For a lane whose segments are missing, it is a file in the lane's directory.
+    """
     if not segment_path.endswith(SUFFIX):
         return os.path.join(segment_path, "lane" + DAMAGED_SUFFIX)
     return segment_path.removesuffix(SUFFIX) + DAMAGED_SUFFIX
 
 
 class SetAside:
-    """To be called with each Damage; ``report`` hears of every place once."""
+    """Records each Damage it is called with, and calls ``report`` once per place."""
 
     def __init__(self, disk: Disk, report: Callable[[Damage], None]) -> None:
         self.disk = disk
@@ -40,11 +43,11 @@ class SetAside:
         if key in self._seen:
             return
         if len(self._seen) >= SEEN_MAX:
-            self._seen.clear()  # some will be reported again
+            self._seen.clear()  # some places will be reported again
         self._seen.add(key)
         self._report(damage)
         if damage.path.endswith(SUFFIX) or self.disk.is_directory(damage.path):
-            with contextlib.suppress(OSError):  # a disk this broken has been reported
+            with contextlib.suppress(OSError):  # the damage itself has been reported
                 self._write_down(damage)
 
     def _write_down(self, damage: Damage) -> None:

@@ -1,13 +1,13 @@
-"""How far the events of each lane are exported, and what follows from it: which segments may go (law 10).
+"""How far the events of each lane are exported, and therefore which segments may be deleted.
 
-Written by the export alone (``mailcore/events``), read by the manager in front of deleting: once a checkpoint, and only when
-there is something to delete. The file is ``positions.json`` below ``events/_exported``, replaced atomically and synced, after
-the event files it speaks of are.
+Only the export (``mailcore/events``) writes it. The manager reads it before it deletes: once per checkpoint, and only if there
+is something to delete. The file is ``positions.json`` below ``events/_exported``; it is replaced atomically and synced, after
+the event files that it covers.
 
 Laws
-- A segment goes when all of it is exported, but for two cases, which are told: not exported is more than ``bytes_max``, or the
-  disk is full. Mail goes before events.
-- What can't be read counts as nothing exported.
+- A segment is deleted only after all of it is exported. Two exceptions are reported: more than ``bytes_max`` is not exported,
+  or the disk is full. Mail is more important than events.
+- If the file cannot be read, nothing counts as exported.
 
 Keeps law: export-before-delete (docs/laws.md).
 """
@@ -34,14 +34,17 @@ __all__ = [
     "write_exported",
 ]
 
-EXPORTED = "_exported"  # below the events; a reader of these passes over what begins so
+EXPORTED = "_exported"  # directory below the events; readers of events skip names that begin with an underscore
 NAME = "positions.json"
-UNEXPORTED = (HOLD, DELETED)  # lanes nobody arrives in, and nothing is said in
+UNEXPORTED = (HOLD, DELETED)  # lanes in which no mail arrives and no verdict is recorded
 
 
 class ExportedLane(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``at``: exported up to there. ``to``: beyond it, the end of a stretch that has been begun. ``keep``: the first of the
-    RECIPIENTS records at the end of what is exported, whose ENVELOPE is still to come; -1: none."""
+    """Says how far one lane is exported, in lane offsets.
+
+    The lane is exported up to ``at``. ``to``, if beyond it, is the end of a stretch in progress. ``keep`` is the first of the
+    RECIPIENTS records at the end of the exported part whose ENVELOPE follows later; -1: none.
+    """
 
     at: int
     to: int = 0
@@ -49,21 +52,23 @@ class ExportedLane(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def needed(self) -> int:
-        """What lies below may go."""
+        """Returns the offset below which the export needs nothing."""
         return self.at if self.keep < 0 else min(self.at, self.keep)
 
 
 class ExportedPositions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Holds the contents of ``positions.json``."""
+
     lanes: dict[str, ExportedLane] = {}
-    cut_at: float = 0.0  # wall clock, of the last cut that nobody had asked for
-    zone: str = ""  # whose midnights have a cut, too: the portal said so
-    pins: dict[str, int] = {}  # lane -> offset: somebody counts what lies from there on
-    pinned_until: float = 0.0  # wall clock; who counts may have been killed
+    cut_at: float = 0.0  # wall clock, of the last cut that was not requested
+    zone: str = ""  # time zone, named by the portal, whose midnights have a cut, too
+    pins: dict[str, int] = {}  # lane -> offset from which a cut is being counted
+    pinned_until: float = 0.0  # wall clock; the counting process may have been killed
     version: int = 1
 
 
 def read_exported(disk: Disk, directory: str) -> ExportedPositions | None:
-    """None when nothing was ever exported. Raises OSError, or ValueError for what can't be read."""
+    """Reads the positions; None if nothing was ever exported. Raises OSError, or ValueError for a damaged file."""
     path = os.path.join(directory, NAME)
     try:
         return msgspec.json.decode(disk.read_whole(path), type=ExportedPositions)
@@ -74,21 +79,21 @@ def read_exported(disk: Disk, directory: str) -> ExportedPositions | None:
 
 
 def write_exported(disk: Disk, directory: str, positions: ExportedPositions) -> None:
-    """Atomic and synced. Raises OSError; what was there stays then."""
+    """Writes the positions atomically and synced. Raises OSError; the old file then stays."""
     data = msgspec.json.format(msgspec.json.encode(positions), indent=1) + b"\n"
     disk.write_whole(os.path.join(directory, NAME), data)
 
 
 class Candidate(NamedTuple):
-    """A segment that mail needs no longer."""
+    """Names a segment that the mail does not need any more."""
 
     lane: str
     base: int
-    following: int  # the base of the next one
+    following: int  # the base of the next segment
 
 
 class Keeper:
-    """Says which of them may go. ``lost`` hears of each whose events go with it, and why."""
+    """Decides which segments may be deleted. Calls ``lost`` for each that is deleted before its export, with the reason."""
 
     def __init__(
         self,
@@ -106,7 +111,7 @@ class Keeper:
         self.disk_full = False
 
     def allowed(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """``candidates``: of each lane the oldest first."""
+        """Returns the candidates that may be deleted. ``candidates`` are ordered by age within each lane, the oldest first."""
         if not candidates:
             return []
         try:
@@ -123,7 +128,7 @@ class Keeper:
                 needed = candidate.following
             pinned = candidate.following > pins.get(candidate.lane, candidate.following)
             (kept if candidate.following > needed or pinned else may).append(candidate)
-        excess = sum(each.following - each.base for each in kept) - self._bytes_max
+        excess = sum(candidate.following - candidate.base for candidate in kept) - self._bytes_max
         for candidate in kept:
             if excess <= 0 and not self.disk_full:
                 break

@@ -1,7 +1,7 @@
-"""Folding the journal: what the working suffix says of each message (recovery, step 2).
+"""Folding the journal: the state of each message according to the working suffix.
 
-Per queue id the highest generation wins and recipients done add up over all of them. Records are applied in journal order;
-holes are skipped by the reader. Pure: records in, states out.
+Per queue id the highest generation wins, and recipients done add up over all generations. Records are applied in journal
+order; the reader skips holes. Pure: takes records, returns states.
 
 Keeps law: fold-by-queue-id (docs/laws.md).
 """
@@ -30,6 +30,8 @@ __all__ = ["Folded", "Known", "Stage", "fold"]
 
 
 class Stage(enum.Enum):
+    """States of a message in the journal."""
+
     WORKING = "working"
     REPLACED = "replaced"
     FINISHED = "finished"
@@ -37,7 +39,7 @@ class Stage(enum.Enum):
 
 @dataclass(slots=True)
 class Known:
-    """What the journal knows of one message."""
+    """Holds what the journal says about one message."""
 
     queue_id: str
     generation: int
@@ -50,27 +52,26 @@ class Known:
     refused: list[Verdict] = field(default_factory=list)  # of this generation: a bounce is owed
     replacement: Place | None = None
     bounce: Place | None = None
-    order: Administrative | None = None  # an operator's change that this generation has not seen the end of
-    older: list[Place] = field(default_factory=list)  # envelopes of lower generations: garbage, their marks may be lost
+    order: Administrative | None = None  # an operator's change that is not carried out yet
+    older: list[Place] = field(default_factory=list)  # envelopes of lower generations: garbage, marked or not
 
 
 @dataclass(slots=True)
 class Folded:
+    """Holds the result of folding."""
+
     messages: dict[str, Known] = field(default_factory=dict)
     named: dict[str, int] = field(default_factory=dict)  # lane -> the highest offset any record names
     started: dict[str, int] = field(default_factory=dict)  # lane of the manager's -> the highest offset with a START
-    places: list[tuple[int, Place]] = field(
-        default_factory=list
-    )  # where replacements and bounces went, and who says so
-    taken: list[tuple[str, int, Mapping[str, int]]] = field(
-        default_factory=list
-    )  # (lane, recipients, resting) since counts
+    places: list[tuple[int, Place]] = field(default_factory=list)  # (journal offset, replacement or bounce)
+    # (lane, recipients, resting) of the messages that left their lane since the counts were taken
+    taken: list[tuple[str, int, Mapping[str, int]]] = field(default_factory=list)
     end: int = 0  # of the last record
 
 
 def fold(records: Iterable[Record], counted_to: int) -> Folded:
-    """``counted_to``: the journal's end when the counts of the restart positions were taken; STARTs behind it took
-    messages out of their lanes that those counts still hold."""
+    """Folds the records. ``counted_to`` is the journal's end when the counts of the restart positions were taken: a START after
+    it took a message out of a lane whose count still includes it."""
     folded = Folded()
     for record in records:
         folded.end = record.end
@@ -138,7 +139,7 @@ def _start(folded: Folded, record: Record, counted_to: int) -> None:
         known.refused.clear()
         known.order = None
     elif start.generation == known.generation:
-        # Stated anew by a recovery that did not believe what came of it before.
+        # Restated by a recovery that did not believe the REPLACED or FINISH before it.
         known.stage, known.replacement, known.bounce = Stage.WORKING, None, None
     known.done.update(start.done)
     for verdict in start.refused:

@@ -1,4 +1,4 @@
-"""Writing marks: one byte of a record from live to garbage, in place. When one may be written the queue says (law 6).
+"""Writing marks: one byte of a record, from live to garbage, in place. ``Queue`` decides when (law: mark-after-record).
 
 Keeps law: mark-after-record, law: memory-bounded (docs/laws.md).
 """
@@ -13,11 +13,11 @@ from mailcore.log.record import GARBAGE, MARK_AT
 
 __all__ = ["FILES_MAX", "Marks"]
 
-FILES_MAX = 64  # descriptors; marks go mostly to a few segments behind the runners
+FILES_MAX = 64  # descriptors kept open; most marks go to a few segments behind the runners
 
 
 class Marks:
-    """``dirty``: (lane, base) of segments with marks that no checkpoint has synced yet; whoever syncs them takes the set."""
+    """Writes marks. ``dirty`` holds (lane, base) of the segments with unsynced marks; a checkpoint takes the set and syncs."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -25,7 +25,7 @@ class Marks:
         self._files: OrderedDict[tuple[str, int], int] = OrderedDict()
 
     def write(self, reader: LaneReader, offset: int) -> bool:
-        """False when the record's segment is gone already."""
+        """Marks a record as garbage. Returns False if its segment is deleted already."""
         base = reader.base_for(offset)
         if base is None:
             return False
@@ -47,7 +47,7 @@ class Marks:
         return fd
 
     def forget(self, lane: str, base: int) -> None:
-        """A segment was deleted."""
+        """Closes the file of a deleted segment."""
         fd = self._files.pop((lane, base), None)
         if fd is not None:
             self.disk.close(fd)

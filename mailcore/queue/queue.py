@@ -1,18 +1,15 @@
-"""The queue: the manager's side of the log. Takes messages out of lanes, records what becomes of them, puts them back.
+"""The queue: the manager's side of the log. Takes messages out of lanes, records their verdicts, and writes them back.
 
-Laws kept here (DESIGN section 3):
-3. START, FINISH, REPLACED and marks are appended without a sync of their own.
-4. A record found at a position is believed only if queue id and generation match.
-5. A message's data is in its spool file before its replacement is appended; FINISH and REPLACED name the bounce.
-6. A mark is written after the FINISH behind it is synced; where another envelope took the message over (a replacement, a
-   bounce), after the restart positions that cover that envelope are. So a mark, wherever found, is true.
-7. Runners read the manager's own lanes only below the end recorded by the last checkpoint.
+- law: unsynced-costs-work. START, FINISH, REPLACED and marks are appended without a sync of their own.
+- law: believe-only-a-match. A record found at a position is believed only if queue id and generation match.
+- law: data-before-replacement. A message's data is in its spool file before its replacement is appended.
+- law: bounce-before-finish. FINISH and REPLACED name the bounce, whose envelope was appended before.
+- law: mark-after-record. A mark is written after the FINISH behind it is synced, or, if a replacement or a bounce took the
+  message over, after the restart positions that cover that envelope are. So every mark found is true.
+- law: read-only-durable. Runners read the manager's own lanes only below the end recorded by the last checkpoint.
 
-Single-threaded and without a clock or a loop of its own: the manager process drives it and decides when to sync; the tests
-drive it on a simulated disk. Restart positions and deletion are in ``checkpoint``, the start in ``recovery``.
-
-Keeps law: unsynced-costs-work, law: believe-only-a-match, law: data-before-replacement, law: bounce-before-finish,
-law: mark-after-record (docs/laws.md).
+It is single-threaded and has no clock and no loop: the manager process calls it and decides when to sync; the tests call it
+on a simulated disk. Restart positions and deletion are in ``checkpoint``, the start is in ``recovery``.
 """
 
 from __future__ import annotations
@@ -58,27 +55,27 @@ __all__ = ["Elsewhere", "Gone", "Queue", "Unmarked"]
 
 
 class Gone(Exception):
-    """There is no such message at this position any more; the message says what is there instead."""
+    """Raised if the message is not at this position, or cannot be read; the text says which."""
 
 
 class Elsewhere(Gone):
-    """Nor was anything done: it is finished, or whoever looks again finds it at another position."""
+    """Raised if the message is finished or has moved; nothing was changed. A new search may find it at another position."""
 
 
 class Unmarked(NamedTuple):
-    """An envelope that is garbage, or will be, but does not bear the mark yet."""
+    """Describes an envelope that is garbage, or will be, and has no mark yet."""
 
     queue_id: str
     generation: int
     lane: str
     offset: int
     floor: int
-    start: int  # journal offset of its START; -1 when that is behind the working suffix
-    spooled: bool  # its spool file goes with it
+    start: int  # journal offset of its START; -1 if that is before the working suffix
+    spooled: bool  # its spool file is deleted with it
 
 
 class Queue:
-    """See the top of the file. Made by ``recovery.recover``."""
+    """Holds the state of the queue in memory. ``recovery.recover`` creates it."""
 
     def __init__(
         self,
@@ -103,38 +100,39 @@ class Queue:
         self.on_damage = SetAside(disk, on_damage)
         self.names_counted = names_counted
         self.sizes = Sizes(names_counted)
-        self.journal: LaneWriter  # set by recovery, like all that follows
+        self.journal: LaneWriter  # set by recovery, like the attributes below
         self.writers: dict[str, LaneWriter] = {}  # lanes the manager writes
         self.readers: dict[str, LaneReader] = {}
         self.runners: dict[str, Runner] = {}
-        self.recovered: deque[tuple[Known, int]] = deque()  # working when we started; with their new START
-        self.unreadable: dict[int, Known] = {}  # by START: of the recovered, those whose envelope can't be read
+        self.recovered: deque[tuple[Known, int]] = deque()  # being worked on at the start, with their new START
+        self.unreadable: dict[int, Known] = {}  # by START: recovered messages whose envelope cannot be read
         self.active: dict[str, Active] = {}
         self.starts: OrderedDict[int, str] = OrderedDict()  # journal offset of each START not yet marked, ascending
-        self.taken: dict[str, int] = {}  # queue id -> generation, of all that have a START and no mark
+        self.taken: dict[str, int] = {}  # queue id -> generation of each message with a START and no mark
         self.floors: dict[str, Floors] = {}
         self.awaiting_sync: deque[tuple[int, Unmarked]] = deque()  # by journal offset
         self.awaiting_checkpoint: list[Unmarked] = []
-        self.spool_garbage: deque[tuple[int, str]] = (
-            deque()
-        )  # (positions sequence that must be the older one, queue id)
-        self.watched: set[str] = set()  # queue ids the sweep looks for; who is marked meanwhile goes out
+        # (sequence that the older positions must have reached, queue id)
+        self.spool_garbage: deque[tuple[int, str]] = deque()
+        self.watched: set[str] = set()  # queue ids that the sweep looks for; marking a message removes it
         self.sequence = 0  # of the newest restart positions
         self.marks = Marks(disk)
 
     # -- lanes
 
     def path(self, lane: str) -> str:
+        """Returns the directory of a lane."""
         return os.path.join(self.directory, lane)
 
     def reader(self, lane: str) -> LaneReader:
+        """Returns the reader of a lane; creates it if needed."""
         reader = self.readers.get(lane)
         if reader is None:
             reader = self.readers[lane] = LaneReader(self.disk, self.path(lane), self.on_damage)
         return reader
 
     def writer(self, lane: str) -> LaneWriter:
-        """The writer of one of the manager's lanes; a lane that is not there yet begins here."""
+        """Returns the writer of one of the manager's lanes; creates the lane if needed."""
         writer = self.writers.get(lane)
         if writer is None:
             assert lane != JOURNAL
@@ -143,6 +141,7 @@ class Queue:
         return writer
 
     def open_writer(self, lane: str, floor: int, end_at: int) -> LaneWriter:
+        """Opens a lane for writing, and gives it a runner if it has none. ``floor`` and ``end_at`` as in LaneWriter."""
         writer = LaneWriter(
             self.disk,
             self.path(lane),
@@ -158,6 +157,7 @@ class Queue:
         return writer
 
     def add_runner(self, lane: str, position: int, readable_end: int) -> Runner:
+        """Gives a lane a runner that begins at ``position`` and may read up to ``readable_end``."""
         runner = Runner(self.reader(lane), position, readable_end, interval_of(lane, self.undo_time_s), self.on_damage)
         self.runners[lane] = runner
         return runner
@@ -165,7 +165,7 @@ class Queue:
     # -- out of a lane
 
     def begin(self, runner: Runner, record: Record, envelope: Envelope, now: float) -> Active | None:
-        """The runner's head enters the active set; None when it was taken before, by an operator or before a restart."""
+        """Brings the runner's head into the active set. Returns None if an operator or an earlier process has taken it."""
         runner.take()
         if self.taken.get(envelope.queue_id, -1) >= envelope.generation:
             return None
@@ -175,11 +175,11 @@ class Queue:
         return active
 
     def claim(self, lane: str, offset: int, queue_id: str, now: float) -> Active:
-        """A message is taken out of the middle of its lane, for an operator. Raises Elsewhere."""
+        """Takes a message out of the middle of its lane, for an operator. Raises Elsewhere."""
         return self._begin(lane, *self.resting(lane, offset, queue_id), now)
 
     def resting(self, lane: str, offset: int, queue_id: str) -> tuple[Record, Envelope]:
-        """The message at this position, where nobody works on it. Raises Elsewhere."""
+        """Returns the message that rests at this position. Raises Elsewhere."""
         runner = self.runners.get(lane)
         if runner is None or offset >= runner.readable_end:
             raise Elsewhere(f"there is no message at {lane}:{offset}")
@@ -196,11 +196,13 @@ class Queue:
         return record, envelope
 
     def next_recovered(self, now: float) -> Active | None:
-        """One of those that were being worked on when we started. None when it can't be read: it is reported, its START
-        stays, so that nothing of it is deleted."""
+        """Brings the next message that was being worked on at the start into the active set.
+
+        Returns None if its envelope cannot be read: this is reported, and its START stays, so that nothing of it is deleted.
+        """
         known, start = self.recovered.popleft()
         lane, offset = known.place.lane, known.place.offset
-        # Believed by recovery: there is no need to look for the end of the lane, which reads its newest segment.
+        # Recovery has checked the end already: looking for the end of the lane would read its newest segment.
         record = self.reader(lane).read(offset, 1 << 62)
         envelope: Envelope | None = None
         if record is not None and record.type == RecordType.ENVELOPE:
@@ -227,8 +229,11 @@ class Queue:
         return active
 
     def _back(self, lane: str, envelope: Envelope) -> Administrative | None:
-        """Of a message taken out of where it never is due, the crash may have left the START and not the order behind it.
-        What was handed in to be held arrives in a lane like any other, where it is exported, and goes on to hold."""
+        """Returns the order that puts a message back into the hold or deleted lane, where messages are never due.
+
+        A crash may have kept the START of such a message and lost the order after it. A message injected with a hold also
+        arrives in an ordinary lane, where it is exported, and moves on to hold.
+        """
         operation = {HOLD: "hold", DELETED: "delete"}.get(lane) or ("hold" if envelope.held_because else None)
         if operation is None:
             return None
@@ -254,7 +259,7 @@ class Queue:
     def _active(self, lane: str, record: Record, envelope: Envelope, start: int, now: float) -> Active:
         interval = interval_of(lane, self.undo_time_s)
         rested = 0.0
-        if interval and not envelope.not_before:  # scheduled mail grows no older by waiting for its time
+        if interval and not envelope.not_before:  # scheduled mail does not age while it waits for its time
             rested = min(max(self.clock() - (envelope.due_at - interval), 0.0), interval)
         active = Active(
             envelope,
@@ -272,6 +277,7 @@ class Queue:
         return active
 
     def data_at(self, lane: str, record: Record, envelope: Envelope) -> DataAt:
+        """Returns the file and offset where the message's data lies."""
         if envelope.data is DataPlace.SPOOL:
             return DataAt(self.spool.path(envelope.queue_id), envelope.data_offset, envelope.size_bytes)
         reader = self.reader(lane)
@@ -280,7 +286,7 @@ class Queue:
         return DataAt(reader.path(base), inline_data_at(record.offset, record.body) - base, envelope.size_bytes)
 
     def read_data(self, active: Active, length: int) -> bytes:
-        """The first ``length`` bytes of a message's data. Raises OSError."""
+        """Reads the first ``length`` bytes of a message's data. Raises OSError."""
         fd = self.disk.open_read(active.data.path)
         try:
             return self.disk.read(fd, min(length, active.data.length), active.data.offset)
@@ -288,28 +294,30 @@ class Queue:
             self.disk.close(fd)
 
     def floor(self, lane: str) -> Floors:
+        """Returns the offsets of a lane that are still needed."""
         floors = self.floors.get(lane)
         if floors is None:
             floors = self.floors[lane] = Floors()
         return floors
 
-    # -- what becomes of it
+    # -- verdicts, orders, and the end of a pass
 
     def deliver(self, delivery: Delivery) -> None:
-        """Law 2 is the caller's: nothing is done about these verdicts before the journal is synced."""
+        """Appends a DELIVERY record. The caller acts on the verdicts only after a sync (law: durable-before-verdict)."""
         self.journal.append(RecordType.DELIVERY, encode(delivery))
 
     def administer(self, change: Administrative) -> None:
+        """Appends an ADMINISTRATIVE record. The caller answers only after a sync (law: answered-after-sync)."""
         self.journal.append(RecordType.ADMINISTRATIVE, encode(change))
 
     def put(self, lane: str, envelope: Envelope, data: bytes = b"") -> Place:
-        """The manager's own mail (a bounce, an injected message) comes to rest. It counts from the next checkpoint on."""
+        """Writes the manager's own mail (a bounce, an injected message) into a lane. It counts from the next checkpoint on."""
         offset = append_envelope(self.writer(lane), envelope, data)
         self.sizes.rest(lane, envelope.recipient_count, envelope.resting or {"": envelope.recipient_count})
         return Place(lane, offset)
 
     def finish(self, active: Active, bounce: Place | None = None, why: str = "") -> None:
-        """Nothing is left to do for the message."""
+        """Ends the message: appends FINISH. ``bounce`` is the envelope of this pass's bounce, ``why`` is "" or "deleted"."""
         envelope = active.envelope
         offset = self.journal.append(
             RecordType.FINISH, encode(Finish(envelope.queue_id, envelope.generation, bounce, self.clock(), why))
@@ -321,7 +329,7 @@ class Queue:
             self.awaiting_checkpoint.append(unmarked)
 
     def replaced(self, active: Active, lane: str, replacement: Envelope, bounce: Place | None = None) -> None:
-        """The message rests in ``lane`` again; its RECIPIENTS records, if any, were appended before."""
+        """Writes the message's replacement into ``lane``, and REPLACED. Its RECIPIENTS records were appended before."""
         envelope = active.envelope
         assert replacement.data is DataPlace.SPOOL
         assert replacement.generation == envelope.generation + 1
@@ -344,13 +352,13 @@ class Queue:
     # -- marks
 
     def journal_synced(self, durable: int) -> None:
-        """The journal is on disk up to ``durable``: the FINISHes below it may be marked (law 6)."""
+        """Marks the messages whose FINISH lies below ``durable``, up to where the journal is synced."""
         awaiting = self.awaiting_sync
         while awaiting and awaiting[0][0] < durable:
             self.mark(awaiting.popleft()[1])
 
     def mark(self, unmarked: Unmarked) -> None:
-        """Rewrites the one byte, and lets go of what the envelope held. An error of it costs work, never mail."""
+        """Writes the mark, and releases what the envelope held. Losing the mark costs work, never mail."""
         self.mark_garbage(unmarked.lane, unmarked.offset)
         if unmarked.start >= 0:
             self.starts.pop(unmarked.start, None)
@@ -363,20 +371,21 @@ class Queue:
             self.spool_garbage.append((self.sequence + 1, unmarked.queue_id))
 
     def mark_garbage(self, lane: str, offset: int) -> None:
+        """Writes the mark of one record; does nothing if its segment is deleted."""
         if not self.marks.write(self.reader(lane), offset):
-            return  # its segment is gone already
+            return  # its segment is deleted already
         runner = self.runners.get(lane)
         if runner is not None and offset >= runner.position:
             runner.forget()
 
     def forget_segment(self, lane: str, base: int) -> None:
-        """A segment was deleted."""
+        """Closes the files of a deleted segment."""
         self.marks.forget(lane, base)
 
     def count_arrived(self, lane: str, start: int, end: int) -> tuple[int, int]:
-        """Counts the envelopes of a receiver's lane in [start, end), where nobody has told us how many.
+        """Counts the (messages, recipients) of a receiver's lane in [start, end), which no receiver has reported.
 
-        Those already finished count, too: they were taken from the lane in the journal, and recovery has subtracted them.
+        Finished messages count too: the journal says that they left the lane, and recovery has subtracted them.
         """
         messages, recipients = count_arrivals(self.reader(lane), start, end)
         if messages:
@@ -384,7 +393,8 @@ class Queue:
         return messages, recipients
 
     def arrived(self, lane: str, messages: int, recipients: int) -> None:
+        """Counts mail that a receiver has reported."""
         self.sizes.arrive(lane, messages, recipients)
 
 
-RESTING_NAMES_MAX = 1000  # in one envelope: 30 kB of names at the most
+RESTING_NAMES_MAX = 1000  # destinations counted by name in one envelope: at most 30 kB

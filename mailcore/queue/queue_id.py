@@ -1,7 +1,7 @@
-"""Queue ids: a message's name for life, from reception to report. Short, unique, sortable by arrival.
+"""Queue ids: the name of a message from reception to report. Short, unique, sortable by arrival.
 
-Eleven characters of arrival time in microseconds and two of who gave the id out, in Crockford's base 32 (digits and
-capitals without I, L, O, U), which sorts as ASCII does and survives being read over a telephone.
+Eleven characters of arrival time in microseconds, and two for the process that gave out the id, in Crockford's base 32
+(digits and capitals without I, L, O, U), which sorts like ASCII and can be read aloud.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VALUES = {character: value for value, character in enumerate(_ALPHABET)}
 
 
 class QueueIds:
-    """Gives out ids of one writer, strictly ascending however the clock jumps while the process lives."""
+    """Gives out the ids of one writer, strictly ascending as long as the process lives, even if the clock jumps."""
 
     def __init__(self, writer: int, clock: Callable[[], float]) -> None:
         if not 0 <= writer < _WRITERS:
@@ -29,6 +29,7 @@ class QueueIds:
         self._last = 0
 
     def next(self) -> str:
+        """Returns a new id."""
         now = max(int(self._clock() * 1e6), self._last + 1)
         self._last = now
         pairs = _PAIRS
@@ -44,7 +45,7 @@ class QueueIds:
 
 
 def arrival_of(queue_id: str) -> float:
-    """The time in an id, in wall-clock seconds. Raises ValueError for what is no id."""
+    """Returns the arrival time in an id, in wall-clock seconds. Raises ValueError if it is not a queue id."""
     characters = queue_id[: _TIME_CHARACTERS + 2]
     if len(characters) < _TIME_CHARACTERS + 2 or any(character not in _VALUES for character in characters):
         raise ValueError(f"{queue_id!r} is no queue id")

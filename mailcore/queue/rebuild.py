@@ -1,8 +1,8 @@
-"""Restart positions made from the files, for when neither of the two that were kept can be believed.
+"""Rebuilding restart positions from the files, if both kept positions are damaged.
 
-Everything is read: the whole journal there is, and every lane. What the manager's lanes hold beyond the last checkpoint can't
-be told apart any more from what lies below it, so all of it counts: a replacement whose REPLACED was lost may then stand
-beside the message it replaced. Mail may be delivered twice after this, none is lost; the log says that it happened.
+Everything is read: the whole journal and every lane. In the manager's lanes, envelopes beyond the last checkpoint cannot be
+told from those below it, so all of them count: a replacement whose REPLACED was lost may stand beside the message that it
+replaced. Mail may then be delivered twice, but none is lost; the log reports the rebuild.
 
 Keeps law: rebuild-loses-nothing (docs/laws.md).
 """
@@ -22,7 +22,7 @@ __all__ = ["positions_from_files"]
 
 
 def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartPositions:
-    """Positions at the beginning of everything. Raises OSError."""
+    """Returns positions at the beginning of every lane and of the journal, with counts. Raises OSError."""
     for lane in [*lanes, JOURNAL]:
         _sync(disk, queue, lane)
     journal = queue.reader(JOURNAL)
@@ -58,7 +58,7 @@ def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartP
 
 
 def _sync(disk: Disk, queue: Queue, lane: str) -> None:
-    """What is about to be believed may be in the cache only."""
+    """Syncs a lane's segments before they are believed: they may be in the page cache only."""
     reader = queue.reader(lane)
     for base in reader.bases:
         fd = disk.open_write(reader.path(base))

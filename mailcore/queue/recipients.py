@@ -1,13 +1,13 @@
-"""The recipients of a message being worked on, read out of the log: in exact numbers, or everybody.
+"""Reading the recipients of an active message from the log: a given number of them, or all.
 
-Recipients lie in the message's ENVELOPE record and in RECIPIENTS records. In memory are only those the scheduler asked for;
-what is left over of a record is a place in it (``Active.unread``, ``Active.unread_at``), and the envelope in memory lets go of
-a list of more than a few, so that a message that waits holds no more of them than are in core (law 12).
+Recipients lie in the message's ENVELOPE record and in RECIPIENTS records. Only those that the scheduler asked for are in
+memory; the rest of a record is a place in it (``Active.unread``, ``Active.unread_at``). The envelope in memory drops a list of
+more than a few, so that a waiting message holds no more recipients than the scheduler counts.
 
 Laws
-- A recipient is read once in a pass, and every recipient that is not done is read: the count of the unread is an estimate
-  for the scheduler, places are what counts.
-- A record that can't be read is Gone: the message then stays as it is, working (law 11).
+- Each recipient that is not done is read exactly once in a pass. The count of unread recipients is an estimate for the
+  scheduler; the places decide.
+- An unreadable record raises Gone: the message then stays in the working state (law: damage-set-aside).
 
 Keeps law: believe-only-a-match, law: recipient-read-once, law: memory-bounded (docs/laws.md).
 """
@@ -27,12 +27,12 @@ from mailcore.queue.records import decode_envelope, decode_recipients
 
 __all__ = ["RecipientReader", "all_recipients", "read_batch", "whole_envelope"]
 
-KEPT_MAX = 10  # recipients an envelope may keep in memory, read or not; message_recipient_minimum's default
-RECORDS_MAX = 10  # looked through for one batch: a turn is not held up by ten thousand recipients that are done
+KEPT_MAX = 10  # recipients that an envelope keeps in memory, read or not; the default of message_recipient_minimum
+RECORDS_MAX = 10  # records read for one batch, so that ten thousand recipients that are done do not delay a turn
 
 
 class RecipientReader:
-    """Keeps the record it decoded last, of whatever message: it is most often read on where it was left."""
+    """Reads recipients, and keeps the last decoded record: reading mostly continues in it."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -40,8 +40,10 @@ class RecipientReader:
         self._recipients: Sequence[Recipient] = ()
 
     def begin(self, active: Active, count: int) -> Sequence[Recipient]:
-        """The first ``count`` of a message that comes into the active set; of a message of few all, those done included.
-        Raises Gone."""
+        """Returns the first ``count`` recipients of a message that enters the active set. Raises Gone.
+
+        For a message of few recipients it returns all, including those that are done.
+        """
         recipients = active.envelope.recipients
         if len(recipients) <= min(count, KEPT_MAX) and not active.unread:
             return recipients
@@ -53,8 +55,10 @@ class RecipientReader:
         return self.read(active, count)
 
     def read(self, active: Active, count: int) -> list[Recipient]:
-        """The next ``count`` that are not done; fewer at the end, and where many are done (``unread`` says which). Raises
-        Gone."""
+        """Returns the next ``count`` recipients that are not done. Raises Gone.
+
+        Returns fewer at the end, or where many are done; ``unread`` says which.
+        """
         found: list[Recipient] = []
         unread, done = active.unread, active.done
         for _ in range(RECORDS_MAX):
@@ -64,7 +68,7 @@ class RecipientReader:
                 recipients = self._record(active, unread[0])
             except Gone:
                 if found:
-                    break  # they are read, so they go out; the next batch says it
+                    break  # return those already read; the next call raises
                 raise
             at = active.unread_at
             for recipient in recipients[at:]:
@@ -94,7 +98,7 @@ class RecipientReader:
 
 
 def whole_envelope(queue: Queue, active: Active) -> Envelope:
-    """The message's envelope with its recipients, read again when they were let go of. Raises Gone."""
+    """Returns the message's envelope with its recipients, read again if they were dropped. Raises Gone."""
     if not active.stripped:
         return active.envelope
     record = _read(queue, active, active.offset)
@@ -106,13 +110,13 @@ def whole_envelope(queue: Queue, active: Active) -> Envelope:
         if envelope is not None and (envelope.queue_id, envelope.generation) == (
             active.queue_id,
             active.envelope.generation,
-        ):  # law 4
+        ):  # law: believe-only-a-match
             return envelope
     raise Gone(f"the envelope of {active.queue_id} at {active.lane}:{active.offset} can't be read")
 
 
 def read_batch(queue: Queue, active: Active, offset: int) -> tuple[Recipient, ...]:
-    """A RECIPIENTS record of the message. Raises Gone when it can't be read (it is reported)."""
+    """Returns a RECIPIENTS record of the message. Raises Gone if it is damaged; the reader reports the damage."""
     record = _read(queue, active, offset)
     if record is not None and record.type == RecordType.RECIPIENTS:
         try:
@@ -123,12 +127,12 @@ def read_batch(queue: Queue, active: Active, offset: int) -> tuple[Recipient, ..
 
 
 def all_recipients(queue: Queue, active: Active) -> Iterator[Sequence[Recipient]]:
-    """Everybody in this generation of the message, a record at a time. Raises Gone."""
+    """Yields all recipients of this generation, a record at a time. Raises Gone."""
     yield whole_envelope(queue, active).recipients
     for offset in active.envelope.batches:
         yield read_batch(queue, active, offset)
 
 
 def _read(queue: Queue, active: Active, offset: int) -> Record | None:
-    # The envelope was believed, and its RECIPIENTS lie in front of it: the end of the lane is not looked for.
+    # The envelope is valid and its RECIPIENTS lie before it, so the end of the lane is not needed.
     return queue.reader(active.lane).read(offset, active.offset + 1)

@@ -1,4 +1,4 @@
-"""What is in the bodies of the records: who writes which, and what recovery reads out of them.
+"""The bodies of the records: which process writes them, and what recovery reads from them.
 
 ENVELOPE and RECIPIENTS lie in lanes; START, DELIVERY, REPLACED, FINISH and ADMINISTRATIVE in the journal; REFUSED in a
 receiver's lane. Bodies are MessagePack arrays (fields are only added at the end, with a default); an ENVELOPE body is
@@ -41,18 +41,18 @@ _decode_recipients = msgspec.msgpack.Decoder(tuple[Recipient, ...]).decode
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
-    """A position: an offset never means anything without its lane."""
+    """Holds a position: an offset has no meaning without its lane."""
 
     lane: str
     offset: int
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True):
-    """This message is being worked on; its envelope is at ``place``.
+    """Says that a message is being worked on; its envelope is at ``place``.
 
-    ``resting``: how many recipients it was counted with under which destination while it rested in its lane, so that counts
-    are brought up by reading the journal. ``recipients``: of the envelope. ``done`` and ``refused``: recipients done before,
-    and the verdicts of those a bounce is still owed for, when a working message is stated anew (decision 0006).
+    ``resting`` holds the recipients per destination as they were counted while the message rested in its lane, so that counts
+    can be brought up to date from the journal. ``recipients`` is the number in the envelope. In the START of a restated
+    message (decision 0006), ``done`` holds the recipients that are done, and ``refused`` the verdicts that still need a bounce.
     """
 
     queue_id: str
@@ -66,7 +66,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Delivery(msgspec.Struct, frozen=True, array_like=True):
-    """What became of the recipients of one transaction."""
+    """Holds the verdicts of the recipients of one transaction."""
 
     queue_id: str
     generation: int
@@ -79,7 +79,7 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Replaced(msgspec.Struct, frozen=True, array_like=True):
-    """The message rests at ``place`` with generation + 1; ``bounce`` is the envelope of this pass's bounce."""
+    """Says that the message rests at ``place`` with generation + 1; ``bounce`` is the envelope of this pass's bounce."""
 
     queue_id: str
     generation: int
@@ -89,7 +89,7 @@ class Replaced(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Finish(msgspec.Struct, frozen=True, array_like=True):
-    """Nothing is left to do; ``bounce`` is the envelope of this pass's bounce. why: "" or "deleted"."""
+    """Says that the message is finished; ``bounce`` is the envelope of this pass's bounce, ``why`` is "" or "deleted"."""
 
     queue_id: str
     generation: int
@@ -99,9 +99,11 @@ class Finish(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Administrative(msgspec.Struct, frozen=True, array_like=True):
-    """An operator's change, with who and why. operation: delete, undelete, hold, release, delay, reroute, bounce,
-    add_recipients, retry; or set, suspend, resume with queue_id "". ``anew``: said again behind a START that states its
-    message anew; the events have it from the first time."""
+    """Records an operator's change, with who and why.
+
+    ``operation`` is delete, undelete, hold, release, delay, reroute, bounce, add_recipients or retry; or set, suspend or
+    resume, with queue_id "". ``anew`` marks a copy written after the START of a restated message: the events already have it.
+    """
 
     operation: str
     queue_id: str
@@ -113,7 +115,7 @@ class Administrative(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
-    """Refused at SMTP time, for reports. stage: CONNECT, EHLO, MAIL, RCPT, DATA, ..."""
+    """Records a refusal at SMTP time, for reports. ``stage`` is CONNECT, EHLO, MAIL, RCPT, DATA, ..."""
 
     at: float
     stage: str
@@ -126,6 +128,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
 
 
 def encode(body: Start | Delivery | Replaced | Finish | Administrative | Refused) -> bytes:
+    """Encodes the body of a record."""
     return _encode(body)
 
 
@@ -138,29 +141,30 @@ decode_refused = msgspec.msgpack.Decoder(Refused).decode
 
 
 def decode_envelope(body: bytes) -> Envelope:
-    """Raises msgspec.MsgspecError or struct.error for what is none."""
+    """Decodes the envelope of an ENVELOPE body. Raises msgspec.MsgspecError or struct.error."""
     (length,) = _LENGTH.unpack_from(body)
     return _decode_envelope(memoryview(body)[_LENGTH.size : _LENGTH.size + length])
 
 
 def decode_recipients(body: bytes) -> tuple[Recipient, ...]:
+    """Decodes the body of a RECIPIENTS record. Raises msgspec.MsgspecError."""
     return _decode_recipients(body)
 
 
 def inline_data_at(record_offset: int, body: bytes) -> int:
-    """The lane offset of an inline message's data, given its ENVELOPE record."""
+    """Returns the lane offset of an inline message's data, given its ENVELOPE record."""
     (length,) = _LENGTH.unpack_from(body)
     return record_offset + HEADER_BYTES + _LENGTH.size + int(length)
 
 
 def append_recipients(writer: LaneWriter, recipients: list[Recipient]) -> int:
-    """One RECIPIENTS record of at most RECIPIENTS_PER_RECORD; its lane offset, for ``Envelope.batches``."""
+    """Appends a RECIPIENTS record of at most RECIPIENTS_PER_RECORD; returns its lane offset, for ``Envelope.batches``."""
     assert 0 < len(recipients) <= RECIPIENTS_PER_RECORD
     return writer.append(RecordType.RECIPIENTS, _encode(recipients))
 
 
 def append_envelope(writer: LaneWriter, envelope: Envelope, data: bytes = b"") -> int:
-    """The ENVELOPE record, with its data when that is inline; long lists were appended before. Its lane offset."""
+    """Appends the ENVELOPE record, with inline data if any; RECIPIENTS were appended before. Returns its lane offset."""
     assert bool(data) == (envelope.data is DataPlace.INLINE and envelope.size_bytes > 0)
     encoded = _encode(envelope)
     return writer.append(

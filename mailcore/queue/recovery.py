@@ -1,19 +1,17 @@
-"""The start, which is recovery (DESIGN section 3, "Recovery").
+"""The start, which is always a recovery.
 
-1. Take the lock; read the newest valid restart positions; sync the journal that is about to be believed.
-2. Scan the journal from the working suffix on and fold it per queue id.
-3. In the lanes the manager writes, what lies above the end recorded by the last checkpoint is dropped: nobody has read it.
-   REPLACED, or FINISH with a bounce, counts only if the envelopes it names are below that end.
-4. So nothing is an orphan, and nothing is there twice.
-5. Each message still being worked on is stated anew: a START with what is done of it, in a fresh journal segment. No data is
-   moved and no envelope rewritten, so the time does not depend on sizes (decision 0006 compares this with DESIGN's
-   replacements).
-6. Sync the journal; write restart positions; then runners may start. A crash anywhere in here is recovered from by the same.
+1. Take the lock; read the newest valid restart positions; sync the journal before believing it (law: sync-before-belief).
+2. Read the journal from the working suffix on and fold it per queue id (law: fold-by-queue-id).
+3. In the lanes that the manager writes, drop what lies above the end recorded by the last checkpoint: no runner has read it.
+   REPLACED, or FINISH with a bounce, counts only if the envelopes it names are below that end (law: end-decides).
+4. So no message is lost, and none is there twice (law: no-orphan-no-double).
+5. Restate each message still being worked on: a START with the recipients that are done, in a new journal segment. No data is
+   moved and no envelope is rewritten, so the time does not depend on sizes (law: working-is-restated, decision 0006).
+6. Sync the journal; write restart positions; then runners may start. A crash at any point is recovered from by the same steps
+   (law: recovery-restartable).
 
-It reads the journal's working suffix and one head per lane, never the queue.
-
-Keeps law: believe-only-a-match, law: positions-never-reused, law: sync-before-belief, law: end-decides,
-law: no-orphan-no-double, law: working-is-restated, law: recovery-restartable (docs/laws.md).
+It reads the journal's working suffix and one head per lane, never the whole queue. Records are believed as in
+law: believe-only-a-match; writers continue as in law: positions-never-reused.
 """
 
 from __future__ import annotations
@@ -42,14 +40,16 @@ from mailcore.queue.suffix import state_known
 
 __all__ = ["Recovered", "recover"]
 
-_ALWAYS = (LOCAL, AT_ONCE, HOLD, DELETED)  # lanes whose runners exist from the start, written to or not
+_ALWAYS = (LOCAL, AT_ONCE, HOLD, DELETED)  # lanes that always have a runner, written to or not
 
 
 @dataclass(slots=True)
 class Recovered:
+    """Holds the recovered queue."""
+
     queue: Queue
     checkpoints: Checkpoints
-    working: int  # messages stated anew
+    working: int  # messages restated
     lock: int  # descriptor of the queue's lock, held as long as the process lives
 
 
@@ -67,7 +67,7 @@ def recover(
     on_damage: Callable[[Damage], None],
     keeper: Keeper | None = None,
 ) -> Recovered:
-    """Opens the queue, whatever happened to it before. Raises Locked, SegmentTooNew, LaneFailed, OSError."""
+    """Opens the queue after any crash. Raises Locked, SegmentTooNew, LaneFailed, OSError."""
     disk.make_directory(directory)
     disk.make_directory(spool_directory)
     lock = disk.lock(os.path.join(directory, "lock"))
@@ -105,15 +105,15 @@ def recover(
     _state_anew(queue, working)
     checkpoints = Checkpoints(queue, positions, suffix_bytes_max, keeper)
     checkpoint = checkpoints.take()
-    queue.journal.sync()  # after it was taken: that may have stated messages anew, too
+    queue.journal.sync()  # after it was taken: taking it may have restated messages, too
     checkpoint.write()
     checkpoints.written(checkpoint)
     return Recovered(queue, checkpoints, len(working), lock)
 
 
 def _positions(disk: Disk, queue: Queue) -> RestartPositions:
-    """The newest that can be believed; none in a new queue; made from the files when they are lost or damaged."""
-    why = "there are none, but there is mail"
+    """Reads the newest valid positions; empty ones for a new queue; rebuilt from the files if they are lost or damaged."""
+    why = "there are no restart positions, but there is mail"
     try:
         positions = read_positions(disk, queue.directory)
         if positions is not None:
@@ -124,7 +124,7 @@ def _positions(disk: Disk, queue: Queue) -> RestartPositions:
     written = [lane for lane in [*lanes, JOURNAL] if not is_incoming(lane) and queue.reader(lane).bases]
     if not written:  # restart positions are written before anything but a receiver's lane
         return RestartPositions(0, queue.clock(), {}, 0, 0)
-    queue.on_damage(Damage(os.path.join(queue.directory, "restart"), 0, 0, f"{why}; made anew from everything"))
+    queue.on_damage(Damage(os.path.join(queue.directory, "restart"), 0, 0, f"{why}; rebuilt from all files"))
     return positions_from_files(disk, queue, lanes)
 
 
@@ -134,7 +134,7 @@ def _is_lane(name: str) -> bool:
 
 
 def _read_journal(disk: Disk, queue: Queue, positions: RestartPositions) -> Folded:
-    """Steps 1 and 2. A hole at the very end is a write that a crash cut short, no damage."""
+    """Does steps 1 and 2. A hole at the very end is a write that a crash cut short, not damage."""
     holes: list[Damage] = []
     reader = LaneReader(disk, queue.path(JOURNAL), holes.append)
     for i, base in enumerate(reader.bases):
@@ -151,16 +151,17 @@ def _read_journal(disk: Disk, queue: Queue, positions: RestartPositions) -> Fold
             queue.on_damage(hole)
     end = max(folded.end, positions.suffix)
     if end < positions.journal_end:  # records were there when the positions were written
-        queue.on_damage(Damage(reader.directory, end, positions.journal_end, "the end of the journal is gone"))
+        queue.on_damage(Damage(reader.directory, end, positions.journal_end, "the end of the journal is missing"))
     return folded
 
 
 def _confirmed(queue: Queue, positions: RestartPositions, folded: Folded) -> RestartPositions:
-    """Positions that may be the older ones, because the newest are damaged, with the ends that the journal proves.
+    """Returns the positions with the ends raised to what the journal proves.
 
-    A START names an envelope in one of the manager's lanes only after a checkpoint covered it (law 7), and that checkpoint
-    covered all that was appended before, in whatever lane: the journal's order is the order of all of it. With the older ends,
-    those envelopes would be dropped although they may have been read.
+    If the newest positions are damaged, these are the older ones. A START names an envelope in one of the manager's lanes only
+    after a checkpoint covered it (law: read-only-durable), and that checkpoint covered everything appended before, in any lane:
+    the order of the journal is the order of all lanes. With the older ends, such envelopes would be dropped although they may
+    have been read.
     """
     lanes = dict(positions.lanes)
     proven = {lane: at for lane, at in folded.started.items() if at >= lanes.get(lane, LanePosition(0, 0)).end}
@@ -183,7 +184,7 @@ def _confirmed(queue: Queue, positions: RestartPositions, folded: Folded) -> Res
 
 
 def _open_lanes(disk: Disk, queue: Queue, positions: RestartPositions, folded: Folded) -> None:
-    """Step 3: writers go on behind the recorded ends, and beyond every position that anybody has named (law 4)."""
+    """Does step 3: writers continue after the recorded ends, and beyond every position that a record names."""
     names = {*disk.list(queue.directory), *positions.lanes, *folded.named, *_ALWAYS}
     for lane in sorted(names - {JOURNAL}):
         if not _is_lane(lane):
@@ -198,7 +199,7 @@ def _open_lanes(disk: Disk, queue: Queue, positions: RestartPositions, folded: F
 
 
 def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> list[Known]:
-    """Steps 3 and 4: what is over gets its mark, which may have been lost; what is left is being worked on."""
+    """Does steps 3 and 4: marks finished messages, whose mark may have been lost; returns those still being worked on."""
 
     def counts(place: Place | None, queue_id: str, generation: int) -> bool:
         recorded = positions.lanes.get(place.lane) if place is not None else None
@@ -206,11 +207,11 @@ def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> list[K
             return False
         reader = queue.reader(place.lane)
         if place.offset < recorded.browse and reader.is_deleted(place.offset):
-            return True  # over, and gone since; what no checkpoint had covered would have been stated anew
+            return True  # finished and deleted since; an envelope that no checkpoint covered would have been restated
         record = reader.read(place.offset, recorded.end)
         if record is None or record.type != RecordType.ENVELOPE:
             return False
-        envelope = decode_envelope(record.body)  # law 4: believed only if both match
+        envelope = decode_envelope(record.body)  # law: believe-only-a-match
         return queue_id in ("", envelope.queue_id) and envelope.generation == generation
 
     working = []
@@ -238,7 +239,7 @@ def _unmarked(known: Known, spooled: bool) -> Unmarked:
 
 
 def _state_anew(queue: Queue, working: list[Known]) -> None:
-    """Step 5."""
+    """Does step 5: restates each message, and queues it for ``Queue.next_recovered``."""
     for known in working:
         start = state_known(queue, known)
         queue.starts[start] = known.queue_id

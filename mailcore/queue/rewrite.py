@@ -1,7 +1,7 @@
-"""Writing what is left of a message anew: the replacement envelope and the RECIPIENTS records in front of it.
+"""Writing the replacement of a message: its envelope, and the RECIPIENTS records before it.
 
-Long lists are read from the log and written back a batch at a time, so that a hundred thousand recipients never are in
-memory together.
+Long lists are read from the log and written back in batches, so that a hundred thousand recipients are never in memory
+together.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ VERDICTS_PER_RECORD = 1_000  # as RECIPIENTS: a DELIVERY record stays small
 
 
 def numbers_used(envelope: Envelope) -> int:
-    """The first number that no recipient of the message has ever had: they are numbered without gaps."""
+    """Returns the first number that no recipient of the message ever had: recipients are numbered without gaps."""
     return envelope.numbers_used or envelope.recipient_count
 
 
 def remaining_recipients(queue: Queue, active: Active) -> Iterator[Recipient]:
-    """Everybody not done, with the destination and reply of this pass."""
+    """Yields the recipients that are not done, with the destination and reply of this pass. Raises Gone."""
     deferred, done = active.deferred, active.done
     for recipients in all_recipients(queue, active):
         for recipient in recipients:
@@ -40,8 +40,11 @@ def remaining_recipients(queue: Queue, active: Active) -> Iterator[Recipient]:
 
 
 def own_deliveries(active: Active, verdicts: Sequence[Verdict], at: float) -> Iterator[Delivery]:
-    """Records of verdicts that no deliverer gave, of recipients in ``pending``. Who expired did so waiting for a
-    destination, and reports tell of it there; what an operator ends is none's."""
+    """Yields DELIVERY records for our own verdicts of recipients in ``pending``.
+
+    An expired recipient is recorded under the destination it waited for, and reported there; a recipient that an operator
+    ended is recorded under none.
+    """
     found: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         expired = verdict.status is Status.EXPIRED
@@ -66,7 +69,10 @@ def write_replacement(
     change: Callable[[Recipient], Recipient] = lambda recipient: recipient,
     added: Sequence[Recipient] = (),
 ) -> Envelope:
-    """Appends the RECIPIENTS records and returns the envelope for ``Queue.replaced``; the data is in the spool by now."""
+    """Appends the RECIPIENTS records and returns the envelope for ``Queue.replaced``. The data is already in the spool.
+
+    Raises Gone if recipients cannot be read.
+    """
     first: list[Recipient] = []
     batch: list[Recipient] = []
     batches: list[int] = []
@@ -117,8 +123,10 @@ def write_replacement(
 
 
 def finish_deleted(queue: Queue, active: Active) -> None:
-    """A deleted message can't be undone any more. Each of its recipients has a verdict that says so, as everybody who leaves
-    the queue has one: reports count nothing else. Raises Gone, with nothing written."""
+    """Finishes a deleted message when it cannot be undeleted any more. Raises Gone, with nothing written.
+
+    Each recipient gets a verdict DELETED, because reports count verdicts only.
+    """
     verdicts = [Verdict(r.number, Status.DELETED, "2.0.0", "deleted") for r in remaining_recipients(queue, active)]
     now = queue.clock()
     for at in range(0, len(verdicts), VERDICTS_PER_RECORD):

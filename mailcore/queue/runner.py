@@ -1,11 +1,10 @@
-"""A runner: reads one lane from its restart position on and says what is due.
+"""A runner: reads one lane from its restart position on and returns messages that are due.
 
-It reads only what is durable (law 7): of a receiver's lane what the receiver said, of a lane the manager writes what the
-last checkpoint covers. Due times on disk are wall-clock and are clamped to the lane's interval when read, so that a jump of
-the clock neither buries a queue nor makes anything wait longer than its lane (law 13); what is left to wait is then
-counted on the monotonic clock.
-
-Keeps law: read-only-durable, law: position-before-start, law: clock-jumps-harmless (docs/laws.md).
+It reads only what is durable (law: read-only-durable): of a receiver's lane what the receiver reported, of a lane that the
+manager writes what the last checkpoint covers. Due times on disk are wall-clock; they are clamped to the lane's interval when
+read, so that after a jump of the clock no message waits longer than its lane's interval (law: clock-jumps-harmless). The
+remaining wait is counted on the monotonic clock. The position never passes an envelope without START
+(law: position-before-start).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["Runner"]
 
 
 class Runner:
-    """``position`` is the first offset whose envelope has no START yet; it moves with ``take`` and over garbage."""
+    """Reads one lane. ``position`` is the first offset whose envelope has no START; ``take`` and garbage move it."""
 
     def __init__(
         self,
@@ -40,36 +39,36 @@ class Runner:
         self.position = position
         self.readable_end = readable_end
         self.interval_s = interval_s
-        self.waited_below = 0  # what lies below this offset is due, whatever its time
+        self.waited_below = 0  # envelopes below this offset are due, whatever their time
         self._on_damage = on_damage
         self._records: Iterator[Record] | None = None
-        self._records_end = 0  # up to where they go; ``readable_end`` when they were begun
+        self._records_end = 0  # where they end: ``readable_end`` when they were begun
         self._head: tuple[Record, Envelope] | None = None
         self._head_due = 0.0  # monotonic
 
     def extend(self, readable_end: int) -> None:
-        """More of the lane has become durable."""
+        """Lets the runner read up to ``readable_end``, which has become durable."""
         self.readable_end = max(self.readable_end, readable_end)
 
     def forget(self) -> None:
-        """What was read ahead may be out of date: a mark was written in front of ``position``."""
+        """Drops what was read ahead, after a mark was written at or after ``position``."""
         self._head = None
         self._records = None
 
     def peek(self, wall: float, now: float) -> tuple[Record, Envelope] | None:
-        """The head, when it is due; garbage in front of it is passed over."""
+        """Returns the head if it is due, else None; skips garbage before it. ``wall`` and ``now`` are clocks, in seconds."""
         if self._head is None and not self._advance(wall, now):
             return None
         return self._head if self.interval_s is not None and self._head_due <= now else None
 
     def due_in(self, now: float) -> float | None:
-        """Seconds until the head that ``peek`` last saw is due; None when there is none or it never is."""
+        """Returns the seconds until the head last seen by ``peek`` is due; None if there is none, or it is never due."""
         if self._head is None or self.interval_s is None:
             return None
         return max(0.0, self._head_due - now)
 
     def take(self) -> None:
-        """The head has its START: the position moves behind it."""
+        """Moves the position past the head, which has its START now."""
         assert self._head is not None
         self.position = self._head[0].end
         self._head = None
@@ -97,10 +96,10 @@ class Runner:
             except (msgspec.MsgspecError, struct.error) as error:
                 base = self.reader.base_for(record.offset)
                 path = self.reader.directory if base is None else self.reader.path(base)
-                self._on_damage(Damage(path, record.offset, record.end, f"no envelope: {error}"))
+                self._on_damage(Damage(path, record.offset, record.end, f"not a valid envelope: {error}"))
                 continue
             self._head = record, envelope
-            # RECIPIENTS records in front of their envelope stay behind the position until it is taken.
+            # The position stays before the RECIPIENTS records of an envelope until the envelope is taken.
             waited = not self.interval_s or record.offset < self.waited_below
             wait = 0.0 if waited else min(max(envelope.due_at - wall, 0.0), self.interval_s or 0.0)
             self._head_due = now + wait

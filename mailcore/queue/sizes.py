@@ -1,7 +1,7 @@
-"""Sizes by lane and by destination, kept by counting up and down; nothing is ever scanned for them.
+"""Sizes by lane and by destination, kept by counting up and down; the queue is never scanned for them.
 
-Three places a message can be: at rest in a lane (``resting``, stored with the restart positions), being worked on
-(``working``, known again after recovery from the START records), or deleted and still to be undone (not in the totals).
+A message rests in a lane (``resting``, stored with the restart positions), is being worked on (``working``, known again after
+recovery from the START records), or is deleted and can still be undeleted (not in the totals).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["DestinationCounts", "Sizes"]
 
 
 class DestinationCounts:
-    """Recipients by destination; beyond ``names_max`` names the rest is one sum.
+    """Counts recipients by destination; destinations beyond ``names_max`` are aggregated in ``other``.
 
-    While the sum is not zero no new name is taken in, so that a name is always counted wholly on one side. What has no
-    name, mail not yet routed, is not counted: it would keep all new names out for as long as there is some.
+    While ``other`` is not zero no new name gets a counter, so that all recipients of a destination are counted in one place.
+    Mail that is not routed yet has no destination and is not counted: it would keep new names out as long as there is some.
     """
 
     def __init__(self, names_max: int, named: Mapping[str, int] | None = None, other: int = 0) -> None:
@@ -28,6 +28,7 @@ class DestinationCounts:
         self.other = other
 
     def add(self, destination: str, recipients: int) -> None:
+        """Counts recipients of a destination."""
         named = self.named
         if destination in named:
             named[destination] += recipients
@@ -37,6 +38,7 @@ class DestinationCounts:
             self.other += recipients
 
     def remove(self, destination: str, recipients: int) -> None:
+        """Uncounts recipients of a destination."""
         have = self.named.get(destination)
         if have is None:
             self.other -= recipients
@@ -48,6 +50,8 @@ class DestinationCounts:
 
 
 class Sizes:
+    """Holds the counts of messages and recipients, by lane and by destination."""
+
     def __init__(self, names_max: int) -> None:
         self._names_max = names_max
         self.resting: dict[str, list[int]] = {}  # lane -> [messages, recipients]
@@ -56,11 +60,12 @@ class Sizes:
         self.working_destinations: dict[str, int] = {}  # bounded by the active set
 
     def restore(self, counts: Mapping[str, Counts], destinations: Mapping[str, int], other: int) -> None:
+        """Sets the resting counts as stored with the restart positions."""
         self.resting = {lane: [c.messages, c.recipients] for lane, c in counts.items()}
         self.resting_destinations = DestinationCounts(self._names_max, destinations, other)
 
     def rest(self, lane: str, recipients: int, destinations: Mapping[str, int]) -> None:
-        """A message comes to rest in a lane."""
+        """Counts a message that comes to rest in a lane."""
         _add(self.resting, lane, 1, recipients)
         if lane != DELETED:
             for destination, count in destinations.items():
@@ -68,11 +73,11 @@ class Sizes:
                     self.resting_destinations.add(destination, count)
 
     def arrive(self, lane: str, messages: int, recipients: int) -> None:
-        """Mail not yet routed has no destination."""
+        """Counts mail that a receiver accepted; it is not routed yet, so it has no destination."""
         _add(self.resting, lane, messages, recipients)
 
     def leave(self, lane: str, recipients: int, destinations: Mapping[str, int]) -> None:
-        """A message is taken from a lane; what it was counted with there goes."""
+        """Uncounts a message that is taken from a lane, with the destinations it was counted under."""
         _add(self.resting, lane, -1, -recipients)
         if lane != DELETED:
             for destination, count in destinations.items():
@@ -80,10 +85,11 @@ class Sizes:
                     self.resting_destinations.remove(destination, count)
 
     def work(self, lane: str, messages: int, recipients: int) -> None:
+        """Counts messages being worked on (negative: no longer), by the lane they came from."""
         _add(self.working, lane, messages, recipients)
 
     def route(self, destination: str, recipients: int) -> None:
-        """Recipients of working messages that were routed (or, negative, are done)."""
+        """Counts recipients of working messages that were routed (negative: that are done)."""
         count = self.working_destinations.get(destination, 0) + recipients
         if count > 0:
             self.working_destinations[destination] = count
@@ -91,10 +97,14 @@ class Sizes:
             self.working_destinations.pop(destination, None)
 
     def stored(self) -> dict[str, Counts]:
+        """Returns the resting counts by lane, for the restart positions."""
         return {lane: Counts(m, r) for lane, (m, r) in self.resting.items() if m or r}
 
     def summary(self) -> dict[str, Any]:
-        """``{"messages": N, "recipients": N, "lanes": {...}, "destinations": {...}}``; "" sums what has no name here."""
+        """Returns ``{"messages": N, "recipients": N, "lanes": {...}, "destinations": {...}}``.
+
+        Destination "" is the sum of all destinations without a counter of their own.
+        """
         lanes: dict[str, dict[str, int]] = {}
         for counts in (self.resting, self.working):
             for lane, (messages, recipients) in counts.items():

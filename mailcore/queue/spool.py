@@ -1,4 +1,4 @@
-"""Spool files: data too big for the log, or that had to wait (seed 004, DESIGN "Message data").
+"""Spool files: message data that is too big for the log, or that had to wait.
 
 ```
  0          8                16             24        28       32
@@ -7,10 +7,10 @@
  +----------+----------------+--------------+---------+--------+---------------- - - +------------ - - +
 ```
 
-The head is written last, after data and envelope; until then it is zeros and the file is no message. Its CRC-32C covers the
+The head is written last, after data and envelope; until then it is zeros and the file is not a message. Its CRC-32C covers the
 head's first 24 bytes and the envelope. A spool file is never moved. It is safe when ``SpoolFile.complete`` has returned: file
-and directory synced. A good head alone proves nothing about the data: the file counts when an ENVELOPE record speaks of it,
-and that is written later.
+and directory are synced. A valid head alone proves nothing about the data: the file counts only if an ENVELOPE record names
+it, and that is written later (law: data-before-replacement).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["DATA_AT", "FANOUT", "Spool", "SpoolDamaged", "SpoolFile"]
 _MAGIC = b"WAYSPL1\0"
 _HEAD = struct.Struct("<8sQQII")
 DATA_AT = _HEAD.size
-FANOUT = 64  # directories, each synced by itself; few, so that a thousand files share the names' syncs
+FANOUT = 64  # directories, each synced by itself; few, so that many files share one sync of names
 
 
 _CHECKED = 24  # bytes of the head that the checksum covers, with the envelope
@@ -44,7 +44,7 @@ def _checksum(head: bytes, envelope: bytes) -> int:
 
 
 class SpoolDamaged(Exception):
-    """The file is no complete spool file; the message names it."""
+    """Raised if the file is not a complete spool file; the message names it."""
 
 
 class Spool:
@@ -53,20 +53,20 @@ class Spool:
     def __init__(self, disk: Disk, directory: str) -> None:
         self.disk = disk
         self.directory = directory
-        self.replacing = threading.Lock()  # held while a file takes another's name, and by who removes what looks old
+        self.replacing = threading.Lock()  # held while a file is replaced, and by the sweep while it removes one
 
     def path(self, queue_id: str) -> str:
-        """``<spool>/ab/<queue id>``: ab spreads ids evenly, whatever their time."""
+        """Returns ``<spool>/ab/<queue id>``; ab spreads the ids evenly over the directories."""
         return os.path.join(self.directory, f"{google_crc32c.value(queue_id.encode()) % FANOUT:02x}", queue_id)
 
     def create(self, queue_id: str) -> SpoolFile:
-        """Raises FileExistsError when there is one of that id, OSError when the disk is full."""
+        """Creates a spool file. Raises FileExistsError if one of that id exists, OSError if the disk is full."""
         path = self.path(queue_id)
         self.disk.make_directory(os.path.dirname(path))
         return SpoolFile(self.disk, path)
 
     def store(self, envelope: Envelope, data: bytes) -> None:
-        """A complete, synced spool file for data that is at hand. Storing the same message twice is storing it once."""
+        """Writes a complete, synced spool file for data in memory, replacing one of the same id. Raises OSError."""
         path = self.path(envelope.queue_id)
         with self.replacing:
             if self.disk.exists(path):
@@ -79,7 +79,7 @@ class Spool:
             file.close()
 
     def read_envelope(self, queue_id: str) -> tuple[Envelope, int]:
-        """(static envelope, data bytes) of a complete file. Raises SpoolDamaged, FileNotFoundError."""
+        """Reads (static envelope, data bytes) of a complete file. Raises SpoolDamaged, FileNotFoundError."""
         path = self.path(queue_id)
         fd = self.disk.open_read(path)
         try:
@@ -101,22 +101,22 @@ class Spool:
             self.disk.close(fd)
 
     def remove(self, queue_id: str) -> None:
-        """Gone, or was not there."""
+        """Removes a spool file if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self.disk.unlink(self.path(queue_id))
 
     def queue_ids(self) -> Iterable[str]:
-        """Of all files there are, complete or not."""
+        """Yields the queue ids of all files, complete or not."""
         for folder in range(FANOUT):
             yield from self.queue_ids_in(folder)
 
     def queue_ids_in(self, folder: int) -> list[str]:
-        """Of the files in one of the FANOUT directories."""
+        """Returns the queue ids of the files in one of the FANOUT directories."""
         return self.disk.list(os.path.join(self.directory, f"{folder:02x}"))
 
 
 class SpoolFile:
-    """A spool file being written: data in order, then ``complete``, or ``abandon``."""
+    """A spool file being written: ``write`` in order, then ``complete``, or ``abandon``."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
@@ -125,12 +125,12 @@ class SpoolFile:
         self.data_bytes = 0
 
     def write(self, buffers: list[bytes]) -> None:
-        """Appends data as on the wire. Raises OSError; the file is then only good for ``abandon``."""
+        """Appends data as on the wire. Raises OSError; then only ``abandon`` may be called."""
         self.disk.write(self._fd, buffers, DATA_AT + self.data_bytes)
         self.data_bytes += sum(map(len, buffers))
 
     def complete(self, envelope: Envelope) -> None:
-        """Envelope, then head, file and directory synced. Blocks; may run in another thread. Raises OSError."""
+        """Writes envelope and head, and syncs file and directory. Blocks; may run in another thread. Raises OSError."""
         body = msgspec.msgpack.encode(envelope)
         at = DATA_AT + self.data_bytes
         self.disk.write(self._fd, [body], at)
@@ -140,12 +140,13 @@ class SpoolFile:
         self.disk.sync_directory(os.path.dirname(self.path))
 
     def close(self) -> None:
+        """Closes the file, if it is open."""
         if self._fd >= 0:
             self.disk.close(self._fd)
             self._fd = -1
 
     def abandon(self) -> None:
-        """Closed and unlinked; no error of it matters, the sweep finds what is left."""
+        """Closes and removes the file. Errors are ignored: the sweep removes what stays."""
         with contextlib.suppress(OSError):
             self.close()
             self.disk.unlink(self.path)

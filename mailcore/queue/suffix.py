@@ -1,14 +1,12 @@
-"""The working suffix, kept short: messages stated anew at the journal's end.
+"""Keeping the working suffix short: messages are restated at the journal's end.
 
-A START with what is done of its recipients says all that recovery needs of a working message; everything the journal says of
-it before may then go. Recovery states all working messages so (decision 0006). A running queue does it with those whose
-START is too far back: a message that waits for days for a suspended destination would else hold the whole journal since.
+A START with the recipients that are done says everything that recovery needs about a working message; older records of the
+message may then be deleted. Recovery restates all working messages in this way (law: working-is-restated, decision 0006). A
+running queue restates messages whose START is too far back: otherwise one message that waits for days for a suspended
+destination would keep the whole journal since.
 
-Laws kept here (DESIGN section 3):
-9. A message is stated anew only while all its DELIVERY records are synced and counted, and the START that counts until then
-   goes out of the suffix only with restart positions that are written after a sync of the new one.
-
-Keeps law: restate-after-sync, law: working-is-restated (docs/laws.md).
+- law: restate-after-sync. A message is restated only while all its DELIVERY records are synced and counted. The old START
+  leaves the suffix only with restart positions that are written after a sync of the new one.
 """
 
 from __future__ import annotations
@@ -27,16 +25,16 @@ from mailcore.queue.records import Administrative, Place, Start, encode
 
 __all__ = ["MESSAGES_MAX", "shorten", "state_known"]
 
-MESSAGES_MAX = 1_000  # stated anew in front of one checkpoint: 15 ms of the manager's time
-SHARE = 16  # and no more bytes than this part of the bound, so that stating anew gains on what it writes
+MESSAGES_MAX = 1_000  # restated before one checkpoint: 15 ms of the manager's time
+SHARE = 16  # restating writes at most a sixteenth of the bound per checkpoint, so that the suffix gets shorter
 REFUSED_PER_RECORD = 1_000  # verdicts with replies of some hundred bytes: far below a record's LENGTH_MAX
 
 
 def shorten(queue: Queue, bytes_max: int) -> int:
-    """States those anew whose START lies more than ``bytes_max`` before the journal's end; returns how many.
+    """Restates the messages whose START lies more than ``bytes_max`` before the journal's end; returns how many.
 
-    To be called in front of a checkpoint. What can't be stated anew at present (its verdicts are being synced, or it is over
-    and awaits its mark) waits for a later call, with all that began after it.
+    Call it before a checkpoint. A message that cannot be restated now (its verdicts are being synced, or it is finished and
+    awaits its mark) waits for a later call, and so do all that began after it.
     """
     began = queue.journal.end
     stated = 0
@@ -74,8 +72,10 @@ def _state_one(queue: Queue, start: int, queue_id: str) -> int | None:
 
 
 def state_known(queue: Queue, known: Known) -> int:
-    """States a message anew as the journal knows it; the journal offset of its START. Those done before are not in this
-    generation's envelope."""
+    """Restates a message from the folded journal; returns the journal offset of its START.
+
+    Recipients done in earlier generations are left out: they are not in this generation's envelope.
+    """
     return _state(
         queue.journal,
         known.queue_id,
@@ -115,7 +115,7 @@ def _state(
     refused: Sequence[Verdict],
     order: Administrative | None,
 ) -> int:
-    """START, the verdicts a bounce is owed for in as many of them as they need, and the order that stands."""
+    """Appends START (several if many verdicts still need a bounce) and the pending order; returns the first offset."""
     floor = -1 if floor == place.offset else floor
     parts = range(0, max(len(refused), 1), REFUSED_PER_RECORD)
     first = -1

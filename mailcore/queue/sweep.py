@@ -1,18 +1,18 @@
-"""The sweep: spool files that no envelope speaks of are found and removed, in the background, never at a start.
+"""The sweep: finds and removes spool files that no envelope names; in the background, never at a start.
 
-They are left by a crash between a spool file and its envelope, by uploads that were never completed, and by a FINISH whose
-unlink was lost. A file is an orphan when no living envelope in any lane and no message with a START names it; all lanes are
-gone through once for many files, by their indexes, in a thread that sleeps nine times as long as it works.
+Such files are left by a crash between a spool file and its envelope, by uploads that were never completed, and by a FINISH
+whose unlink was lost. A file is an orphan if no living envelope in any lane and no message with a START names it. The sweep
+reads the indexes of all lanes once for many files, in a thread that sleeps nine times as long as it works.
 
-What must not happen is that a file goes whose envelope is still to come, or moves from lane to lane while they are read:
-- Nothing is touched that is younger than ``AGE_S``, by its queue id and by its last write; and an orphan is removed only when
-  it is found to be one again after ``AGE_S`` on the monotonic clock, not written to since. So no jump of the wall clock, and no
-  machine that slept, makes an upload look forgotten. Both kept restart positions are from after the first time by then.
-- ``Queue.watched`` holds the files under suspicion while the lanes are read. A message that moves is marked where it was, and
-  that takes it out (law 6: only when the replacement counts).
-- Where a lane has damage, an envelope that can't be read may name any file: then only files that were never completed go.
+It must not remove a file whose envelope is still to be written, or moves from lane to lane while the sweep reads them:
+- A file younger than ``AGE_S``, by its queue id or by its last write, is not touched. An orphan is removed only if it is found
+  again after ``AGE_S`` on the monotonic clock, unwritten since: a jump of the wall clock, or a suspended machine, does not make
+  an upload look abandoned. By then both kept restart positions are newer than the first finding.
+- ``Queue.watched`` holds the suspected files while the lanes are read. A message that moves is marked where it was, which
+  removes it from the set (law: mark-after-record).
+- Where a lane is damaged, an unreadable envelope may name any file: then only files that were never completed are removed.
 
-Must not know: the loop. Methods say whose thread they belong to.
+Must not know: the loop. Each method says in which thread it runs.
 
 Keeps law: orphan-seen-twice (docs/laws.md).
 """
@@ -37,15 +37,13 @@ from mailcore.queue.spool import FANOUT, SpoolDamaged
 
 __all__ = ["AGE_S", "PASS_S", "Search", "Sweep"]
 
-AGE_S = (
-    7200.0  # twice the greatest receiver.idle_timeout_s: for so long a client may be silent in the middle of its data
-)
-PASS_S = 3600.0  # between two passes; nothing hangs on it
-FIRST_S = 600.0  # after a start, when there is other work
-IDS_MAX = 20_000  # looked for at once: some MB
-SEEN_MAX = 100_000  # orphans remembered; some MB
-CHECKPOINTS = 3  # one may be under way when an orphan is found; the two after it are the ones kept (law 10)
-REST = 9  # times the work: a tenth of one core at most
+AGE_S = 7200.0  # twice the greatest receiver.idle_timeout_s: a client may be silent that long in the middle of its data
+PASS_S = 3600.0  # between two passes; not critical
+FIRST_S = 600.0  # first pass after a start, when other work is done
+IDS_MAX = 20_000  # queue ids per search: a few MB
+SEEN_MAX = 100_000  # orphans remembered: a few MB
+CHECKPOINTS = 3  # one may be in progress when an orphan is found; the two after it are then the kept ones
+REST = 9  # times the work: at most a tenth of one core
 UNLINK_REST_S = 0.01  # after each file: unlinking big ones keeps a file system busy
 _HEAD_BYTES = HEADER_BYTES + 64  # of an ENVELOPE record: enough to see its mark and queue id
 _WITHOUT_END = 1 << 62
@@ -53,19 +51,19 @@ _WITHOUT_END = 1 << 62
 
 @dataclass(slots=True)
 class Search:
-    """One pass over all lanes for some queue ids; ``run`` belongs into a thread."""
+    """Searches all lanes once for some queue ids. Call ``run`` in a thread."""
 
     disk: Disk
     directory: str
-    browse: Mapping[str, int]  # where the first envelope of a lane is that may be alive; 0 for lanes not named
+    browse: Mapping[str, int]  # lane -> offset of the first envelope that may be alive; 0 for other lanes
     wanted: Set[bytes]
     sleep: Callable[[float], None]
     monotonic: Callable[[], float]
-    named: set[str] = field(default_factory=set)  # by living envelopes
+    named: set[str] = field(default_factory=set)  # queue ids named by living envelopes
     damaged: bool = False
 
     def run(self) -> Search:
-        """Raises OSError. Returns itself."""
+        """Searches; returns itself. Raises OSError."""
         padded = {padded_id(queue_id) for queue_id in self.wanted}
         for lane in self.disk.list(self.directory):
             path = os.path.join(self.directory, lane)
@@ -90,8 +88,8 @@ class Search:
         finally:
             reader.close()
         # A hole that reaches to the very end is a record being written.
-        self.damaged = self.damaged or any(each.end < newest_end for each in damage)
-        # What is known to be damaged need not look so: a file that was cut off, a lane that was made anew.
+        self.damaged = self.damaged or any(hole.end < newest_end for hole in damage)
+        # A lane may have lost files and look sound now: the .damaged files say so.
         self.damaged = self.damaged or any(name.endswith(DAMAGED_SUFFIX) for name in self.disk.list(path))
 
     def _segment(
@@ -113,8 +111,7 @@ class Search:
                     self.named.add(queue_id.decode("ascii"))
 
     def _look(self, head: bytes) -> None:
-        """The beginning of a record that the index says is one's envelope. Its checksum is not needed: to be kept a file need
-        only be named."""
+        """Reads the head of a record that the index names. Its checksum is not checked: naming a file is enough to keep it."""
         if len(head) > HEADER_BYTES:
             _, type_, mark, _, _ = HEADER.unpack_from(head)
             queue_id = queue_id_in(head[HEADER_BYTES:])
@@ -126,6 +123,8 @@ class Search:
 
 
 class Sweep:
+    """Runs the passes, and remembers the orphans found."""
+
     def __init__(
         self,
         queue: Queue,
@@ -143,23 +142,24 @@ class Sweep:
         self.removed = 0
 
     def is_due(self) -> bool:
+        """Returns True if a pass is due, and sets the time of the next one."""
         if self._monotonic() < self._due_at:
             return False
         self._due_at = self._monotonic() + PASS_S
         return True
 
     def folders(self) -> Iterable[int]:
-        """The parts of a pass, for ``old_ones``."""
+        """Returns the parts of a pass, for ``old_ones``."""
         return range(FANOUT)
 
     def old_ones(self, folder: int) -> list[list[str]]:
-        """Queue ids of files old enough by their name, in lists for ``watch``. In a thread."""
+        """Returns the queue ids of files that are old enough by name, in lists for ``watch``. Runs in a thread."""
         latest = self._wall() - AGE_S
         old = [queue_id for queue_id in self._queue.spool.queue_ids_in(folder) if _arrived_before(queue_id, latest)]
         return [old[at : at + IDS_MAX] for at in range(0, len(old), IDS_MAX)]
 
     def watch(self, queue_ids: Iterable[str]) -> Search | None:
-        """Begins a look for these; None when all of them are being worked on. In the queue's thread."""
+        """Begins a search for these; None if all of them are being worked on. Runs in the queue's thread."""
         queue = self._queue
         queue.watched = {queue_id for queue_id in queue_ids if queue_id not in queue.taken}
         if not queue.watched:
@@ -172,17 +172,17 @@ class Sweep:
         return Search(queue.disk, queue.directory, browse, wanted, self._sleep, self._monotonic)
 
     def orphans(self, search: Search) -> list[str]:
-        """Of those watched who is named by nobody and has not moved meanwhile. In the queue's thread."""
+        """Returns the watched queue ids that no envelope names and that have not moved. Runs in the queue's thread."""
         queue = self._queue
         left = queue.watched - search.named
         queue.watched = set()
         return sorted(queue_id for queue_id in left if queue_id not in queue.taken)
 
     def remove(self, orphans: Iterable[str], search: Search) -> None:
-        """Removes those that were orphans before, notes the others. In a thread; raises OSError."""
+        """Removes those that were orphans before, and remembers the others. Runs in a thread; raises OSError."""
         spool = self._queue.spool
         for queue_id in orphans:
-            with spool.replacing:  # a bounce of the same name may just be written anew
+            with spool.replacing:  # a bounce of the same name may be being written again
                 if not self._may_go(queue_id, search.damaged):
                     continue
                 spool.remove(queue_id)
@@ -213,7 +213,7 @@ class Sweep:
         return True
 
     def remove_indexes(self) -> None:
-        """Indexes whose segments are gone: the unlink of one was lost. In a thread."""
+        """Removes indexes whose segment is deleted: a crash lost the unlink of the index. Runs in a thread."""
         queue = self._queue
         for lane in queue.disk.list(queue.directory):
             path = os.path.join(queue.directory, lane)
@@ -228,7 +228,7 @@ class Sweep:
 
 
 def _arrived_before(queue_id: str, latest: float) -> bool:
-    """False for a name we never gave."""
+    """Returns False for a name that is not a queue id."""
     try:
         return arrival_of(queue_id) < latest
     except ValueError:

@@ -1,7 +1,7 @@
-"""What undelete brings back: a message that was held when it was deleted is held again, with its reason; any other goes on.
+"""Undelete: a message that was held when it was deleted is held again, with its reason; any other is delivered.
 
-What is deleted says so itself: ``Envelope.held_before``. An order that waits for deliveries in flight says it in its arguments,
-since the order before it, a hold perhaps, counts no more. So nothing has to be remembered over a kill.
+The envelope of a deleted message says it: ``Envelope.held_before``. An order that waits for deliveries in flight says it in its
+arguments, because the order before it, perhaps a hold, does not count any more. So a kill loses nothing.
 
 Keeps law: undelete-restores-hold (docs/laws.md).
 """
@@ -17,7 +17,7 @@ HELD = "held_because"  # argument of a delete or an undelete
 
 
 def held_before(active: Active) -> str | None:
-    """The reason it was held for, or was to be, before it was deleted; None: it was not."""
+    """Returns the reason for which the message was held, or was to be held, before it was deleted; None if it was not."""
     order, envelope = active.order, active.envelope
     if order is not None and order.operation == "hold":
         return order.why
@@ -25,6 +25,6 @@ def held_before(active: Active) -> str | None:
         return str(order.arguments[HELD])
     if active.lane == DELETED:
         return envelope.held_before
-    if active.lane == HOLD or envelope.held_because:  # elsewhere it is a reason to be put into hold
+    if active.lane == HOLD or envelope.held_because:  # in other lanes, held_because says that it is to be put into hold
         return envelope.held_because
     return None

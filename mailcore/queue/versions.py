@@ -1,7 +1,7 @@
-"""Whether this Waypost may write here: asked by the supervisor before anything is started (decision 0016).
+"""Checks that this Waypost may write here. The supervisor asks before it starts any process (decision 0016).
 
-What a newer Waypost wrote is read by none of our processes, and nothing is written beside it. What is damaged is no matter of
-this look: it is set aside, and told, by who reads it.
+Our processes do not read files that a newer Waypost wrote, and write nothing beside them. Damage is not checked here: the
+process that reads a damaged file sets it aside and reports it.
 
 Keeps law: newer-format-refused (docs/laws.md).
 """
@@ -19,17 +19,17 @@ from mailcore.queue.restored import RestoredDamaged, read_restored
 
 __all__ = ["RESTORING", "NotOurs", "look_at_versions"]
 
-RESTORING = "restoring"  # in the home, while a restore puts things into their places
+RESTORING = "restoring"  # file in the home while a restore moves its files into place
 
 
 class NotOurs(Exception):
-    """The home is a newer Waypost's, or not whole; the message says what to do."""
+    """Raised if a newer Waypost wrote the home, or a restore is incomplete; the message says what to do."""
 
 
 def look_at_versions(disk: Disk, home: str, queue_directory: str, exported_directory: str) -> None:
-    """Raises NotOurs, OSError. Reads a header of each lane and three small files."""
+    """Checks the home: reads a header of each lane and three small files. Raises NotOurs, OSError."""
     if disk.exists(os.path.join(home, RESTORING)):
-        raise NotOurs(f"a restore into {home} has not come to its end; do it again with --move-aside")
+        raise NotOurs(f"a restore into {home} is incomplete; run it again with --move-aside")
     try:
         with contextlib.suppress(FileNotFoundError):
             read_all_positions(disk, queue_directory)
@@ -37,18 +37,18 @@ def look_at_versions(disk: Disk, home: str, queue_directory: str, exported_direc
         for lane in disk.list(queue_directory):
             _newest_segment(disk, os.path.join(queue_directory, lane))
     except (PositionsTooNew, SegmentTooNew, RestoredDamaged) as error:
-        raise NotOurs(f"{error}; nothing was started, nothing written") from error
+        raise NotOurs(f"{error}; nothing was started or written") from error
     with contextlib.suppress(ValueError):  # damaged ones count as none
         exported = read_exported(disk, exported_directory)
         if exported is not None and exported.version > ExportedPositions().version:
             raise NotOurs(
                 f"{exported_directory} has format version {exported.version}, this Waypost reads up to "
-                f"{ExportedPositions().version}; nothing was started, nothing written"
+                f"{ExportedPositions().version}; nothing was started or written"
             )
 
 
 def _newest_segment(disk: Disk, directory: str) -> None:
-    """A newer Waypost begins a segment of its own with the first thing it writes."""
+    """Checks the header of the newest segment: a newer Waypost begins a segment of its own with its first write."""
     if not disk.is_directory(directory):
         return
     bases = [base for base in map(base_of, disk.list(directory)) if base is not None]

@@ -116,7 +116,10 @@ class Receiving:
 
 
 def _named(disk: Disk, settings: Settings, lane: str) -> int:
-    """Law 4: beyond every position of the lane that was ever named, even if its files are gone."""
+    """Returns the offset beyond every position of the lane that was ever named, even if its files are gone.
+
+    law: positions-never-reused.
+    """
     try:
         positions = read_positions(disk, str(settings.queue_directory))
     except (OSError, PositionsDamaged):  # the manager says so; the lane's own files tell as well

@@ -1,6 +1,6 @@
 """Keeping messages: what the SMTP sessions of a receiver process hand over goes into its lane and the spool.
 
-Laws (DESIGN section 3)
+Laws
 1. ``done(b"")``, which is the client's 250, comes only after the group commit that holds the envelope; a spooled message's
    file is complete, its names included, before its envelope is appended.
 8. A failed sync is 451 for everybody who waited; the lane goes on in a new segment. If that fails as well, no mail is

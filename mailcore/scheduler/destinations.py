@@ -1,6 +1,6 @@
 """All destinations and transports: found, changed, dead and alive again, resting, forgotten.
 
-Death (document, "dead destination detection"): a destination whose pseudo-cohorts failed is dead for
+Death (SCHEDULER_README, "dead destination detection"): a destination whose pseudo-cohorts failed is dead for
 ``minimal_backoff_time``, a transport that cannot deliver at all for ``transport_retry_time``. What waits for the dead is
 ``condemned``: it is to be deferred unseen. A delivery that was in flight and succeeds proves the dead alive.
 

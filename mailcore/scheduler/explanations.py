@@ -1,7 +1,7 @@
 """What each parameter means, in a paragraph or two, for whoever is about to change it.
 
-Values only; a test demands one for each parameter there is. The sense is that of Postfix's document on its scheduler (seed
-002), the words are ours; where this scheduler does something else, that is said. Paragraphs are separated by an empty line.
+Values only; a test demands one for each parameter there is. The sense is that of Postfix's SCHEDULER_README, the words are
+ours; where this scheduler does something else, that is said. Paragraphs are separated by an empty line.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ make 1 the window grows by one. With 1 each good delivery adds one, and the wind
 1/concurrency a whole round of them adds one, so that it grows steadily. 1/sqrt_concurrency lies between.
 
 A smaller amount is for next hops that limit connections and refuse what is too much: with 1 up and 1 down, half of all
-deliveries to such a site are refused; with 1/concurrency it was one in six in the document's measurement. Where mail fails from
+deliveries to such a site are refused; with 1/concurrency it was one in six in Postfix's measurement. Where mail fails from
 congestion, or where there is little of it, the amount makes no difference. A refused recipient is no failure here; only what
 happens before the first command for a message counts.
 """,

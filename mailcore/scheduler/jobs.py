@@ -2,7 +2,8 @@
 
 A transport has jobs and destinations. A job is one message's part for one transport; its peers are the job's parts for each
 destination. The classes refer to each other, so they stand in one file. What is decided with them is in other files:
-``preemption``, ``recipients``, ``job_lists``, ``destinations``, ``scheduler``. "The document" is Postfix's SCHEDULER_README.
+``preemption``, ``recipients``, ``job_lists``, ``destinations``, ``scheduler``. The rules are those of Postfix's
+SCHEDULER_README.
 
 Keeps law: window-respected, law: process-limit-respected, law: scheduler-follows-postfix (docs/laws.md).
 """
@@ -75,11 +76,11 @@ class Job:
     """A message within a transport; its peers are the parts of it for each destination.
 
     Place in the job list
-        The document keeps the job list "in the order the message was picked up", except for jobs that preempt another: each
+        SCHEDULER_README keeps the job list "in the order the message was picked up", except for jobs that preempt another: each
         is "moved in front of the current job". The order of the keys here is that order. A job that preempted no other has
         ``(sequence of its message, LAST)``; the n-th job that preempted a job with ``(*path, LAST)`` has
         ``(*path, n, LAST)``, which sorts right in front of it and behind whatever was there before. So there is no list to
-        keep: the first of some jobs is the one with the least key (document, "How destination concurrency limits affect
+        keep: the first of some jobs is the one with the least key (SCHEDULER_README, "How destination concurrency limits affect
         ...": the tree of jobs 1 to 8 has the order 7, 8, 1, 2, 6, 3, 5).
 
     Counting entries
@@ -260,7 +261,7 @@ class Transport:
     Laws
     - ``choice`` holds the offer of every destination that is able. Other items are stale and are passed over when they come
       to the top. So its top is the current job, the first job on the list that can be selected, and the peer of that job
-      whose turn it is (document, "How the entry selection works").
+      whose turn it is (SCHEDULER_README, "How the entry selection works").
     - ``busy`` never passes ``process_limit``, unless that was lowered meanwhile.
     """
 

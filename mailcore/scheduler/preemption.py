@@ -1,4 +1,4 @@
-"""Preemption: how mail with few recipients slips past mail with many (document, "How the preemption works").
+"""Preemption: how mail with few recipients slips past mail with many (Postfix's SCHEDULER_README).
 
 Delivery slots. Each entry selected of a job is a k-th of a free delivery slot, k being ``delivery_slot_cost``; the counter
 ``slots_available`` is in k-ths and is divided when it is used. A job that needs n more entries may go in front of the

@@ -1,4 +1,4 @@
-"""Recipient memory: how many recipients may be in core, and whose (document, "Dealing with memory resource limits").
+"""Recipient memory: how many recipients may be in core, and whose (Postfix's SCHEDULER_README).
 
 A message's first batch is ``message_recipient_minimum``, or as many as are free of ``message_recipient_limit``. Further
 batches are as large as the recipient slots of its jobs allow. Each transport has a pool of ``recipient_limit`` slots and
@@ -9,7 +9,7 @@ of ``extra_recipient_limit``.
 Laws
 - A transport's ``slots_unused`` and its jobs' slots add up to its ``recipient_limit``; ``slots_unused`` falls below 0 by at
   most ``extra_recipient_limit``.
-- ``in_core`` is never more than ``message_recipient_minimum`` a message and the sum of the pools (document, "the upper
+- ``in_core`` is never more than ``message_recipient_minimum`` a message and the sum of the pools (SCHEDULER_README, "the upper
   bound formulas"): ``above``, what messages have beyond their minimum, never passes the pools.
 - Must not know: who is delivered next.
 

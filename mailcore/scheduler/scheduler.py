@@ -2,7 +2,7 @@
 
 Transports take turns; within a transport the first job on its list that can be selected is the current job, which others
 may preempt (``preemption``); within a job its destinations take turns; a destination has a window (``window``); how many
-recipients are in core is bounded (``recipients``). The rules are Postfix's, as its documents tell them (seed 002); each
+recipients are in core is bounded (``recipients``). The rules are Postfix's, as its documents tell them (SCHEDULER_README); each
 stands in the file of its noun, under the paragraph it comes from.
 
 Laws (law: recipient-in-one-place, law: scheduler-follows-postfix; docs/laws.md)
@@ -11,8 +11,7 @@ Laws (law: recipient-in-one-place, law: scheduler-follows-postfix; docs/laws.md)
 - Every call takes time like the logarithm of what is queued, except where its docstring says otherwise.
 - Must not know: the log, verdicts, what a next hop is. Destinations are names to it.
 
-Times are seconds on the caller's monotonic clock. The surface is DESIGN section 4's; docs/decisions/0003 says what was
-added.
+Times are seconds on the caller's monotonic clock. The surface is described in docs/decisions/0003.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A destination's window: how many deliveries may run at once, moved by feedback; and when the destination is dead.
 
-The document's pseudocode ("Pseudocode for the Postfix 2.5 concurrency scheduler", seed 002), a method a paragraph. Two
+The pseudocode of Postfix's SCHEDULER_README ("Pseudocode for the Postfix 2.5 concurrency scheduler"), a method a paragraph. Two
 hysteresis cycles: a positive one that raises the window at the end of 1/g(N) good deliveries, and a negative one, reversed,
 that lowers it at the beginning of 1/f(N) bad ones. Death is counted apart from both, in failed pseudo-cohorts.
 

@@ -1,6 +1,6 @@
-"""The document's tests of concurrency feedback, as scenarios: "Results for delivery to concurrency-limited servers".
+"""The tests of concurrency feedback in Postfix's SCHEDULER_README ("Results for delivery to concurrency-limited servers").
 
-Set-up (seed 002 and its supplement): a server that takes 1 s for a recipient, with 5 processes (10 for the limiter) and
+Set-up: a server that takes 1 s for a recipient, with 5 processes (10 for the limiter) and
 listen(2) with the same number; one message of 2 000 recipients (20 000 for the greeting), 2 recipients a delivery,
 destination_concurrency_limit 20, initial_destination_concurrency 20 (5 for the limiter), no connection caching. Only first
 attempts count.
@@ -93,7 +93,7 @@ def scenario_of(test: ConcurrencyTest, feedback: str) -> Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table: the document's figures and ours."""
+    """One line of a table: SCHEDULER_README's figures and ours."""
 
     test: str
     feedback: str

@@ -183,7 +183,7 @@ def test_killed_when_the_database_is_filled_no_core_starts_there(
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     home = place / "new"
-    with pytest.raises(NotOurs, match="has not come to its end"):
+    with pytest.raises(NotOurs, match="is incomplete"):
         look_at_versions(Disk(), str(home), str(home / "queue"), str(home / "events" / EXPORTED))
     assert "is not empty" in restored(capsys, status=1)
     assert (home / RESTORING).exists()

@@ -182,7 +182,7 @@ def test_killed_while_it_renames_no_core_starts_there_until_it_is_done_again(
     assert run("restore", backup, "--into", place / "new") == 130
     monkeypatch.setattr(os, "rename", rename)
     new = place / "new"
-    with pytest.raises(NotOurs, match="has not come to its end"):
+    with pytest.raises(NotOurs, match="is incomplete"):
         look_at_versions(Disk(), str(new), str(new / "queue"), str(new / "events" / EXPORTED))
     assert run("restore", backup, "--into", new, "--move-aside") == 0
     look_at_versions(Disk(), str(new), str(new / "queue"), str(new / "events" / EXPORTED))
@@ -286,7 +286,7 @@ def test_killed_while_it_fills_a_disk_it_is_done_again(place: Path, monkeypatch:
     monkeypatch.setattr(os, "rename", killed)
     assert run("restore", backup, "--into", new) == 130
     monkeypatch.setattr(os, "rename", rename)
-    with pytest.raises(NotOurs, match="has not come to its end"):
+    with pytest.raises(NotOurs, match="is incomplete"):
         look_at_versions(Disk(), str(new), str(new / "queue"), str(new / "events" / EXPORTED))
     assert run("restore", backup, "--into", new, "--move-aside") == 0
     assert (new / "spool" / "0a" / "A").read_text() == "of the backup"

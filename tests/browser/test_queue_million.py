@@ -17,7 +17,7 @@ from tests.browser.site import site
 from tests.running.running_manager import route_to
 
 MESSAGES = 1_000_000
-FIRST_PAGE_S = 0.3  # the bound
+FIRST_PAGE_S = 0.3  # a person takes this for at once
 LATER_S = 86_400.0
 READY = "() => performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd / 1000"
 

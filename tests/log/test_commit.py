@@ -1,4 +1,4 @@
-"""Group commit: one sync for all that waits when it starts, and for nothing that comes later (law 2)."""
+"""Group commit: one sync for all that waits when it starts, and for nothing that comes later (law: shared-sync)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def group() -> AsyncIterator[Group]:
     group.commit.close()
 
 
-async def test_law_2_what_waits_when_a_sync_starts_is_covered_by_it_and_what_comes_later_by_the_next(
+async def test_law_verdict_what_waits_when_a_sync_starts_is_covered_by_it_and_what_comes_later_by_the_next(
     group: Group,
 ) -> None:
     group.disk.gated = True

@@ -30,7 +30,7 @@ def segments(disk: SimulatedDisk) -> list[int]:
     return [base for base in map(base_of, disk.list(DIRECTORY)) if base is not None]
 
 
-# -- law 1
+# -- law: durable-before-250
 
 
 def history(disk: SimulatedDisk, durable: list[tuple[int, bytes]], segment_bytes: int) -> None:
@@ -52,7 +52,7 @@ def crash_points(segment_bytes: int) -> int:
 
 
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 5000])
-def test_law_1_what_was_reported_durable_is_there_after_every_possible_crash(segment_bytes: int) -> None:
+def test_law_durable_what_was_reported_durable_is_there_after_every_possible_crash(segment_bytes: int) -> None:
     points = crash_points(segment_bytes)
     assert points > 10
     for point in range(1, points + 2):
@@ -72,7 +72,7 @@ def test_law_1_what_was_reported_durable_is_there_after_every_possible_crash(seg
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_law_1_holds_over_many_lives(seed: int) -> None:
+def test_law_durable_holds_over_many_lives(seed: int) -> None:
     rng = random.Random(seed)
     disk = SimulatedDisk()
     durable: dict[int, bytes] = {}
@@ -85,7 +85,7 @@ def test_law_1_holds_over_many_lives(seed: int) -> None:
             for _ in range(30):
                 body = rng.randbytes(rng.choice([1, 30, 700, 5000]))
                 offset = writer.append(T, body)
-                assert offset not in durable, "law 4: a position was used again"
+                assert offset not in durable, "law: positions-never-reused"
                 given_out[offset] = body
                 waiting.append((offset, body))
                 if rng.random() < 0.4:
@@ -147,10 +147,10 @@ def test_a_group_costs_one_sync() -> None:
     assert disk.calls - before == {"write": 1, "sync": 1}
 
 
-# -- law 4
+# -- law: positions-never-reused
 
 
-def test_law_4_positions_are_never_reused() -> None:
+def test_law_position_positions_are_never_reused() -> None:
     disk = SimulatedDisk()
     used: set[int] = set()
     for life in range(6):
@@ -171,7 +171,7 @@ def test_law_4_positions_are_never_reused() -> None:
     assert len(Lane(disk, None).records) == len(used) - 20
 
 
-def test_law_4_a_writer_goes_on_beyond_the_torn_tail_of_the_last_segment() -> None:
+def test_law_position_a_writer_goes_on_beyond_the_torn_tail_of_the_last_segment() -> None:
     disk = SimulatedDisk()
     writer = open_writer(disk)
     put(writer, b"x")
@@ -184,7 +184,7 @@ def test_law_4_a_writer_goes_on_beyond_the_torn_tail_of_the_last_segment() -> No
     assert open_writer(disk).append(T, b"z") >= tail + FIRST_RECORD
 
 
-def test_law_4_a_writer_goes_on_beyond_the_floor() -> None:
+def test_law_position_a_writer_goes_on_beyond_the_floor() -> None:
     disk = SimulatedDisk()
     writer = open_writer(disk, floor=1_000_000, end_at=0)
     assert writer.append(T, b"x") == 1_000_000 + FIRST_RECORD

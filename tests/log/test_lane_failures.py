@@ -1,4 +1,4 @@
-"""A lane whose disk fails, lies, or is full: nobody appends behind a tail they did not write (law 8)."""
+"""A lane whose disk fails, lies, or is full: nobody appends behind a tail they did not write (law: no-tail-reuse)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def segments(disk: SimulatedDisk) -> list[int]:
     return [base for base in map(base_of, disk.list(DIRECTORY)) if base is not None]
 
 
-# -- law 8
+# -- law: no-tail-reuse, law: no-sync-retry
 
 
-def test_law_8_a_writer_that_starts_opens_a_new_segment_that_says_where_the_one_before_ends() -> None:
+def test_law_tail_a_writer_that_starts_opens_a_new_segment_that_says_where_the_one_before_ends() -> None:
     disk = SimulatedDisk()
     writer = open_writer(disk)
     put(writer, b"x")
@@ -42,7 +42,7 @@ def test_law_8_a_writer_that_starts_opens_a_new_segment_that_says_where_the_one_
     assert Segment(disk, f"{DIRECTORY}/{name_of(second)}").header.previous_end == end
 
 
-def test_law_8_a_failed_sync_is_never_tried_again_on_the_same_file() -> None:
+def test_law_tail_a_failed_sync_is_never_tried_again_on_the_same_file() -> None:
     disk = SimulatedDisk()
     writer = open_writer(disk)
     put(writer, b"safe")
@@ -72,7 +72,7 @@ def test_law_8_a_failed_sync_is_never_tried_again_on_the_same_file() -> None:
     assert Lane(disk.crash(RandomChoice(1)), writer.durable).bodies == [b"safe", b"after"]
 
 
-def test_law_8_what_was_taken_while_a_batch_failed_fails_too() -> None:
+def test_law_tail_what_was_taken_while_a_batch_failed_fails_too() -> None:
     disk = SimulatedDisk()
     writer = open_writer(disk)
     put(writer, b"safe")
@@ -92,7 +92,7 @@ def test_law_8_what_was_taken_while_a_batch_failed_fails_too() -> None:
     assert Lane(disk, writer.durable).bodies == [b"safe", b"after"]
 
 
-def test_law_8_a_batch_taken_before_a_reopen_is_not_written_after_it() -> None:
+def test_law_tail_a_batch_taken_before_a_reopen_is_not_written_after_it() -> None:
     disk = SimulatedDisk()
     writer = open_writer(disk)
     writer.append(T, b"first")
@@ -110,7 +110,7 @@ def test_law_8_a_batch_taken_before_a_reopen_is_not_written_after_it() -> None:
     assert Lane(disk, writer.durable).bodies == [b"after"]
 
 
-def test_law_8_a_start_after_a_lying_sync_believes_the_disk_and_not_the_cache() -> None:
+def test_law_tail_a_start_after_a_lying_sync_believes_the_disk_and_not_the_cache() -> None:
     disk = SimulatedDisk()
     writer = open_writer(disk)
     put(writer, b"safe")
@@ -124,7 +124,7 @@ def test_law_8_a_start_after_a_lying_sync_believes_the_disk_and_not_the_cache() 
     assert Lane(disk.crash(RandomChoice(1)), writer.durable).bodies == [b"safe"]
 
 
-def test_law_8_a_segment_whose_header_was_lost_hides_nothing_and_ends_nothing() -> None:
+def test_law_tail_a_segment_whose_header_was_lost_hides_nothing_and_ends_nothing() -> None:
     disk = SimulatedDisk()
     writer = open_writer(disk)
     put(writer, b"one", b"two")
@@ -138,7 +138,7 @@ def test_law_8_a_segment_whose_header_was_lost_hides_nothing_and_ends_nothing() 
     assert Segment(disk, f"{DIRECTORY}/{name_of(segments(disk)[-1])}").header.previous_end == end
 
 
-def test_law_8_a_lost_header_does_not_bring_a_torn_tail_back_to_life() -> None:
+def test_law_tail_a_lost_header_does_not_bring_a_torn_tail_back_to_life() -> None:
     """A fails, B says that A ends before the tail, B is lost; the start looks at A again, and reports no damage in it."""
     disk = SimulatedDisk()
     writer = open_writer(disk)
@@ -156,7 +156,7 @@ def test_law_8_a_lost_header_does_not_bring_a_torn_tail_back_to_life() -> None:
     assert [damage.what for damage in found.damage if damage.offset < FIRST_RECORD + 5000] == []
 
 
-def test_law_8_the_segments_before_end_where_any_later_header_says() -> None:
+def test_law_tail_the_segments_before_end_where_any_later_header_says() -> None:
     """Two failures in a row: the second new segment never got a record, and says of the first what is true."""
     disk = SimulatedDisk()
     writer = open_writer(disk)

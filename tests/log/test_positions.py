@@ -1,4 +1,4 @@
-"""Restart positions: replaced as one, the ones before kept, damage seen (law 9)."""
+"""Restart positions: replaced as one, the ones before kept, damage seen (law: positions-after-sync)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_they_are_read_back_and_the_newest_counts() -> None:
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3])
-def test_law_9_after_a_crash_at_any_call_the_old_or_the_new_ones_are_read(before: int) -> None:
+def test_law_checkpoint_after_a_crash_at_any_call_the_old_or_the_new_ones_are_read(before: int) -> None:
     for point in itertools.count(1):
         disk = written(before)
         start = disk.changes

@@ -37,7 +37,7 @@ def test_an_empty_lane_and_no_lane_have_no_records() -> None:
     assert list(reader.records(0, 0)) == []
 
 
-def test_law_7_nothing_beyond_what_is_durable_is_read() -> None:
+def test_law_readable_nothing_beyond_what_is_durable_is_read() -> None:
     disk, _writer, offsets = filled()
     reader = LaneReader(disk, DIRECTORY, ignore)
     for i, offset in enumerate(offsets):
@@ -111,7 +111,7 @@ def test_descriptors_are_bounded() -> None:
     assert len(disk.open_files()) <= 2
 
 
-def test_law_11_a_segment_with_a_damaged_header_is_reported_once_and_the_others_are_read() -> None:
+def test_law_damage_a_segment_with_a_damaged_header_is_reported_once_and_the_others_are_read() -> None:
     disk, writer, offsets = filled(4)
     bases = [base for base in map(base_of, disk.list(DIRECTORY)) if base is not None]
     victim = bases[1]
@@ -152,7 +152,7 @@ def test_positions_in_between_are_no_records() -> None:
         assert reader.read(offset, writer.durable) is None
 
 
-def test_law_11_the_newest_segment_is_missed_when_its_header_or_its_end_is_gone() -> None:
+def test_law_damage_the_newest_segment_is_missed_when_its_header_or_its_end_is_gone() -> None:
     for cut in (True, False):
         disk, writer, offsets = filled()
         newest = [base for base in map(base_of, disk.list(DIRECTORY)) if base is not None][-1]
@@ -167,7 +167,7 @@ def test_law_11_the_newest_segment_is_missed_when_its_header_or_its_end_is_gone(
         assert [(d.path, d.offset, d.end) for d in found.damage] == [(path, last if cut else newest, writer.durable)]
 
 
-def test_law_11_a_lane_whose_segments_are_gone_is_missed() -> None:
+def test_law_damage_a_lane_whose_segments_are_gone_is_missed() -> None:
     disk, writer, _ = filled()
     for name in disk.list(DIRECTORY):
         if base_of(name) is not None:

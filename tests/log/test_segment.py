@@ -1,4 +1,4 @@
-"""Segments: their header, and reading over what is damaged (law 11)."""
+"""Segments: their header, and reading over what is damaged (law: damage-set-aside)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.manager.manager_in_process import NEXT_HOP, Deliverers, Home, turns
 
 MANY = 100_000
 ACTIVE_LIMIT, MINIMUM, LIMIT, EXTRA = 20, 10, 500, 100
-# What DESIGN and Postfix promise: so many recipients are in memory at the most, whatever is queued.
+# What Postfix's documentation promises: so many recipients are in memory at the most, whatever is queued.
 BOUND = MINIMUM * ACTIVE_LIMIT + LIMIT + EXTRA
 SCHEDULER = Scheduler(
     message_active_limit=ACTIVE_LIMIT, message_recipient_limit=LIMIT, message_recipient_minimum=MINIMUM

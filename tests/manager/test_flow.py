@@ -41,7 +41,7 @@ async def home(tmp_path: Path) -> AsyncIterator[Home]:
 
 
 async def test_new_and_deferred_mail_alternate_into_the_active_set(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seed 000 decides over 002 here: a backlog that comes due must not keep new mail waiting, nor the other way round."""
+    """law: turns-for-new-and-deferred. A backlog that comes due must not keep new mail waiting, nor the other way round."""
     manager = home.start(Scheduler(minimal_backoff_time=1.0), ladder_s=(1,))
     deliverers = Deliverers(manager)
     for _ in range(EACH):

@@ -18,7 +18,9 @@ SECTIONS: Sections = {
     "scheduler": {"minimal_backoff_time": 1.0, "maximal_backoff_time": 2.0, "message_recipient_limit": 100},
     "transports.smtp": {"recipient_limit": 200, "extra_recipient_limit": 50},
 }
-IN_CORE_MAX = 10 + 200 + 50  # message_recipient_minimum of one message, and the pools (seed 002, "the upper bound")
+IN_CORE_MAX = (
+    10 + 200 + 50
+)  # message_recipient_minimum of one message, and the pools (SCHEDULER_README, "the upper bound")
 
 
 async def test_each_gets_it_once_though_some_are_deferred(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ class Machine:
         active.unread_recipients = 0
 
     def attempt(self, active: Active, outcomes: dict[int, Status]) -> None:
-        """One transaction: the next hop takes or refuses, the DELIVERY is synced, and only then acted on (law 2)."""
+        """One transaction: the next hop takes or refuses, the DELIVERY is synced, and only then acted on."""
         world, queue_id = self.world, active.queue_id
         verdicts = self.attempt_unsynced(active, outcomes)
         self.sync()

@@ -1,4 +1,4 @@
-"""Lost files are told, stay told, and cost no spool file that was completed (law 11)."""
+"""Lost files are told, stay told, and cost no spool file that was completed (law: damage-set-aside)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_journal_that_lost_its_end_is_told() -> None:
     for name in disk.list(journal):
         disk.unlink(f"{journal}/{name}")
     machine = Machine(disk, machine.world.copy())
-    assert [(d.path, d.what) for d in machine.damage] == [(journal, "the end of the journal is gone")]
+    assert [(d.path, d.what) for d in machine.damage] == [(journal, "the end of the journal is missing")]
 
 
 def test_the_sweep_keeps_completed_files_when_a_lane_is_known_to_be_damaged(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.queue.steps import Nothing, begun, defer_all, deliver_all, new_machin
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
 
-def test_law_09_everything_is_synced_before_restart_positions_are_written() -> None:
+def test_law_checkpoint_everything_is_synced_before_restart_positions_are_written() -> None:
     machine, world, disk = new_machine()
     machine.accept(2, big=True)
     machine.accept(1)
@@ -62,7 +62,7 @@ def test_law_09_everything_is_synced_before_restart_positions_are_written() -> N
     audit(after, world, machine.segment_bytes)
 
 
-def test_law_09_the_suffix_never_starts_after_a_start_that_is_unfinished_or_unmarked() -> None:
+def test_law_checkpoint_the_suffix_never_starts_after_a_start_that_is_unfinished_or_unmarked() -> None:
     machine, _world, disk = new_machine()
     for _ in range(3):
         machine.accept(1)
@@ -109,7 +109,7 @@ def check_deletions(machine: Machine, disk: SimulatedDisk) -> Callable[[], int]:
     return lambda: deleted
 
 
-def test_law_10_a_segment_is_deleted_only_when_both_restart_positions_allow_it() -> None:
+def test_law_deletion_a_segment_is_deleted_only_when_both_restart_positions_allow_it() -> None:
     machine, world, disk = new_machine(5000)
     deleted = check_deletions(machine, disk)
     rng = random.Random(10)
@@ -132,7 +132,7 @@ def test_law_10_a_segment_is_deleted_only_when_both_restart_positions_allow_it()
         audit(disk.crash(RandomChoice(seed)), world, 5000)
 
 
-def test_law_10_one_message_keeps_what_it_needs_and_nothing_else() -> None:
+def test_law_deletion_one_message_keeps_what_it_needs_and_nothing_else() -> None:
     machine, world, disk = new_machine(5000)
     machine.accept(1, size=2000)
     for _ in range(30):
@@ -155,7 +155,9 @@ def test_law_10_one_message_keeps_what_it_needs_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Status.DELIVERED, Status.BOUNCED])
-def test_law_10_a_spool_file_goes_when_both_restart_positions_know_its_message_is_finished(outcome: Status) -> None:
+def test_law_deletion_a_spool_file_goes_when_both_restart_positions_know_its_message_is_finished(
+    outcome: Status,
+) -> None:
     machine, world, disk = new_machine()
     queue_id = machine.accept(1, big=True)
     machine.durable()
@@ -175,7 +177,7 @@ def test_law_10_a_spool_file_goes_when_both_restart_positions_know_its_message_i
     assert not disk.exists(path)
 
 
-def test_law_11_a_damaged_record_is_reported_passed_over_and_never_deleted() -> None:
+def test_law_damage_a_damaged_record_is_reported_passed_over_and_never_deleted() -> None:
     machine, world, disk = new_machine(5000)
     ids = [machine.accept(1, size=1500) for _ in range(12)]
     offsets = {r.envelope.queue_id: r.offset for r in Machine(disk.kill(), world.copy(), 5000).browse()}
@@ -206,7 +208,7 @@ def test_law_11_a_damaged_record_is_reported_passed_over_and_never_deleted() -> 
     assert f"{offsets[ids[4]]} ".encode() in disk.image(damaged_path(path))
 
 
-def test_law_11_damage_is_reported_once() -> None:
+def test_law_damage_damage_is_reported_once() -> None:
     machine, world, disk = new_machine()
     ids = [machine.accept(1) for _ in range(3)]
     offset = Machine(disk.kill(), world.copy(), 1 << 20).queue.runners[INCOMING].position
@@ -218,7 +220,7 @@ def test_law_11_damage_is_reported_once() -> None:
     assert begun(machine).queue_id == ids[1]
 
 
-def test_law_10_what_is_over_stays_over_when_its_bounce_is_deleted_and_the_journal_is_kept() -> None:
+def test_law_deletion_what_is_over_stays_over_when_its_bounce_is_deleted_and_the_journal_is_kept() -> None:
     """A message that takes long keeps the journal, and with it FINISHes that name bounces long gone."""
     machine, world, disk = new_machine(5000)
     machine.accept(1)
@@ -240,7 +242,7 @@ def test_law_10_what_is_over_stays_over_when_its_bounce_is_deleted_and_the_journ
         assert [known.queue_id for known, _ in again.queue.recovered] == [slow.queue_id]
 
 
-def test_law_12_descriptors_of_marks_are_bounded() -> None:
+def test_law_bounded_descriptors_of_marks_are_bounded() -> None:
     machine, _world, disk = new_machine(4100)
     for _ in range(FILES_MAX + 20):
         machine.accept(1)
@@ -253,7 +255,7 @@ def test_law_12_descriptors_of_marks_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("jump", [-10 * 365 * 86400.0, 10 * 365 * 86400.0])
-def test_law_13_a_jump_of_the_clock_neither_buries_nor_expires(jump: float) -> None:
+def test_law_clock_a_jump_of_the_clock_neither_buries_nor_expires(jump: float) -> None:
     machine, world, disk = new_machine()
     machine.accept(1)
     machine.durable()

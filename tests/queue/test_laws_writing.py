@@ -1,4 +1,4 @@
-"""The laws of writing, one by one (law 1 and most of law 8 live in ``tests/log``)."""
+"""The laws of writing, one by one (those of one lane are tested in ``tests/log``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.queue.steps import RETRY, Nothing, begun, defer_all, deliver_all, new
 from tests.simulated_disk import SimulatedDisk, every
 
 
-def test_law_02_a_verdict_that_is_synced_is_never_due_again() -> None:
+def test_law_verdict_a_verdict_that_is_synced_is_never_due_again() -> None:
     machine, world, disk = new_machine()
     machine.accept(3)
     machine.durable()
@@ -37,7 +37,7 @@ def test_law_02_a_verdict_that_is_synced_is_never_due_again() -> None:
         assert (found.numbers, found.refused) == ([1], [2])
 
 
-def test_law_02_one_sync_is_shared_by_all_verdicts_that_wait() -> None:
+def test_law_verdict_one_sync_is_shared_by_all_verdicts_that_wait() -> None:
     machine, _world, disk = new_machine()
     for _ in range(20):
         machine.accept(1)
@@ -52,7 +52,7 @@ def test_law_02_one_sync_is_shared_by_all_verdicts_that_wait() -> None:
     assert disk.calls["sync"] - before == 1
 
 
-def test_law_03_start_finish_replaced_and_marks_need_no_sync_of_their_own() -> None:
+def test_law_unsynced_start_finish_replaced_and_marks_need_no_sync_of_their_own() -> None:
     machine, world, disk = new_machine()
     first, second = machine.accept(1), machine.accept(1, big=True)
     machine.durable()
@@ -73,7 +73,7 @@ def test_law_03_start_finish_replaced_and_marks_need_no_sync_of_their_own() -> N
         audit(disk.crash(choice), world, machine.segment_bytes)
 
 
-def test_law_04_what_a_record_names_is_believed_only_if_queue_id_and_generation_match() -> None:
+def test_law_position_what_a_record_names_is_believed_only_if_queue_id_and_generation_match() -> None:
     machine, world, disk = new_machine()
     machine.accept(1)
     second = machine.accept(1)
@@ -97,7 +97,7 @@ def test_law_04_what_a_record_names_is_believed_only_if_queue_id_and_generation_
         machine.queue.claim(INCOMING, offset + 1, second, 0.0)
 
 
-def test_law_04_a_position_that_was_named_is_never_given_out_again() -> None:
+def test_law_position_a_position_that_was_named_is_never_given_out_again() -> None:
     """The retry lane's segment is lost with the power, the REPLACED that names a place in it is not."""
     machine, world, disk = new_machine()
     machine.accept(1)
@@ -120,7 +120,7 @@ def test_law_04_a_position_that_was_named_is_never_given_out_again() -> None:
     assert len(named) >= 3
 
 
-def test_law_04_the_lane_of_a_receiver_keeps_its_newest_segment() -> None:
+def test_law_position_the_lane_of_a_receiver_keeps_its_newest_segment() -> None:
     """A receiver knows no restart positions: it goes on behind the files it finds."""
     machine, _world, disk = new_machine(5000)
     used = set()
@@ -138,7 +138,7 @@ def test_law_04_the_lane_of_a_receiver_keeps_its_newest_segment() -> None:
     assert Machine(disk, World(), 5000).receiver.next_offset() >= max(used)
 
 
-def test_law_05_the_data_is_safe_before_its_replacement_is_appended() -> None:
+def test_law_replacement_the_data_is_safe_before_its_replacement_is_appended() -> None:
     machine, world, disk = new_machine()
     queue_id = machine.accept(1)
     machine.durable()
@@ -160,7 +160,7 @@ def test_law_05_the_data_is_safe_before_its_replacement_is_appended() -> None:
     audit(disk.crash(Nothing()), world, machine.segment_bytes)
 
 
-def test_law_05_a_bounce_written_twice_is_written_once() -> None:
+def test_law_replacement_a_bounce_written_twice_is_written_once() -> None:
     """FINISH is there and names a bounce that no checkpoint covers: the pass ends again, with the same bounce."""
     machine, world, disk = new_machine()
     machine.accept(2)
@@ -188,7 +188,7 @@ def test_law_05_a_bounce_written_twice_is_written_once() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["finish", "bounce", "replace"])
-def test_law_06_a_mark_is_written_after_what_is_behind_it_is_synced(outcome: str) -> None:
+def test_law_mark_a_mark_is_written_after_what_is_behind_it_is_synced(outcome: str) -> None:
     machine, world, disk = new_machine()
     machine.accept(1)
     machine.durable()
@@ -244,7 +244,7 @@ def watch_marks(machine: Machine, disk: SimulatedDisk) -> list[bool]:
     return marks
 
 
-def test_law_07_a_receivers_lane_is_read_as_far_as_the_receiver_says() -> None:
+def test_law_readable_a_receivers_lane_is_read_as_far_as_the_receiver_says() -> None:
     machine, _world, _disk = new_machine()
     first = machine.accept(1)
     machine.durable()
@@ -255,7 +255,7 @@ def test_law_07_a_receivers_lane_is_read_as_far_as_the_receiver_says() -> None:
     assert machine.begin() is not None
 
 
-def test_law_07_the_managers_lanes_are_read_below_the_end_of_the_last_checkpoint() -> None:
+def test_law_readable_the_managers_lanes_are_read_below_the_end_of_the_last_checkpoint() -> None:
     machine, world, disk = new_machine()
     queue_id = machine.accept(1)
     machine.durable()
@@ -272,7 +272,7 @@ def test_law_07_the_managers_lanes_are_read_below_the_end_of_the_last_checkpoint
     assert begun(machine).envelope.generation == 1
 
 
-def test_law_07_a_runner_passes_over_nothing_that_became_readable_while_it_looked() -> None:
+def test_law_readable_a_runner_passes_over_nothing_that_became_readable_while_it_looked() -> None:
     machine, _world, _disk = new_machine()
     runner = machine.queue.runners[INCOMING]
     ids = [machine.accept(1)]
@@ -285,7 +285,7 @@ def test_law_07_a_runner_passes_over_nothing_that_became_readable_while_it_looke
     assert runner.position == runner.readable_end
 
 
-def test_law_08_recovery_writes_into_segments_of_its_own() -> None:
+def test_law_tail_recovery_writes_into_segments_of_its_own() -> None:
     machine, world, disk = new_machine()
     machine.accept(1)
     machine.durable()

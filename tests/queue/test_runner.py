@@ -144,4 +144,4 @@ def test_what_is_no_envelope_is_reported_and_the_next_is_read(walk: Walk) -> Non
     (offset,) = walk.write(0)
     assert walk.take() == offset
     assert len(walk.damage) == 2
-    assert all("no envelope" in damage.what for damage in walk.damage)
+    assert all("not a valid envelope" in damage.what for damage in walk.damage)

@@ -47,7 +47,7 @@ def good(disk: SimulatedDisk) -> bool:
     return (found, size) == (envelope(), len(DATA)) and disk.image(spool.path(ID))[DATA_AT : DATA_AT + size] == DATA
 
 
-def test_law_1_a_complete_file_is_there_after_every_crash() -> None:
+def test_law_durable_a_complete_file_is_there_after_every_crash() -> None:
     disk = SimulatedDisk()
     write(Spool(disk, HOME))
     for choice in every(3000):

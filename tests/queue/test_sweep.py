@@ -119,7 +119,7 @@ def test_a_file_whose_envelope_was_never_written_goes_at_the_second_look(house: 
 
 
 def test_a_file_stays_until_both_kept_positions_are_from_after_the_first_look(house: House) -> None:
-    """With older ones the FINISH behind it might not count, and the message need it (law 10)."""
+    """With older ones the FINISH behind it might not count, and the message need it (law: delete-after-both-positions)."""
     house.file(_old_ids.next())
     house.one_pass()
     house.wait(AGE_S)

@@ -43,7 +43,7 @@ async def test_a_small_message_lies_in_the_lane(tmp_path: Path) -> None:
 
 
 async def test_no_250_before_the_sync(tmp_path: Path) -> None:
-    """Law 1."""
+    """law: durable-before-250."""
     async with receiving(tmp_path) as receiver:
         client = await receiver.ready()
         receiver.disk.gate.clear()
@@ -59,7 +59,7 @@ async def test_no_250_before_the_sync(tmp_path: Path) -> None:
 
 
 async def test_a_big_message_is_complete_in_the_spool_before_its_envelope_is_written(tmp_path: Path) -> None:
-    """Law 1: data, names, envelope, each synced before the next."""
+    """law: durable-before-250. Data, names, envelope, each synced before the next."""
     async with receiving(tmp_path) as receiver:
         await send(await receiver.ready())  # the lane's first segment is made
         receiver.disk.events.clear()
@@ -82,7 +82,7 @@ async def test_a_big_message_is_complete_in_the_spool_before_its_envelope_is_wri
 async def test_a_failed_sync_is_451_for_all_who_waited_and_the_lane_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Law 8."""
+    """law: no-sync-retry."""
     monkeypatch.setattr(reception, "RETRY_S", 0.01)
     async with receiving(tmp_path) as receiver:
         clients = [await receiver.ready() for _ in range(3)]

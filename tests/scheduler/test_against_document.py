@@ -1,4 +1,4 @@
-"""The scheduler gives what the model of the document gives, entry by entry, under whatever calls are found.
+"""The scheduler gives what the model of SCHEDULER_README gives, entry by entry, under whatever calls are found.
 
 Hypothesis looks for short histories, and shrinks them; the walks are long, with more of everything.
 """

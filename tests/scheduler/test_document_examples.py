@@ -1,4 +1,4 @@
-"""The sequences and the tree that seed 002 tells, from the scheduler and the model of the document alike."""
+"""The sequences and the tree that SCHEDULER_README tells, from the scheduler and the model of SCHEDULER_README alike."""
 
 from __future__ import annotations
 

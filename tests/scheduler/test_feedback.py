@@ -1,4 +1,4 @@
-"""Feedback values: read as Postfix writes them, written as they are read, worth what the document says."""
+"""Feedback values: read as Postfix writes them, written as they are read, worth what SCHEDULER_README says."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """No preemption makes a message's delivery longer than k/(k-1) of its own, whatever slots are lent.
 
-Seed 002, "How the preemption works": for k, the delivery slot cost, "the inflation factor is not worse than k/(k-1) no
+SCHEDULER_README, "How the preemption works": for k, the delivery slot cost, "the inflation factor is not worse than k/(k-1) no
 matter how many recursive preemptions happen. And it's not worse than (k+1)/k if only non-recursive preemption happens".
 A job's inflation is the number of entries its transport gave from the job's first to its last, over the job's own.
 """

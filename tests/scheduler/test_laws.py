@@ -1,6 +1,6 @@
 """The laws of the scheduler, under whatever calls hypothesis finds; kept by a ledger that knows the calls alone.
 
-What is selected is held against the document elsewhere (test_against_document.py). Here stand the things that have to be
+What is selected is held against SCHEDULER_README elsewhere (test_against_document.py). Here stand the things that have to be
 true of any order: no entry lost, none given twice, no window above its limit, no process limit passed, recipient memory
 bounded, and nobody starved.
 """
@@ -153,7 +153,7 @@ class Laws(RuleBasedStateMachine):
         """A job that could be delivered waits for those picked up before it and for itself, and for what these lend.
 
         All that goes in front of it was paid for by one of them: they take no more than k/(k-1) of their entries, which is
-        2 at most (seed 002; test_inflation.py).
+        2 at most (SCHEDULER_README; test_inflation.py).
         """
         for key in set(self.passed_over) - able:
             del self.passed_over[key]

@@ -1,4 +1,4 @@
-"""How many recipients are in core, and whose: seed 002, "Dealing with memory resource limits"."""
+"""How many recipients are in core, and whose: SCHEDULER_README, "Dealing with memory resource limits"."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_first_batch_reaches_the_message_recipient_limit_and_then_is_the_min
 def test_the_sponsoring_example() -> None:
     """Three jobs: 1, 4 and 2 recipients in core, 4, 5 and 0 slots: 7 in core, 9 slots, so 2 + the minimum may be read.
 
-    (The document gives the second job five in core, and adds up to seven all the same.)
+    (SCHEDULER_README gives the second job five in core, and adds up to seven all the same.)
     """
     sizes = {"first": 4, "second": 5, "third": 30}
     reader = Reader({name: POOL | {"recipient_limit": size} for name, size in sizes.items()})

@@ -1,6 +1,6 @@
 """Why-waiting is exact: lift just the condition it names, and the entry is selected next or the next one named is true.
 
-Each condition is looked up in the model of the document; it is lifted on a copy of scheduler and model together.
+Each condition is looked up in the model of SCHEDULER_README; it is lifted on a copy of scheduler and model together.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def next_of(pair: Pair, transport: str) -> tuple[str, str] | None:
 
 
 def is_true(pair: Pair, queue_id: str, group: Group) -> bool:
-    """Whether the document says so, too."""
+    """Whether SCHEDULER_README says so, too."""
     model, name, now = pair.model, group["destination"], pair.now
     model.pass_time(now)
     transport = model.transport(name.partition(":")[0])

@@ -1,4 +1,4 @@
-"""The window: the pseudocode of seed 002 in floats is the same as in fractions; and what the document says comes of it."""
+"""The window: SCHEDULER_README's pseudocode gives the same in floats as in fractions, and has the effects described there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document's tests of concurrency feedback, in the simulator; and the page that shows them side by side."""
+"""SCHEDULER_README's tests of concurrency feedback, in the simulator; and the page that shows them side by side."""
 
 from __future__ import annotations
 

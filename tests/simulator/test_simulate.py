@@ -228,7 +228,7 @@ def test_the_summary_of_a_live_queue_drains() -> None:
 
 @pytest.mark.parametrize("servers", [8, 16])
 def test_one_bad_server_of_k_stops_a_window_of_1_n_near_k_and_not_one_of_1_4(servers: int) -> None:
-    """ "Limitations of less-than-1 per delivery feedback", seed 002."""
+    """ "Limitations of less-than-1 per delivery feedback", SCHEDULER_README."""
 
     def widest(feedback: str) -> float:
         values: dict[str, float | str] = {

@@ -1,4 +1,4 @@
-"""The scheduler as seed 002 tells it, paragraph by paragraph: slow, plain, and what the real one is held against.
+"""The scheduler of Postfix's SCHEDULER_README, paragraph by paragraph: slow and plain; the real one is compared with it.
 
 Everything is a list that is walked from its head; nothing is kept that can be counted. It shares no code with
 mailcore.scheduler.

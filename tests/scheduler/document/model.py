@@ -1,7 +1,7 @@
 """The whole of the model: transports in turn, windows, dead destinations, rate delays, and what came of an entry.
 
-Laws: the calls are those of DESIGN section 4, but that ``select`` may be asked for one transport, and that entries have
-no numbers: whoever drives it names them. What is read when is the caller's affair (recipient memory has its own tests).
+Its calls are those of mailcore/scheduler (decision 0003), except that ``select`` may be asked for one transport, and that
+entries have no numbers: the caller names them. What is read when is the caller's affair (recipient memory has its own tests).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The scheduler and the model of the document side by side: every answer of the one is held against the other's."""
+"""The scheduler and the model of SCHEDULER_README side by side: every answer of the one is held against the other's."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class Pair:
         able = self.model.able(self.now)
         entry = self.scheduler.select(self.now)
         if entry is None:
-            assert able == [], f"nothing is selected, the document has something for {able}"
+            assert able == [], f"nothing is selected, SCHEDULER_README has something for {able}"
             return None
         flight = self.model.select(self.now, entry.transport)
-        assert flight is not None, f"{entry} is selected, where the document has nothing"
+        assert flight is not None, f"{entry} is selected, where SCHEDULER_README has nothing"
         given = (entry.queue_id, entry.destination, entry.recipients)
         told = (flight.job.message.queue_id, flight.destination, flight.recipients)
-        assert given == told, f"selected {given}, the document has {told}"
+        assert given == told, f"selected {given}, SCHEDULER_README has {told}"
         self.flights[entry.number] = entry, flight
         return entry
 
@@ -128,7 +128,7 @@ class Pair:
         """The scheduler's job list as the model has it, after it was compared."""
         told = [job.message.queue_id for job in self.model.transport(transport).jobs]
         shown = self.scheduler.snapshot(self.now, names_max=1_000_000)["transports"][transport]["job_list"]
-        assert list(shown) == told, f"the job list of {transport} is {shown}, the document has {told}"
+        assert list(shown) == told, f"the job list of {transport} is {shown}, SCHEDULER_README has {told}"
         return told
 
     def agree(self) -> None:

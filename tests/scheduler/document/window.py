@@ -1,6 +1,6 @@
 """The pseudocode of "Summary of the Postfix 2.5 concurrency feedback algorithm", in exact arithmetic.
 
-Where the document's ``fail_cohorts > limit`` and the program's ``>=`` differ the supplement decides for the program.
+Where SCHEDULER_README's ``fail_cohorts > limit`` and the program's ``>=`` differ the program decides (docs/facts.md).
 """
 
 from __future__ import annotations
