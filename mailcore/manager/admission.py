@@ -1,7 +1,7 @@
 """From the active set into the scheduler: a message's recipients are read, routed and admitted, as many as it asks for.
 
 Laws
-- What is in memory of a message's recipients is what the scheduler let in (law 12); the others are places in the log.
+- What is in memory of a message's recipients is what the scheduler let in; the others are places in the log.
 - Every batch the scheduler asked for is admitted, even if nobody in it is left to do.
 - Who can't be routed has a verdict of our own, which the scheduler never hears of; while such verdicts wait for their sync
   no more of the message is read.
@@ -59,7 +59,7 @@ class Admission:
             recipients = read(active, count)
         except Gone as gone:
             self.context.log.failed("manager", str(gone))
-            active.ending = True  # it stays, working, and its segment with it (law 11)
+            active.ending = True  # it stays, working, and its segment with it (law: damage-set-aside)
             return
         self._admit(active, recipients, now)
 

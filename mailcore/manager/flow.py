@@ -1,10 +1,10 @@
 """The way of a message through the manager: runner, active set, scheduler, deliverer, verdicts, end of the pass.
 
-Law 2 is kept here: a Delivered frame becomes a DELIVERY record, and only when that is synced is the scheduler told, the
-recipient dropped, the pass ended. New and deferred mail alternate into the active set (seed 000). Mail for what is dead is
-deferred in the same way, without a deliverer and without a look at its data.
+A Delivered frame becomes a DELIVERY record, and only when that is synced is the scheduler told, the recipient dropped, the
+pass ended. New and deferred mail alternate into the active set, as in Tony Finch's log-structured queue. Mail for what is dead
+is deferred in the same way, without a deliverer and without a look at its data.
 
-Keeps law: durable-before-verdict (docs/laws.md).
+Keeps law: durable-before-verdict, law: turns-for-new-and-deferred (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Flow:
             if active is not None:
                 try:
                     finish_deleted(context.queue, active)
-                except Gone as gone:  # it stays, working, and its segment with it (law 11)
+                except Gone as gone:  # it stays, working, and its segment with it (law: damage-set-aside)
                     context.log.failed("manager", str(gone))
                     continue
                 context.log.removed(active.queue_id)

@@ -309,7 +309,7 @@ class Manager:
     # -- receivers
 
     def durable(self, lane: str, end: int, messages: int = 0, recipients: int = 0) -> None:
-        """A receiver's word (law 7)."""
+        """A receiver's word (law: read-only-durable)."""
         queue = self.context.queue
         runner = queue.runners.get(lane)
         if runner is None:

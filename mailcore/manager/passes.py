@@ -1,7 +1,7 @@
 """The end of a pass: every recipient of an active message has its verdict, or an operator wants the message elsewhere.
 
 What was refused shares one bounce; what was deferred goes into a retry lane, or, past the queue lifetime, into the bounce as
-well; nothing left is a FINISH. Law 5 is kept here: data into the spool file and the bounce's envelope first, then the record
+well; nothing left is a FINISH. The data goes into the spool file and the bounce's envelope is written first, then the record
 that rests on them.
 
 Keeps law: data-before-replacement, law: bounce-before-finish (docs/laws.md).
@@ -63,7 +63,7 @@ class Passes:
             self._unreadable(gone)
 
     def _unreadable(self, gone: Gone) -> None:
-        """Some of its recipients can't be read: it stays, working, and its segment with it (law 11)."""
+        """Some of its recipients can't be read: it stays, working, and its segment with it (law: damage-set-aside)."""
         self.context.log.failed("manager", str(gone))
 
     def _defer(self, active: Active, lane: str, interval_s: int) -> Rest:
@@ -217,7 +217,7 @@ class Passes:
         self.settle_ourselves(active, verdicts)
 
     def settle_ourselves(self, active: Active, verdicts: Sequence[Verdict]) -> None:
-        """Verdicts no deliverer gave, for recipients in ``pending``: recorded, synced, then the pass ends (law 2)."""
+        """Verdicts no deliverer gave, for recipients in ``pending``: recorded, synced, then the pass ends."""
         context = self.context
         for delivery in own_deliveries(active, verdicts, context.wall()):
             context.queue.deliver(delivery)
