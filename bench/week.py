@@ -170,8 +170,8 @@ class Living:
         """What changes between the days."""
         dead, late = self.lab.hop("dead"), self.lab.hop("late")
         if number in (2, 5):
-            await dead.set_temper("accept" if number == 2 else "dead_for(9999)")
-        await late.set_temper("accept" if number % 2 else HOPS["late"])
+            await dead.set_behaviour("accept" if number == 2 else "dead_for(9999)")
+        await late.set_behaviour("accept" if number % 2 else HOPS["late"])
         for what, on in (("held 0", 2), ("held 4", 5)):
             if number == on and (item := await self.house.item(self.kept[what])) is not None:
                 assert item["state"] == "held"
@@ -276,7 +276,7 @@ async def live(directory: Path, zone: str = "UTC", seed: int = 1) -> Week:
     """The last whole week before today."""
     first = week_of(datetime.now(UTC).date() - timedelta(days=7)).first
     clock = Clock(directory / "clock")
-    async with Lab([f"{name}={temper}:127.0.0.1:0" for name, temper in HOPS.items()], seed=seed) as lab:
+    async with Lab([f"{name}={behaviour}:127.0.0.1:0" for name, behaviour in HOPS.items()], seed=seed) as lab:
         routes = {f"{hop.name}.example": route_to(lab, number) for number, hop in enumerate(lab.hops)}
         routes |= {"*": route_to(lab, 0), "sender.example": route_to(lab, len(lab.hops) - 1)}
         house = TimedHouse(directory, routes, {**SECTIONS, "reports": {"zone": zone}}, clock)

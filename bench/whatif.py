@@ -1,6 +1,6 @@
 """A prediction, and what then happened: ``python -m bench.whatif [--short]``.
 
-For each setting a real daemon gets a backlog for a hop of the lab with a temper, delivers some of it with few deliveries at
+For each setting a real daemon gets a backlog for a hop of the lab with a behaviour, delivers some of it with few deliveries at
 once so that times are measured, and is asked by ``simulate`` what would be with more. For some seconds nothing is changed, and
 what is delivered is set beside the prediction for "before". Then it is asked again, and gets what was asked for by ``set`` as
 soon as it has looked: the time the rest takes is set beside the prediction for "after", which comes only then. The miss is the
@@ -39,7 +39,7 @@ class Case:
     """``changes``: parameters of the transport smtp, asked for and then set."""
 
     name: str
-    temper: str
+    behaviour: str
     messages: int
     recipients: int  # of each message, all for the one destination
     measured: int  # recipients delivered before it is asked
@@ -86,7 +86,7 @@ class Backtest:
 async def backtest(directory: Path, case: Case, *, scale: float = 1.0) -> Backtest:
     """Raises TimeoutError when it is not over in time. ``scale``: of the backlog."""
     messages = max(1, round(case.messages * scale))
-    async with Lab([f"{case.temper}:127.0.0.1:0"], keep=False) as lab:
+    async with Lab([f"{case.behaviour}:127.0.0.1:0"], keep=False) as lab:
         hop = lab.hops[0]
         sections = _sections(case)
         house = House(directory, {"*": "smtp:[{}]:{}".format(*hop.address)}, sections)

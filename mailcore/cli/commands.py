@@ -138,6 +138,6 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "backup": (_backup, "configuration, database and keys in one file, on request reports and queue"),
     "restore": (_restore, "back from a backup; a queue comes back held"),
     "simulate": (_simulate, "what would happen: the scheduler over modelled next hops"),
-    "lab": (_lab, "next hops with a temper, for tests and demos"),
+    "lab": (_lab, "fake SMTP servers with scripted behaviour, for tests and demos"),
     "demo": (_demo, "what ./run --demo starts beside the core: such hops, and gentle mixed traffic"),
 }

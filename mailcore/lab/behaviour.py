@@ -1,4 +1,4 @@
-"""The temper of a next hop: what it does at each stage of a session, parsed from a short text.
+"""The behaviour of a next hop: what it does at each stage of a session, parsed from a short text.
 
     accept                      takes everything
     slow(S)                     the reply to the final dot takes S seconds; slow(S, rcpt) the reply to each RCPT;
@@ -26,18 +26,18 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Deed", "Delay", "Occasion", "Outcome", "Reply", "Stage", "Temper", "TemperError", "parse"]
+__all__ = ["Behaviour", "BehaviourError", "Deed", "Delay", "Occasion", "Outcome", "Reply", "Stage", "parse"]
 
 SECONDS_MAX = 86_400.0  # a hop slower than a day is a typing error
 GREYLIST_MAX = 1_000_000  # triples remembered by one hop; beyond, the oldest are forgotten
 
 
-class TemperError(ValueError):
-    """The text is no temper; the message says what is wrong and what is allowed."""
+class BehaviourError(ValueError):
+    """The text is not a behaviour; the message says what is wrong and what is allowed."""
 
 
 class Stage(enum.StrEnum):
-    """Where in a session; the temper speaks in place of the reply that is due there."""
+    """Where in a session; the behaviour speaks in place of the reply that is due there."""
 
     CONNECT = "connect"  # before the greeting
     EHLO = "ehlo"
@@ -82,7 +82,7 @@ Trait = Callable[[Occasion], Outcome | None]
 
 
 @dataclass(slots=True)
-class Temper:
+class Behaviour:
     """Traits by stage; a stage without any is not in ``traits``, which is what makes an accepting hop fast."""
 
     text: str
@@ -94,20 +94,20 @@ class Temper:
         self.traits.setdefault(stage, []).append(trait)
 
 
-def parse(text: str, chance: random.Random) -> Temper:
-    """``slow(0.2, rcpt)+reject(0.1, 450)`` -> Temper. Raises TemperError."""
-    temper = Temper(text=text)
+def parse(text: str, chance: random.Random) -> Behaviour:
+    """``slow(0.2, rcpt)+reject(0.1, 450)`` -> Behaviour. Raises BehaviourError."""
+    behaviour = Behaviour(text=text)
     for part in _split(text):
         match = _TRAIT.fullmatch(part)
         if match is None:
-            raise TemperError(f"{part!r} is no temper: write name or name(argument, ...)")
+            raise BehaviourError(f"{part!r} is not a behaviour: write name or name(argument, ...)")
         name = match["name"].lower()
         words = [word.strip() for word in match["arguments"].split(",")] if match["arguments"] else []
         maker = _MAKERS.get(name)
         if maker is None:
-            raise TemperError(f"{name!r} is no temper; there are: {', '.join(sorted(_MAKERS))}")
-        maker(temper, words, chance)
-    return temper
+            raise BehaviourError(f"{name!r} is not a behaviour; there are: {', '.join(sorted(_MAKERS))}")
+        maker(behaviour, words, chance)
+    return behaviour
 
 
 _TRAIT = re.compile(r"(?P<name>[a-zA-Z_]+)(?:\((?P<arguments>[^()]*)\))?")
@@ -129,31 +129,31 @@ def _split(text: str) -> list[str]:
 def _count(words: list[str], name: str, least: int, most: int) -> None:
     if not least <= len(words) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
-        raise TemperError(f"{name} takes {wanted} arguments, not {len(words)}")
+        raise BehaviourError(f"{name} takes {wanted} arguments, not {len(words)}")
 
 
 def _number(word: str, name: str, low: float, high: float) -> float:
     try:
         value = float(word)
     except ValueError:
-        raise TemperError(f"{name}: {word!r} is no number") from None
+        raise BehaviourError(f"{name}: {word!r} is no number") from None
     if not low <= value <= high:
-        raise TemperError(f"{name}: {word} is not between {low:g} and {high:g}")
+        raise BehaviourError(f"{name}: {word} is not between {low:g} and {high:g}")
     return value
 
 
 def _stage(word: str, name: str, allowed: tuple[Stage, ...]) -> Stage:
     if word not in allowed:
-        raise TemperError(f"{name}: {word!r} is no stage of it; allowed: {', '.join(allowed)}")
+        raise BehaviourError(f"{name}: {word!r} is no stage of it; allowed: {', '.join(allowed)}")
     return Stage(word)
 
 
-def _accept(temper: Temper, words: list[str], chance: random.Random) -> None:
-    del temper, chance
+def _accept(behaviour: Behaviour, words: list[str], chance: random.Random) -> None:
+    del behaviour, chance
     _count(words, "accept", 0, 0)
 
 
-def _slow(temper: Temper, words: list[str], chance: random.Random) -> None:
+def _slow(behaviour: Behaviour, words: list[str], chance: random.Random) -> None:
     _count(words, "slow", 1, 3)
     seconds = _number(words[0], "slow", 0, SECONDS_MAX)
     allowed = tuple(stage for stage in Stage if stage is not Stage.BODY)
@@ -161,20 +161,20 @@ def _slow(temper: Temper, words: list[str], chance: random.Random) -> None:
     spread = _number(words[2], "slow", 0, 1) if len(words) > 2 else 0.0
     delay = Delay(seconds)
     if spread:
-        temper.add(stage, lambda _: Delay(seconds * chance.uniform(1 - spread, 1 + spread)))
+        behaviour.add(stage, lambda _: Delay(seconds * chance.uniform(1 - spread, 1 + spread)))
     else:
-        temper.add(stage, lambda _: delay)
+        behaviour.add(stage, lambda _: delay)
 
 
-def _limit(temper: Temper, words: list[str], chance: random.Random) -> None:
+def _limit(behaviour: Behaviour, words: list[str], chance: random.Random) -> None:
     del chance
     _count(words, "limit", 1, 1)
     most = int(_number(words[0], "limit", 0, 1_000_000))
     full = Reply(421, "4.7.0 Too many connections")
-    temper.add(Stage.CONNECT, lambda occasion: full if occasion.connections > most else None)
+    behaviour.add(Stage.CONNECT, lambda occasion: full if occasion.connections > most else None)
 
 
-def _greylist(temper: Temper, words: list[str], chance: random.Random) -> None:
+def _greylist(behaviour: Behaviour, words: list[str], chance: random.Random) -> None:
     del chance
     _count(words, "greylist", 1, 1)
     wait_s = _number(words[0], "greylist", 0, SECONDS_MAX)
@@ -188,10 +188,10 @@ def _greylist(temper: Temper, words: list[str], chance: random.Random) -> None:
             del first_seen[next(iter(first_seen))]
         return later if seen == occasion.now or occasion.now - seen < wait_s else None
 
-    temper.add(Stage.RCPT, greylist)
+    behaviour.add(Stage.RCPT, greylist)
 
 
-def _reject(temper: Temper, words: list[str], chance: random.Random) -> None:
+def _reject(behaviour: Behaviour, words: list[str], chance: random.Random) -> None:
     _count(words, "reject", 1, 3)
     code = int(_number(words[1], "reject", 400, 599)) if len(words) > 1 else 550
     allowed = (Stage.CONNECT, Stage.EHLO, Stage.MAIL, Stage.RCPT, Stage.DATA, Stage.FINAL)
@@ -202,43 +202,45 @@ def _reject(temper: Temper, words: list[str], chance: random.Random) -> None:
     except ValueError:
         pattern = words[0].lower()
         if "@" not in pattern and "*" not in pattern:
-            raise TemperError(f"reject: {words[0]!r} is neither a share from 0 to 1 nor an address pattern") from None
+            raise BehaviourError(
+                f"reject: {words[0]!r} is neither a share from 0 to 1 nor an address pattern"
+            ) from None
         if stage in (Stage.CONNECT, Stage.EHLO):
-            raise TemperError(f"reject: no address is known at {stage}, only a share can be refused there") from None
+            raise BehaviourError(f"reject: no address is known at {stage}, only a share can be refused there") from None
 
         def reject_pattern(occasion: Occasion) -> Outcome | None:
             addresses = (occasion.sender,) if stage is Stage.MAIL else occasion.recipients
             return refusal if any(fnmatch.fnmatchcase(each.lower(), pattern) for each in addresses) else None
 
-        temper.add(stage, reject_pattern)
+        behaviour.add(stage, reject_pattern)
         return
     _number(words[0], "reject", 0, 1)
-    temper.add(stage, lambda _: refusal if chance.random() < share else None)
+    behaviour.add(stage, lambda _: refusal if chance.random() < share else None)
 
 
-def _deed(name: str, deed: Deed) -> Callable[[Temper, list[str], random.Random], None]:
-    def make(temper: Temper, words: list[str], chance: random.Random) -> None:
+def _deed(name: str, deed: Deed) -> Callable[[Behaviour, list[str], random.Random], None]:
+    def make(behaviour: Behaviour, words: list[str], chance: random.Random) -> None:
         _count(words, name, 0, 2)
         stage = _stage(words[0] if words else Stage.CONNECT, name, tuple(Stage))
         share = _number(words[1], name, 0, 1) if len(words) > 1 else 1.0
-        temper.add(stage, lambda _: deed if share >= 1.0 or chance.random() < share else None)
+        behaviour.add(stage, lambda _: deed if share >= 1.0 or chance.random() < share else None)
 
     return make
 
 
-def _dead_for(temper: Temper, words: list[str], chance: random.Random) -> None:
+def _dead_for(behaviour: Behaviour, words: list[str], chance: random.Random) -> None:
     del chance
     _count(words, "dead_for", 1, 1)
-    temper.dead_s = _number(words[0], "dead_for", 0, SECONDS_MAX)
+    behaviour.dead_s = _number(words[0], "dead_for", 0, SECONDS_MAX)
 
 
-def _without(temper: Temper, words: list[str], chance: random.Random) -> None:
+def _without(behaviour: Behaviour, words: list[str], chance: random.Random) -> None:
     del chance
     _count(words, "without", 1, 10)
-    temper.without.update(word.upper() for word in words)
+    behaviour.without.update(word.upper() for word in words)
 
 
-_MAKERS: dict[str, Callable[[Temper, list[str], random.Random], None]] = {
+_MAKERS: dict[str, Callable[[Behaviour, list[str], random.Random], None]] = {
     "accept": _accept,
     "slow": _slow,
     "limit": _limit,

@@ -1,9 +1,9 @@
 """The lab's control socket: one JSON object a line in, one a line out.
 
-    {"do": "counters"}                                   counters, address and temper, and whether it listens
+    {"do": "counters"}                                   counters, address and behaviour, and whether it listens
     {"do": "ledger", "after": 0, "limit": 1000}          arrivals, from this place in the list on
     {"do": "reset"}                                      forget what was counted
-    {"do": "temper", "temper": "accept"}                 change it, in open sessions too
+    {"do": "behaviour", "behaviour": "accept"}           change it, in open sessions too
     {"do": "drop"}                                       drop the open connections
 
 Each speaks of all hops, or with "hop": "NAME" of one. An answer is {"ok": true, ...} or {"ok": false, "error": "..."}.
@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from mailcore.lab.behaviour import TemperError
+from mailcore.lab.behaviour import BehaviourError
 from mailcore.lab.hop import Hop
 from mailcore.lab.lab import Lab
 
@@ -30,6 +30,7 @@ __all__ = ["ControlServer", "ask"]
 
 REQUEST_BYTES_MAX = 64 * 1024
 PAGE_MAX = 10_000  # arrivals of one answer
+_OLD_NAME = "temper"  # of "behaviour", in requests of earlier versions
 
 
 class ControlServer:
@@ -72,12 +73,12 @@ class ControlServer:
             request = msgspec.json.decode(line, type=dict[str, Any])
             do = _DOINGS.get(str(request.get("do", "")))
             if do is None:
-                raise TemperError(f"do is one of {', '.join(_DOINGS)}, not {request.get('do')!r}")
+                raise BehaviourError(f"do is one of {', '.join(_DOINGS)}, not {request.get('do')!r}")
             name = request.get("hop")
             hops = self._lab.hops if name is None else [self._lab.hop(str(name))]
             answer: dict[str, Any] = await do(hops, request)
             return {"ok": True} | answer
-        except (msgspec.MsgspecError, TemperError, OSError) as error:
+        except (msgspec.MsgspecError, BehaviourError, OSError) as error:
             return {"ok": False, "error": str(error)}
 
 
@@ -87,7 +88,7 @@ async def _counters(hops: list[Hop], request: dict[str, Any]) -> dict[str, Any]:
         "hops": {
             hop.name: {
                 "address": "{}:{}".format(*hop.address),
-                "temper": hop.temper.text,
+                "behaviour": hop.behaviour.text,
                 "listening": hop.listening,
                 **msgspec.structs.asdict(hop.counters),
             }
@@ -100,9 +101,9 @@ async def _ledger(hops: list[Hop], request: dict[str, Any]) -> dict[str, Any]:
     try:
         after, limit = int(request.get("after", 0)), int(request.get("limit", PAGE_MAX))
     except (TypeError, ValueError):
-        raise TemperError("after and limit are whole numbers") from None
+        raise BehaviourError("after and limit are whole numbers") from None
     if after < 0 or not 0 < limit <= PAGE_MAX:
-        raise TemperError(f"after is 0 or more, limit 1 to {PAGE_MAX}")
+        raise BehaviourError(f"after is 0 or more, limit 1 to {PAGE_MAX}")
     arrivals = hops[0].messages if len(hops) == 1 else [arrival for hop in hops for arrival in hop.messages]
     page = arrivals[after : after + limit]
     return {"arrivals": page, "after": after + len(page), "more": after + len(page) < len(arrivals)}
@@ -115,12 +116,12 @@ async def _reset(hops: list[Hop], request: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-async def _temper(hops: list[Hop], request: dict[str, Any]) -> dict[str, Any]:
-    text = request.get("temper")
+async def _behaviour(hops: list[Hop], request: dict[str, Any]) -> dict[str, Any]:
+    text = request.get("behaviour", request.get(_OLD_NAME))
     if not isinstance(text, str):
-        raise TemperError("temper is a text, such as slow(1.5)")
+        raise BehaviourError("behaviour is a text, such as slow(1.5)")
     for hop in hops:
-        await hop.set_temper(text)
+        await hop.set_behaviour(text)
     return {}
 
 
@@ -133,7 +134,8 @@ _DOINGS: dict[str, Callable[[list[Hop], dict[str, Any]], Any]] = {
     "counters": _counters,
     "ledger": _ledger,
     "reset": _reset,
-    "temper": _temper,
+    "behaviour": _behaviour,
+    _OLD_NAME: _behaviour,
     "drop": _drop,
 }
 

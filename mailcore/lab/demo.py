@@ -1,8 +1,8 @@
-"""`waypost demo`: what ./run --demo starts beside the core: next hops with tempers, and gentle mixed traffic for them.
+"""`waypost demo`: the next hops that ./run --demo starts beside the core, and gentle mixed traffic for them.
 
     waypost demo --config demo.toml
 
-Which domain is at which hop, and where mail is handed in, is read from the demo's own configuration file; each hop's temper is
+Which domain is at which hop, and where mail is handed in, is read from the demo's configuration file; each hop's behaviour is
 here. Ends with its parent when asked to, as the core's children do.
 """
 
@@ -21,14 +21,14 @@ from pathlib import Path
 
 import uvloop
 
-from mailcore.lab.behaviour import Occasion, Outcome, Reply, Stage, TemperError
+from mailcore.lab.behaviour import BehaviourError, Occasion, Outcome, Reply, Stage
 from mailcore.lab.hop import Hop, HopPlan
 from mailcore.lab.lab import Lab
 from mailcore.lab.traffic import Traffic
 
-__all__ = ["TEMPERS", "main", "read_demo"]
+__all__ = ["BEHAVIOURS", "main", "read_demo"]
 
-TEMPERS = {
+BEHAVIOURS = {
     "swift.example": "accept",
     "steady.example": "slow(0.4,final,0.5)",
     "drowsy.example": "slow(6,final,0.5)",
@@ -56,20 +56,20 @@ _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 def read_demo(path: Path) -> tuple[tuple[str, int], list[HopPlan]]:
-    """Where mail is handed in, and the hops. Raises TemperError."""
+    """Where mail is handed in, and the hops. Raises BehaviourError."""
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
         host, _, port = settings["receiver"]["listen"][0].rpartition(":")
         plans = []
         for domain, route in settings["routes"].items():
             match = _NEXT_HOP.fullmatch(route)
-            if match is None or domain not in TEMPERS:
-                raise TemperError(f"{path}: {domain!r} = {route!r} is no route of the demo")
+            if match is None or domain not in BEHAVIOURS:
+                raise BehaviourError(f"{path}: {domain!r} = {route!r} is no route of the demo")
             name = "senders" if domain == "*" else domain.partition(".")[0]
-            plans.append(HopPlan(TEMPERS[domain], match["host"], int(match["port"]), name))
+            plans.append(HopPlan(BEHAVIOURS[domain], match["host"], int(match["port"]), name))
         return (host, int(port)), plans
     except (OSError, ValueError, KeyError, IndexError) as error:
-        raise TemperError(f"{path}: no configuration of the demo: {error}") from None
+        raise BehaviourError(f"{path}: no configuration of the demo: {error}") from None
 
 
 def make_hostile(hop: Hop) -> None:
@@ -79,13 +79,13 @@ def make_hostile(hop: Hop) -> None:
         which = sum(occasion.recipients[0].encode()) % (len(HOSTILE) + 1)
         return HOSTILE[which] if which < len(HOSTILE) else None
 
-    hop.temper.add(Stage.RCPT, reply)
+    hop.behaviour.add(Stage.RCPT, reply)
 
 
 async def _die_and_live(hop: Hop) -> None:
     await asyncio.sleep(DEAD_AFTER_S)
     while True:
-        await hop.set_temper(f"dead_for({DEAD_S:g})")  # it comes back by itself
+        await hop.set_behaviour(f"dead_for({DEAD_S:g})")  # it comes back by itself
         await asyncio.sleep(DEAD_S + ALIVE_S)
 
 
@@ -108,7 +108,8 @@ async def _run(lab: Lab, traffic: Traffic) -> None:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="waypost demo", description="Next hops with tempers and gentle mixed traffic, as ./run --demo starts them."
+        prog="waypost demo",
+        description="Fake SMTP servers and gentle mixed traffic, as ./run --demo starts them.",
     )
     parser.add_argument(
         "--config", type=Path, default=Path("demo.toml"), metavar="FILE", help="of the demo (demo.toml)"
@@ -131,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         address, plans = read_demo(arguments.config)
         lab = Lab(plans, seed=arguments.seed, keep=False)
         uvloop.run(_run(lab, Traffic(address, rate=arguments.rate, seed=arguments.seed)))
-    except (TemperError, OSError) as error:
+    except (BehaviourError, OSError) as error:
         print(f"waypost demo: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,4 +1,4 @@
-"""One next hop: its listening socket, its temper, its counters and the ledger of what arrived.
+"""One next hop: its listening socket, its behaviour, its counters and the ledger of what arrived.
 
 A dead hop keeps its port bound without listening, so that a connection is refused and nobody else takes the port.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from mailcore.lab.arrival import Arrival, ContentDigest
-from mailcore.lab.behaviour import Deed, Temper, TemperError, parse
+from mailcore.lab.behaviour import Behaviour, BehaviourError, Deed, parse
 from mailcore.lab.session import Session
 
 __all__ = ["ARRIVALS_MAX", "Counters", "Hop", "HopPlan"]
@@ -45,27 +45,27 @@ class Counters(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class HopPlan:
-    """``temper:host:port``, or ``name=temper:host:port``; a TOML table says the same with keys."""
+    """``behaviour:host:port``, or ``name=behaviour:host:port``; a TOML table says the same with keys."""
 
-    temper: str
+    behaviour: str
     host: str
     port: int
     name: str = ""
 
     @classmethod
     def parse(cls, text: str) -> HopPlan:
-        """``slow(1.5)+limit(2):127.0.0.1:2526``; IPv6 in brackets; port 0 takes a free one. Raises TemperError."""
+        """``slow(1.5)+limit(2):127.0.0.1:2526``; IPv6 in brackets; port 0 takes a free one. Raises BehaviourError."""
         rest, colon, port = text.rpartition(":")
-        temper, between, host = rest.rpartition(":[") if rest.endswith("]") else rest.rpartition(":")
+        behaviour, between, host = rest.rpartition(":[") if rest.endswith("]") else rest.rpartition(":")
         host = host.removesuffix("]")
-        if not (colon and between and temper and host):
-            raise TemperError(f"{text!r}: a hop is written temper:host:port, such as accept:127.0.0.1:2526")
+        if not (colon and between and behaviour and host):
+            raise BehaviourError(f"{text!r}: a hop is written behaviour:host:port, such as accept:127.0.0.1:2526")
         if not port.isdecimal() or int(port) > 65_535:
-            raise TemperError(f"{text!r}: {port!r} is no port; allowed: 0 (any free one) to 65535")
-        name, equals, after = temper.partition("=")
+            raise BehaviourError(f"{text!r}: {port!r} is no port; allowed: 0 (any free one) to 65535")
+        name, equals, after = behaviour.partition("=")
         if equals and "(" not in name:
-            return cls(temper=after, host=host, port=int(port), name=name)
-        return cls(temper=temper, host=host, port=int(port))
+            return cls(behaviour=after, host=host, port=int(port), name=name)
+        return cls(behaviour=behaviour, host=host, port=int(port))
 
 
 class Hop:
@@ -86,7 +86,7 @@ class Hop:
         self.keywords: Sequence[str] = KEYWORDS
         self.messages: list[Arrival] = []
         self.counters = Counters()
-        self.temper: Temper = parse(plan.temper, chance)
+        self.behaviour: Behaviour = parse(plan.behaviour, chance)
         self._chance = chance
         self._on_arrival = on_arrival
         self._keep = keep
@@ -112,10 +112,10 @@ class Hop:
         return self._server is not None
 
     async def start(self) -> None:
-        """Binds, and listens unless the temper is dead at first. Raises OSError."""
+        """Binds, and listens unless the behaviour is dead at first. Raises OSError."""
         self._bind()
-        if self.temper.dead_s > 0:
-            self._revive_in(self.temper.dead_s)
+        if self.behaviour.dead_s > 0:
+            self._revive_in(self.behaviour.dead_s)
         else:
             await self._listen()
 
@@ -131,17 +131,17 @@ class Hop:
             self._socket.close()
             self._socket = None
 
-    async def set_temper(self, text: str) -> None:
-        """From now on, in open sessions too. ``dead_for`` ends them and begins anew. Raises TemperError."""
-        temper = parse(text, self._chance)
-        self.temper = temper
+    async def set_behaviour(self, text: str) -> None:
+        """From now on, in open sessions too. ``dead_for`` ends them and begins anew. Raises BehaviourError."""
+        behaviour = parse(text, self._chance)
+        self.behaviour = behaviour
         if self._revival is not None:
             self._revival.cancel()
             self._revival = None
-        if temper.dead_s > 0:
+        if behaviour.dead_s > 0:
             await self._deafen()
             self._bind()
-            self._revive_in(temper.dead_s)
+            self._revive_in(behaviour.dead_s)
         elif self._server is None:
             await self._listen()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from mailcore.lab.arrival import Arrival
-from mailcore.lab.behaviour import TemperError
+from mailcore.lab.behaviour import BehaviourError
 from mailcore.lab.hop import Hop, HopPlan
 
 __all__ = ["HOPS_MAX", "Lab"]
@@ -31,24 +31,24 @@ class Lab:
         on_arrival: Callable[[Arrival], None] | None = None,
         keep: bool = True,
     ) -> None:
-        """Raises TemperError. ``seed`` decides what shares fall on; ``keep`` false counts arrivals and keeps none."""
+        """Raises BehaviourError. ``seed`` decides what shares fall on; ``keep`` false counts arrivals and keeps none."""
         chance = random.Random(seed)  # noqa: S311 - a share of mail, no secret
         self.hops: list[Hop] = []
         for number, each in enumerate(hops):
             plan = HopPlan.parse(each) if isinstance(each, str) else each
             name = plan.name or f"hop{number}"
             if any(hop.name == name for hop in self.hops):
-                raise TemperError(f"two hops are called {name!r}")
+                raise BehaviourError(f"two hops are called {name!r}")
             self.hops.append(Hop(plan, name=name, chance=chance, on_arrival=on_arrival, keep=keep))
         if not 0 < len(self.hops) <= HOPS_MAX:
-            raise TemperError(f"a lab has 1 to {HOPS_MAX} hops, not {len(self.hops)}")
+            raise BehaviourError(f"a lab has 1 to {HOPS_MAX} hops, not {len(self.hops)}")
 
     def hop(self, name: str) -> Hop:
-        """Raises TemperError when none is called so."""
+        """Raises BehaviourError when none is called so."""
         for hop in self.hops:
             if hop.name == name:
                 return hop
-        raise TemperError(f"no hop is called {name!r}; there are: {', '.join(hop.name for hop in self.hops)}")
+        raise BehaviourError(f"no hop is called {name!r}; there are: {', '.join(hop.name for hop in self.hops)}")
 
     @property
     def messages(self) -> list[Arrival]:

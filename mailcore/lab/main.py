@@ -23,14 +23,15 @@ import msgspec
 import uvloop
 
 from mailcore.lab.arrival import Arrival
-from mailcore.lab.behaviour import TemperError
+from mailcore.lab.behaviour import BehaviourError
 from mailcore.lab.control import ControlServer, ask
 from mailcore.lab.hop import HopPlan
 from mailcore.lab.lab import Lab
 
 __all__ = ["main"]
 
-_HOP_KEYS = {"name": str, "temper": str, "host": str, "port": int}
+_HOP_KEYS = {"name": str, "behaviour": str, "host": str, "port": int}
+_OLD_KEY = "temper"  # of "behaviour", in files of earlier versions
 
 
 class EventLog:
@@ -55,23 +56,25 @@ class EventLog:
 
 
 def read_plans(path: Path) -> list[HopPlan]:
-    """``[[hop]]`` tables with temper, host (127.0.0.1), port (0) and name. Raises TemperError naming the table."""
+    """``[[hop]]`` tables with behaviour, host (127.0.0.1), port (0) and name. Raises BehaviourError naming the table."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise TemperError(f"{path}: {error}") from None
+        raise BehaviourError(f"{path}: {error}") from None
     unknown = set(tables) - {"hop"}
     if unknown or not isinstance(tables.get("hop"), list):
-        raise TemperError(f"{path}: a lab file has [[hop]] tables and nothing else")
+        raise BehaviourError(f"{path}: a lab file has [[hop]] tables and nothing else")
     plans = []
     for number, table in enumerate(tables["hop"], 1):
+        if _OLD_KEY in table:
+            table["behaviour"] = table.pop(_OLD_KEY)
         for key, value in table.items():
             if key not in _HOP_KEYS or not isinstance(value, _HOP_KEYS[key]) or isinstance(value, bool):
                 allowed = ", ".join(f"{name} ({kind.__name__})" for name, kind in _HOP_KEYS.items())
-                raise TemperError(f"{path}: hop {number}: {key} = {value!r}; allowed: {allowed}")
-        plan = {"temper": "accept", "host": "127.0.0.1", "port": 0} | table
+                raise BehaviourError(f"{path}: hop {number}: {key} = {value!r}; allowed: {allowed}")
+        plan = {"behaviour": "accept", "host": "127.0.0.1", "port": 0} | table
         if not 0 <= plan["port"] <= 65_535:
-            raise TemperError(f"{path}: hop {number}: port = {plan['port']}; allowed: 0 to 65535")
+            raise BehaviourError(f"{path}: hop {number}: port = {plan['port']}; allowed: 0 to 65535")
         plans.append(HopPlan(**plan))
     return plans
 
@@ -79,15 +82,15 @@ def read_plans(path: Path) -> list[HopPlan]:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="waypost lab",
-        description="A set of next hops with a temper.",
-        epilog="Tempers: accept, slow(S[,stage[,spread]]), limit(K), greylist(S), reject(share|pattern[,code[,stage]]), "
+        description="A set of fake SMTP servers with scripted behaviour.",
+        epilog="Behaviours: accept, slow(S[,stage[,spread]]), limit(K), greylist(S), reject(share|pattern[,code[,stage]]), "
         "silent(stage[,share]), dead_for(S), rst(stage[,share]), close(stage[,share]), without(keyword); "
         "joined with +. Stages: connect, ehlo, mail, rcpt, data, body, final, quit.",
     )
     parser.add_argument(
-        "--hop", action="append", default=[], metavar="[NAME=]TEMPER:HOST:PORT", help="port 0: any free one"
+        "--hop", action="append", default=[], metavar="[NAME=]BEHAVIOUR:HOST:PORT", help="port 0: any free one"
     )
-    parser.add_argument("--file", type=Path, help="a TOML file with [[hop]] tables: name, temper, host, port")
+    parser.add_argument("--file", type=Path, help="a TOML file with [[hop]] tables: name, behaviour, host, port")
     parser.add_argument("--events", metavar="FILE|-", help="a line of JSON for each message that arrived")
     parser.add_argument("--control", type=Path, metavar="PATH", help="a Unix socket that answers questions")
     parser.add_argument("--ask", type=Path, metavar="PATH", help="ask the lab behind this socket, and end")
@@ -111,7 +114,7 @@ async def _run(lab: Lab, control: ControlServer | None, events: EventLog | None)
             await control.start()
         for hop in lab.hops:
             host, port = hop.address
-            line = {"event": "hop", "name": hop.name, "host": host, "port": port, "temper": hop.temper.text}
+            line = {"event": "hop", "name": hop.name, "host": host, "port": port, "behaviour": hop.behaviour.text}
             print(json.dumps(line | {"listening": hop.listening}), flush=True)
         try:
             await ended.wait()
@@ -139,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         plans: list[HopPlan] = [] if arguments.file is None else read_plans(arguments.file)
         plans += [HopPlan.parse(text) for text in arguments.hop]
         if not plans:
-            plans = [HopPlan(temper="accept", host="127.0.0.1", port=2526)]
+            plans = [HopPlan(behaviour="accept", host="127.0.0.1", port=2526)]
         if arguments.events is not None:
             out = sys.stdout.buffer if arguments.events == "-" else open(arguments.events, "ab")  # noqa: SIM115
             events = EventLog(out)
@@ -151,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         control = ControlServer(lab, arguments.control) if arguments.control is not None else None
         uvloop.run(_run(lab, control, events))
-    except (TemperError, OSError, json.JSONDecodeError) as error:
+    except (BehaviourError, OSError, json.JSONDecodeError) as error:
         print(f"waypost lab: {error}", file=sys.stderr)
         return 1
     return 0

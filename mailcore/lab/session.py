@@ -1,7 +1,7 @@
 """One SMTP session of a next hop (RFC 5321, PIPELINING), as an asyncio protocol.
 
 Laws: data is taken byte for byte; a message is counted before its 250 is written; every buffer is bounded. It is
-lenient in what it takes (no policy, any order of parameters), because the hop's temper is what refuses.
+lenient in what it takes (no policy, any order of parameters), because the hop's behaviour is what refuses.
 
 It knows its hop as a ``HopSide``, and nothing of sockets beyond its transport.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
 from mailcore.lab.arrival import ContentDigest
-from mailcore.lab.behaviour import Deed, Delay, Occasion, Reply, Stage, Temper
+from mailcore.lab.behaviour import Behaviour, Deed, Delay, Occasion, Reply, Stage
 
 __all__ = ["HopSide", "Session"]
 
@@ -36,7 +36,7 @@ class HopSide(Protocol):
 
     hostname: str
     keywords: Sequence[str]  # of ESMTP, as the reply to EHLO has them
-    temper: Temper
+    behaviour: Behaviour
 
     @property
     def connections(self) -> int:
@@ -196,7 +196,7 @@ class Session(asyncio.Protocol):
             self._say(502, "5.5.2 Not known here")
 
     def _hello(self, verb: str, name: str) -> None:
-        without = self._hop.temper.without
+        without = self._hop.behaviour.without
         if verb == "EHLO" and "EHLO" in without:
             self._say(502, "5.5.1 Only HELO here")
             return
@@ -280,8 +280,8 @@ class Session(asyncio.Protocol):
     def _outcome(
         self, stage: Stage, sender: str | None = None, recipient: str | None = None
     ) -> Reply | Delay | Deed | None:
-        """What the temper wants here; delays add up until something decides."""
-        traits = self._hop.temper.traits.get(stage)
+        """What the behaviour wants here; delays add up until something decides."""
+        traits = self._hop.behaviour.traits.get(stage)
         if traits is None:
             return None
         occasion = Occasion(
@@ -303,7 +303,7 @@ class Session(asyncio.Protocol):
     def _answer(
         self, stage: Stage, code: int, text: str, *, sender: str | None = None, recipient: str | None = None
     ) -> bool:
-        """Replies, now or later, or does what the temper wants. True: the reply is (or will be) the good one."""
+        """Replies, now or later, or does what the behaviour wants. True: the reply is (or will be) the good one."""
         outcome = self._outcome(stage, sender, recipient)
         if outcome is None:
             if code:

@@ -71,7 +71,7 @@ async def test_whatever_a_message_was_it_comes_back_held_and_is_delivered_when_r
         if not runs:
             house.stop()
         path = await backed_up(house, "--queue")
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         done = await destroyed_and_restored(house, path)
         assert done["parts"] == ["configuration", "keys", "portal", "queue"]
         await house.start()
@@ -113,7 +113,7 @@ async def test_killed_in_the_middle_of_the_holding_nothing_is_delivered_and_noth
             await asyncio.to_thread(house._send, (address,), "author@sender.example", DATA)
         await everything_in(house, "retry.600", 100)
         path = await backed_up(house, "--queue")
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await destroyed_and_restored(house, path)
         house.launch()
         kills = 0
@@ -132,9 +132,9 @@ async def test_killed_in_the_middle_of_the_holding_nothing_is_delivered_and_noth
 
 async def test_an_owed_bounce_is_held_as_its_message_is(tmp_path: Path) -> None:
     """One recipient is refused, the other waits: the bounce of the pass that restores is nobody's business yet."""
-    tempers = ["reject(1, 550):127.0.0.1:0", "accept:127.0.0.1:0", "accept:127.0.0.1:0"]
+    behaviours = ["reject(1, 550):127.0.0.1:0", "accept:127.0.0.1:0", "accept:127.0.0.1:0"]
     async with AsyncExitStack() as stack:
-        lab = await stack.enter_async_context(Lab(tempers))
+        lab = await stack.enter_async_context(Lab(behaviours))
         routes = {"slow.example": route_to(lab, 1)}
         house = await stack.enter_async_context(running(tmp_path, lab, LONG, routes=routes))
         await house.ask("suspend", destination=route_to(lab, 1))

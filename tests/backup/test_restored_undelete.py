@@ -46,7 +46,7 @@ async def test_undeleted_it_is_held_whenever_it_was_deleted_and_released_it_is_d
             await house.order("delete", queue_id, why="unwanted")
             await house.until_in(queue_id, "deleted", deleted=True)
         path = await backed_up(house, "--queue")
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await destroyed_and_restored(house, path)
         await house.start()
         await everything_held(house, 1)
@@ -88,7 +88,7 @@ async def test_what_was_being_deleted_in_the_backup_is_held_when_it_is_undeleted
         await house.order("delete", undeleted, why="unwanted")
         await house.order("undelete", undeleted)
         path = await backed_up(house, "--queue")
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await destroyed_and_restored(house, path)
         await house.start()
         await everything_held(house, 1)
@@ -117,7 +117,7 @@ async def test_what_was_released_of_it_is_mail_as_any_other(tmp_path: Path) -> N
         await everything_held(house, 1)
         assert await release_all(house) == 1
         await house.until_in(queue_id, "retry.600")
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.order("delete", queue_id)
         assert await undelete_all(house) == 1
         await house.until_empty()
@@ -132,7 +132,7 @@ async def test_killed_in_the_middle_of_undeleting_nothing_is_delivered_and_nothi
         answer = await command(house, "queue", "purge", "--all", "--yes")
         assert answer["changed"] == 40
         path = await backed_up(house, "--queue")
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await destroyed_and_restored(house, path)
         await house.start()
         for kill in range(4):

@@ -46,7 +46,7 @@ async def test_what_was_accepted_before_the_backup_is_delivered_by_then_or_in_it
             path = await backed_up(house, "--queue")
             during = set(accepted)
             by_then = set(recipients_of(lab.messages))
-            await lab.hops[0].set_temper("accept")
+            await lab.hops[0].set_behaviour("accept")
         assert len(during) > len(before), "nothing was going on while the backup was made"
         await house.until_empty()  # of the old house
         arrived = recipients_of(lab.messages)

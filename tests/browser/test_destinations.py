@@ -118,7 +118,7 @@ async def test_a_value_for_a_time_is_seen_in_the_window_and_ends(tmp_path: Path)
 
 async def test_trouble_is_shown_with_the_remotes_own_words_which_do_no_harm(tmp_path: Path) -> None:
     async with Lab(["reject(1.0, 421, connect):127.0.0.1:0", "rst(ehlo):127.0.0.1:0", "accept:127.0.0.1:0"]) as lab:
-        lab.hops[2].temper.add(Stage.RCPT, lambda _: Reply(450, HOSTILE))
+        lab.hops[2].behaviour.add(Stage.RCPT, lambda _: Reply(450, HOSTILE))
         routes = {"reset.example": route_to(lab, 1), "hostile.example": route_to(lab, 2)}
         refusing, resetting, hostile = (route_to(lab, hop) for hop in range(3))
         async with site(tmp_path, lab, SECTIONS, routes=routes) as it:

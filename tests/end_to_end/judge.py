@@ -38,15 +38,15 @@ async def judged(appliance: Appliance, ledger: Ledger, lab: Lab) -> Comparison:
 
 @asynccontextmanager
 async def standing_still(lab: Lab) -> AsyncIterator[None]:
-    """No next hop answers meanwhile, so that what is queued stays queued; afterwards each has its temper again."""
-    tempers = [hop.temper.text for hop in lab.hops]
+    """No next hop answers meanwhile, so that what is queued stays queued; afterwards each has its behaviour again."""
+    behaviours = [hop.behaviour.text for hop in lab.hops]
     for hop in lab.hops:
-        await hop.set_temper("silent(mail)")
+        await hop.set_behaviour("silent(mail)")
     try:
         yield
     finally:
-        for hop, temper in zip(lab.hops, tempers, strict=True):
-            await hop.set_temper(temper)
+        for hop, behaviour in zip(lab.hops, behaviours, strict=True):
+            await hop.set_behaviour(behaviour)
             hop.abort_sessions()  # those that wait for an answer get none
 
 

@@ -92,7 +92,7 @@ def refuse_two(house: House) -> None:
 
 async def live(directory: Path) -> Lived:
     zone = zone_of_noon()
-    async with Lab([f"{name}={temper}:127.0.0.1:0" for name, temper in HOPS.items()]) as lab:
+    async with Lab([f"{name}={behaviour}:127.0.0.1:0" for name, behaviour in HOPS.items()]) as lab:
         routes = {f"{hop.name}.example": route_to(lab, number) for number, hop in enumerate(lab.hops)}
         async with running(directory, lab, quick(zone), routes=routes) as house:
             first = await Appliance.ask(house, "export", "--cut", "--ids")
@@ -146,7 +146,7 @@ async def _mail(house: House, lab: Lab) -> dict[str, Any]:
     await asyncio.to_thread(refuse_two, house)
     fates["injected"] = await house.inject("a@good.example", "b@grey.example")
     fates["scheduled"] = await house.inject("x@good.example", "y@good.example", not_before=time.time() + 3600)
-    await lab.hop("slow").set_temper("accept")
+    await lab.hop("slow").set_behaviour("accept")
     await ordered(house, "release", held)
     await house.until_removed(never, held, later, fates["injected"])
     await Appliance.ask(house, "export", "--now")

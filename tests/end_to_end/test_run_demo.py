@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.control.client import ControlClient, ControlError
-from mailcore.lab.behaviour import Occasion, Stage, TemperError
+from mailcore.lab.behaviour import BehaviourError, Occasion, Stage
 from mailcore.lab.demo import HOSTILE, make_hostile, read_demo
 from mailcore.lab.lab import Lab
 from mailcore.lab.traffic import WEIGHTS, Traffic
@@ -179,16 +179,16 @@ def test_every_route_of_the_demo_has_its_hop_and_nothing_leaves_this_machine() -
 
 def test_a_file_that_is_not_the_demos_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text('[receiver]\nlisten = ["127.0.0.1:2525"]\n[routes]\n"*" = "smtp"\n')
-    with pytest.raises(TemperError, match="no route of the demo"):
+    with pytest.raises(BehaviourError, match="no route of the demo"):
         read_demo(tmp_path / "other.toml")
-    with pytest.raises(TemperError, match="no configuration of the demo"):
+    with pytest.raises(BehaviourError, match="no configuration of the demo"):
         read_demo(tmp_path / "nothing.toml")
 
 
 async def test_the_hostile_hop_says_all_it_can_and_takes_some() -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab:
         make_hostile(lab.hops[0])
-        (reply,) = lab.hops[0].temper.traits[Stage.RCPT]
+        (reply,) = lab.hops[0].behaviour.traits[Stage.RCPT]
         said = {reply(Occasion(0.0, 1, recipients=(f"a{number}@x.example",))) for number in range(50)}
     assert said == {*HOSTILE, None}
 

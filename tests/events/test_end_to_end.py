@@ -14,7 +14,7 @@ from tests.end_to_end.appliance import Appliance
 from tests.events.reading import checksum, ends, left, rows
 from tests.running.running_manager import House, Sections, recipients_of, running
 
-TEMPER = "reject(bad*@example.org, 550)+reject(never*@example.org, 451)+greylist(1)"
+BEHAVIOUR = "reject(bad*@example.org, 550)+reject(never*@example.org, 451)+greylist(1)"
 MESSAGES = 8
 QUICK: Sections = {
     "queue": {"segment_bytes": 1 << 16},
@@ -57,7 +57,7 @@ async def balanced(house: House) -> Counter[str]:
 
 
 async def test_every_recipient_is_in_the_events_or_in_a_lane(tmp_path: Path) -> None:
-    async with Lab([f"{TEMPER}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, QUICK) as house:
+    async with Lab([f"{BEHAVIOUR}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, QUICK) as house:
         for number in range(MESSAGES):
             await house.send(
                 f"good{number}@example.org", f"bad{number}@example.org", data=b"Subject: one\r\n\r\n" + b"x" * 9000

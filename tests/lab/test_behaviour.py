@@ -1,10 +1,10 @@
-"""A temper is what its text says, and a wrong text says what is allowed."""
+"""A behaviour is what its text says, and a wrong text says what is allowed."""
 
 import random
 
 import pytest
 
-from mailcore.lab.behaviour import Delay, Occasion, Reply, Stage, TemperError, parse
+from mailcore.lab.behaviour import BehaviourError, Delay, Occasion, Reply, Stage, parse
 from mailcore.lab.hop import HopPlan
 
 
@@ -21,10 +21,10 @@ def test_accept_has_nothing_to_ask() -> None:
 
 
 def test_several_are_joined_with_plus_in_their_order() -> None:
-    temper = parse("slow(0.5, rcpt) + reject(a+b@example.org, 450)+slow(2)", chance())
-    assert [trait(occasion()) for trait in temper.traits[Stage.RCPT]] == [Delay(0.5), None]
-    assert [trait(occasion()) for trait in temper.traits[Stage.FINAL]] == [Delay(2.0)]
-    hit = temper.traits[Stage.RCPT][1](Occasion(now=1.0, connections=1, recipients=("A+B@Example.org",)))
+    behaviour = parse("slow(0.5, rcpt) + reject(a+b@example.org, 450)+slow(2)", chance())
+    assert [trait(occasion()) for trait in behaviour.traits[Stage.RCPT]] == [Delay(0.5), None]
+    assert [trait(occasion()) for trait in behaviour.traits[Stage.FINAL]] == [Delay(2.0)]
+    hit = behaviour.traits[Stage.RCPT][1](Occasion(now=1.0, connections=1, recipients=("A+B@Example.org",)))
     assert isinstance(hit, Reply)
     assert hit.code == 450
 
@@ -61,7 +61,7 @@ def test_greylisting_ends_after_its_time_for_the_same_three_only() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "is no temper"),
+        ("", "is not a behaviour"),
         ("kind", "there are: accept"),
         ("slow", "takes 1 to 3 arguments"),
         ("slow(fast)", "is no number"),
@@ -73,19 +73,19 @@ def test_greylisting_ends_after_its_time_for_the_same_three_only() -> None:
         ("reject(*@x, 250)", "not between 400 and 599"),
         ("reject(*@x, 550, connect)", "no address is known"),
         ("silent(later)", "allowed: connect, ehlo"),
-        ("rst(final", "is no temper"),
+        ("rst(final", "is not a behaviour"),
     ],
 )
 def test_a_wrong_temper_says_what_is_wrong(text: str, complaint: str) -> None:
-    with pytest.raises(TemperError, match=complaint):
+    with pytest.raises(BehaviourError, match=complaint):
         parse(text, chance())
 
 
 @pytest.mark.parametrize(
     ("text", "plan"),
     [
-        ("accept:127.0.0.1:2526", HopPlan(temper="accept", host="127.0.0.1", port=2526)),
-        ("accept:[::1]:0", HopPlan(temper="accept", host="::1", port=0)),
+        ("accept:127.0.0.1:2526", HopPlan(behaviour="accept", host="127.0.0.1", port=2526)),
+        ("accept:[::1]:0", HopPlan(behaviour="accept", host="::1", port=0)),
         ("late=slow(1.5)+limit(2):localhost:25", HopPlan("slow(1.5)+limit(2)", "localhost", 25, "late")),
         ("reject(a=b@x, 550):127.0.0.1:1", HopPlan("reject(a=b@x, 550)", "127.0.0.1", 1)),
     ],
@@ -96,5 +96,5 @@ def test_a_hop_is_read_as_it_is_written(text: str, plan: HopPlan) -> None:
 
 @pytest.mark.parametrize("text", ["accept", "accept:2526", "accept:127.0.0.1:smtp", "accept:127.0.0.1:70000", ":h:1"])
 def test_a_wrong_hop_is_refused(text: str) -> None:
-    with pytest.raises(TemperError):
+    with pytest.raises(BehaviourError):
         HopPlan.parse(text)

@@ -1,10 +1,10 @@
-"""A hop can be dead, change its temper while it runs, and forget what it counted."""
+"""A hop can be dead, change its behaviour while it runs, and forget what it counted."""
 
 import contextlib
 
 import pytest
 
-from mailcore.lab.behaviour import TemperError
+from mailcore.lab.behaviour import BehaviourError
 from mailcore.lab.lab import Lab
 from tests.eventually import eventually
 from tests.lab.conversation import Conversation
@@ -28,12 +28,12 @@ async def test_a_hop_that_dies_drops_its_connections_and_keeps_its_port() -> Non
     async with Lab(["accept:127.0.0.1:0"]) as lab:
         address = lab.hops[0].address
         async with Conversation(lab.hops[0]) as smtp:
-            await lab.hops[0].set_temper("dead_for(60)")
+            await lab.hops[0].set_behaviour("dead_for(60)")
             with contextlib.suppress(ConnectionResetError):
                 assert await smtp.reply() == ""
         with pytest.raises(ConnectionRefusedError):
             await deliver(lab)
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         assert lab.hops[0].address == address
         await deliver(lab)
 
@@ -41,11 +41,11 @@ async def test_a_hop_that_dies_drops_its_connections_and_keeps_its_port() -> Non
 async def test_a_new_temper_holds_in_open_sessions() -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, Conversation(lab.hops[0]) as smtp:
         assert (await smtp.mail()).startswith("250")
-        await lab.hops[0].set_temper("reject(1, 451, final)")
+        await lab.hops[0].set_behaviour("reject(1, 451, final)")
         assert (await smtp.data(b"x\r\n.\r\n")).startswith("451")
-        with pytest.raises(TemperError):
-            await lab.hops[0].set_temper("nonsense")
-        assert lab.hops[0].temper.text == "reject(1, 451, final)"
+        with pytest.raises(BehaviourError):
+            await lab.hops[0].set_behaviour("nonsense")
+        assert lab.hops[0].behaviour.text == "reject(1, 451, final)"
 
 
 async def test_counters_and_ledger_can_be_forgotten() -> None:
@@ -73,5 +73,5 @@ async def test_a_port_that_is_taken_stops_the_start_and_names_the_hop() -> None:
 
 
 async def test_names_are_given_once() -> None:
-    with pytest.raises(TemperError, match="two hops"):
+    with pytest.raises(BehaviourError, match="two hops"):
         Lab(["a=accept:127.0.0.1:0", "a=accept:127.0.0.1:0"])

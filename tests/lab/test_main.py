@@ -52,11 +52,12 @@ def test_a_lab_tells_where_it_listens_and_what_it_got(
     assert [arrival["id"] for arrival in page["arrivals"]] == ["5"]
     assert ask(sock, {"do": "ledger", "after": 1, "limit": 1})["arrivals"][0]["hop"] == "hop2"
 
-    assert ask(sock, {"do": "temper", "hop": "dead", "temper": "accept"})["ok"]
+    assert ask(sock, {"do": "temper", "hop": "dead", "temper": "silent(mail)"})["ok"], "the name before it was renamed"
+    assert ask(sock, {"do": "behaviour", "hop": "dead", "behaviour": "accept"})["ok"]
     assert ask(sock, {"do": "counters", "hop": "dead"})["hops"]["dead"]["listening"]
     assert ask(sock, {"do": "reset"})["ok"]
     assert ask(sock, {"do": "ledger"})["arrivals"] == []
-    for wrong in ({"do": "nothing"}, {"do": "ledger", "hop": "x"}, {"do": "ledger", "limit": 0}, {"do": "temper"}):
+    for wrong in ({"do": "nothing"}, {"do": "ledger", "hop": "x"}, {"do": "ledger", "limit": 0}, {"do": "behaviour"}):
         assert not ask(sock, wrong)["ok"]
 
     process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""A next hop speaks SMTP, takes data byte for byte, and does in each stage what its temper says."""
+"""A next hop speaks SMTP, takes data byte for byte, and does in each stage what its behaviour says."""
 
 import asyncio
 import hashlib
@@ -137,7 +137,7 @@ async def test_a_limit_greets_the_next_one_with_421() -> None:
 
 
 @pytest.mark.parametrize(
-    ("temper", "stage", "code"),
+    ("behaviour", "stage", "code"),
     [
         ("reject(1, 554, connect)", "connect", "554"),
         ("reject(1, 421, ehlo)", "ehlo", "421"),
@@ -148,8 +148,8 @@ async def test_a_limit_greets_the_next_one_with_421() -> None:
         ("reject(c@*)", "final", "250"),
     ],
 )
-async def test_a_refusal_comes_at_its_stage(temper: str, stage: str, code: str) -> None:
-    async with Lab([f"{temper}:127.0.0.1:0"]) as lab, Conversation(lab.hops[0]) as smtp:
+async def test_a_refusal_comes_at_its_stage(behaviour: str, stage: str, code: str) -> None:
+    async with Lab([f"{behaviour}:127.0.0.1:0"]) as lab, Conversation(lab.hops[0]) as smtp:
         if stage == "connect":
             answer = smtp.greeting
         elif stage == "ehlo":

@@ -15,9 +15,9 @@ from tests.ledger.corpus import SHAPES, Corpus, Message
 from tests.ledger.ledger import Ledger, State
 
 
-async def sent_through(temper: str, corpus: Corpus, **options: object) -> tuple[Ledger, Lab, LoadClient]:
+async def sent_through(behaviour: str, corpus: Corpus, **options: object) -> tuple[Ledger, Lab, LoadClient]:
     ledger = Ledger()
-    async with Lab([f"{temper}:127.0.0.1:0"], seed=3) as lab:
+    async with Lab([f"{behaviour}:127.0.0.1:0"], seed=3) as lab:
         client = LoadClient(lab.hops[0].address, ledger, **options)  # type: ignore[arg-type]
         async with asyncio.timeout(60):
             await client.send(corpus)
@@ -45,7 +45,7 @@ async def test_big_messages_arrive_unaltered() -> None:
 
 @pytest.mark.parametrize("pipelining", [True, False])
 @pytest.mark.parametrize(
-    "temper",
+    "behaviour",
     [
         "rst(final, 0.2)",
         "close(data, 0.2)+rst(body, 0.1)",
@@ -54,9 +54,9 @@ async def test_big_messages_arrive_unaltered() -> None:
         "limit(3)",
     ],
 )
-async def test_failures_are_tried_again_until_all_is_acknowledged(temper: str, pipelining: bool) -> None:
+async def test_failures_are_tried_again_until_all_is_acknowledged(behaviour: str, pipelining: bool) -> None:
     corpus = Corpus(count=100, seed=4)
-    ledger, lab, _ = await sent_through(temper, corpus, pipelining=pipelining, pause_s=0.001)
+    ledger, lab, _ = await sent_through(behaviour, corpus, pipelining=pipelining, pause_s=0.001)
     comparison = compare(ledger, lab.messages)
     assert comparison.clean, comparison
     wanted = {recipient for message in corpus for recipient in message.recipients}

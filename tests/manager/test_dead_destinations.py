@@ -45,12 +45,12 @@ async def until_all_deferred(house: House, count: int = len(MANY)) -> None:
 
 
 @pytest.mark.parametrize(
-    "temper", ["dead_for(600)", "silent(connect)", "rst(connect)", "close(ehlo)", "reject(1, 421, connect)"]
+    "behaviour", ["dead_for(600)", "silent(connect)", "rst(connect)", "close(ehlo)", "reject(1, 421, connect)"]
 )
 async def test_after_a_cohort_of_failures_the_rest_is_deferred_unseen_and_comes_when_it_lives(
-    tmp_path: Path, temper: str
+    tmp_path: Path, behaviour: str
 ) -> None:
-    async with Lab([f"{temper}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab:
+    async with Lab([f"{behaviour}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab:
         routes = {"alive.example": route_to(lab, 1)}
         async with running(tmp_path, lab, SECTIONS, routes=routes) as house:
             await send_all(house, lab, MANY)
@@ -63,7 +63,7 @@ async def test_after_a_cohort_of_failures_the_rest_is_deferred_unseen_and_comes_
             await house.send("r@alive.example")
             await lab.wait_for(1)
             assert recipients_of(lab.messages) == ["r@alive.example"]
-            await lab.hops[0].set_temper("accept")
+            await lab.hops[0].set_behaviour("accept")
             await house.kill("manager")  # the next one knows of no dead destinations
             await house.until_empty()
             assert recipients_of(lab.hops[0].messages) == MANY
@@ -75,7 +75,7 @@ async def test_when_its_time_is_over_it_is_tried_again(tmp_path: Path) -> None:
         await send_all(house, lab, MANY)
         await until_all_deferred(house)
         assert untried(house)
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.until_empty()
         assert recipients_of(lab.messages) == MANY
 

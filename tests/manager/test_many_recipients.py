@@ -31,7 +31,7 @@ async def test_each_gets_it_once_though_some_are_deferred(tmp_path: Path) -> Non
         size = await house.size()
         assert (size["messages"], size["recipients"]) == (1, 300)
         assert size["destinations"] == {route_to(lab, 0): 300}
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.until_empty()
         assert recipients_of(lab.messages) == MANY
 
@@ -41,7 +41,7 @@ async def test_all_deferred_wait_in_batches_and_are_read_as_wanted(tmp_path: Pat
         queue_id = await house.send(*MANY)
         item = await house.until_in(queue_id, "retry.")
         assert item["recipient_count"] == 3_000
-        await lab.hops[0].set_temper("slow(0.05)")
+        await lab.hops[0].set_behaviour("slow(0.05)")
         peak = 0
         while (await house.size())["messages"]:
             peak = max(peak, (await house.ask("state"))["scheduler"]["recipients_in_core"])
@@ -61,7 +61,7 @@ async def test_an_order_in_the_middle_forgets_nobody(tmp_path: Path, operation: 
         )
         arrived = recipients_of(lab.messages)
         assert item["recipient_count"] == 3_000 - len(arrived)
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.order("release" if operation == "hold" else "undelete", queue_id)
         await house.until_empty()
         assert recipients_of(lab.messages) == MANY

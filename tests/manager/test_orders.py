@@ -42,7 +42,7 @@ async def suspended(house: House, lab: Lab) -> str:
 async def test_what_is_held_waits_until_it_is_released(tmp_path: Path, killed: bool) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
         queue_id = await in_retry(house)
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.order("hold", queue_id, why="a question of its author")
         if killed:
             await house.kill("manager")
@@ -61,7 +61,7 @@ async def test_what_is_held_waits_until_it_is_released(tmp_path: Path, killed: b
 async def test_what_is_deleted_can_be_had_back(tmp_path: Path, killed: bool) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
         queue_id = await in_retry(house)
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.order("delete", queue_id)
         if killed:
             await house.kill("manager")
@@ -78,7 +78,7 @@ async def test_what_is_deleted_can_be_had_back(tmp_path: Path, killed: bool) -> 
 async def test_a_release_and_an_undelete_hold_after_a_kill(tmp_path: Path) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
         held, deleted = [await in_retry(house, f"{name}@example.org") for name in ("held", "deleted")]
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.ask("suspend", destination=route_to(lab, 0))  # so that nothing is in flight at the kill
         await house.order("hold", held)
         await house.order("delete", deleted)
@@ -104,7 +104,7 @@ async def test_a_message_at_rest_is_tried_now_rerouted_and_delayed(tmp_path: Pat
         await lab.wait_for(1)
         until = time.time() + 3
         await house.order("delay", delayed, until=until)
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await lab.wait_for(2)
         assert lab.hops[0].messages[0].at >= until - 1.1  # the last second is let go
         await house.order("retry", tried)
@@ -137,7 +137,7 @@ async def test_a_message_is_returned_to_its_sender(tmp_path: Path) -> None:
 async def test_a_message_gets_more_recipients(tmp_path: Path) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
         queue_id = await in_retry(house)
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         with pytest.raises(Refused, match="no address"):
             await house.ask("add_recipients", queue_id=queue_id, recipients=["nobody at all"])
         answer = await house.ask("add_recipients", queue_id=queue_id, recipients=["b@example.org", "c@example.org"])
@@ -200,7 +200,7 @@ async def test_an_order_waits_for_what_is_in_flight(tmp_path: Path, killed: bool
         assert len(arrived) == 2 or (killed and not arrived)
         left = (await house.size())["recipients"]
         assert left == 5 or (killed and left == 7)  # its verdict may not have been on disk
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.order("release", queue_id)
         await house.until_empty()
         got = recipients_of(lab.messages)
@@ -229,7 +229,7 @@ async def test_all_that_match_are_changed_and_purged(tmp_path: Path) -> None:
         result = await house.ask("change_matching", change="undelete", filter={"recipient": "r3@*"})
         assert result["changed"] == 1
         await house.until_in(ids[3], "retry.60")
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.kill("manager")
         await house.order("retry", ids[3])
         await house.until_empty()

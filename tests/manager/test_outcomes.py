@@ -77,9 +77,9 @@ def test_one_recipient_as_a_destination_has_its_next_hops_outcome() -> None:
 
 
 async def test_rows_say_what_came_of_mail_and_what_was_answered_last(tmp_path: Path) -> None:
-    temper = "reject(later*, 450)+reject(no*, 550)"
+    behaviour = "reject(later*, 450)+reject(no*, 550)"
     async with (
-        Lab([f"{temper}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab,
+        Lab([f"{behaviour}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab,
         Catcher() as author,
         running(tmp_path, lab, author=author, routes={"else.example": route_to(lab, 1)}) as house,
     ):
@@ -135,9 +135,9 @@ async def balanced(house: House) -> dict[str, Any]:
 
 
 async def test_the_balance_is_exact_whatever_happens_to_mail(tmp_path: Path) -> None:
-    temper = "reject(later*, 450)+reject(no*, 550)"
+    behaviour = "reject(later*, 450)+reject(no*, 550)"
     async with (
-        Lab([f"{temper}:127.0.0.1:0"]) as lab,
+        Lab([f"{behaviour}:127.0.0.1:0"]) as lab,
         Catcher() as author,
         running(tmp_path, lab, author=author) as house,
     ):

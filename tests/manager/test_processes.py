@@ -21,7 +21,7 @@ async def test_a_killed_deliverers_entries_are_due_at_once_and_no_failure_of_the
         for number in range(3):
             await house.send(f"r{number}@example.org")
         await house.until_in_flight(3)
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.kill("deliverer.0")
         await house.until_empty()  # a minute of backoff would be too long for this
         assert recipients_of(lab.messages) == [f"r{number}@example.org" for number in range(3)]
@@ -37,7 +37,7 @@ async def test_two_deliverers_share_the_work(tmp_path: Path) -> None:
         await house.until_in_flight(2)
         links = (await house.ask("state"))["deliverers"]
         assert [link["in_flight"] for link in links] == [1, 1]
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.kill("deliverer.0")
         await house.kill("deliverer.1")
         await house.until_empty()
@@ -56,7 +56,7 @@ async def test_a_manager_killed_with_deliveries_in_flight_delivers_them(tmp_path
             return (size["messages"], size["recipients"]) == (5, 10)
 
         await house.eventually(counted, "the receiver's word on what the last checkpoint did not know")
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.kill("deliverer.0")  # what hangs at the silent hop
         await house.until_empty()
         assert recipients_of(lab.messages) == sorted(

@@ -11,10 +11,10 @@ from mailcore.lab.lab import Lab
 from tests.running.running_manager import DATA, recipients_of, route_to, running
 
 
-@pytest.mark.parametrize("temper", ["greylist(1.5)", "reject(1, 421, connect)", "dead_for(3)"])
-async def test_deferred_mail_arrives_later_once_byte_for_byte(tmp_path: Path, temper: str) -> None:
+@pytest.mark.parametrize("behaviour", ["greylist(1.5)", "reject(1, 421, connect)", "dead_for(3)"])
+async def test_deferred_mail_arrives_later_once_byte_for_byte(tmp_path: Path, behaviour: str) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
-        await lab.hops[0].set_temper(temper)
+        await lab.hops[0].set_behaviour(behaviour)
         queue_id = await house.send("a@example.org")
         item = await house.until_in(queue_id, "retry.")
         assert item["state"] == "deferred"
@@ -25,8 +25,8 @@ async def test_deferred_mail_arrives_later_once_byte_for_byte(tmp_path: Path, te
         assert house.spool_files() == [queue_id]
         size = await house.size()
         assert (size["messages"], size["recipients"]) == (1, 1)
-        if "reject" in temper:
-            await lab.hops[0].set_temper("accept")
+        if "reject" in behaviour:
+            await lab.hops[0].set_behaviour("accept")
         await house.until_empty()
         await lab.wait_for(1)
         assert [arrival.sha256 for arrival in lab.messages] == [content_digest(DATA.replace(b"\r\n..", b"\r\n.."))]
@@ -52,6 +52,6 @@ async def test_a_message_that_cannot_be_spooled_is_put_back_when_the_disk_takes_
         assert "put elsewhere" in await house.refusal("hold", queue_id)
         for fan in fans:
             fan.unlink()
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.until_empty()
         assert recipients_of(lab.messages) == ["a@example.org"]

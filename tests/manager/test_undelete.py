@@ -54,7 +54,7 @@ async def test_what_was_held_when_it_was_deleted_is_held_again_for_its_reason(tm
         unsaid = await held(house, "unsaid@example.org", "")
         other = await house.send("other@example.org")
         await house.until_in(other, "retry.60")
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         for each in (queue_id, unsaid, other):
             await house.order("delete", each, why="a spam wave")
         await kill()
@@ -99,7 +99,7 @@ async def test_deleted_and_undeleted_again_and_again_it_stays_held_and_released_
         assert (await house.until_in(queue_id, "hold"))["reason"] == WHY
         await house.order("release", queue_id)
         await house.until_in(queue_id, "retry.60")
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.order("delete", queue_id)
         await house.order("undelete", queue_id)
         await house.until_empty()
@@ -130,7 +130,7 @@ async def test_a_hold_that_waited_for_what_is_in_flight_when_it_was_deleted_is_o
         assert (await house.until_in(queue_id, "hold"))["reason"] == WHY
         arrived = recipients_of(lab.messages)
         assert len(arrived) == 2 or (killed and not arrived)
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.order("release", queue_id)
         await house.until_empty()
         assert set(recipients_of(lab.messages)) == set(recipients)
@@ -141,7 +141,7 @@ async def test_killed_at_any_moment_of_deleting_and_undeleting_it_is_there_once_
 ) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
         ids = {await held(house, f"r{number}@example.org") for number in range(6)}
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
 
         async def change(operation: str, filter_: dict[str, str]) -> None:
             """What was not answered may have been done, or not."""

@@ -36,10 +36,10 @@ def verdicts(house: House, queue_id: str) -> dict[str, list[str]]:
 
 
 async def test_only_who_was_deferred_gets_it_again_and_one_bounce_tells_of_all_refused(tmp_path: Path) -> None:
-    temper = "reject(no*@example.org, 550)+reject(later*@example.org, 450)"
+    behaviour = "reject(no*@example.org, 550)+reject(later*@example.org, 450)"
     recipients = [f"{word}{number}@example.org" for word in ("yes", "no", "later") for number in range(2)]
     async with (
-        Lab([f"{temper}:127.0.0.1:0"]) as lab,
+        Lab([f"{behaviour}:127.0.0.1:0"]) as lab,
         Catcher() as author,
         running(tmp_path, lab, author=author) as house,
     ):
@@ -48,7 +48,7 @@ async def test_only_who_was_deferred_gets_it_again_and_one_bounce_tells_of_all_r
         assert item["recipients"] == ["later0@example.org", "later1@example.org"]
         assert "450" in item["reason"]
         assert (await house.size())["recipients"] <= 3  # the bounce may still be there
-        await lab.hops[0].set_temper("accept")
+        await lab.hops[0].set_behaviour("accept")
         await house.until_empty()
         assert recipients_of(lab.messages) == sorted(r for r in recipients if not r.startswith("no"))
         await house.until_removed(queue_id)
@@ -78,15 +78,15 @@ async def test_a_bounce_never_bounces(tmp_path: Path) -> None:
 
 
 async def test_what_is_too_long_in_the_queue_is_returned_in_one_bounce_with_what_was_refused(tmp_path: Path) -> None:
-    temper = "reject(later*@example.org, 450)"
+    behaviour = "reject(later*@example.org, 450)"
     async with (
-        Lab([f"{temper}:127.0.0.1:0"]) as lab,
+        Lab([f"{behaviour}:127.0.0.1:0"]) as lab,
         Catcher() as author,
         running(tmp_path, lab, SHORT_LIFE, author=author) as house,
     ):
         queue_id = await house.send("later0@example.org", "later1@example.org")
         await house.until_in(queue_id, "retry.")
-        await lab.hops[0].set_temper("reject(later0@example.org, 450)+reject(later1@example.org, 550)")
+        await lab.hops[0].set_behaviour("reject(later0@example.org, 450)+reject(later1@example.org, 550)")
         other = await house.send("yes@example.org", "later0@example.org")
         await house.until_empty()
         await house.until_removed(queue_id, other)
@@ -110,9 +110,9 @@ async def test_what_is_too_long_in_the_queue_is_returned_in_one_bounce_with_what
 
 async def test_who_is_refused_and_who_expires_in_the_same_pass_share_a_bounce(tmp_path: Path) -> None:
     life: Sections = {"scheduler": {"maximal_queue_lifetime": 0}}
-    temper = "reject(no@example.org, 550)+reject(later*@example.org, 450)"
+    behaviour = "reject(no@example.org, 550)+reject(later*@example.org, 450)"
     async with (
-        Lab([f"{temper}:127.0.0.1:0"]) as lab,
+        Lab([f"{behaviour}:127.0.0.1:0"]) as lab,
         Catcher() as author,
         running(tmp_path, lab, life, author=author) as house,
     ):
