@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from mailcore.envelope import Verdict
+from mailcore.faults import Fault
 
 __all__ = [
     "Deliver",
@@ -109,7 +110,7 @@ class Response(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
     number: int
     result: Any = None
-    error: str = ""  # "" when it went well; else what and where, for a person
+    error: Fault | None = None  # None: the operation succeeded
     last: bool = True
 
 

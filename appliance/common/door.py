@@ -20,11 +20,10 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from mailcore.control.arguments import CHUNK_BYTES_MAX
-from mailcore.control.client import AsyncControlClient, ControlClient, Refused, TimedOut
+from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, Refused, TimedOut
+from mailcore.faults import Code
 
-__all__ = ["Door", "async_door", "door", "door_of"]
-
-NOT_KNOWN = "whether it was done is not known"  # as the control process says it (mailcore.control.manager_link)
+__all__ = ["Door", "as_outcome", "async_door", "door", "door_of"]
 
 
 class Door:
@@ -51,9 +50,7 @@ class Door:
             try:
                 return client.call(operation, arguments, why=why)
             except Refused as error:
-                if NOT_KNOWN in str(error):  # the manager ended in the middle: that is no refusal
-                    raise TimedOut(str(error)) from error
-                raise
+                raise as_outcome(error) from error
 
     def inject(self, sender: str, recipients: list[str], message: bytes, *, why: str) -> str:
         """A message of our own into the queue; its queue id, once it is safe. Raises ControlError."""
@@ -65,6 +62,11 @@ class Door:
 
     def _client(self, timeout_s: float) -> ControlClient:
         return ControlClient(settings.CONTROL_SOCKET, who=self._who, timeout_s=timeout_s)
+
+
+def as_outcome(error: Refused) -> ControlError:
+    """Returns the error of a change: TimedOut when the manager ended in the middle, which is not a refusal."""
+    return TimedOut(str(error)) if error.code is Code.OUTCOME_UNKNOWN else error
 
 
 def door(request: HttpRequest) -> Door:

@@ -8,6 +8,7 @@ Keeps law: database-down-has-a-page (docs/laws.md).
 from __future__ import annotations
 
 import secrets
+import sqlite3
 import sys
 
 from django.core.cache import cache
@@ -20,8 +21,8 @@ __all__ = ["NotEntered", "server_error", "title_of", "too_many_requests"]
 
 CANNOT_WRITE = "The portal cannot write to its own database; the mail goes on"
 _PROBE, _PROBE_S = "portal:written", 10
-# In SQLite's words and in PostgreSQL's.
-_NO_WRITING = ("disk is full", "readonly database", "No space left on device", "read-only transaction")
+_SQLITE_NO_WRITING = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY})
+_POSTGRESQL_NO_WRITING = frozenset({"53100", "25006"})  # disk_full, read_only_sql_transaction
 
 
 class NotEntered(OperationalError):
@@ -30,11 +31,21 @@ class NotEntered(OperationalError):
 
 def title_of(error: OperationalError, method: str | None) -> str:
     """One sentence for a person, without its end."""
-    cannot_write = any(words in str(error) for words in _NO_WRITING)
-    title = CANNOT_WRITE if cannot_write else "The portal cannot use its own database; the mail goes on"
+    title = CANNOT_WRITE if _cannot_write(error) else "The portal cannot use its own database; the mail goes on"
     if isinstance(error, NotEntered):
         return f"{title}. Nothing was changed"
     return f"{title}. Look whether the change was made before you repeat it" if method == "POST" else title
+
+
+def _cannot_write(error: BaseException | None) -> bool:
+    """Whether the database can be read and not written, by the codes of the driver's error behind Django's."""
+    while error is not None:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _SQLITE_NO_WRITING:  # without the extended code
+            return True
+        if getattr(error, "sqlstate", None) in _POSTGRESQL_NO_WRITING:
+            return True
+        error = error.__cause__
+    return False
 
 
 def too_many_requests(request: HttpRequest) -> HttpResponse:

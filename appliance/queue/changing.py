@@ -20,12 +20,12 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from appliance.audit.record import audited, record
-from appliance.common.door import NOT_KNOWN, door_of
+from appliance.common.door import as_outcome, door_of
 from appliance.common.templatetags.waypost import span
 from appliance.queue.filters import DELETED
 from appliance.queue.models import Change, Phase
 from appliance.queue.owner_process import own
-from mailcore.control.client import ControlError, NotRunning, Refused, TimedOut
+from mailcore.control.client import ControlError, NotRunning, Refused
 
 __all__ = ["OPERATIONS", "TooMany", "change_chosen", "count", "doc_of", "go", "in_background", "past_of", "undo"]
 
@@ -181,9 +181,7 @@ def _as_not_known() -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        if NOT_KNOWN in str(error):
-            raise TimedOut(str(error)) from error
-        raise
+        raise as_outcome(error) from error
 
 
 @contextlib.contextmanager

@@ -6,28 +6,23 @@ order in which it would be sent; what changed since it was seen is told, not ove
 
 from __future__ import annotations
 
-import contextlib
 import json
-import time
-from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
+import msgspec
 from django.http import QueryDict
 
 from appliance.common.door import Door
 from appliance.common.templatetags.waypost import span
 from appliance.tuning.parameter import Known, Shown, same_shown
 from appliance.tuning.value import Value, is_value, read, same, typed
-from mailcore.control.client import Refused
+from mailcore.faults import Fault
 
 __all__ = ["CHANGES_MAX", "Draft", "DraftError", "Line", "check", "from_form", "from_json", "lines"]
 
 CHANGES_MAX = 50  # in one draft; there are 18 parameters of a transport
 _LONGEST, _SHORTEST = "maximal_backoff_time", "minimal_backoff_time"
-_BUSY = "simulations_max"  # in the core's words when it simulates for others already
-_BUSY_TRIES = 10
-_BUSY_S = 0.2
 
 
 class DraftError(ValueError):
@@ -60,7 +55,7 @@ class Draft:
         return json.dumps({"scope": self.scope, "wanted": wanted})
 
     def as_changes(self) -> list[dict[str, Any]]:
-        """As ``simulate`` takes them, in the order in which they would be set."""
+        """As ``check_changes`` and ``simulate`` take them, in the order in which they would be set."""
         return [{"scope": self.scope, "parameter": each.parameter, "value": each.value} for each in self.in_order()]
 
     def in_order(self) -> list[Wanted]:
@@ -96,10 +91,9 @@ class Line:
 
 @dataclass(slots=True)
 class Checked:
-    """What the core said to each; "" under a parameter's name is about all of them."""
+    """The core's message about each wrong parameter; under "" is what is wrong with the scope."""
 
     errors: dict[str, str] = field(default_factory=dict)
-    unchecked: bool = False  # the core was busy simulating: each value is checked once more when it is set
 
 
 def from_form(form: QueryDict, scope: str, known: Known) -> Draft:
@@ -163,38 +157,17 @@ def lines(draft: Draft, known: Known, shown: dict[str, Shown], checked: Checked)
 
 
 def check(door: Door, draft: Draft) -> Checked:
-    """The core's words to each value, all of them tried in order on a scheduler that is thrown away: what ``simulate`` does
-    before it begins. It is ended there. Raises ControlError when nobody answers."""
+    """Asks the core which values it would refuse, all of them tried in order. Nothing is set. Raises ControlError."""
     checked = Checked()
-    left = draft.as_changes()
-    tries = 0
-    while left:
-        try:
-            _begin(door, left)
-            break
-        except Refused as error:
-            words = str(error)
-            if _BUSY in words:
-                tries += 1
-                if tries > _BUSY_TRIES:
-                    checked.unchecked = True
-                    break
-                time.sleep(_BUSY_S)
-                continue
-            names = [each["parameter"] for each in left]
-            guilty = next((name for name in names if words.startswith(f"{name} ")), "")
-            checked.errors[guilty] = words
-            if not guilty:
-                break
-            left = [each for each in left if each["parameter"] != guilty]
+    changes = draft.as_changes()
+    answer = door.read("check_changes", {"changes": changes})
+    for at, (change, given) in enumerate(zip(changes, answer["faults"], strict=True)):
+        if given is None:
+            continue
+        fault = msgspec.convert(given, Fault)
+        of_all = fault.argument == f"changes[{at}].scope"
+        checked.errors["" if of_all else change["parameter"]] = fault.message
     return checked
-
-
-def _begin(door: Door, changes: list[dict[str, Any]]) -> None:
-    """The first part of a simulation, which comes when all values were found good; then nobody listens any more."""
-    parts = door.parts("simulate", {"changes": changes, "duration_s": 1, "backlog": "none"})
-    with contextlib.closing(cast(Generator[Any, None, None], parts)):
-        next(parts)
 
 
 def _seen(text: str) -> Shown:

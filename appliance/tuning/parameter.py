@@ -16,6 +16,7 @@ from appliance.common.templatetags.waypost import span
 from appliance.tuning.scope import kind_of
 from appliance.tuning.value import Value, same, typed
 from mailcore.control.client import Refused
+from mailcore.faults import Code
 
 __all__ = ["Known", "Parameter", "Shown", "grouped", "in_force", "is_own", "of_transport", "read_known", "same_shown"]
 
@@ -131,7 +132,7 @@ def of_transport(everything: Mapping[str, Any], scope: str) -> dict[str, Shown]:
     """Out of the answer to ``transports``; "" is all of them. Raises Refused: it may have gone since a page was made."""
     if scope not in everything:
         there_are = ", ".join(name for name in everything if name and ":" not in name)
-        raise Refused(f"there is no transport {scope!r}; there are {there_are}")
+        raise Refused(f"there is no transport {scope!r}; there are {there_are}", code=Code.NOT_FOUND, argument="scope")
     return dict(everything[scope])
 
 

@@ -199,7 +199,6 @@ def dialog(
             "draft": draft.seeing(shown).as_json(),
             "errors": bool(checked.errors),
             "general": checked.errors.get("", ""),
-            "unchecked": checked.unchecked,
             "stale": any(line.was is not None for line in found),
             "takes_back": all(line.takes_back for line in found),
             "form": form,

@@ -1,4 +1,4 @@
-"""``waypost transport``: the parameters in force and where each comes from; setting them live."""
+"""``waypost transport``: the parameters in force and where each comes from; setting and checking them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from mailcore.cli.parameter import VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
-from mailcore.terminal.command import DONE, UsageError, add_common, control_client
-from mailcore.terminal.output import print_json, say, whole_table, width
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client
+from mailcore.terminal.output import plain, print_json, say, whole_table, width
 
 __all__ = ["configure"]
 
@@ -29,6 +29,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     setting.add_argument("--why", default="", metavar="TEXT", help="goes into the journal")
     add_common(setting)
     setting.set_defaults(run=_set)
+    checking = commands.add_parser("check", help="check values that could be set; sets nothing")
+    checking.add_argument("transport", help=f"a transport; transport:next hop, or transport:.domain; or {GLOBAL}")
+    checking.add_argument("changes", nargs="+", metavar="PARAMETER=VALUE", help="checked in this order")
+    add_common(checking)
+    checking.set_defaults(run=_check)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -52,6 +57,26 @@ def _list(arguments: argparse.Namespace) -> int:
     for line in whole_table(("TRANSPORT", "PARAMETER", "VALUE", "FROM"), rows, width(sys.stdout)):
         say(line)
     return DONE
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    """Ends with NOT_DONE when a value could not be set."""
+    scope = "" if arguments.transport == GLOBAL else arguments.transport
+    changes: list[dict[str, Any]] = []
+    for text in arguments.changes:
+        parameter, equals, value = text.partition("=")
+        if not equals or not parameter:
+            raise UsageError(f"transport check: {text!r} is not PARAMETER=VALUE")
+        changes.append({"scope": scope, "parameter": parameter, "value": value_of(value)})
+    with control_client(arguments) as control:
+        answer = control.call("check_changes", {"changes": changes})
+    faults = answer["faults"]
+    if arguments.json:
+        print_json(answer)
+    else:
+        for text, fault in zip(arguments.changes, faults, strict=True):
+            say(f"{plain(text)}: {plain(fault['message']) if fault else 'allowed'}")
+    return NOT_DONE if any(faults) else DONE
 
 
 def _set(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope
 from mailcore.lookup.filter import Filter
-from mailcore.routing.route import parse_route
+from mailcore.routing.route import RouteError, parse_route
 
 __all__ = [
     "CHUNK_BYTES_MAX",
@@ -24,6 +24,7 @@ __all__ = [
     "ChangeArguments",
     "ChangeMatchingArguments",
     "Changed",
+    "CheckChangesArguments",
     "DataArguments",
     "DelayArguments",
     "DestinationsArguments",
@@ -45,6 +46,7 @@ __all__ = [
     "TransportSetArguments",
     "TransportsArguments",
     "WorkingArguments",
+    "WrongArgument",
 ]
 
 MESSAGES_MAX = 1_000  # of one request: the manager's answer takes about as long as one sync and 1 000 records
@@ -70,6 +72,14 @@ Place = tuple[QueueId, Name, Offset]
 QueueIds = Annotated[list[QueueId], Meta(max_length=MESSAGES_MAX)]
 Messages = Annotated[list[Place], Meta(max_length=MESSAGES_MAX)]
 _FILTER_TEXT_MAX = 1_000
+
+
+class WrongArgument(ValueError):
+    """Two arguments that do not fit each other, or one that no bound describes. ``argument`` names it."""
+
+    def __init__(self, message: str, argument: str) -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -129,7 +139,7 @@ class RerouteArguments(ChangeArguments, frozen=True, kw_only=True):
     route: Name  # "transport:next hop", as in the routes table
 
     def __post_init__(self) -> None:
-        parse_route(self.route)
+        _check_route(self.route)
 
 
 class AddRecipientsArguments(Arguments, frozen=True, kw_only=True):
@@ -167,7 +177,7 @@ class TimedArguments(Arguments, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.until is not None and self.for_s is not None:
-            raise ValueError("until and for_s: one of them is allowed")
+            raise WrongArgument("until and for_s: one of them is allowed", "until")
 
 
 class TransportSetArguments(TimedArguments, frozen=True, kw_only=True):
@@ -184,6 +194,12 @@ class Changed(Arguments, frozen=True, kw_only=True):
     scope: Annotated[str, Meta(max_length=400)]
     parameter: Name
     value: float | int | bool | ValueText | None
+
+
+class CheckChangesArguments(Arguments, frozen=True, kw_only=True):
+    """Values that would be set one after the other."""
+
+    changes: Annotated[list[Changed], Meta(min_length=1, max_length=CHANGED_MAX)]
 
 
 class SimulateArguments(Arguments, frozen=True, kw_only=True):
@@ -252,22 +268,30 @@ class ChangeMatchingArguments(Arguments, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _check_filter(self.filter)
         if (self.until is None) == (self.change == "delay"):
-            raise ValueError("until is allowed, and needed, for delay only")
+            raise WrongArgument("until is allowed, and needed, for delay only", "until")
         if (not self.route) == (self.change == "reroute"):
-            raise ValueError("route is allowed, and needed, for reroute only")
+            raise WrongArgument("route is allowed, and needed, for reroute only", "route")
         if self.route:
-            parse_route(self.route)
+            _check_route(self.route)
+
+
+def _check_route(text: str) -> None:
+    try:
+        parse_route(text)
+    except RouteError as error:
+        raise WrongArgument(str(error), "route") from error
 
 
 def _check_filter(filter_: Filter) -> None:
     for name in ("sender", "recipient", "destination", "lane", "reason"):
         if len(getattr(filter_, name)) > _FILTER_TEXT_MAX:
-            raise ValueError(f"filter.{name} is too long; allowed: {_FILTER_TEXT_MAX} characters")
+            raise WrongArgument(f"filter.{name} is too long; allowed: {_FILTER_TEXT_MAX} characters", f"filter.{name}")
     for name in ("older_than_s", "younger_than_s"):
         if not 0 <= getattr(filter_, name) <= WALL_CLOCK_MAX:
-            raise ValueError(f"filter.{name}: allowed is 0 or more seconds")
+            raise WrongArgument(f"filter.{name}: allowed is 0 or more seconds", f"filter.{name}")
     if not 0 <= filter_.arrived_before <= WALL_CLOCK_MAX:
-        raise ValueError("filter.arrived_before: allowed is a time in seconds since 1970, or 0 for any")
+        message = "filter.arrived_before: allowed is a time in seconds since 1970, or 0 for any"
+        raise WrongArgument(message, "filter.arrived_before")
     for name in ("larger_than_bytes", "smaller_than_bytes"):
         if getattr(filter_, name) < 0:
-            raise ValueError(f"filter.{name}: allowed is 0 or more")
+            raise WrongArgument(f"filter.{name}: allowed is 0 or more", f"filter.{name}")

@@ -56,10 +56,11 @@ class Changes:
         given = {queue_id: (lane, offset) for queue_id, lane, offset in arguments.messages}
         unplaced = [queue_id for queue_id in dict.fromkeys(arguments.queue_ids) if queue_id not in given]
         if not given and not unplaced:
-            raise ArgumentError(f"{name}: queue_ids or messages: at least one is needed")
+            raise ArgumentError(f"{name}: queue_ids or messages: at least one is needed", argument="queue_ids")
         if len(given) + len(unplaced) > MESSAGES_MAX:
             raise ArgumentError(
-                f"{name}: {len(given) + len(unplaced)} messages; allowed: {MESSAGES_MAX} in one request"
+                f"{name}: {len(given) + len(unplaced)} messages; allowed: {MESSAGES_MAX} in one request",
+                argument="messages" if given else "queue_ids",
             )
         extra = msgspec.structs.asdict(arguments)
         del extra["queue_ids"], extra["messages"]
@@ -234,7 +235,7 @@ def _cut(text: str) -> Cut | None:
     try:
         return Cut.parse(text) if text else None
     except CutError as error:
-        raise ArgumentError(f"change_matching: cut: {error}") from None
+        raise ArgumentError(f"change_matching: cut: {error}", argument="cut") from None
 
 
 def _as_of(filter_: Filter, at: float, now: float) -> Filter:

@@ -5,9 +5,9 @@
         for part in control.parts("show", {"queue_id": "..."}):
             ...
 
-One request at a time. What goes wrong is a ``ControlError`` whose text is for a person: ``NotRunning`` when nobody is there,
-``TimedOut`` when no answer comes, ``Refused`` with the words of the answer. After any but ``Refused`` the client connects anew
-with the next call; nothing is ever sent twice.
+One request at a time. An error is a ``ControlError`` with a code and a text for a person: ``NotRunning`` when no process
+listens, ``TimedOut`` when no answer comes, ``Refused`` with the fault that was answered. After any but ``Refused`` the client
+connects again with the next call; nothing is ever sent twice.
 
 Keeps law: never-sent-twice (docs/laws.md).
 """
@@ -23,6 +23,7 @@ from collections.abc import AsyncGenerator, Iterator
 from types import TracebackType
 from typing import Any
 
+from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError, encode
 
 __all__ = ["AsyncControlClient", "ControlClient", "ControlError", "NotRunning", "Refused", "TimedOut"]
@@ -31,20 +32,31 @@ TIMEOUT_S = 90.0  # for each part; the control process itself waits 60 s for the
 READ_BYTES = 256 << 10
 
 
-class ControlError(Exception):
-    """What went wrong, for a person."""
+class ControlError(FaultError):
+    """An operation that was not answered with a result. Without a subclass: the connection broke in the middle."""
+
+    default = Code.OUTCOME_UNKNOWN
 
 
 class NotRunning(ControlError):
-    """There is nobody behind the socket, or it may not be used by this user."""
+    """No process listens on the socket, or this user may not use it. Nothing was done."""
+
+    default = Code.UNAVAILABLE
 
 
 class TimedOut(ControlError):
-    """No answer came in time: whether a change was made is not known."""
+    """No answer came in time: a change may have been made."""
 
 
 class Refused(ControlError):
-    """The answer was an error."""
+    """The answer was a fault: ``code`` says which, ``argument`` where."""
+
+    default = Code.CONFLICT
+
+    @classmethod
+    def of(cls, fault: Fault) -> Refused:
+        """Returns the exception for a fault that was answered."""
+        return cls(fault.message, code=fault.code, argument=fault.argument)
 
 
 def _no_connection(path: str, error: OSError) -> NotRunning:
@@ -58,8 +70,8 @@ def _no_connection(path: str, error: OSError) -> NotRunning:
 
 
 def _result(response: Response) -> Any:
-    if response.error:
-        raise Refused(response.error)
+    if response.error is not None:
+        raise Refused.of(response.error)
     return response.result
 
 
@@ -109,7 +121,7 @@ class ControlClient:
                 connection.sendall(encode(Request(number, operation, arguments or {}, self._who, why)))
             while not finished:
                 response = self._read(connection, number)
-                finished = response.last or bool(response.error)
+                finished = response.last or response.error is not None
                 yield _result(response)
         except TimeoutError:
             raise TimedOut(f"no answer to {operation}; whether anything was changed is not known") from None
@@ -191,7 +203,7 @@ class AsyncControlClient:
                 while not finished:
                     async with asyncio.timeout(self._timeout_s):
                         response = await self._read(reader, number)
-                    finished = response.last or bool(response.error)
+                    finished = response.last or response.error is not None
                     yield _result(response)
             except TimeoutError:
                 raise TimedOut(f"no answer to {operation}; whether anything was changed is not known") from None

@@ -17,6 +17,7 @@ from mailcore.control.arguments import Arguments, InjectBeginArguments, InjectDa
 from mailcore.control.injection import Injection, InjectionRefused
 from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefused, OutcomeUnknown
 from mailcore.control.session import Session
+from mailcore.faults import Code
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import Spool
 
@@ -47,9 +48,11 @@ class Injecting:
 
     async def begin(self, session: Session, arguments: InjectBeginArguments) -> AsyncGenerator[Any, None]:
         if session.injection is not None:
-            raise InjectionRefused("a message is being handed in on this connection already; inject_end comes first")
+            raise InjectionRefused(
+                "a message is being handed in on this connection already; inject_end comes first", code=Code.CONFLICT
+            )
         if self._under_way >= INJECTIONS_MAX:
-            raise InjectionRefused(f"{INJECTIONS_MAX} messages are being handed in already; try again")
+            raise InjectionRefused(f"{INJECTIONS_MAX} messages are being handed in already; try again", code=Code.BUSY)
         if not self._link.connected:
             raise ManagerAway("the manager is not running; mail is still accepted while the disk has room over SMTP")
         self._under_way += 1
@@ -97,7 +100,7 @@ class Injecting:
     def _open(self, session: Session, arguments: InjectBeginArguments) -> Injection:
         disk, settings = self._spool.disk, self._settings
         if disk.free_bytes(str(settings.spool_directory)) < settings.queue.reserve_bytes:
-            raise InjectionRefused("the disk is full: less than reserve_bytes is free; try again later")
+            raise InjectionRefused("the disk is full: less than reserve_bytes is free; try again later", code=Code.BUSY)
         return Injection(
             self._spool,
             self._ids.next(),
@@ -111,7 +114,7 @@ class Injecting:
 
     def _of(self, session: Session) -> Injection:
         if session.injection is None:
-            raise InjectionRefused("no message is being handed in; inject_begin comes first")
+            raise InjectionRefused("no message is being handed in; inject_begin comes first", code=Code.CONFLICT)
         return session.injection
 
     async def _in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 from mailcore.control.arguments import InjectBeginArguments
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
+from mailcore.faults import Code, FaultError
 from mailcore.queue.spool import DATA_AT, Spool, SpoolFile
 from mailcore.routing.address import is_mailbox, is_return_path
 
@@ -30,8 +31,10 @@ _HEADER_END = re.compile(rb"\r\n\r\n|\A\r\n")
 _MESSAGE_ID = re.compile(rb"(?:\A|\r\n)message-id:[ \t]*(?:\r\n[ \t]+)?([\x21-\x7e]+)", re.IGNORECASE)
 
 
-class InjectionRefused(ValueError):
-    """Why the message is not taken; for a person as it is."""
+class InjectionRefused(FaultError):
+    """A message that is not taken, and why."""
+
+    default = Code.INVALID
 
 
 class WireForm:
@@ -79,13 +82,20 @@ class Injection:
     ) -> None:
         """Raises InjectionRefused, OSError."""
         if not is_return_path(arguments.sender):
-            raise InjectionRefused(f"sender {arguments.sender!a} is no address; allowed: local@domain, or nothing")
+            raise InjectionRefused(
+                f"sender {arguments.sender!a} is no address; allowed: local@domain, or nothing", argument="sender"
+            )
         for address in arguments.recipients:
             if not is_mailbox(address):
-                raise InjectionRefused(f"recipient {address!a} is no address; allowed: local@domain")
+                raise InjectionRefused(
+                    f"recipient {address!a} is no address; allowed: local@domain", argument="recipients"
+                )
         addresses = list(dict.fromkeys(arguments.recipients))
         if len(addresses) > recipients_max:
-            raise InjectionRefused(f"{len(addresses)} recipients; allowed: {recipients_max} (receiver.recipient_limit)")
+            raise InjectionRefused(
+                f"{len(addresses)} recipients; allowed: {recipients_max} (receiver.recipient_limit)",
+                argument="recipients",
+            )
         self.queue_id = queue_id
         self.not_before = arguments.not_before
         self._age_s = arguments.age_s
@@ -115,7 +125,7 @@ class Injection:
     def complete(self) -> Envelope:
         """The spool file is safe when this returns. Raises InjectionRefused when there was nothing."""
         if not self._author_bytes:
-            raise InjectionRefused("the message is empty")
+            raise InjectionRefused("the message is empty", argument="data")
         self._put(self._form.end())
         found = _MESSAGE_ID.search(_HEADER_END.split(self._beginning, 1)[0])
         envelope = Envelope(
@@ -149,7 +159,7 @@ class Injection:
             return
         if self._file.data_bytes + len(data) > self._size_bytes_max:
             raise InjectionRefused(
-                f"the message is too big; allowed: {self._size_bytes_max} bytes (message_size_limit)"
+                f"the message is too big; allowed: {self._size_bytes_max} bytes (message_size_limit)", argument="data"
             )
         if len(self._beginning) < HEADER_KEPT:
             self._beginning += data[: HEADER_KEPT - len(self._beginning)]

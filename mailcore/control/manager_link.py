@@ -15,6 +15,7 @@ import itertools
 import os
 from typing import Any
 
+from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import FrameDecoder, Hello, Request, Response, WireError, encode
 
 __all__ = ["ManagerAway", "ManagerLink", "ManagerRefused", "OutcomeUnknown"]
@@ -26,16 +27,25 @@ ANSWER_S_MAX = 60.0  # a disk may take long to sync; beyond it something is brok
 READ_BYTES = 256 << 10
 
 
-class ManagerAway(Exception):
-    """Nothing was asked: the manager is not there. The message is for a person."""
+class ManagerAway(FaultError):
+    """The manager was not asked: it is not running, or has too many requests to answer. Nothing was done."""
+
+    default = Code.UNAVAILABLE
 
 
-class OutcomeUnknown(Exception):
-    """It was asked, and no answer came. Whether a change was made must be looked up."""
+class OutcomeUnknown(FaultError):
+    """The manager was asked and did not answer. A change may have been made."""
+
+    default = Code.OUTCOME_UNKNOWN
 
 
-class ManagerRefused(Exception):
-    """The manager's own words for why not."""
+class ManagerRefused(FaultError):
+    """The manager answered with a fault."""
+
+    @classmethod
+    def of(cls, fault: Fault) -> ManagerRefused:
+        """Returns the exception for the manager's fault."""
+        return cls(fault.message, code=fault.code, argument=fault.argument)
 
 
 class ManagerLink:
@@ -82,7 +92,7 @@ class ManagerLink:
         if self._writer is None:
             raise ManagerAway("the manager is not running; mail is still accepted while the disk has room")
         if len(self._waiting) >= REQUESTS_MAX:
-            raise ManagerAway(f"the manager has {REQUESTS_MAX} requests to answer already; try again")
+            raise ManagerAway(f"the manager has {REQUESTS_MAX} requests to answer already; try again", code=Code.BUSY)
         number = next(self._numbers)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
@@ -114,8 +124,8 @@ class ManagerLink:
         future = self._waiting.get(response.number)
         if future is None or future.done() or not response.last:
             return
-        if response.error:
-            future.set_exception(ManagerRefused(response.error))
+        if response.error is not None:
+            future.set_exception(ManagerRefused.of(response.error))
         else:
             future.set_result(response.result)
 

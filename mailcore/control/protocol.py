@@ -26,6 +26,7 @@ from mailcore.control.arguments import (
     Arguments,
     ChangeArguments,
     ChangeMatchingArguments,
+    CheckChangesArguments,
     DataArguments,
     DelayArguments,
     DestinationsArguments,
@@ -46,7 +47,9 @@ from mailcore.control.arguments import (
     TransportsArguments,
     TransportSetArguments,
     WorkingArguments,
+    WrongArgument,
 )
+from mailcore.faults import Code, FaultError
 from mailcore.lookup.filter import Filter
 
 __all__ = [
@@ -63,8 +66,10 @@ __all__ = [
 CLIENT_FRAME_BYTES_MAX = 1 << 20  # the longest a client may send: 1 000 recipients or 1 000 positions fit
 
 
-class ArgumentError(ValueError):
-    """Which argument of which operation is wrong, and what is allowed; for a person as it is."""
+class ArgumentError(FaultError):
+    """An argument that is wrong: the message says what is allowed."""
+
+    default = Code.INVALID
 
 
 class Answerer(enum.Enum):
@@ -118,6 +123,9 @@ OPERATIONS: dict[str, Operation] = {
         Operation("headers", OneMessage, _READ, _CONTROL, "its header section, decoded"),
         Operation("data", DataArguments, _CHANGE, _CONTROL, "a piece of its data, as received"),
         Operation("simulate", SimulateArguments, _READ, _CONTROL, "what would happen with other parameters"),
+        Operation(
+            "check_changes", CheckChangesArguments, _READ, _CONTROL, "which of these values could not be set, and why"
+        ),
         Operation("service_times", ServiceTimesArguments, _READ, _CONTROL, "how long deliveries took, by destination"),
         Operation("positions", Arguments, _READ, _CONTROL, "runners, ends, segments and what keeps them; recovery now"),
         Operation("ages", AgesArguments, _READ, _CONTROL, "messages by destination and age"),
@@ -155,19 +163,25 @@ def check(name: str, arguments: dict[str, Any]) -> tuple[Operation, Any]:
         raise ArgumentError(f"there is no operation {name[:50]!r}; allowed: {', '.join(sorted(OPERATIONS))}")
     for argument, value in arguments.items():
         if isinstance(value, float) and not math.isfinite(value):  # passes every comparison, and so every bound
-            raise ArgumentError(f"{name}: {argument}: Expected a finite number")
+            raise ArgumentError(f"{name}: {argument}: Expected a finite number", argument=argument)
     try:
         return operation, msgspec.convert(arguments, operation.arguments)
     except msgspec.ValidationError as error:
-        raise ArgumentError(f"{name}: {_explain(operation, str(error))}") from None
+        argument, text = _explain(operation, str(error))
+        if isinstance(error.__cause__, WrongArgument):
+            argument = error.__cause__.argument
+        raise ArgumentError(f"{name}: {text}", argument=argument) from None
 
 
-def _explain(operation: Operation, text: str) -> str:
-    """msgspec says "Expected `int` >= 1 - at `$.limit`"; the argument belongs in front."""
+def _explain(operation: Operation, text: str) -> tuple[str, str]:
+    """Returns the argument and the sentence with the argument in front.
+
+    msgspec says "Expected `int` >= 1 - at `$.limit`", and tells the place in no other way.
+    """
     path = ""
     if match := _AT_PATH.search(text):
         path, text = match["path"], text[: match.start()]
     if "unknown field" in text:
         allowed = Filter.__struct_fields__ if path == "filter" else operation.arguments.__struct_fields__
         text += f"; allowed: {', '.join(allowed) or 'none'}"
-    return f"{path}: {text}" if path else text
+    return path, f"{path}: {text}" if path else text

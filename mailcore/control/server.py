@@ -27,16 +27,16 @@ from mailcore.control.access import Peer, group_id, peer_of
 from mailcore.control.ages import Ages
 from mailcore.control.history import PastAnswers
 from mailcore.control.injecting import Injecting
-from mailcore.control.injection import InjectionRefused
-from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefused, OutcomeUnknown
+from mailcore.control.manager_link import ManagerLink
 from mailcore.control.operations import Operations
 from mailcore.control.positions import Positions
-from mailcore.control.protocol import CLIENT_FRAME_BYTES_MAX, ArgumentError, check
+from mailcore.control.protocol import CLIENT_FRAME_BYTES_MAX, check
 from mailcore.control.session import Session
 from mailcore.control.tables import Tables
-from mailcore.control.view import NotFound, View
-from mailcore.control.whatif import WhatIf, WhatIfRefused
+from mailcore.control.view import View
+from mailcore.control.whatif import WhatIf
 from mailcore.envelope import Recipient
+from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import FrameDecoder, Request, Response, WireError, encode
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
@@ -62,22 +62,14 @@ BACKLOG = 64
 WHY_CHARACTERS = 1_000
 LOCK_WAIT_S = 5.0  # the control process before us may still be dying
 
-# What a person may be told as it is; anything else is a bug.
-ANSWERED = (
-    ArgumentError,
-    CursorError,
-    InjectionRefused,
-    ManagerAway,
-    ManagerRefused,
-    NotFound,
-    OSError,
-    OutcomeUnknown,
-    PermissionError,
-    PositionsDamaged,
-    PositionsTooNew,
-    SegmentTooNew,
-    WhatIfRefused,
-)
+# Errors of other rooms that an answer may show as they are; besides, every FaultError. Anything else is a bug.
+ANSWERED = (FaultError, CursorError, OSError, PositionsDamaged, PositionsTooNew, SegmentTooNew)
+
+
+class Forbidden(FaultError):
+    """An operation that this client may not ask for."""
+
+    default = Code.FORBIDDEN
 
 
 class ClientGone(Exception):
@@ -197,7 +189,7 @@ class Client(asyncio.Protocol):
             return
         if len(server.clients) >= server.clients_max:
             error = f"{server.clients_max} clients are connected already (control.clients_max); try again"
-            transport.write(encode(Response(0, None, error)))
+            transport.write(encode(Response(0, None, Fault(Code.BUSY, error))))
             transport.close()
             return
         server.clients.add(self)
@@ -255,7 +247,7 @@ class Client(asyncio.Protocol):
         try:
             operation, arguments = check(request.operation, request.arguments)
             if not session.peer.may(operation.access, server.group):
-                raise PermissionError(f"{session.who} may not {operation.name}: {_who_may(server.settings)}")
+                raise Forbidden(f"{session.who} may not {operation.name}: {_who_may(server.settings)}")
             parts = server.operations.answer(operation, arguments, session)
             async with contextlib.aclosing(parts):
                 async for part in parts:
@@ -268,12 +260,13 @@ class Client(asyncio.Protocol):
         except ANSWERED as error:
             if have_one:  # what was done before this is told
                 await self._send(Response(number, before, last=False))
-            await self._send(Response(number, None, _in_words(error)))
+            await self._send(Response(number, None, _fault_of(error)))
         except ClientGone:
             raise
         except Exception as error:
             traceback.print_exc()
-            await self._send(Response(number, None, f"a fault in the control process: {error!r}"))
+            fault = Fault(Code.INTERNAL, f"a fault in the control process: {error!r}")
+            await self._send(Response(number, None, fault))
 
     async def _send(self, response: Response) -> None:
         if self._gone:
@@ -287,10 +280,15 @@ class Client(asyncio.Protocol):
             raise ClientGone from None
 
 
-def _in_words(error: BaseException) -> str:
+def _fault_of(error: BaseException) -> Fault:
+    if isinstance(error, FaultError):
+        return error.fault
+    if isinstance(error, CursorError):
+        return Fault(Code.INVALID, str(error), "cursor")
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error) or type(error).__name__
+        message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        return Fault(Code.INTERNAL, message)
+    return Fault(Code.INTERNAL, str(error) or type(error).__name__)
 
 
 def _who_may(settings: Settings) -> str:

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from mailcore.control.manager_link import ManagerAway, ManagerLink, OutcomeUnknown
+from mailcore.faults import Code, FaultError
 from mailcore.lookup.archive import Archive
 from mailcore.lookup.browse import Browser, Found, Stretch, stretches_of
 
@@ -24,8 +25,10 @@ T = TypeVar("T")
 Place = tuple[str, int]  # lane, offset
 
 
-class NotFound(Exception):
-    """No such message; for a person as it is."""
+class NotFound(FaultError):
+    """The queue has no such message."""
+
+    default = Code.NOT_FOUND
 
 
 class View:

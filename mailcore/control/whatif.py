@@ -20,11 +20,12 @@ from typing import Any
 import msgspec
 
 from mailcore.config.settings import Settings
-from mailcore.control.arguments import SimulateArguments
+from mailcore.control.arguments import CheckChangesArguments, SimulateArguments
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.control.whatif_gather import Gathered, TimesSince, gather
-from mailcore.control.whatif_values import asked_values, checked_hops, live_values, scheduler_with
+from mailcore.control.whatif_values import asked_values, checked_hops, faults_of, live_values, scheduler_with
+from mailcore.faults import Code, Fault, FaultError
 from mailcore.scheduler.parameters import Parameters
 from mailcore.simulator import child
 from mailcore.simulator.question import Question, encoded
@@ -36,8 +37,8 @@ PROGRESS_S = 0.5  # between two parts at the most: an asker who is gone is seen 
 OF_PATIENCE = 0.5  # the child's share of the time allowed; then it says how far it came
 
 
-class WhatIfRefused(Exception):
-    """Why not, for a person."""
+class WhatIfRefused(FaultError):
+    """A simulation that is not made, or did not end in time."""
 
 
 class WhatIf:
@@ -54,14 +55,18 @@ class WhatIf:
         self._parameters = parameters
         self._times_since = times_since
         self._running = 0
-        self.answers: Mapping[str, Callable[[Session, Any], AsyncGenerator[Any, None]]] = {"simulate": self.simulate}
+        self.answers: Mapping[str, Callable[[Session, Any], AsyncGenerator[Any, None]]] = {
+            "simulate": self.simulate,
+            "check_changes": self.check_changes,
+        }
 
     async def simulate(self, session: Session, arguments: SimulateArguments) -> AsyncGenerator[Any, None]:
         """Progress, then before, after and assumptions. Raises ArgumentError, WhatIfRefused, ManagerAway."""
         at_once = self._settings.control.simulations_max
         if self._running >= at_once:
             raise WhatIfRefused(
-                f"{at_once} simulations are running already (control.simulations_max); try again when one is done"
+                f"{at_once} simulations are running already (control.simulations_max); try again when one is done",
+                code=Code.BUSY,
             )
         self._running += 1
         try:
@@ -71,6 +76,18 @@ class WhatIf:
                     yield part
         finally:
             self._running -= 1
+
+    async def check_changes(self, session: Session, arguments: CheckChangesArguments) -> AsyncGenerator[Any, None]:
+        """Answers with a fault, or None, for each change: all are tried in order on a scheduler that is thrown away.
+
+        The scheduler has what is set live now. A change that is not allowed is left out for those behind it.
+        """
+        now = time.time()
+        yield {"faults": await self._view.in_thread(self._faults, arguments, now)}
+
+    def _faults(self, arguments: CheckChangesArguments, now: float) -> list[Fault | None]:
+        live, _ = live_values(self._settings, self._parameters, now)
+        return faults_of(self._settings, scheduler_with(self._parameters, live), arguments.changes)
 
     async def _answer(self, session: Session, arguments: SimulateArguments, until: float) -> AsyncGenerator[Any, None]:
         settings = self._settings
@@ -130,7 +147,9 @@ class WhatIf:
                 if left <= 0:
                     raise WhatIfRefused(
                         f"the simulation was not done within {self._settings.control.simulation_timeout_s:g} s "
-                        "(control.simulation_timeout_s); ask for a shorter duration_s"
+                        "(control.simulation_timeout_s); ask for a shorter duration_s",
+                        code=Code.INVALID,
+                        argument="duration_s",
                     )
                 await asyncio.wait({reading}, timeout=min(PROGRESS_S, left))
                 if reading.done():

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mailcore.bounds import bounds_by_name
+from mailcore.config.live_value import naming_argument, settable, spelled_scope
 from mailcore.config.settings import Settings
 from mailcore.config.tuned import read as read_tuned
-from mailcore.config.values import destination_pattern
 from mailcore.control.arguments import Changed
 from mailcore.control.protocol import ArgumentError
+from mailcore.faults import Fault, FaultError
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters
 from mailcore.scheduler.percent import value_of
 from mailcore.scheduler.scheduler import Scheduler
@@ -22,7 +23,7 @@ from mailcore.simulator.distribution import Distribution
 from mailcore.simulator.next_hop import NextHop
 from mailcore.simulator.question import Value
 
-__all__ = ["asked_values", "checked_hops", "live_values", "scheduler_with"]
+__all__ = ["asked_values", "checked_hops", "faults_of", "live_values", "scheduler_with"]
 
 ALL = "*"  # all next hops, as in a scenario
 
@@ -71,40 +72,41 @@ def scheduler_with(parameters: Parameters, values: Iterable[Value]) -> Scheduler
 
 
 def asked_values(settings: Settings, scheduler: Scheduler, changes: Iterable[Changed]) -> list[Value]:
-    """Checked, one after the other, by the scheduler itself, which has them set afterwards. Raises ArgumentError."""
-    values: list[Value] = []
-    for change in changes:
-        scope, parameter = _scope(settings, change.scope), change.parameter
-        if parameter == SUSPENDED_UNTIL:
-            raise ArgumentError(
-                f"{parameter} is not set as a parameter is; use destination suspend, destination resume"
-            )
+    """Returns the values as the scheduler takes them, one set after the other. It has them set afterwards.
+
+    Raises FaultError, whose argument names the change and its field: "changes[2].value".
+    """
+    return [_asked_value(settings, scheduler, change, at) for at, change in enumerate(changes)]
+
+
+def faults_of(settings: Settings, scheduler: Scheduler, changes: Iterable[Changed]) -> list[Fault | None]:
+    """Returns for each change why it cannot be set, or None. The scheduler has those set that can be."""
+    faults: list[Fault | None] = []
+    for at, change in enumerate(changes):
         try:
+            _asked_value(settings, scheduler, change, at)
+            faults.append(None)
+        except FaultError as error:
+            faults.append(error.fault)
+    return faults
+
+
+def _asked_value(settings: Settings, scheduler: Scheduler, change: Changed, at: int) -> Value:
+    """Raises FaultError; then the scheduler is as it was."""
+    try:
+        scope, parameter = spelled_scope(settings, change.scope), change.parameter
+        settable(parameter)
+        with naming_argument(settings, scope, parameter):
             value = value_of(scope, parameter, change.value, scheduler.get(scope, parameter))
             if isinstance(value, str):
                 value = value.strip()
             scheduler.set(scope, parameter, value, 0.0)
-        except ValueError as error:
-            raise ArgumentError(str(error)) from None
-        if value is None:  # back to the configured one, whatever is set live
-            in_force = scheduler.get(scope, parameter)
-            value = in_force if isinstance(in_force, bool | int | float) else str(in_force)
-        values.append(Value(scope=scope, parameter=parameter, value=value))
-    return values
-
-
-def _scope(settings: Settings, text: str) -> str:
-    """In its one spelling, as the routes give it. Raises ArgumentError."""
-    transport, colon, rest = text.partition(":")
-    if not colon:
-        return text
-    if transport not in settings.transports:
-        there_are = ", ".join(settings.transports)
-        raise ArgumentError(f"scope: {text!r}: there is no transport {transport!r}; there are {there_are}")
-    try:
-        return f"{transport}:{destination_pattern(rest, settings.deliverer.port)}"
-    except ValueError as error:
-        raise ArgumentError(f"scope: {error}") from None
+    except FaultError as error:
+        raise ArgumentError(error.fault.message, code=error.code, argument=f"changes[{at}].{error.argument}") from None
+    if value is None:  # back to the configured one, whatever is set live
+        in_force = scheduler.get(scope, parameter)
+        value = in_force if isinstance(in_force, bool | int | float) else str(in_force)
+    return Value(scope=scope, parameter=parameter, value=value)
 
 
 def checked_hops(settings: Settings, hops: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -112,21 +114,22 @@ def checked_hops(settings: Settings, hops: Mapping[str, Mapping[str, Any]]) -> d
     known = bounds_by_name(NextHop)
     found: dict[str, dict[str, Any]] = {}
     for text, given in hops.items():
-        scope = "" if text == ALL else _scope(settings, text)
+        scope = "" if text == ALL else spelled_scope(settings, text, "hops")
         made: dict[str, Any] = {}
         for name, value in given.items():
             if name not in known:
                 raise ArgumentError(
-                    f"hops: {text}: {name[:50]!r} is not a key of a next hop; the keys are {', '.join(known)}"
+                    f"hops: {text}: {name[:50]!r} is not a key of a next hop; the keys are {', '.join(known)}",
+                    argument="hops",
                 )
             try:
                 made[name] = known[name].read(value)
             except ValueError as error:
-                raise ArgumentError(f"hops: {text}: {error}") from None
+                raise ArgumentError(f"hops: {text}: {error}", argument="hops") from None
         try:
             NextHop(**made)
         except ValueError as error:
-            raise ArgumentError(f"hops: {text}: {error}") from None
+            raise ArgumentError(f"hops: {text}: {error}", argument="hops") from None
         found[scope] = {name: _plain(value) for name, value in made.items()}
     return found
 

@@ -30,6 +30,7 @@ from mailcore.events.write.cutoff import CutFailed, take_cut
 from mailcore.events.write.export import Export, Exported, ends_of
 from mailcore.events.write.retention import remove_old
 from mailcore.events.write.windows import Windows
+from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import FrameDecoder, Request, Response, WireError, encode
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.positions import PositionsTooNew
@@ -150,11 +151,13 @@ class Exporter:
     def _answer(self, client: socket.socket, request: Request) -> Response:
         try:
             if not peer_of(client.getsockopt).may(Access.CHANGE, self.group):
-                raise PermissionError("root and the user Waypost runs as may, and control.group")
+                message = "root and the user Waypost runs as may, and control.group"
+                return Response(request.number, None, Fault(Code.FORBIDDEN, message))
             if request.operation == "zone":
                 return Response(request.number, {"zone": self._days_begin_in(request.arguments.get("zone"))})
             if request.operation not in ("export", "cut"):
-                raise CutFailed(f"the exporter knows no operation {request.operation!r}")
+                message = f"the exporter knows no operation {request.operation!r}"
+                return Response(request.number, None, Fault(Code.INVALID, message))
             asked = time.time()
             self._until_covered(asked)
             with self.export.locked(LOCK_WAIT_S):
@@ -167,15 +170,18 @@ class Exporter:
                     exported, told = self._everything(), {}
             written = exported.files | self.windows.write()
             return Response(request.number, {**told, "rows": sum(written.values()), "files": sorted(written)})
+        except FaultError as error:
+            return Response(request.number, None, error.fault)
         except (Locked, CutFailed, OSError, PositionsTooNew, SegmentTooNew) as error:
-            return Response(request.number, None, str(error) or type(error).__name__)
+            code = Code.BUSY if isinstance(error, Locked) else Code.INTERNAL
+            return Response(request.number, None, Fault(code, str(error) or type(error).__name__))
 
     def _days_begin_in(self, zone: object) -> str:
         """From now on also its midnights have a cut."""
         try:
             zone = zoneinfo.ZoneInfo(str(zone)).key
         except (ValueError, OSError, LookupError):
-            raise CutFailed(f"{str(zone)[:64]!r} is no time zone") from None
+            raise FaultError(f"{str(zone)[:64]!r} is no time zone", code=Code.INVALID, argument="zone") from None
         with self.export.locked(LOCK_WAIT_S):
             state = self.export.state()
             if state.zone != zone:

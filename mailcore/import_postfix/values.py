@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 
-from mailcore.routing.route import Route, RouteError, parse_route
+from mailcore.routing.route import ROUTE_FORMS, Route, RouteError, route_to
 
 __all__ = ["ValueFault", "next_hop", "number", "port", "seconds", "truth"]
 
@@ -61,6 +61,6 @@ def next_hop(text: str) -> tuple[Route, list[str]]:
     if colon and not service.endswith("]") and (in_brackets or not set(host) & set("[]:")):
         first = f"{host}:{port(service)}"
     try:
-        return parse_route(f"x:{first}"), hosts[1:]
+        return route_to("x", first), hosts[1:]
     except RouteError as error:
-        raise ValueFault(str(error).replace("'x:", "'")) from None
+        raise ValueFault(f"{first!r}: {error}; allowed: {ROUTE_FORMS}") from None

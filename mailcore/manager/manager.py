@@ -22,6 +22,7 @@ import uvloop
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
 from mailcore.config.tuned import Tuned
+from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import (
     FrameWriter,
     Request,
@@ -37,7 +38,7 @@ from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.housekeeping import Housekeeping
 from mailcore.manager.links import Link
-from mailcore.manager.orders import BadRequest, Orders
+from mailcore.manager.orders import Orders
 from mailcore.manager.overrides import Overrides
 from mailcore.manager.passes import Passes
 from mailcore.manager.state import State
@@ -331,12 +332,13 @@ class Manager:
         if request.operation in self.control:
             try:
                 writer.send(Response(request.number, self.control[request.operation](request.arguments)))
-            except BadRequest as error:
-                writer.send(Response(request.number, None, str(error)))
+            except FaultError as error:
+                writer.send(Response(request.number, None, error.fault))
             return
         change = self.changes.get(request.operation)
         if change is None:
-            writer.send(Response(request.number, None, f"the manager knows no operation {request.operation!r}"))
+            fault = Fault(Code.INVALID, f"the manager knows no operation {request.operation!r}")
+            writer.send(Response(request.number, None, fault))
             return
         task = self.loop.create_task(self._change(writer, request, change))
         self._tasks.add(task)
@@ -347,10 +349,10 @@ class Manager:
     ) -> None:
         try:
             writer.send(Response(request.number, await change(request)))
-        except BadRequest as error:
-            writer.send(Response(request.number, None, str(error)))
+        except FaultError as error:
+            writer.send(Response(request.number, None, error.fault))
         except OSError as error:
-            writer.send(Response(request.number, None, f"not done: {error}"))
+            writer.send(Response(request.number, None, Fault(Code.INTERNAL, f"not done: {error}")))
 
 
 async def _run(settings: Settings) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from mailcore.envelope import DataPlace, Envelope, Origin
+from mailcore.faults import Code, FaultError
 from mailcore.frames import Request
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
@@ -35,8 +36,10 @@ BUSY_TRIES = 100  # looks at a message whose pass is just being ended
 BUSY_S = 0.02  # between them; a spool file is synced in less
 
 
-class BadRequest(Exception):
-    """What is wrong with the request, for who made it."""
+class BadRequest(FaultError):
+    """A request that is wrong; the message says what is allowed."""
+
+    default = Code.INVALID
 
 
 class Orders:
@@ -90,10 +93,12 @@ class Orders:
         try:
             route = parse_route(str(arguments["route"]))
         except RouteError as error:
-            raise BadRequest(f"route: {error}") from error
+            raise BadRequest(f"route: {error}", argument="route") from error
         known = sorted(self.context.settings.transports)
         if route.transport not in known:
-            raise BadRequest(f"route: there is no transport {route.transport!r}; there are {', '.join(known)}")
+            raise BadRequest(
+                f"route: there is no transport {route.transport!r}; there are {', '.join(known)}", argument="route"
+            )
 
     async def _order(
         self, queue_id: str, lane: str, offset: int, operation: str, arguments: dict[str, Any], request: Request
@@ -139,11 +144,11 @@ class Orders:
             envelope = msgspec.convert(request.arguments["envelope"], Envelope)
             not_before = float(request.arguments.get("not_before") or 0.0)
         except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
-            raise BadRequest(f"inject: {error}") from error
+            raise BadRequest(f"inject: {error}", argument="envelope") from error
         if envelope.data is not DataPlace.SPOOL or not context.queue.disk.exists(
             context.queue.spool.path(envelope.queue_id)
         ):
-            raise BadRequest(f"inject: there is no spool file of {envelope.queue_id}")
+            raise BadRequest(f"inject: there is no spool file of {envelope.queue_id}", argument="envelope")
         left = not_before - context.wall()
         interval = context.ladder().towards(left)
         envelope = msgspec.structs.replace(
@@ -208,9 +213,11 @@ def _fits(operation: str, lane: str) -> None:
 
 def _check(operation: str, messages: Sequence[Any] | None, arguments: dict[str, Any]) -> None:
     if not isinstance(messages, list | tuple) or not messages:
-        raise BadRequest("messages: a list of [queue id, lane, offset] is needed")
+        raise BadRequest("messages: a list of [queue id, lane, offset] is needed", argument="messages")
     if len(messages) > MESSAGES_MAX:
-        raise BadRequest(f"messages: {len(messages)} of them; at most {MESSAGES_MAX} are allowed in one request")
+        raise BadRequest(
+            f"messages: {len(messages)} of them; at most {MESSAGES_MAX} are allowed in one request", argument="messages"
+        )
     for message in messages:
         if not (
             isinstance(message, list | tuple)
@@ -219,15 +226,15 @@ def _check(operation: str, messages: Sequence[Any] | None, arguments: dict[str, 
             and isinstance(message[1], str)
             and isinstance(message[2], int)
         ):
-            raise BadRequest(f"messages: {message!r} is not [queue id, lane, offset]")
+            raise BadRequest(f"messages: {message!r} is not [queue id, lane, offset]", argument="messages")
     if operation == "delay" and not isinstance(arguments.get("until"), int | float):
-        raise BadRequest("until: a time in seconds since 1970 is needed")
+        raise BadRequest("until: a time in seconds since 1970 is needed", argument="until")
     if operation == "reroute" and not arguments.get("route"):
-        raise BadRequest("route: transport:next hop is needed")
+        raise BadRequest("route: transport:next hop is needed", argument="route")
     if operation == "add_recipients":
         recipients = arguments.get("recipients")
         if not isinstance(recipients, list | tuple) or not recipients:
-            raise BadRequest("recipients: a list of addresses is needed")
+            raise BadRequest("recipients: a list of addresses is needed", argument="recipients")
         for address in recipients:
             if not isinstance(address, str) or not is_mailbox(address):
-                raise BadRequest(f"recipients: {address!a} is no address; allowed: local@domain")
+                raise BadRequest(f"recipients: {address!a} is no address; allowed: local@domain", argument="recipients")

@@ -12,8 +12,8 @@ import contextlib
 import math
 from typing import Any
 
+from mailcore.config.live_value import known_transport, naming_argument, settable, spelled_scope
 from mailcore.config.tuned import Tuned
-from mailcore.config.values import destination_pattern
 from mailcore.frames import Request
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.orders import BadRequest
@@ -86,7 +86,7 @@ class Overrides:
         settings = self.context.settings
         self.tuned.forget_ended(SUSPENDED_UNTIL, self.context.wall())
         if asked := str(arguments.get("destination") or ""):
-            scope = self._scope(asked, "destination")
+            scope = spelled_scope(settings, asked, "destination")
             in_force = {name: self._shown(scope, name) for name in _OF_DESTINATIONS}
             if self._is_suspended(scope):
                 in_force[SUSPENDED_UNTIL] = self._shown(scope, SUSPENDED_UNTIL)
@@ -127,12 +127,11 @@ class Overrides:
         wider pattern's suspension, as in ``listed``."""
         context = self.context
         scope, parameter, value, until = self._asked(request)
-        try:
+        is_over = until is not None and until <= context.wall()
+        with naming_argument(context.settings, scope, parameter, is_over=is_over):
             before = context.scheduler.get(scope, parameter)
             value = value_of(scope, parameter, value, before)
             context.scheduler.set(scope, parameter, self._live(parameter, value), context.now(), self._end(until))
-        except ValueError as error:
-            raise BadRequest(str(error)) from error
         if isinstance(before, int | float) and parameter == SUSPENDED_UNTIL:
             before = self._on_wall(before)
         try:
@@ -155,7 +154,7 @@ class Overrides:
         return change
 
     def _asked(self, request: Request) -> tuple[str, str, Any, float | None]:
-        """Scope, parameter, value and until when, on the wall's clock. Raises BadRequest."""
+        """Scope, parameter, value and until when, on the wall's clock. Raises FaultError."""
         operation, arguments = request.operation, request.arguments
         scope = str(arguments.get("scope", arguments.get("transport", arguments.get("destination", ""))))
         parameter = str(arguments.get("parameter", SUSPENDED_UNTIL))
@@ -163,37 +162,24 @@ class Overrides:
         if operation == "suspend":
             value, until = math.inf if until is None else until, None
         elif operation != "resume":
-            if parameter == SUSPENDED_UNTIL:
-                raise BadRequest(
-                    f"{parameter} is not set as a parameter is; use destination suspend, destination resume"
-                )
+            settable(parameter)
             if value is None and not (until is None and for_s is None):
                 raise BadRequest(
-                    f"{parameter}: default cannot be set for a time; allowed: a value, or default for good"
+                    f"{parameter}: default cannot be set for a time; allowed: a value, or default for good",
+                    argument="value",
                 )
         if value is not None and not isinstance(value, bool | int | float | str):
-            raise BadRequest(f"{parameter}: a number or text is needed, not {value!r}")
-        if operation == "transport_set" and scope not in self.context.settings.transports:
-            raise BadRequest(f"transport: there is none named {scope!r}")
+            raise BadRequest(f"{parameter}: a number or text is needed, not {value!r}", argument="value")
+        if operation == "transport_set":
+            known_transport(self.context.settings, scope, f"transport: there is none named {scope!r}", "transport")
         if operation in ("suspend", "resume") and ":" not in scope:
-            raise BadRequest(f"destination: {scope!r} is not transport:next hop")
+            raise BadRequest(f"destination: {scope!r} is not transport:next hop", argument="destination")
         if ":" in scope:
-            scope = self._scope(scope, "destination" if "destination" in arguments else "scope")
+            argument = "destination" if "destination" in arguments else "scope"
+            scope = spelled_scope(self.context.settings, scope, argument)
         if for_s is not None:
             until = self.context.wall() + float(for_s)
         return scope, parameter, value, until
-
-    def _scope(self, text: str, argument: str) -> str:
-        """A destination or a pattern of them in its one spelling, as the routes give it. Raises BadRequest."""
-        transport, _, rest = text.partition(":")
-        settings = self.context.settings
-        if transport not in settings.transports:
-            there_are = ", ".join(settings.transports)
-            raise BadRequest(f"{argument}: {text!r}: there is no transport {transport!r}; there are {there_are}")
-        try:
-            return f"{transport}:{destination_pattern(rest, settings.deliverer.port)}"
-        except ValueError as error:
-            raise BadRequest(f"{argument}: {error}") from error
 
     def _follow(self, scope: str, parameter: str) -> ValueError | None:
         """Brings the scheduler up to what is stored; the error, if that is not allowed."""

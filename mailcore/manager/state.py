@@ -109,7 +109,9 @@ class State:
     def working(self, arguments: dict[str, Any]) -> dict[str, Any]:
         queue_ids = arguments.get("queue_ids", ())
         if len(queue_ids) > WORKING_MAX:
-            raise BadRequest(f"queue_ids: {len(queue_ids)} of them; at most {WORKING_MAX} are allowed")
+            raise BadRequest(
+                f"queue_ids: {len(queue_ids)} of them; at most {WORKING_MAX} are allowed", argument="queue_ids"
+            )
         waiting = {known.queue_id: known for known, _ in self.context.queue.recovered}
         answer: dict[str, Any] = {}
         for queue_id in queue_ids:

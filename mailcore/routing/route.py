@@ -12,7 +12,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-__all__ = ["ROUTE_FORMS", "TRANSPORT_NAME", "Route", "RouteError", "domain_name", "parse_route"]
+__all__ = ["ROUTE_FORMS", "TRANSPORT_NAME", "Route", "RouteError", "domain_name", "parse_route", "route_to"]
 
 ROUTE_FORMS = (
     '"transport", "transport:domain", "transport:domain:port", "transport:[host]", "transport:[host]:port" '
@@ -66,19 +66,24 @@ def parse_route(text: str) -> Route:
     if not colon:
         return Route(transport)
     try:
-        if rest.startswith("["):
-            host, closed, behind = rest[1:].partition("]")
-            if not closed or (behind and not behind.startswith(":")):
-                raise RouteError("the bracket is not closed before the port")
-            return Route(transport, _host(host), _port(behind[1:]) if behind else None, mx=False)
-        if rest.count(":") > 1:
-            raise RouteError("an IPv6 address stands in brackets")
-        domain, colon, port = rest.partition(":")
-        if _is_address(domain):
-            raise RouteError(f"an address stands in brackets: [{domain}]")
-        return Route(transport, domain_name(domain), _port(port) if colon else None)
+        return route_to(transport, rest)
     except RouteError as error:
         raise RouteError(f"{text!r}: {error}; allowed: {ROUTE_FORMS}") from None
+
+
+def route_to(transport: str, next_hop: str) -> Route:
+    """Reads a next hop, what stands behind the transport. Raises RouteError, which names neither text nor forms."""
+    if next_hop.startswith("["):
+        host, closed, behind = next_hop[1:].partition("]")
+        if not closed or (behind and not behind.startswith(":")):
+            raise RouteError("the bracket is not closed before the port")
+        return Route(transport, _host(host), _port(behind[1:]) if behind else None, mx=False)
+    if next_hop.count(":") > 1:
+        raise RouteError("an IPv6 address stands in brackets")
+    domain, colon, port = next_hop.partition(":")
+    if _is_address(domain):
+        raise RouteError(f"an address stands in brackets: [{domain}]")
+    return Route(transport, domain_name(domain), _port(port) if colon else None)
 
 
 def _is_address(text: str) -> bool:

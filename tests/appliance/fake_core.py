@@ -20,6 +20,7 @@ from typing import Any
 
 from django.conf import settings
 
+from mailcore.faults import Code, Fault
 from mailcore.frames import FrameDecoder, Request, Response, encode
 
 __all__ = ["FakeCore", "Parts", "Refusal", "Silence"]
@@ -30,9 +31,15 @@ class Parts(list[Any]):
 
 
 class Refusal(str):
-    """What the core says instead of an answer."""
+    """What the core says instead of an answer, with its code and the argument that is wrong."""
 
-    __slots__ = ()
+    code: Code
+    argument: str
+
+    def __new__(cls, message: str, code: Code = Code.CONFLICT, argument: str = "") -> Refusal:
+        made = super().__new__(cls, message)
+        made.code, made.argument = code, argument
+        return made
 
 
 class Silence:
@@ -103,6 +110,6 @@ class FakeCore:
         if answer is Silence or isinstance(answer, Silence):
             return []
         if isinstance(answer, Refusal):
-            return [Response(request.number, None, str(answer))]
+            return [Response(request.number, None, Fault(answer.code, str(answer), answer.argument))]
         parts = answer if isinstance(answer, Parts) else [answer]
         return [Response(request.number, part, last=at == len(parts)) for at, part in enumerate(parts, 1)]

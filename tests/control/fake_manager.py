@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Frame, FrameDecoder, Hello, Request, Response, encode
 
 Answer = Callable[[dict[str, Any]], Any]
@@ -59,11 +60,14 @@ class FakeManager:
         self.requests.append(frame)
         answer = self.answers.get(frame.operation)
         if answer is None:
-            writer.write(encode(Response(frame.number, None, f"the manager knows no operation {frame.operation!r}")))
+            fault = Fault(Code.INVALID, f"the manager knows no operation {frame.operation!r}")
+            writer.write(encode(Response(frame.number, None, fault)))
             return
         try:
             writer.write(encode(Response(frame.number, answer(frame.arguments))))
+        except FaultError as error:
+            writer.write(encode(Response(frame.number, None, error.fault)))
         except ValueError as error:
-            writer.write(encode(Response(frame.number, None, str(error))))
+            writer.write(encode(Response(frame.number, None, Fault(Code.INVALID, str(error)))))
         except Silence:
             pass

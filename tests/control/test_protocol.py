@@ -31,7 +31,7 @@ def test_what_reads_changes_nothing() -> None:
     assert reading == {
         "ping", "processes", "list", "show", "state", "size", "working", "explain", "transports", "destinations",
         "parameters", "positions", "ages", "disks", "routes",
-        "resolve", "history", "headers", "search", "simulate", "service_times",
+        "resolve", "history", "headers", "search", "simulate", "service_times", "check_changes",
     }  # fmt: skip
 
 

@@ -17,12 +17,14 @@ from mailcore.control.arguments import SimulateArguments
 from mailcore.control.client import AsyncControlClient, ControlError, Refused
 from mailcore.control.whatif import WhatIf, WhatIfRefused
 from mailcore.envelope import Status, Verdict
+from mailcore.faults import Code
 from mailcore.log.record import RecordType
 from mailcore.queue.records import Delivery, encode
 from mailcore.simulator.distribution import Distribution
 from mailcore.simulator.measured import Tried, limit_of, modelled, overhead_of
 from tests.control.running_control import House
 from tests.eventually import eventually
+from tests.faults import refused
 from tests.lookup.sample_messages import deferred, envelope
 
 EXAMPLE, OTHER = "smtp:example.org", "smtp:other.example"
@@ -185,6 +187,35 @@ async def test_a_change_is_refused_in_the_words_of_set(
 ) -> None:
     with pytest.raises(Refused, match=words):
         await simulated(control, changes=[change])
+
+
+async def test_each_wrong_change_is_named_and_nothing_is_simulated(queue: House, control: AsyncControlClient) -> None:
+    changes = [
+        set_to(5), set_to(0), set_to(5, scope="nowhere:x"), set_to(5, parameter="colour"),
+        set_to(9_000.0, scope="", parameter="minimal_backoff_time"),
+        set_to(9_000.0, scope="", parameter="maximal_backoff_time"),
+        set_to(8_000.0, scope="", parameter="minimal_backoff_time"),
+        set_to("50%"), set_to(None),
+    ]  # fmt: skip
+    faults = (await control.call("check_changes", {"changes": changes}))["faults"]
+    assert [fault and (fault["code"], fault["argument"]) for fault in faults] == [
+        None, ("invalid", "changes[1].value"), ("not_found", "changes[2].scope"), ("invalid", "changes[3].parameter"),
+        ("invalid", "changes[4].value"), None, None, None, None,
+    ]  # fmt: skip
+    assert queue.manager.asked("size") == queue.manager.asked("set") == []
+    with refused(Code.INVALID, "changes[1].value"):
+        await simulated(control, changes=changes[:2])
+
+
+async def test_values_are_checked_over_those_set_live_and_without_the_manager(
+    queue: House, control: AsyncControlClient
+) -> None:
+    (queue.settings.home / "tuned.toml").write_text('[""]\nmaximal_backoff_time = 20000.0\n')
+    await queue.lose_the_manager()
+    answer = await control.call(
+        "check_changes", {"changes": [set_to(9_000.0, scope="", parameter="minimal_backoff_time")]}
+    )
+    assert answer == {"faults": [None]}
 
 
 async def test_a_next_hop_that_makes_no_sense_is_refused(queue: House, control: AsyncControlClient) -> None:

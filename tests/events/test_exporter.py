@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mailcore.config.settings import Export, Reports, Settings
-from mailcore.control.client import ControlClient, Refused
+from mailcore.control.client import ControlClient
 from mailcore.envelope import Status
 from mailcore.events.exporter import EXPORTER_SOCKET, Exporter, midnight_between
 from mailcore.events.write.cutoff import Cut, CutFailed
@@ -23,11 +23,13 @@ from mailcore.events.write.export import Exported
 from mailcore.events.write.files import day_of
 from mailcore.events.write.retention import remove_old
 from mailcore.events.write.windows import Windows
+from mailcore.faults import Code, FaultError
 from mailcore.log.disk import Disk
 from mailcore.queue.exported import read_exported
 from tests.events.lanes import DAY, Lanes
 from tests.events.reading import files, incoming, rows
 from tests.eventually import eventually_blocking
+from tests.faults import refused
 from tests.receiver.running_receiver import settings_in
 
 
@@ -168,8 +170,9 @@ def test_there_is_a_cut_at_both_ends_of_a_day_of_the_reports_zone(
 def test_what_is_no_zone_is_refused(lanes: Lanes) -> None:
     exporter = Exporter(settings_of(lanes))
     for zone in ("Europe/Nowhere", "../../etc/passwd", "", None, 7):
-        with pytest.raises(CutFailed, match="is no time zone"):
+        with pytest.raises(FaultError) as caught:
             exporter._days_begin_in(zone)
+        assert (caught.value.code, caught.value.argument) == (Code.INVALID, "zone")
     assert not midnight_between(DAY, DAY + 1e6, ("", "Europe/Nowhere")), "one that was known once"
     assert midnight_between(DAY + 10, DAY - 10, ("UTC",)), "the clock may be set back"
 
@@ -264,7 +267,7 @@ def test_who_asks_gets_everything_up_to_now(lanes: Lanes) -> None:
         {"lane": "incoming.0", "queue_id": "Q1", "recipients": 3},
         {"lane": "incoming.0", "queue_id": "Q2", "recipients": 1},
     ]
-    with ControlClient(path, timeout_s=30) as exporter, pytest.raises(Refused, match="no operation"):
+    with ControlClient(path, timeout_s=30) as exporter, refused(Code.INVALID):
         exporter.call("delete")
     with ControlClient(path, timeout_s=30) as exporter:
         assert exporter.call("zone", {"zone": "Asia/Kolkata"}) == {"zone": "Asia/Kolkata"}

@@ -12,6 +12,7 @@ from django.test import Client
 from appliance.accounts.middleware import _SEEN
 from appliance.audit.models import Entry, Outcome
 from tests.appliance.accounts.sample_users import PASSWORD, client_of, sign_in, user
+from tests.appliance.databases import full_disk
 from tests.appliance.fake_core import FakeCore
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(self: Entry) -> None:
-        raise OperationalError("database or disk is full")
+        raise OperationalError("database or disk is full") from full_disk()
 
     monkeypatch.setattr(Entry, "begin", begin)
 
@@ -107,7 +108,7 @@ def test_a_change_is_not_begun_when_it_cannot_be_entered(request: pytest.Fixture
 
 def test_a_change_whose_end_cannot_be_written_is_told_to_be_looked_after(monkeypatch: pytest.MonkeyPatch) -> None:
     def end(self: Entry) -> None:
-        raise OperationalError("database or disk is full")
+        raise OperationalError("database or disk is full") from full_disk()
 
     monkeypatch.setattr(Entry, "end", end)
     answers: dict[str, Any] = {"transports": {"smtp:a.example": {}}, "suspend": {"value": None}}

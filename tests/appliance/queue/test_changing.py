@@ -20,6 +20,8 @@ from appliance.queue.changing import AT_ONCE_MAX, count, go, in_background
 from appliance.queue.models import Change, Phase
 from appliance.queue.owner_process import _named, is_gone, own
 from mailcore.control.client import TimedOut
+from mailcore.faults import Code
+from tests.appliance.databases import full_disk
 from tests.appliance.fake_core import FakeCore, Refusal
 from tests.appliance.markup import markup_of
 from tests.eventually import eventually_blocking
@@ -38,7 +40,7 @@ def test_a_change_that_cannot_be_written_down_takes_nobodys_place(
     request_: HttpRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(self: Change, *_: Any, **__: Any) -> None:
-        raise OperationalError("database or disk is full")
+        raise OperationalError("database or disk is full") from full_disk()
 
     monkeypatch.setattr(Change, "save", full)
     for _ in range(AT_ONCE_MAX + 1):
@@ -94,7 +96,7 @@ def test_only_a_process_of_this_host_that_is_no_more_is_gone() -> None:
 def test_a_manager_that_ends_in_the_middle_has_not_refused(request_: HttpRequest) -> None:
     change = Change(who="olga", operation="delete", filter={"sender": "a@b"}, words="sender a@b", why="spam", matched=5)
     change.phase = Phase.RUNNING
-    words = Refusal("the manager ended while it was asked; whether it was done is not known: look again")
+    words = Refusal("the manager ended", Code.OUTCOME_UNKNOWN)
     with FakeCore({"change_matching": words}), pytest.raises(TimedOut):
         go(request_, change)
     kept = Change.objects.get(pk=change.tag)

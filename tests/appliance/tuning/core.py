@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tests.appliance.fake_core import FakeCore, Parts, Refusal
+from mailcore.faults import Code
+from tests.appliance.fake_core import FakeCore, Refusal
 
 __all__ = ["LIMIT", "TuningCore", "parameter"]
 
@@ -46,7 +47,7 @@ class TuningCore(FakeCore):
                 "parameters": self._parameters,
                 "transports": self._transports,
                 "set": self._set,
-                "simulate": self._simulate,
+                "check_changes": self._check_changes,
                 "destinations": {"destinations": {}},
             }
         )
@@ -81,7 +82,7 @@ class TuningCore(FakeCore):
         asked = arguments.get("destination")
         if asked:
             if "*" in asked:
-                return Refusal(f"destination: {asked!r} is no pattern of destinations")
+                return Refusal(f"destination: {asked!r} is no pattern of destinations", Code.INVALID, "destination")
             scope = asked.lower()
             return {scope: {each["name"]: self._shown(scope, each["name"]) for each in OF_DESTINATIONS}}
         answer = {
@@ -110,11 +111,14 @@ class TuningCore(FakeCore):
             self.after_set()
         return {"scope": key[0], "parameter": key[1], "value": arguments["value"], "before": before, "until": until}
 
-    def _simulate(self, arguments: dict[str, Any]) -> Any:
-        for change in arguments["changes"]:
-            value, name = change["value"], change["parameter"]
-            if name.endswith(("feedback_debug", "positive_feedback")) or value is None:
-                continue
-            if not isinstance(value, int | float) or not 1 <= value <= 10_000:
-                return Refusal(f"{name} must be between 1 and 10000 deliveries (got {value!r})")
-        return Parts([{"progress": 0.0, "stage": "measuring"}, {"done": True}])
+    def _check_changes(self, arguments: dict[str, Any]) -> Any:
+        return {"faults": [self._fault_of(at, change) for at, change in enumerate(arguments["changes"])]}
+
+    def _fault_of(self, at: int, change: dict[str, Any]) -> dict[str, Any] | None:
+        value, name = change["value"], change["parameter"]
+        if name.endswith(("feedback_debug", "positive_feedback")) or value is None:
+            return None
+        if isinstance(value, int | float) and 1 <= value <= 10_000:
+            return None
+        message = f"{name} must be between 1 and 10000 deliveries (got {value!r})"
+        return {"code": "invalid", "message": message, "argument": f"changes[{at}].value"}

@@ -16,6 +16,7 @@ from django.test import Client
 
 from appliance.audit.models import Entry
 from appliance.tuning.models import Change, Outcome, Prediction
+from mailcore.faults import Code
 from tests.appliance.fake_core import Refusal, Silence
 from tests.appliance.markup import markup_of
 from tests.appliance.tuning.core import LIMIT, TuningCore
@@ -208,8 +209,8 @@ def test_a_prediction_is_kept_with_the_change_it_was_made_for(core: TuningCore, 
 
 
 def test_a_manager_that_ended_in_the_middle_is_no_refusal(core: TuningCore, operator: Client) -> None:
-    words = "the manager ended while it was asked; whether it was done is not known: look again"
-    core.faults[LIMIT] = Refusal(words)
+    words = "the manager ended"
+    core.faults[LIMIT] = Refusal(words, Code.OUTCOME_UNKNOWN)
     apply(operator, draft({LIMIT: 2}))
     assert Change.objects.get().outcome == Outcome.UNKNOWN
     assert Entry.objects.get(action="tuning.set").outcome == "unknown"

@@ -11,7 +11,6 @@ from django.http import QueryDict
 from appliance.common.door import door_of
 from appliance.tuning.draft import Draft, DraftError, Wanted, check, from_form, from_json
 from appliance.tuning.parameter import read_known, same_shown
-from tests.appliance.fake_core import Parts, Refusal
 from tests.appliance.tuning.core import LIMIT, TuningCore
 
 CONFIGURED: dict[str, Any] = {"value": 20, "origin": "configuration"}
@@ -82,21 +81,19 @@ def test_each_wrong_value_is_told_in_the_cores_words() -> None:
     with TuningCore() as core:
         checked = check(door_of("x"), Draft("smtp", wanted))
         assert sorted(checked.errors) == [LIMIT, "process_limit_2"]
-        assert checked.errors[LIMIT].startswith(f"{LIMIT} must be between 1 and 10000 deliveries (got ")
-        assert core.asked("set") == []
+        assert "between 1 and 10000" in checked.errors[LIMIT], "the core's own message"
+        assert core.asked("set") == core.asked("simulate") == []
+        assert [len(given["changes"]) for given in core.asked("check_changes")] == [3]
 
 
-def test_a_core_that_simulates_for_others_is_waited_for() -> None:
-    answers = [
-        Refusal("2 simulations are running already (control.simulations_max); try again"),
-        Parts([{"progress": 0}]),
-    ]
+def test_a_scope_that_is_wrong_is_told_once_for_all() -> None:
+    fault = {"code": "not_found", "message": "reworded", "argument": "changes[0].scope"}
     with TuningCore() as core:
-        core.answers["simulate"] = lambda _: answers.pop(0)
-        checked = check(door_of("x"), Draft("smtp", (Wanted(LIMIT, 2, CONFIGURED),)))
-    assert not checked.errors
-    assert not checked.unchecked
-    assert not answers
+        core.answers["check_changes"] = {"faults": [fault, fault | {"argument": "changes[1].scope"}]}
+        checked = check(
+            door_of("x"), Draft("gone", (Wanted(LIMIT, 2, CONFIGURED), Wanted("process_limit", 5, CONFIGURED)))
+        )
+    assert checked.errors == {"": "reworded"}
 
 
 def test_the_same_end_may_be_told_a_moment_apart() -> None:
