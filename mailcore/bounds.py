@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 _WHOLE = re.compile(r"[+-]?\d+")
 _GROUP = re.compile(r"(?<=\d)[ _\u00a0\u202f](?=\d{3}\b)")  # between thousands: "20 000", "20_000"
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,6})?) ?%")
-_TYPED_MAX = 1 << 63  # what a frame of the control socket and the portal's database can hold
+_TYPED_MAX = 1 << 63  # the limit of the control socket's frames and of the portal's database
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 80
@@ -80,7 +80,7 @@ def shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What one value may be. Both ends are allowed; nan never is."""
+    """The bounds of one value. Both ends are allowed; nan never is."""
 
     kind: Kind
     doc: str
@@ -91,7 +91,7 @@ class Bounds:
     unit: str = ""
     special: Mapping[Any, str] = field(default_factory=dict)  # a value within the bounds that means something else
     choices: tuple[str, ...] = ()
-    form: str = ""  # what a value with its own syntax looks like, after "must be"
+    form: str = ""  # the syntax of a value that has its own, after "must be"
     element: type = str  # of a list
     reader: Callable[[Any], Any] | None = None  # of a text, an element or a custom value; raises ValueError
     list_check: Callable[[tuple[Any, ...]], object] | None = None  # of the whole list; raises ValueError

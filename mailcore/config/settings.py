@@ -1,6 +1,6 @@
 """The settings: every limit of Waypost once, with its unit, default, bounds and the source of the default.
 
-Values only: ``mailcore.config.load`` reads them from a file, and other code gets them as arguments. Units stand at the end of
+Values only: ``mailcore.config.load`` reads them from a file, and other code gets them as arguments. A unit is the last part of
 a name; a setting that Postfix has keeps its Postfix name. The scheduler's parameters are defined in ``scheduler.parameters``
 and taken from there.
 """
@@ -298,7 +298,7 @@ class Portal:
     lockout_s: int = whole(900, 60, DAY_S, "seconds", "how long the account stays locked")
     require_totp: str = choice(
         "none",
-        ("none", "administrators", "everybody"),
+        ("none", "administrators", "everybody"),  # lang: quoted
         "accounts that must sign in with TOTP; until it is set up they see no other page",
     )
     core_timeout_s: float = number(

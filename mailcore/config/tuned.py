@@ -1,13 +1,13 @@
-"""``home/tuned.toml``: what was changed live (parameters, suspensions), above the configuration file.
+"""Reads and writes ``home/tuned.toml``: parameters and suspensions set live. They override the configuration file.
 
-Replaced atomically and synced before a change is answered. A person may read it; only the manager writes it. Suspensions,
-and the ends of what is set for a time, are stored in wall-clock seconds; whoever loads them turns them into its own clock.
+The file is replaced atomically and synced before a change is answered. Only the manager writes it. Suspensions, and the ends of
+values set for a time, are wall-clock seconds; the reader converts them to its own clock.
 
     ["smtp:example.org"]
     destination_rate_delay = 2
     destination_concurrency_limit = { lasting = 8, value = 4, until = 1795000000.0 }
 
-A plain value holds until it is taken back; one in braces until a time, and after it the lasting one, if there is any.
+A plain value holds until it is removed; a value in braces until a time, and after that the lasting one, if there is one.
 
 Laws: a file that can't be understood stops no mail. It is set aside under another name, never deleted, ``damage`` says so,
 and the values of the configuration file hold (decision 0008).
@@ -44,13 +44,13 @@ class Tuned:
     def __init__(self, disk: Disk, path: Path) -> None:
         self.disk = disk
         self.path = path
-        self.damage = ""  # what was wrong with the file at the start, and where it is now
+        self.damage = ""  # the fault of the file at the start, and its new name
         self.values: Values = {}
         self.timed: Timed = {}
         try:
             self.values, self.timed = read(path)
         except (ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
-            self.damage = f"{path}: {error}; {self._set_aside()}; the values of the configuration file hold"
+            self.damage = f"{path}: {error}; {self._set_aside()}; the values of the configuration file are used"
 
     def _set_aside(self) -> str:
         for number in itertools.count(1):
@@ -59,20 +59,21 @@ class Tuned:
                 break
         self.disk.replace(str(self.path), aside)
         self.disk.sync_directory(os.path.dirname(self.path))
-        return f"it is {aside} now"
+        return f"the file was renamed to {aside}"
 
     def get(self, scope: str, parameter: str) -> Value | None:
-        """What holds until it is taken back."""
+        """Returns the lasting value, or None."""
         return self.values.get(scope, {}).get(parameter)
 
     def get_timed(self, scope: str, parameter: str) -> tuple[Value, float] | None:
-        """What holds until a time, and the time."""
+        """Returns the value set for a time and its end, or None."""
         return self.timed.get(scope, {}).get(parameter)
 
     def set(self, scope: str, parameter: str, value: Value | None, until: float | None = None) -> None:
-        """Changes the file. None takes out what is set for a time and, unless ``until`` is given, what is not.
+        """Sets a value, lasting or ``until`` a time, and writes the file.
 
-        Raises OSError, and the file stays as it was.
+        None removes the value set for a time and, unless ``until`` is given, the lasting one too. Raises OSError; the file and
+        the values are unchanged then.
         """
         values, timed = _copy(self.values), _copy(self.timed)
         if value is None:
@@ -88,9 +89,9 @@ class Tuned:
         self.values, self.timed = values, timed
 
     def forget_ended(self, parameter: str, wall: float) -> list[tuple[str, str, Value, float]]:
-        """Takes out what is over, from memory; the next ``set`` takes it out of the file. ``parameter`` is a time itself.
+        """Removes the values that ended until ``wall`` from memory; the next ``set`` removes them from the file.
 
-        Answers it: scope, parameter, value, and when it ended.
+        A value of ``parameter`` is a time itself. Returns scope, parameter, value and end of each.
         """
         ended: list[tuple[str, str, Value, float]] = []
         for scope, parameters in self.values.items():
@@ -105,7 +106,7 @@ class Tuned:
         return ended
 
     def save(self) -> None:
-        """The file as it is in memory. Raises OSError, and it stays as it was."""
+        """Writes the values in memory to the file. Raises OSError; the file is unchanged then."""
         self._store(self.values, self.timed)
 
     def _store(self, values: Values, timed: Timed) -> None:
@@ -129,7 +130,7 @@ def _copy(values: dict[str, dict[str, T]]) -> dict[str, dict[str, T]]:
 
 
 def read(path: Path) -> tuple[Values, Timed]:
-    """What lasts, and what ends; both empty when there is no file. Raises ValueError at what is no file of ours, OSError."""
+    """Returns the lasting values and those set for a time; both are empty without a file. Raises OSError, ValueError."""
     try:
         loaded = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -138,17 +139,17 @@ def read(path: Path) -> tuple[Values, Timed]:
     timed: Timed = {}
     for scope, parameters in loaded.items():
         if not isinstance(parameters, dict):
-            raise ValueError(f"[{scope}] is no table")
+            raise ValueError(f"[{scope}] must be a section")
         for name, stored in parameters.items():
             where = f"[{scope}] {name}"
             if not isinstance(stored, dict):
                 values.setdefault(scope, {})[name] = _value(where, stored)
                 continue
             if not {"value", "until"} <= set(stored) <= {"lasting", "value", "until"}:
-                raise ValueError(f"{where} has neither a value nor one until a time")
+                raise ValueError(f"{where} must be a value, or {{ value = …, until = … }}")
             until = _value(where, stored["until"])
             if isinstance(until, str):
-                raise ValueError(f"{where} ends at no time")
+                raise ValueError(f"{where}: until must be a time in seconds")
             timed.setdefault(scope, {})[name] = _value(where, stored["value"]), until
             if "lasting" in stored:
                 values.setdefault(scope, {})[name] = _value(where, stored["lasting"])
@@ -157,12 +158,12 @@ def read(path: Path) -> tuple[Values, Timed]:
 
 def _value(where: str, value: object) -> Value:
     if not isinstance(value, bool | int | float | str) or (isinstance(value, float) and math.isnan(value)):
-        raise ValueError(f"{where} is no number, text, true or false")
+        raise ValueError(f"{where} must be a number, a string, true or false")
     return value
 
 
 def _quoted(text: str) -> str:
-    """A TOML basic string; JSON's is one but for DEL, and for what it escapes as two halves."""
+    """A TOML basic string; a JSON string is one, except for DEL and surrogate pairs."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -92,7 +92,7 @@ def nameserver(text: str) -> str:
 
 
 def nameserver_address(text: str) -> tuple[str, int]:
-    """Reads ``address`` or ``address:port``; an IPv6 address with a port stands in brackets. Raises BadValue."""
+    """Reads ``address`` or ``address:port``; an IPv6 address with a port needs brackets. Raises BadValue."""
     try:
         return ipaddress.ip_address(text.removeprefix("[").removesuffix("]")).compressed, NAMESERVER_PORT
     except ValueError:

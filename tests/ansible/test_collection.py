@@ -85,7 +85,7 @@ def test_wrong_variables_stop_with_their_names_and_what_is_allowed(tmp_path: Pat
             ),
         ],
         [
-            ({"waypost_deliverer_processes": 65}, ["waypost_deliverer_processes", "from 1 to 64"]),
+            ({"waypost_deliverer_processes": 65}, ["waypost_deliverer_processes", "between 1 and 64"]),
             ({"waypost_tls_key": "a.key"}, ["waypost_tls_certificate", "neither"]),
             ({"waypost_portal": False}, ["waypost_reports", "false where waypost_portal is false"]),
         ],
@@ -97,7 +97,7 @@ def test_wrong_variables_stop_with_their_names_and_what_is_allowed(tmp_path: Pat
             ({"waypost_routes": {"*": "pigeon:x"}}, ["waypost_routes", "pigeon"]),
             (
                 {"waypost_settings": {"scheduler": {"maximal_queue_lifetime": "abc"}}},
-                ["waypost_settings is wrong: [scheduler] maximal_queue_lifetime", "a number from"],
+                ["waypost_settings is wrong: [scheduler] maximal_queue_lifetime", "must be a number between"],
             ),
         ],
     ]

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from mailcore.bounds import bounds_by_name
+from mailcore.config.settings import SECTIONS
 from tests.ansible.playing import COLLECTION, little_release
 from tests.config.test_load import certificate
 
@@ -46,6 +48,16 @@ networks = ["127.0.0.0/8"]
 def faults(**given: object) -> list[str]:
     found: list[str] = FILTERS["variable_faults"](DEFAULTS | given)
     return found
+
+
+def test_the_bounds_of_settings_are_those_of_the_settings() -> None:
+    """The filter has them itself, because it runs where the package is not installed."""
+    module = loaded()
+    of_settings = {name: SECTIONS[key[0]] for key, name in module.OF.items() if name in module.BOUNDS}
+    assert set(of_settings) == {"waypost_receiver_processes", "waypost_deliverer_processes"}
+    for name, section in of_settings.items():
+        bounds = bounds_by_name(section)["processes"]
+        assert module.BOUNDS[name] == (bounds.low, bounds.high)
 
 
 def test_the_defaults_are_right() -> None:
@@ -103,7 +115,7 @@ def test_none_is_a_value_of_nothing(name: str) -> None:
 def test_a_wrong_value_is_told_with_its_name(name: str, value: object) -> None:
     told = faults(**{name: value})[0]
     assert told.startswith(name)
-    assert "allowed: " in told or "lock" in told
+    assert any(part in told for part in ("allowed: ", " must be ", "lock"))
 
 
 def test_reports_need_a_portal() -> None:
@@ -164,5 +176,5 @@ def test_the_core_of_the_release_says_what_it_will(tmp_path: Path) -> None:
         CONFIGURATION.replace("127.0.0.0/8", "127.0.0.0/99") + "[scheduler]\nmaximal_queue_lifetime = 'abc'\n", file
     )
     assert [each.partition(" ")[0] for each in told] == ["waypost_relay_networks", "waypost_settings"]
-    assert all("allowed: " in each for each in told)
+    assert all(" must be " in each for each in told)
     assert not [each for each in told if "waypost.toml" in each]

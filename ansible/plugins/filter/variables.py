@@ -7,6 +7,7 @@ of its settings, the core says: of the release that is to be installed, out of i
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 import ssl
 import subprocess
@@ -21,7 +22,7 @@ SUMS = "SHA256SUMS"  # the last member of a release's file, and so a sign that i
 CONFIGURATION = "/etc/waypost/waypost.toml"
 CHECK_S = 30.0
 CHECK = """
-import sys
+import json, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 try:
@@ -31,23 +32,25 @@ except ImportError:
 try:
     load_text(Path(sys.argv[2]), sys.stdin.read())
 except ConfigError as error:
-    print(error)
+    # A release before faults were data has only lines.
+    faults = [[fault.section, fault.name, str(fault)] for fault in getattr(error, "faults", ())]
+    print(json.dumps(faults or [["", "", line] for line in str(error).splitlines()]))
 """
-OF = {  # the setting -> the variable that makes it
-    "[receiver] listen": "waypost_listen",
-    "[receiver] processes": "waypost_receiver_processes",
-    "[receiver] hostname": "waypost_hostname",
-    "[deliverer] processes": "waypost_deliverer_processes",
-    "[relay] networks": "waypost_relay_networks",
-    "[relay] domains": "waypost_relay_domains",
-    "[routes]": "waypost_routes",
-    "[portal] public_url": "waypost_public_name",
-    "home": "waypost_home",
+OF = {  # section and name of a setting ("": any) -> the variable that sets it
+    ("receiver", "listen"): "waypost_listen",
+    ("receiver", "processes"): "waypost_receiver_processes",
+    ("receiver", "hostname"): "waypost_hostname",
+    ("deliverer", "processes"): "waypost_deliverer_processes",
+    ("relay", "networks"): "waypost_relay_networks",
+    ("relay", "domains"): "waypost_relay_domains",
+    ("routes", ""): "waypost_routes",
+    ("portal", "public_url"): "waypost_public_name",
+    ("", "home"): "waypost_home",
 }
 LISTS = ("waypost_listen", "waypost_relay_networks", "waypost_relay_domains", "waypost_https_listen")
 LISTS_OF_FIREWALL = ("waypost_firewall_admin_networks", "waypost_firewall_ports")
 MAPPINGS = ("waypost_routes", "waypost_settings")
-BOUNDS = {
+BOUNDS = {  # a test compares those of settings with mailcore.config.settings
     "waypost_receiver_processes": (1, 64),
     "waypost_deliverer_processes": (1, 64),
     "waypost_redis_memory_mb": (1, 65_536),
@@ -95,7 +98,7 @@ def variable_faults(values: dict[str, Any]) -> list[str]:
     faults += _of_names(values)
     for name, (low, high) in BOUNDS.items():
         if not (re.fullmatch("-?[0-9]+", str(values[name])) and low <= int(values[name]) <= high):
-            faults.append(_wrong(name, values[name], f"a whole number from {low} to {high}"))
+            faults.append(f"{name} must be a whole number between {low} and {high} (got {str(values[name])[:100]!r})")
     faults += _of_sockets(values)
     faults += _of_secrets(values)
     faults += _of_firewall(values)
@@ -175,13 +178,12 @@ def configuration_faults(text: str, file: str) -> list[str]:
         )
     if done.returncode:
         return [f"{file} can't be asked about the settings: {(done.stderr.strip().splitlines() or ['?'])[-1]}"]
-    return [_with_variable(line) for line in done.stdout.splitlines()]
+    return [_with_variable(*fault) for fault in json.loads(done.stdout or "[]")]
 
 
-def _with_variable(line: str) -> str:
-    told = re.sub(rf"^{re.escape(CONFIGURATION)}(:[0-9]+)?: ", "", line)
-    variable = next((name for setting, name in OF.items() if told.startswith((f"{setting} ", f"{setting}["))), None)
-    return f"{variable or 'waypost_settings'} is wrong: {told}"
+def _with_variable(section: str, setting: str, message: str) -> str:
+    variable = OF.get((section, setting)) or OF.get((section, "")) or "waypost_settings"
+    return f"{variable} is wrong: {message}"
 
 
 def _wrong(name: str, value: Any, allowed: str) -> str:

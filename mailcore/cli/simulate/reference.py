@@ -47,7 +47,7 @@ of destinations. `[set]` sets them from the start, and overrides the configurati
     [set."smtp:example.org"]
     destination_concurrency_limit = 5
 
-`[changes]` sets a parameter at a time; with `until_s` the change ends by itself:
+`[changes]` sets a parameter at a time; with `until_s` the change ends automatically:
 
     [changes.night]
     at_s = 3600
