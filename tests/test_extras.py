@@ -66,4 +66,4 @@ def test_the_doctor_says_that_no_report_can_be_made() -> None:
     code = "import django; django.setup(); from appliance.reports.doctor import extras; print(*extras())"
     done = without_extras(code)
     assert done.returncode == 0, done.stderr
-    assert "no report can be made. Reports need the extra 'reports': pip install 'waypost[reports]'" in done.stdout
+    assert "cannot make reports. Reports need the extra 'reports': pip install 'waypost[reports]'" in done.stdout

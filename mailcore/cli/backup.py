@@ -1,5 +1,7 @@
-"""``waypost backup``: configuration, keys and the portal's database in one file, on request the reports and the queue, while
-everything runs; ``--verify`` reads one and says whether it is whole."""
+"""``waypost backup``: saves configuration, keys and the portal's database to one file while Waypost runs.
+
+Reports and the queue are included on request. ``--verify`` checks that a backup is complete and undamaged.
+"""
 
 from __future__ import annotations
 
@@ -21,34 +23,37 @@ from mailcore.log.segment import SegmentTooNew
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, config_path
 from mailcore.terminal.output import complain, print_json, rows_to_lines, say, size_shown
 
-__all__ = ["configure", "told_of"]
+__all__ = ["configure", "head_fields"]
 
 ENDING = ".tar.zst"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
     add_common(parser)
     parser.add_argument(
-        "place", type=_place, metavar="FILE", help=f"a file, or a directory for WAYPOST-HOST-TIME{ENDING}"
+        "place", type=_place, metavar="FILE", help=f"new file; in a directory, the name is waypost-HOST-TIME{ENDING}"
     )
-    parser.add_argument("--queue", action="store_true", help="the queue as it is now, too; restored, its mail is held")
-    parser.add_argument("--reports", action="store_true", help="events and reports, too")
-    parser.add_argument("--verify", action="store_true", help="make none: read this one, and say whether it is whole")
+    parser.add_argument("--queue", action="store_true", help="include the queue; its mail is held after a restore")
+    parser.add_argument("--reports", action="store_true", help="include events and reports")
+    parser.add_argument(
+        "--verify", action="store_true", help="check that the existing backup FILE is complete and undamaged"
+    )
     parser.set_defaults(run=_run)
 
 
 def _place(given: str) -> Path:
-    """Raises argparse.ArgumentTypeError: a directory that is not there is no file's name."""
+    """Parses FILE. Raises argparse.ArgumentTypeError if its directory does not exist."""
     path = Path(given)
     if not (path if given.endswith("/") else path.parent).is_dir():
-        raise argparse.ArgumentTypeError(f"there is no directory {path if given.endswith('/') else path.parent}")
+        raise argparse.ArgumentTypeError(f"no such directory: {path if given.endswith('/') else path.parent}")
     return path
 
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.verify:
         if arguments.queue or arguments.reports:
-            raise UsageError("backup: --verify goes without --queue and --reports: it reads what is there")
+            raise UsageError("backup: --verify cannot be combined with --queue or --reports")
         return _verify(arguments.place, arguments.json)
     config = config_path(arguments)
     settings = load(config)
@@ -57,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if path.is_dir():
         path /= f"waypost-{host}-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}{ENDING}"
     if path.exists():
-        raise UsageError(f"backup: {path} is there already; give another name")
+        raise UsageError(f"backup: {path} already exists; give another name")
     try:
         made = make_backup(
             settings,
@@ -73,18 +78,18 @@ def _run(arguments: argparse.Namespace) -> int:
         complain(f"no backup was made: {error}")
         return NOT_DONE
     except FileExistsError:
-        complain(f"no backup was made: {path} is there by now; another has made it")
+        complain(f"no backup was made: another process has created {path} meanwhile")
         return NOT_DONE
     except OSError as error:
         complain(f"no backup was made: {error.filename or path}: {error.strerror or error}")
         return NOT_DONE
     if arguments.json:
-        told = {"file": str(made.path), "parts": made.parts, "files": made.files}
-        print_json({**told, "bytes": made.bytes_read, "bytes_written": made.bytes_written, "notes": made.notes})
+        document = {"file": str(made.path), "parts": made.parts, "files": made.files}
+        print_json({**document, "bytes": made.bytes_read, "bytes_written": made.bytes_written, "notes": made.notes})
         return DONE
     pairs: list[tuple[str, object]] = [
         ("backup", made.path),
-        ("of", ", ".join(made.parts)),
+        ("contents", ", ".join(made.parts)),
         ("files", f"{made.files}, {size_shown(made.bytes_read)}, {size_shown(made.bytes_written)} written"),
         *(("note", note) for note in made.notes),
     ]
@@ -102,20 +107,20 @@ def _verify(path: Path, as_json: bool) -> int:
         complain(error)
         return NOT_DONE
     if as_json:
-        print_json({"file": str(path), "whole": True, **told_of(head), "files": files, "bytes": size})
+        print_json({"file": str(path), "whole": True, **head_fields(head), "files": files, "bytes": size})
         return DONE
     made = datetime.fromtimestamp(head.made_at, UTC).isoformat(" ", "seconds")
     for line in rows_to_lines(
         [
-            ("whole", f"{files} files, {size_shown(size)}"),
+            ("undamaged", f"{files} files, {size_shown(size)}"),
             ("made", f"{made} on {head.host} by Waypost {head.waypost}"),
-            ("of", ", ".join(head.parts)),
+            ("contents", ", ".join(head.parts)),
         ]
     ):
         say(line)
     return DONE
 
 
-def told_of(head: Head) -> dict[str, object]:
-    """For JSON."""
+def head_fields(head: Head) -> dict[str, object]:
+    """Returns the head of a backup for JSON output."""
     return {"made_at": head.made_at, "host": head.host, "waypost": head.waypost, "parts": head.parts}

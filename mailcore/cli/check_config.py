@@ -1,4 +1,4 @@
-"""``waypost check-config``: the settings as the appliance would use them, or every fault with its line (status 2)."""
+"""``waypost check-config``: prints the settings in use, or every error with its line (exit status 2)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ __all__ = ["configure"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
     add_common(parser)
     parser.set_defaults(run=_run)
 
@@ -35,7 +36,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"valid": True, "file": str(path), "settings": values})
         return DONE
-    say(f"# {path} is valid; these are the settings, defaults included")
+    say(f"# {path} is valid. All settings, including defaults:")
     _say_table("", values)
     return DONE
 
@@ -48,7 +49,7 @@ def _strings_for_paths(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _say_table(name: str, values: dict[str, Any]) -> None:
-    """As TOML, so that a line can be copied into the file."""
+    """Prints a table as TOML, so that lines can be copied into the file."""
     if name and (not values or any(not isinstance(value, dict) for value in values.values())):
         say(f"\n[{name}]")
     for key, value in values.items():

@@ -1,7 +1,7 @@
-"""The table of commands of ``waypost``. Each command's module is imported by a function of its own, when it is asked for.
+"""The table of commands of ``waypost``. A function for each command imports its module on demand.
 
-So ``waypost queue size`` does not load what ``waypost mailcore`` needs, and mypy and the import contracts still see every
-import. A module has ``configure(parser)``, or ``main(argv)`` where it reads its command line itself.
+So ``waypost queue size`` does not load the modules of ``waypost mailcore``, and mypy and the import contracts still see every
+import. A module has ``configure(parser)``, or ``main(argv)`` if it parses its command line itself.
 """
 
 from __future__ import annotations
@@ -121,23 +121,23 @@ def _demo() -> ModuleType:
     return demo
 
 
-# name -> the function that imports its module, and what the command does
+# name -> the function that imports its module, and its line of help
 COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
-    "mailcore": (_mailcore, "run the appliance in the foreground"),
-    "status": (_status, "what runs, what is queued, what goes on"),
-    "doctor": (_doctor, "look at this host and Waypost on it, and say what to do; changes nothing"),
-    "check-config": (_check_config, "read the configuration and print the settings, or what is wrong"),
-    "inject": (_inject, "hand in a message from a file or stdin"),
-    "import-postfix": (_import_postfix, "settings and queue of a Postfix, and what became of each"),
-    "queue": (_queue, "list, show, size; delete, hold, retry and other changes"),
-    "transport": (_transport, "list parameters, set them live"),
-    "destination": (_destination, "list, suspend, resume, tune destinations"),
-    "report": (_report, "make the report of a day by hand"),
-    "log": (_log, "dump a lane, segment by segment"),
-    "export": (_export, "events for the reports: how far, export now, count the queue, look into a file"),
-    "backup": (_backup, "configuration, database and keys in one file, on request reports and queue"),
-    "restore": (_restore, "back from a backup; a queue comes back held"),
-    "simulate": (_simulate, "what would happen: the scheduler over modelled next hops"),
+    "mailcore": (_mailcore, "run the mail server in the foreground"),
+    "status": (_status, "show processes, queue size and deliveries in progress"),
+    "doctor": (_doctor, "check this host and Waypost; print problems and remedies; change nothing"),
+    "check-config": (_check_config, "check the configuration file and print all settings"),
+    "inject": (_inject, "add a message from a file or stdin to the queue"),
+    "import-postfix": (_import_postfix, "translate the settings of Postfix; import its queue"),
+    "queue": (_queue, "show and change messages in the queue"),
+    "transport": (_transport, "show and change delivery parameters while Waypost runs"),
+    "destination": (_destination, "show, suspend, resume and tune destinations"),
+    "report": (_report, "make the report of a day"),
+    "log": (_log, "print the records of the queue's log"),
+    "export": (_export, "show the progress of the event export; export now; print an event file"),
+    "backup": (_backup, "save configuration, portal database and keys to one file"),
+    "restore": (_restore, "restore a backup; restored mail is held"),
+    "simulate": (_simulate, "simulate deliveries to modelled next hops"),
     "lab": (_lab, "fake SMTP servers with scripted behaviour, for tests and demos"),
-    "demo": (_demo, "what ./run --demo starts beside the core: such hops, and gentle mixed traffic"),
+    "demo": (_demo, "fake SMTP servers and test traffic, as ./run --demo starts them"),
 }

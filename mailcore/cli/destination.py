@@ -1,4 +1,4 @@
-"""``waypost destination``: those with the most mail; suspending and resuming them; values of their own."""
+"""``waypost destination``: lists destinations, suspends and resumes them, and sets their parameters."""
 
 from __future__ import annotations
 
@@ -16,39 +16,48 @@ from mailcore.terminal.times import TIME_FORMS, shown
 
 __all__ = ["configure"]
 
-DESTINATION_HELP = "transport:next hop, or transport:.example.org for all below a domain"
-SPEED = "destination_concurrency_limit"  # what slow is about: deliveries at once
+DESTINATION_HELP = "TRANSPORT:NEXTHOP, or TRANSPORT:.example.org for a domain and its subdomains"
+SPEED = "destination_concurrency_limit"  # the parameter that ``slow`` changes
 _PERCENT = re.compile(r"[1-9]\d?%")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    listing = commands.add_parser("list", help="queued recipients, deliveries under way, suspensions")
-    listing.add_argument("--limit", type=int, default=100, metavar="N", help="those with the most mail (100)")
+    listing = commands.add_parser("list", help="list destinations: queued recipients, deliveries in progress, state")
+    listing.add_argument(
+        "--limit",
+        type=int,
+        default=100,
+        metavar="N",
+        help="maximum number, those with the most mail first (default: 100)",
+    )
     add_common(listing)
     listing.set_defaults(run=_list)
-    suspending = commands.add_parser("suspend", help="no deliveries to it until a time, or until it is resumed")
-    suspending.add_argument("destination", help="transport:next hop, as destination list shows it")
-    suspending.add_argument("--until", type=moment, metavar="TIME", help=f"{TIME_FORMS}; default: until it is resumed")
-    resuming = commands.add_parser("resume", help="ends a suspension")
-    resuming.add_argument("destination", help="transport:next hop")
-    showing = commands.add_parser("show", help="the parameters in force for it, and where each comes from")
+    suspending = commands.add_parser("suspend", help="stop deliveries to a destination")
+    suspending.add_argument("destination", help="TRANSPORT:NEXTHOP, as destination list shows it")
+    suspending.add_argument("--until", type=moment, metavar="TIME", help=f"{TIME_FORMS}; default: until resumed")
+    resuming = commands.add_parser("resume", help="end a suspension")
+    resuming.add_argument("destination", help="TRANSPORT:NEXTHOP")
+    showing = commands.add_parser("show", help="show its parameters, their values and origins")
     showing.add_argument("destination", help=DESTINATION_HELP)
     add_common(showing)
-    setting = commands.add_parser("set", help="a value of its own, in force at once and after every start")
+    setting = commands.add_parser("set", help="override a parameter; takes effect immediately and survives restarts")
     setting.add_argument("destination", help=DESTINATION_HELP)
-    setting.add_argument("parameter")
+    setting.add_argument("parameter", help="name, as destination show shows it")
     setting.add_argument("value", help=VALUE_HELP)
     add_end(setting)
-    unsetting = commands.add_parser("unset", help="takes a value of its own back")
+    unsetting = commands.add_parser("unset", help="remove an override")
     unsetting.add_argument("destination", help=DESTINATION_HELP)
-    unsetting.add_argument("parameter")
-    slowing = commands.add_parser("slow", help="fewer deliveries at once, for a time")
+    unsetting.add_argument("parameter", help="name, as destination show shows it")
+    slowing = commands.add_parser("slow", help="limit concurrent deliveries for a time")
     slowing.add_argument("destination", help=DESTINATION_HELP)
-    slowing.add_argument("--to", default="50%", metavar="PERCENT", help=f"of its {SPEED} now (50%%)")
+    slowing.add_argument(
+        "--to", default="50%", metavar="PERCENT", help=f"percentage of the current {SPEED} (default: 50%%)"
+    )
     add_end(slowing)
     for each in (suspending, resuming, setting, unsetting, slowing):
-        each.add_argument("--why", default="", metavar="TEXT", help="goes into the journal")
+        each.add_argument("--why", default="", metavar="TEXT", help="reason, recorded in the journal")
         add_common(each)
     showing.set_defaults(run=_show)
     setting.set_defaults(run=_set)
@@ -74,7 +83,7 @@ def _list(arguments: argparse.Namespace) -> int:
         rows.append(
             (
                 name or "(not routed yet)",
-                # The queue counts by next hop; where recipients are the destinations, the scheduler alone counts them.
+                # The queue counts by next hop. If each recipient is a destination, only the scheduler counts them.
                 queued.get(name, known.get("queued", 0)),
                 known.get("busy", 0),
                 "-" if window is None else f"{window:g}",
@@ -88,7 +97,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _state(name: str, known: dict[str, Any], suspended: dict[str, float | None]) -> str:
-    """What keeps its next delivery from starting; "" of what only waits its turn."""
+    """Returns why the next delivery cannot start; "" for a destination that only waits its turn."""
     states = states_of(
         dead=known.get("dead_until") is not None,
         suspended=name in suspended or bool(known.get("suspended")),
@@ -164,16 +173,16 @@ def _unset(arguments: argparse.Namespace) -> int:
 
 def _slow(arguments: argparse.Namespace) -> int:
     if not _PERCENT.fullmatch(arguments.to):
-        raise UsageError(f"destination slow: --to {arguments.to!r} is not slower; allowed: 1% to 99%")
+        raise UsageError(f"destination slow: invalid percentage --to {arguments.to!r}; allowed: 1% to 99%")
     end = end_of(arguments)
     if not end:
-        raise UsageError("destination slow: for how long? allowed: --for DURATION or --until TIME")
+        raise UsageError("destination slow: give a time limit with --for DURATION or --until TIME")
     return _change(arguments, SPEED, arguments.to, end)
 
 
 def _change(arguments: argparse.Namespace, parameter: str, text: str, end: dict[str, float]) -> int:
     if ":" not in arguments.destination:
-        raise UsageError(f"destination: {arguments.destination!r} is not {DESTINATION_HELP}")
+        raise UsageError(f"destination: {arguments.destination!r} has no transport; expected {DESTINATION_HELP}")
     given = {"scope": arguments.destination, "parameter": parameter, "value": value_of(text), **end}
     with control_client(arguments) as control:
         answer = control.call("set", given, why=arguments.why)

@@ -1,5 +1,7 @@
-"""``waypost export``: how far events are exported; ``--now`` exports what is there, ``--cut`` counts what is queued, too;
-``show FILE`` looks into an event file, with or without an appliance."""
+"""``waypost export``: shows the progress of the event export; ``--now`` exports, ``--cut`` also counts the queue.
+
+``show FILE`` prints an event file; Waypost need not run for it.
+"""
 
 from __future__ import annotations
 
@@ -27,31 +29,34 @@ from mailcore.terminal.output import complain, plain, print_json, rows_to_lines,
 
 __all__ = ["configure"]
 
-TIMEOUT_S = 3_600.0  # of a cut through ten million messages
+TIMEOUT_S = 3_600.0  # for counting a queue of ten million messages
 ROWS_SHOWN = 50
 BATCH_ROWS = 5_000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
     add_common(parser)
-    parser.add_argument("command", nargs="?", choices=["show"], help="look into an event file")
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="of show")
-    parser.add_argument("--now", action="store_true", help="export all there is, the open segments, too")
-    parser.add_argument("--cut", action="store_true", help="the same, and count what is queued by reading the lanes")
-    parser.add_argument("--ids", action="store_true", help="with --cut: write down each queued message, too")
+    parser.add_argument("command", nargs="?", choices=["show"], help="print an event file")
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="event file for show")
+    parser.add_argument("--now", action="store_true", help="export all events now, including those of open segments")
+    parser.add_argument("--cut", action="store_true", help="like --now, and count the queue by reading its lanes")
+    parser.add_argument("--ids", action="store_true", help="with --cut: also record each queued message")
     parser.add_argument("--kind", choices=KINDS, help="show: only events of this kind")
     parser.add_argument("--id", metavar="QUEUE_ID", help="show: only events of this message")
-    parser.add_argument("--limit", type=int, default=ROWS_SHOWN, help=f"show: so many events; {ROWS_SHOWN} unless told")
+    parser.add_argument(
+        "--limit", type=int, default=ROWS_SHOWN, help=f"show: maximum number of events (default: {ROWS_SHOWN})"
+    )
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "show":
         if arguments.file is None:
-            raise UsageError("export show: FILE is missing")
+            raise UsageError("export show: give the event FILE")
         return _show(arguments)
     if arguments.ids and not arguments.cut:
-        raise UsageError("export: --ids goes with --cut")
+        raise UsageError("export: --ids needs --cut")
     settings = settings_of(arguments)
     if arguments.cut or arguments.now:
         answer = _ask(settings, "cut" if arguments.cut else "export", arguments.ids)
@@ -78,18 +83,18 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         return [
             *table(heads, rows, width(sys.stdout), frozenset({1, 2, 3})),
             "",
-            *rows_to_lines([("events", answer["directory"]), ("last cut", answer["last_cut"] or "none")]),
+            *rows_to_lines([("events", answer["directory"]), ("last count", answer["last_cut"] or "none")]),
         ]
     pairs: list[tuple[str, object]] = [("events", answer["rows"]), ("files", len(answer["files"]))]
     if "messages" in answer:
         pairs.append(("queued", f"{answer['messages']} messages, {answer['recipients']} recipients"))
-        pairs.append(("cut", answer["file"]))
+        pairs.append(("count file", answer["file"]))
         pairs += [("messages queued", f"cuts/{answer['ids']}")] if answer["ids"] else []
     return rows_to_lines(pairs)
 
 
 def _how_far(settings: Settings) -> dict[str, Any]:
-    """From the files alone: also of an appliance that does not run."""
+    """Reads the progress from files; Waypost need not run."""
     disk = Disk()
     try:
         state = read_exported(disk, str(settings.events_directory / EXPORTED))
@@ -127,7 +132,7 @@ def _show(arguments: argparse.Namespace) -> int:
             rows = _rows(file, arguments.kind, arguments.id, arguments.limit)
             total = file.metadata.num_rows
     except pa.ArrowInvalid as error:
-        complain(f"{arguments.file} is no event file: {error}")
+        complain(f"{arguments.file} is not an event file: {error}")
         return NOT_DONE
     except ChecksumError as error:
         complain(f"{arguments.file} is damaged: {error}")
@@ -148,7 +153,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _rows(file: pq.ParquetFile, kind: str | None, queue_id: str | None, limit: int) -> list[dict[str, Any]]:
-    """What an event has not is left out."""
+    """Reads at most ``limit`` matching events; columns without a value are left out."""
     rows: list[dict[str, Any]] = []
     for batch in file.iter_batches(BATCH_ROWS):
         for row in batch.to_pylist():

@@ -1,4 +1,4 @@
-"""``waypost inject``: a message from a file or stdin into the queue. Its queue id is printed when it is safe."""
+"""``waypost inject``: adds a message to the queue and prints its queue ID once the message is stored."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ from mailcore.terminal.times import TIME_FORMS
 
 __all__ = ["configure"]
 
-HEADER_BYTES_MAX = CHUNK_BYTES_MAX  # in which From is looked for
+HEADER_BYTES_MAX = CHUNK_BYTES_MAX  # the From field must be within this
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", nargs="?", default="-", help="a message with its header; - or nothing: stdin")
+    """Adds the options of this command to ``parser``."""
+    parser.add_argument("file", nargs="?", default="-", help="message with header; default: - (stdin)")
     parser.add_argument(
-        "--from", dest="sender", metavar="ADDRESS", help='default: the header\'s From; "" or "<>": none'
+        "--from",
+        dest="sender",
+        metavar="ADDRESS",
+        help='envelope sender; default: the From field; "" or "<>": no sender',
     )
-    parser.add_argument("--to", action="append", required=True, metavar="ADDRESS", help="may be given several times")
-    parser.add_argument("--not-before", type=moment, metavar="TIME", help=TIME_FORMS)
-    parser.add_argument("--why", default="", metavar="TEXT", help="goes into the journal")
+    parser.add_argument("--to", action="append", required=True, metavar="ADDRESS", help="recipient; may be repeated")
+    parser.add_argument("--not-before", type=moment, metavar="TIME", help=f"do not deliver before TIME: {TIME_FORMS}")
+    parser.add_argument("--why", default="", metavar="TEXT", help="reason, recorded in the journal")
     add_common(parser)
     parser.set_defaults(run=_run)
 
@@ -63,11 +67,11 @@ def _chunks(first: bytes, file: BinaryIO) -> Iterator[bytes]:
 
 
 def _from_of(beginning: bytes) -> str:
-    """The address in the header's From. Raises UsageError when there is none, or several."""
+    """Returns the address of the From field. Raises UsageError if there is no address, or more than one."""
     header = BytesHeaderParser(policy=email.policy.compat32).parsebytes(beginning)
     values = [str(value) for value in header.get_all("From", [])]
     addresses = [address for _, address in email.utils.getaddresses(values) if address]
     if len(addresses) != 1:
-        what = "no" if not addresses else "more than one"
-        raise UsageError(f"inject: the header has {what} From address; give the sender with --from ADDRESS")
+        count = "no" if not addresses else "more than one"
+        raise UsageError(f"inject: the header has {count} From address; set the sender with --from ADDRESS")
     return addresses[0]

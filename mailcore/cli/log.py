@@ -1,4 +1,4 @@
-"""``waypost log``: looking at the files of the log. ``dump`` has a command line of its own; with --config it needs no path."""
+"""``waypost log dump``: prints records of the queue's log; with --config, of the configured queue directory."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str]) -> int:
-    """Raises UsageError, ConfigError."""
+    """Runs the command and returns its exit status. Raises UsageError, ConfigError."""
     if not argv or argv[0] in ("-h", "--help"):
         say(
-            "usage: waypost log dump PATH ...   a segment, a lane's directory, or a queue directory\n"
-            "       waypost log dump --config FILE ...   the queue directory of a configuration\n\n"
-            "waypost log dump --help says more"
+            "usage: waypost log dump PATH ...            print a segment file, the directory of a lane, or a queue directory\n"
+            "       waypost log dump --config FILE ...   print the queue directory of this configuration\n\n"
+            "Run waypost log dump --help for all options."
         )
         return DONE if argv else WRONG_USE
     if argv[0] != "dump":
-        raise UsageError(f"log: there is no command {argv[0]!r}; allowed: dump")
+        raise UsageError(f"log: unknown command {argv[0]!r}; did you mean 'dump'?")
     parser = Parser(prog="waypost log dump", add_help=False, allow_abbrev=False)
     parser.add_argument("--config", type=Path)
     given, rest = parser.parse_known_args(argv[1:])

@@ -1,4 +1,4 @@
-"""``waypost mailcore``: the appliance in the foreground, until it is killed."""
+"""``waypost mailcore``: runs all processes of the mail side in the foreground until it is stopped."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ __all__ = ["configure"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
     add_common(parser)
-    parser.add_argument("--receiver-user", metavar="USER", default="", help="whose the receivers are (docs/install.md)")
-    parser.add_argument("--deliverer-user", metavar="USER", default="", help="whose the deliverers are")
     parser.add_argument(
-        "--group", default="", help="group of both, and of whoever starts this, that may enter the queue"
+        "--receiver-user", metavar="USER", default="", help="user of the receiver processes (docs/install.md)"
+    )
+    parser.add_argument("--deliverer-user", metavar="USER", default="", help="user of the deliverer processes")
+    parser.add_argument(
+        "--group", default="", help="group with access to the queue; both users and the caller must be members"
     )
     parser.set_defaults(run=_run)
 

@@ -1,6 +1,6 @@
-"""The command ``waypost``: finds the command's own file, and says in one line what went wrong.
+"""The program ``waypost``: runs one command and prints each error as one line.
 
-``commands`` has the table of commands; only the module of the command that was asked for is imported.
+``commands`` has the table of commands; only the module of the given command is imported.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from mailcore.cli.commands import COMMANDS, version
 from mailcore.config.load import ConfigError
 from mailcore.control.client import ControlError, NotRunning, TimedOut
 from mailcore.terminal.command import DONE, INTERRUPTED, NOT_DONE, NOT_RUNNING, WRONG_USE, Parser, UsageError
+from mailcore.terminal.nearest import did_you_mean
 from mailcore.terminal.output import complain, say
 
 __all__ = ["main"]
@@ -22,8 +23,10 @@ __all__ = ["main"]
 
 def _usage() -> str:
     longest = max(map(len, COMMANDS))
-    lines = [f"  {name:<{longest}}  {what}" for name, (_, what) in COMMANDS.items()]
-    return "Commands:\n" + "\n".join(lines) + "\n\nwaypost COMMAND --help says more. Exit statuses: docs/cli.md."
+    lines = [f"  {name:<{longest}}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    return (
+        "Commands:\n" + "\n".join(lines) + "\n\nRun waypost COMMAND --help for its options. Exit statuses: docs/cli.md."
+    )
 
 
 def _top_level() -> Parser:
@@ -36,7 +39,7 @@ def _top_level() -> Parser:
     )
     parser.add_argument("--config", metavar="FILE", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--version", action="store_true", help="print it and end")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
@@ -52,23 +55,25 @@ def _run(argv: Sequence[str]) -> int:
         top_level.print_help()
         return WRONG_USE
     if top.command not in COMMANDS:
-        raise UsageError(f"there is no command {top.command!r}; allowed: {', '.join(COMMANDS)}")
-    load, what = COMMANDS[top.command]
+        raise UsageError(
+            f"unknown command {top.command!r}{did_you_mean(top.command, COMMANDS) or '.'} See waypost --help."
+        )
+    load, summary = COMMANDS[top.command]
     module = load()
     if hasattr(module, "main"):
         common = [*(("--config", str(top.config)) if top.config else ()), *(("--json",) if top.json else ())]
         status: int = module.main([*top.rest, *common])
         return status
-    parser = Parser(prog=f"waypost {top.command}", description=f"{what[0].upper()}{what[1:]}.")
+    parser = Parser(prog=f"waypost {top.command}", description=f"{summary[0].upper()}{summary[1:]}.")
     module.configure(parser)
     arguments = parser.parse_args(top.rest, argparse.Namespace(config=top.config, json=top.json))
     status = arguments.run(arguments)
-    sys.stdout.flush()  # here, where a closed pipe can still be caught
+    sys.stdout.flush()  # flush here, where BrokenPipeError is still caught
     return status
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status. What goes wrong is one line on stderr (a line for each fault of a configuration)."""
+    """Runs a command and returns its exit status. Prints an error as one line on stderr; a configuration may have several."""
     try:
         return _run(sys.argv[1:] if argv is None else argv)
     except UsageError as error:
@@ -85,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(error)
         return NOT_DONE
     except BrokenPipeError:
-        # Who read our output has seen enough. Python would complain again when it closes stdout.
+        # The reader of our output has closed the pipe. Without this, Python reports it again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOT_DONE
     except OSError as error:

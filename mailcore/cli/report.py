@@ -1,4 +1,4 @@
-"""``waypost report``: the report of a day, made by hand. The portal's own command does it; this one finds the settings."""
+"""``waypost report``: makes the report of a day by running the portal's own command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["configure"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("day", nargs="?", type=_day, metavar="DAY", help="2026-11-20; default: yesterday")
+    """Adds the options of this command to ``parser``."""
+    parser.add_argument("day", nargs="?", type=_day, metavar="DAY", help="date such as 2026-11-20; default: yesterday")
     add_common(parser)
     parser.set_defaults(run=_run)
 
@@ -24,18 +25,18 @@ def _day(text: str) -> datetime.date:
     try:
         return datetime.date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no day; allowed: 2026-11-20") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a date; expected YYYY-MM-DD, such as 2026-11-20") from None
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    settings_of(arguments)  # what is wrong in the file is told here, in the words of every command
+    settings_of(arguments)  # reports errors of the configuration as every command does
     command = [sys.executable, "-m", "django", "report", *([str(arguments.day)] if arguments.day else [])]
     given = {"WAYPOST_CONFIG": str(config_path(arguments).absolute()), "DJANGO_SETTINGS_MODULE": "appliance.settings"}
     with subprocess.Popen(  # noqa: S603  # our own command line
         [*command, *(["--json"] if arguments.json else [])], env={**os.environ, **given}
-    ) as child:  # at the terminal: Ctrl-C reaches both
+    ) as child:  # same terminal: Ctrl-C reaches both
         status = child.wait()
     if status < 0:
-        complain(f"report: ended by signal {-status}")
+        complain(f"report: the report process was killed by signal {-status}")
         return NOT_DONE
     return status

@@ -1,4 +1,4 @@
-"""``waypost restore``: back from a backup, into a home and a database that are empty. A queue comes back held."""
+"""``waypost restore``: restores a backup into an empty home and an empty database; restored mail is held."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mailcore.backup.archive import Archive, BackupDamaged, BackupTooNew
 from mailcore.backup.database import database_url, portal_environment
 from mailcore.backup.postgresql import DatabaseFailed
 from mailcore.backup.restore import Restore, RestoreRefused
-from mailcore.cli.backup import told_of
+from mailcore.cli.backup import head_fields
 from mailcore.config.load import load_text
 from mailcore.config.settings import DIRECTORIES, Settings
 from mailcore.queue.versions import RESTORING
@@ -27,13 +27,18 @@ CONFIG = "config/waypost.toml"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
     add_common(parser)
-    parser.add_argument("file", type=Path, metavar="FILE", help="what waypost backup made")
-    parser.add_argument("--into", type=Path, metavar="HOME", help="another home than the configuration's")
-    parser.add_argument("--without-queue", action="store_true", help="leave the queue that is in it")
-    parser.add_argument("--move-aside", action="store_true", help="what is there gets another name; else it is refused")
+    parser.add_argument("file", type=Path, metavar="FILE", help="file made by waypost backup")
     parser.add_argument(
-        "--dump-only", action="store_true", help="PostgreSQL: only put the dump into home/portal, and fill no database"
+        "--into", type=Path, metavar="HOME", help="restore into this home instead of the configured one"
+    )
+    parser.add_argument("--without-queue", action="store_true", help="do not restore the queue")
+    parser.add_argument("--move-aside", action="store_true", help="rename an existing home instead of failing")
+    parser.add_argument(
+        "--dump-only",
+        action="store_true",
+        help="PostgreSQL: write the dump to home/portal, but do not load it",
     )
     parser.set_defaults(run=_run)
 
@@ -66,15 +71,15 @@ def _run(arguments: argparse.Namespace) -> int:
         why = f"{error.filename}: {error.strerror}" if error.filename else error
         if (settings.home / RESTORING).exists():
             complain(
-                f"the restore stopped half-way, and no core starts in {settings.home} until it is done again: {why}"
+                f"the restore is incomplete, and Waypost cannot start in {settings.home}; repeat the restore: {why}"
             )
         else:
             complain(f"nothing was restored: {why}")
         return NOT_DONE
     if arguments.json:
         aside = [str(path) for path in done.moved]
-        told = {"home": str(settings.home), "config": str(config), "files": done.files, "parts": done.parts}
-        print_json({**told_of(head), **told, "moved_aside": aside, "notes": done.notes})
+        result = {"home": str(settings.home), "config": str(config), "files": done.files, "parts": done.parts}
+        print_json({**head_fields(head), **result, "moved_aside": aside, "notes": done.notes})
         return DONE
     pairs: list[tuple[str, object]] = [
         ("restored", f"{', '.join(done.parts)}: {done.files} files"),
@@ -82,10 +87,15 @@ def _run(arguments: argparse.Namespace) -> int:
         ("as of", datetime.fromtimestamp(head.made_at, UTC).isoformat(" ", "seconds")),
         ("configuration", config),
     ]
-    pairs += [("moved aside", path) for path in done.moved]
+    pairs += [("renamed to", path) for path in done.moved]
     pairs += [("note", note) for note in done.notes]
     if "queue" in done.parts:
-        pairs.append(("held", "all mail of this queue is held when Waypost starts: it may have been delivered since"))
+        pairs.append(
+            (
+                "held",
+                "Waypost starts with all restored mail on hold; it may have been delivered since the backup",
+            )
+        )
     for line in rows_to_lines(pairs):
         say(line)
     return DONE
@@ -103,8 +113,10 @@ def _configuration_of(archive: Archive) -> str:
 
 
 def _target(given: Path | None, into: Path | None, was: Path, text: str) -> tuple[Path, Settings, str]:
-    """Where the configuration file belongs, what is in force there, and its text if that is not the backup's. A file that is
-    there counts: it is this host's. Raises ConfigError, RestoreRefused."""
+    """Returns the path of the configuration, its settings, and its text if that differs from the backup.
+
+    An existing file is kept: it belongs to this host. Raises ConfigError, RestoreRefused.
+    """
     changed = ""
     if into is not None:
         config = given or into.absolute() / "waypost.toml"
@@ -114,13 +126,13 @@ def _target(given: Path | None, into: Path | None, was: Path, text: str) -> tupl
     if config.exists():
         settings = load_text(config, config.read_text(encoding="utf-8"))
         if into is not None and settings.home != into.absolute():
-            raise RestoreRefused(f"{config} says that home is {settings.home}, and --into {into}")
+            raise RestoreRefused(f"home is {settings.home} in {config}, but --into is {into}")
         return config, settings, ""
     return config, load_text(config, text), changed
 
 
 def moved_home(text: str, home: Path) -> str:
-    """A configuration file with another home, and all directories below it."""
+    """Returns the text of a configuration with another home and all directories below it."""
     top, section, rest = text.partition("\n[") if not text.startswith("[") else ("", "[", text[1:])
     names = "|".join(("home", *DIRECTORIES))
     kept = re.sub(

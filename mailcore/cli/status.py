@@ -1,4 +1,4 @@
-"""``waypost status``: what runs, what is queued, what goes on. Status 1 when the manager is away."""
+"""``waypost status``: processes, queue size and deliveries in progress. Exit status 1 if the manager does not answer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ LANES_SHOWN = 40
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
     add_common(parser)
     parser.set_defaults(run=_run)
 
@@ -58,7 +59,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
             "active",
             f"{state.get('active_messages', 0)} messages, "
             f"{scheduler.get('recipients_in_core', 0)} recipients in memory, "
-            f"{scheduler.get('entries_in_flight', 0)} deliveries under way",
+            f"{scheduler.get('entries_in_flight', 0)} deliveries in progress",
         ),
         ("receivers", len(state.get("receivers") or ())),
         ("deliverers", len(state.get("deliverers") or ())),

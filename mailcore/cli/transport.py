@@ -1,4 +1,4 @@
-"""``waypost transport``: the parameters in force and where each comes from; setting and checking them."""
+"""``waypost transport``: shows parameters and their origin, and sets or checks them while Waypost runs."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from mailcore.terminal.output import plain, print_json, say, whole_table, width
 
 __all__ = ["configure"]
 
-GLOBAL = "global"  # how the command line writes the scope of all transports
+GLOBAL = "global"  # name of the scope of all transports on the command line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    listing = commands.add_parser("list", help="parameters, values, and where they come from")
-    listing.add_argument("transport", nargs="?", help=f"only this one; {GLOBAL}: what holds for all")
+    listing = commands.add_parser("list", help="list parameters, their values and origins")
+    listing.add_argument("transport", nargs="?", help=f"show only this transport; {GLOBAL}: values for all transports")
     add_common(listing)
     listing.set_defaults(run=_list)
-    setting = commands.add_parser("set", help="a value, in force at once and after every start")
-    setting.add_argument("transport", help=f"a transport; transport:next hop, or transport:.domain; or {GLOBAL}")
-    setting.add_argument("parameter")
+    setting = commands.add_parser("set", help="set a value; takes effect immediately and survives restarts")
+    setting.add_argument("transport", help=f"TRANSPORT, TRANSPORT:NEXTHOP, TRANSPORT:.DOMAIN, or {GLOBAL}")
+    setting.add_argument("parameter", help="name, as transport list shows it")
     setting.add_argument("value", help=VALUE_HELP)
     add_end(setting)
-    setting.add_argument("--why", default="", metavar="TEXT", help="goes into the journal")
+    setting.add_argument("--why", default="", metavar="TEXT", help="reason, recorded in the journal")
     add_common(setting)
     setting.set_defaults(run=_set)
-    checking = commands.add_parser("check", help="check values that could be set; sets nothing")
-    checking.add_argument("transport", help=f"a transport; transport:next hop, or transport:.domain; or {GLOBAL}")
-    checking.add_argument("changes", nargs="+", metavar="PARAMETER=VALUE", help="checked in this order")
+    checking = commands.add_parser("check", help="check values without setting them")
+    checking.add_argument("transport", help=f"TRANSPORT, TRANSPORT:NEXTHOP, TRANSPORT:.DOMAIN, or {GLOBAL}")
+    checking.add_argument("changes", nargs="+", metavar="PARAMETER=VALUE", help="checked in the order given")
     add_common(checking)
     checking.set_defaults(run=_check)
 
@@ -42,9 +43,7 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.transport is not None:
         scope = "" if arguments.transport == GLOBAL else arguments.transport
         if scope not in answer:
-            raise UsageError(
-                f"there is no transport {scope!r}; there are {', '.join(name or GLOBAL for name in answer)}"
-            )
+            raise UsageError(f"unknown transport {scope!r}; configured: {', '.join(name or GLOBAL for name in answer)}")
         answer = {scope: answer[scope]}
     if arguments.json:
         print_json({"transports": answer})

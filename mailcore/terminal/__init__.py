@@ -1,1 +1,1 @@
-"""What every command shares: its frame, its output, its times."""
+"""Shared by all commands: argument parsing, output, and times."""

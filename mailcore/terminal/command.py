@@ -1,7 +1,7 @@
-"""What every command has in common: its options, the settings, the way to the control socket, and how it ends.
+"""Shared by all commands: common options, settings, the control client, and exit statuses.
 
-Exit statuses (docs/cli.md): 0 done; 1 not done, or not all of it; 2 wrong usage or configuration; 3 the appliance is not
-running or does not answer; 130 interrupted.
+Exit statuses (docs/cli.md): 0 done; 1 failed, or done in part; 2 wrong usage or configuration; 3 Waypost is not running or
+does not answer; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import os
 import pwd
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from mailcore.config.load import ConfigError, load
 from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient
+from mailcore.terminal.nearest import did_you_mean
 from mailcore.terminal.times import TimeError, duration_of, time_of
 
 __all__ = [
@@ -38,7 +40,7 @@ __all__ = [
 
 DONE = 0
 NOT_DONE = 1
-WRONG_USE = 2  # what argparse uses, too
+WRONG_USE = 2  # as argparse
 NOT_RUNNING = 3
 INTERRUPTED = 130
 
@@ -46,58 +48,96 @@ CONFIGURATIONS = (Path("waypost.toml"), Path("/etc/waypost/waypost.toml"))
 
 
 class UsageError(Exception):
-    """The command line asks for what cannot be; one line for a person."""
+    """The command line is wrong. The message is one line for the operator."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with our way of complaining: one line."""
+    """An argument parser that raises UsageError, and suggests the nearest commands and options for mistyped ones."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        # "-50%" is a wrong value, as "-50" is, and no option: so whoever reads the value says what is allowed.
+        # "-50%" is a value, as "-50" is, and not an option, so that the reader of the value can report what is allowed.
         self._negative_number_matcher = re.compile(r"-\d+(\.\d*)?%?$|-\.\d+%?$")
 
+    def add_subparsers(self, **more: Any) -> Any:
+        """Adds subcommands; each reports its own unknown arguments, because only it knows its options."""
+        return super().add_subparsers(**{"parser_class": _Subcommand, **more})
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parses all arguments. Raises UsageError for unknown ones."""
+        arguments, unknown = self.parse_known_args(args, namespace)
+        self.refuse(unknown)
+        return arguments
+
+    def refuse(self, unknown: Sequence[str]) -> None:
+        """Raises UsageError if there are unknown arguments; an option gets suggestions."""
+        if not unknown:
+            return
+        first = unknown[0]
+        if not first.startswith("-"):
+            self.error(f"unexpected argument {first!r}")
+        option = first.partition("=")[0]
+        self.error(f"unknown option {option!r}{did_you_mean(option, self._option_string_actions)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            see = f"See {self.prog} --help."
+            self.error(f"unknown command {value!r}{did_you_mean(str(value), action.choices) or '.'} {see}")
+        super()._check_value(action, value)
+
     def error(self, message: str) -> NoReturn:
+        """Raises UsageError with the name of the command."""
         raise UsageError(f"{self.prog.removeprefix('waypost ')}: {message}")
 
 
+class _Subcommand(Parser):
+    """The parser of a subcommand: refuses unknown arguments itself."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        arguments, unknown = super().parse_known_args(args, namespace)
+        self.refuse(unknown)
+        return arguments, unknown
+
+
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """--config and --json; they may also stand in front of the command, so nothing is set here when they are not given."""
+    """Adds --config and --json. Both may also precede the command, so they have no default here."""
     parser.add_argument(
         "--config",
         metavar="FILE",
         type=Path,
         default=argparse.SUPPRESS,
-        help="default: ./waypost.toml, else /etc/waypost/waypost.toml",
+        help="configuration file; default: ./waypost.toml, otherwise /etc/waypost/waypost.toml",
     )
     parser.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="one JSON document instead of text"
+        "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document instead of text"
     )
 
 
 def config_path(arguments: argparse.Namespace) -> Path:
-    """The file given, or the first of the usual ones that is there. Raises ConfigError."""
+    """Returns the file given, or the first of CONFIGURATIONS that exists. Raises ConfigError."""
     given: Path | None = arguments.config
     if given is not None:
         return given
     for path in CONFIGURATIONS:
         if path.exists():
             return path
-    raise ConfigError(f"there is no {' and no '.join(map(str, CONFIGURATIONS))}; give one with --config FILE")
+    raise ConfigError(
+        f"no configuration file: neither {' nor '.join(map(str, CONFIGURATIONS))} exists; give one with --config FILE"
+    )
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Raises ConfigError."""
+    """Loads the settings that the options name. Raises ConfigError."""
     return load(config_path(arguments))
 
 
 def control_client(arguments: argparse.Namespace) -> ControlClient:
-    """Nothing is connected yet. Raises ConfigError."""
+    """Returns a client that is not connected yet. Raises ConfigError."""
     return ControlClient(settings_of(arguments).run_directory / "control.sock", who=_who())
 
 
 def moment(text: str) -> float:
-    """An argparse type: a time, as wall-clock seconds."""
+    """Parses a time to seconds since 1970; an argparse type."""
     try:
         return time_of(text, time.time())
     except TimeError as error:
@@ -105,7 +145,7 @@ def moment(text: str) -> float:
 
 
 def duration(text: str) -> float:
-    """An argparse type: a duration in seconds."""
+    """Parses a duration to seconds; an argparse type."""
     try:
         return duration_of(text)
     except TimeError as error:
@@ -113,7 +153,7 @@ def duration(text: str) -> float:
 
 
 def _who() -> str:
-    """Who is at the keyboard: behind sudo it is still the person."""
+    """Returns the name of the calling user; under sudo, of the user who called sudo."""
     for name in ("SUDO_USER", "LOGNAME"):
         if os.environ.get(name):
             return os.environ[name]

@@ -1,8 +1,7 @@
-"""What the command line writes: tables for people, JSON for programs.
+"""Output of commands: tables for people, JSON for programs.
 
-Law: strangers wrote the addresses and replies shown here, so nothing of them reaches a terminal but printable characters
-that keep their order: control characters, escape sequences and what turns the direction of writing are shown as escapes.
-JSON is ASCII, one document a command.
+Law: addresses and replies come from untrusted servers and clients. Only printable characters that keep their order reach the
+terminal; control characters, escape sequences and direction marks are escaped. JSON is ASCII, one document per command.
 
 Keeps law: terminal-output-is-safe (docs/laws.md).
 """
@@ -31,25 +30,25 @@ __all__ = [
     "width",
 ]
 
-WIDTH = 80  # of a terminal nobody asks about: a pipe, a file
+WIDTH = 80  # if the output is a pipe or a file
 GAP = "  "
 SHORTENED = "…"
-COLUMN_MIN = 4  # narrower says nothing
+COLUMN_MIN = 4  # narrower columns are unreadable
 
 # Cc control, Cf format (with the bidirectional controls), Cs surrogate, Co private, Cn unassigned, Zl and Zp separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def plain(text: object) -> str:
-    """Text that stays in its place on a terminal."""
-    given = str(text)
-    if given.isascii() and given.isprintable():
-        return given
-    return "".join(_escaped(character) if _is_unsafe(character) else character for character in given)
+    """Returns text with every character escaped that could move the cursor or reorder other text."""
+    string = str(text)
+    if string.isascii() and string.isprintable():
+        return string
+    return "".join(_escaped(character) if _is_unsafe(character) else character for character in string)
 
 
 def _is_unsafe(character: str) -> bool:
-    # Letters written from right to left would reorder what stands beside them.
+    # Letters written from right to left reorder the text beside them.
     return unicodedata.category(character) in _UNSAFE or unicodedata.bidirectional(character) in ("R", "AL", "AN")
 
 
@@ -58,13 +57,15 @@ def _escaped(character: str) -> str:
 
 
 def width(stream: TextIO) -> int:
-    """Columns to fill."""
+    """Returns the number of columns of the terminal; WIDTH if the stream is not a terminal."""
     return shutil.get_terminal_size((WIDTH, 24)).columns if stream.isatty() else WIDTH
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]], columns: int, right: frozenset[int]) -> list[str]:
-    """Lines of a table that fits into ``columns``: the widest column gives way, each cell on one line. ``right`` names
-    the columns of numbers."""
+    """Formats a table that fits into ``columns``; the widest columns are shortened.
+
+    ``right`` holds the indexes of right-aligned columns. Each row is one line.
+    """
     cells = [list(heads)] + [[plain(cell) for cell in row] for row in rows]
     widths = [max(_columns(row[index]) for row in cells) for index in range(len(heads))]
     room = columns - len(GAP) * (len(widths) - 1)
@@ -78,7 +79,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], columns: int, 
 
 
 def whole_table(heads: Sequence[str], rows: Iterable[Sequence[object]], columns: int) -> list[str]:
-    """A table that cuts nothing: where a row has no room for its last cell, that has a line of its own."""
+    """Formats a table without shortening cells; a last cell that does not fit is put on the next line."""
     cells = [list(heads)] + [[plain(cell) for cell in row] for row in rows]
     widths = [max(_columns(row[index]) for row in cells) for index in range(len(heads) - 1)]
     room = columns - sum(widths) - len(GAP) * len(widths)
@@ -93,12 +94,12 @@ def whole_table(heads: Sequence[str], rows: Iterable[Sequence[object]], columns:
 
 
 def cut(text: str, columns: int) -> str:
-    """At most so many columns of what is plain already."""
+    """Shortens text, which must be plain already, to at most ``columns``."""
     return text if _columns(text) <= columns else _fit(text, columns, False)
 
 
 def size_shown(size_bytes: float) -> str:
-    """4 kB, 1.2 MB."""
+    """Formats a size in decimal units: 4 kB, 1.2 MB."""
     if size_bytes < 1000:
         return f"{size_bytes:.0f} B"
     for unit in ("kB", "MB", "GB"):
@@ -109,7 +110,7 @@ def size_shown(size_bytes: float) -> str:
 
 
 def rows_to_lines(pairs: Iterable[tuple[str, object]]) -> list[str]:
-    """Names and values, one a line, the values beneath each other."""
+    """Formats names and values, one pair per line, with aligned values."""
     listed = [(name, plain(value)) for name, value in pairs]
     longest = max((len(name) for name, _ in listed), default=0)
     return [f"{name + ':':<{longest + 1}} {value}".rstrip() for name, value in listed]
@@ -144,17 +145,17 @@ def _fit(text: str, columns: int, right: bool) -> str:
 
 
 def say(text: str = "") -> None:
-    """A line on stdout; what its encoding cannot write is escaped."""
+    """Prints a line on stdout; characters outside its encoding are escaped."""
     encoding = sys.stdout.encoding or "ascii"
     print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def complain(text: object) -> None:
-    """One line on stderr."""
+    """Prints an error as one line on stderr."""
     one_line = plain("; ".join(str(text).splitlines()))
     print(f"waypost: {one_line}".encode("ascii", "backslashreplace").decode(), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
-    """One document: keys as they come, everything outside ASCII escaped."""
+    """Prints one JSON document in ASCII; keys keep their order."""
     print(json.dumps(msgspec.to_builtins(value), ensure_ascii=True))

@@ -1,4 +1,4 @@
-"""Times as an operator writes and reads them."""
+"""Parses and formats times as operators write and read them."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ _DURATION = re.compile(r"(?:\d{1,9}[wdhms])+")
 
 
 class TimeError(ValueError):
-    """What is wrong with a time, and which forms are allowed."""
+    """A time or duration cannot be parsed. The message names the allowed forms."""
 
 
 def duration_of(text: str) -> float:
-    """``90s``, ``15m``, ``1d12h`` as seconds; a plain number is seconds. Raises TimeError."""
+    """Parses ``90s``, ``15m``, ``1d12h`` to seconds; a plain number is seconds. Raises TimeError."""
     if re.fullmatch(r"\d{1,12}", text):
         return float(text)
     if not _DURATION.fullmatch(text):
-        raise TimeError(f"{text!r} is no duration; allowed: 90s, 15m, 2h, 1d12h, 2w")
+        raise TimeError(f"{text!r} is not a duration; allowed: 90s, 15m, 2h, 1d12h, 2w")
     return float(sum(int(number) * _UNITS_S[unit] for number, unit in _PART.findall(text)))
 
 
 def time_of(text: str, now: float) -> float:
-    """Wall-clock seconds. Raises TimeError."""
+    """Parses a time to seconds since 1970; ``+2h`` is relative to ``now``. Raises TimeError."""
     if text.startswith("+"):
         try:
             return now + duration_of(text[1:])
         except TimeError:
-            raise TimeError(f"{text!r} is no time; allowed: {TIME_FORMS}") from None
+            raise TimeError(f"{text!r} is not a time; allowed: {TIME_FORMS}") from None
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise TimeError(f"{text!r} is no time; allowed: {TIME_FORMS}") from None
+        raise TimeError(f"{text!r} is not a time; allowed: {TIME_FORMS}") from None
 
 
 def shown(wall: float) -> str:
-    """Local time to the second; "-" for none."""
+    """Formats a time as local time to the second; "-" for 0."""
     if not wall:
         return "-"
     try:
@@ -51,7 +51,7 @@ def shown(wall: float) -> str:
 
 
 def shown_duration(seconds: float) -> str:
-    """The two biggest units: 1d4h, 3m20s, 12s."""
+    """Formats a duration with its two largest units: 1d4h, 3m20s, 12s."""
     left = max(0, int(seconds))
     parts: list[str] = []
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):

@@ -359,7 +359,7 @@ def test_a_certificate_comes_back_however_the_file_names_it(place: Path, receive
 def test_no_backup_is_made_where_there_is_no_directory(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("nowhere/", "nowhere/b"):
         assert run("backup", f"{place}/{name}") == 2
-        assert "there is no directory" in capsys.readouterr().err
+        assert "no such directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ async def test_stdin_is_handed_in_piece_by_piece(
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (b"Subject: x\n\nFrom: body@example.org\n", "the header has no From address; give the sender with --from"),
+        (b"Subject: x\n\nFrom: body@example.org\n", "the header has no From address; set the sender with --from"),
         (b"From: a@example.org, b@example.org\n\nx\n", "the header has more than one From address"),
     ],
 )
@@ -184,7 +184,7 @@ async def test_transports_are_listed_with_the_origin_of_each_value(house: House,
     ]
     assert (await waypost("transport", "list", "smtp", "--json")).json == {"transports": {"smtp": answer["smtp"]}}
     said = await waypost("transport", "list", "nosuch")
-    assert (said.status, "there is no transport 'nosuch'; there are global, smtp" in said.err) == (2, True)
+    assert (said.status, "unknown transport 'nosuch'; configured: global, smtp" in said.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -271,10 +271,10 @@ async def test_nothing_of_what_is_in_force_is_cut(house: House, waypost: Waypost
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["slow", "smtp:a", "--to", "-50%", "--for", "5s"], "--to '-50%' is not slower; allowed: 1% to 99%"),
-        (["slow", "smtp:a", "--to", "100%", "--for", "5s"], "--to '100%' is not slower; allowed: 1% to 99%"),
-        (["set", "smtp:a", "p", "default", "--for", "5s"], "default cannot be set for a time"),
-        (["set", "smtp:a", "p", "default", "--until", "+5s"], "default cannot be set for a time"),
+        (["slow", "smtp:a", "--to", "-50%", "--for", "5s"], "--to '-50%'; allowed: 1% to 99%"),
+        (["slow", "smtp:a", "--to", "100%", "--for", "5s"], "--to '100%'; allowed: 1% to 99%"),
+        (["set", "smtp:a", "p", "default", "--for", "5s"], "'default' removes a value and cannot have an end"),
+        (["set", "smtp:a", "p", "default", "--until", "+5s"], "'default' removes a value and cannot have an end"),
     ],
 )
 async def test_what_makes_no_sense_of_a_destination_is_refused(

@@ -22,27 +22,27 @@ ID = "1K0RDGV4BE900"
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("explode", "there is no command 'explode'; allowed: mailcore, status"),
+        ("explode", "unknown command 'explode'; did you mean 'export'? See waypost --help."),
         ("queue", "queue: the following arguments are required: COMMAND"),
-        ("queue explode", "invalid choice: 'explode'"),
+        ("queue explode", "queue: unknown command 'explode'. See waypost queue --help."),
         ("queue list --limit x", "queue list: argument --limit: invalid int value: 'x'"),
-        ("queue list --older-than soon", "argument --older-than: 'soon' is no duration; allowed: 90s"),
-        ("queue show", "the following arguments are required: queue_id"),
-        ("queue delete", "queue delete: give queue ids, or filters with --all-matching"),
-        (f"queue delete {ID} --all-matching", "queue delete: give queue ids, or filters with --all-matching"),
-        (f"queue delete {ID} --sender x", "filters are for --all-matching; queue ids say it all"),
-        (f"queue delete {ID} --dry-run", "--dry-run is for --all-matching"),
+        ("queue list --older-than soon", "argument --older-than: 'soon' is not a duration; allowed: 90s"),
+        ("queue show", "the following arguments are required: QUEUE_ID"),
+        ("queue delete", "queue delete: give queue IDs, or --all-matching with filters"),
+        (f"queue delete {ID} --all-matching", "queue delete: give queue IDs, or --all-matching with filters"),
+        (f"queue delete {ID} --sender x", "filters need --all-matching and cannot be combined with queue IDs"),
+        (f"queue delete {ID} --dry-run", "--dry-run needs --all-matching"),
         (f"queue delay {ID}", "queue delay: the following arguments are required: --until"),
-        (f"queue delay {ID} --until soon", "argument --until: 'soon' is no time; allowed: +90s"),
+        (f"queue delay {ID} --until soon", "argument --until: 'soon' is not a time; allowed: +90s"),
         (f"queue reroute {ID}", "queue reroute: the following arguments are required: --to"),
         ("queue purge", "queue purge: give a filter"),
         ("transport set smtp x", "the following arguments are required: value"),
-        ("transport set smtp x \x07", "'\\x07' is no value; allowed: a number, a word, or default"),
+        ("transport set smtp x \x07", "'\\x07'; allowed: a number, a word, or default"),
         ("transport set smtp x 1 --for 2h --until +2h", "argument --until: not allowed with argument --for"),
-        ("transport set smtp x 1 --for soon", "argument --for: 'soon' is no duration; allowed: 90s"),
-        ("destination set example.org x 1", "destination: 'example.org' is not transport:next hop"),
-        ("destination slow smtp:a.example --to 150% --for 2h", "--to '150%' is not slower; allowed: 1% to 99%"),
-        ("destination slow smtp:a.example", "destination slow: for how long? allowed: --for DURATION"),
+        ("transport set smtp x 1 --for soon", "argument --for: 'soon' is not a duration; allowed: 90s"),
+        ("destination set example.org x 1", "destination: 'example.org' has no transport; expected TRANSPORT:NEXTHOP"),
+        ("destination slow smtp:a.example --to 150% --for 2h", "--to '150%'; allowed: 1% to 99%"),
+        ("destination slow smtp:a.example", "destination slow: give a time limit with --for DURATION"),
         ("destination suspend", "the following arguments are required: destination"),
         ("inject", "the following arguments are required: --to"),
         ("status --config /nowhere.toml", "/nowhere.toml: cannot be read: No such file or directory"),
@@ -55,6 +55,33 @@ def test_wrong_use(line: str, message: str, capsys: pytest.CaptureFixture[str]) 
     assert message in err
     assert err.startswith("waypost: ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("qeue", "waypost: unknown command 'qeue'; did you mean 'queue'? See waypost --help.\n"),
+        (
+            "--json destinatoin list",
+            "waypost: unknown command 'destinatoin'; did you mean 'destination'? See waypost --help.\n",
+        ),
+        ("zzz", "waypost: unknown command 'zzz'. See waypost --help.\n"),
+        ("queue lits", "waypost: queue: unknown command 'lits'; did you mean 'list'? See waypost queue --help.\n"),
+        ("queue re", "waypost: queue: unknown command 're'. See waypost queue --help.\n"),
+        ("queue list --limt 5", "waypost: queue list: unknown option '--limt'; did you mean '--limit'?\n"),
+        ("queue list --limt=5", "waypost: queue list: unknown option '--limt'; did you mean '--limit'?\n"),
+        ("backup --qeue backup", "waypost: backup: unknown option '--qeue'; did you mean '--queue'?\n"),
+        ("status --xyz", "waypost: status: unknown option '--xyz'\n"),
+        ("queue show a b", "waypost: queue show: unexpected argument 'b'\n"),
+        ("log dmup", "waypost: log: unknown command 'dmup'; did you mean 'dump'?\n"),
+    ],
+)
+def test_a_mistyped_command_is_answered_with_the_nearest(
+    line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line.split()) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", message)
 
 
 def test_without_a_command_it_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +97,7 @@ def test_a_missing_configuration_is_named(
     if Path("/etc/waypost/waypost.toml").exists():
         pytest.skip("this host has a configuration")
     assert main(["queue", "size"]) == 2
-    assert "there is no waypost.toml and no /etc/waypost/waypost.toml" in capsys.readouterr().err
+    assert "neither waypost.toml nor /etc/waypost/waypost.toml exists" in capsys.readouterr().err
 
 
 def test_every_fault_of_a_configuration_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,5 +149,12 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
 def test_only_what_is_needed_is_imported() -> None:
     program = "import sys; from mailcore.cli.main import main; main(['queue', 'size']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/")
-    for unwanted in ("uvloop", "aiosmtpd", "aiosmtplib", "dns", "mailcore.manager.manager", "mailcore.log.lane"):
+    for unwanted in (
+        "uvloop",
+        "aiosmtpd",
+        "aiosmtplib",
+        "dns",
+        "mailcore.manager.manager",
+        "mailcore.log.lane",
+    ):
         assert unwanted not in done.stdout.split()

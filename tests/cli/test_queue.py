@@ -35,7 +35,7 @@ async def test_a_list_for_people(house: House, waypost: Waypost) -> None:
     assert lines[0].endswith("sender@example.org")
     assert lines[1] == "  to anna@example.org, bert@example.org and 1 more"
     assert lines[2].startswith(f"{second.queue_id}  deferred")
-    assert lines[4] == "  next try in 5m: 450 4.2.0 try again later"
+    assert lines[4] == "  next attempt in 5m: 450 4.2.0 try again later"
     assert lines[5:] == ["-- 2 messages"]
     assert all(len(line) <= 80 for line in lines)
 
@@ -90,8 +90,8 @@ async def test_one_message_is_shown(house: House, waypost: Waypost) -> None:
     house.write("retry.300", message)
     said = await waypost("queue", "show", message.queue_id.lower())
     assert said.status == 0
-    assert f"queue id:    {message.queue_id}\n" in said.out
-    assert "from client: 192.0.2.7:999 (client.example)\n" in said.out
+    assert f"queue ID:     {message.queue_id}\n" in said.out
+    assert "from client:  192.0.2.7:999 (client.example)\n" in said.out
     assert "  anna@example.org  smtp:example.org\n      450 4.2.0 try again later\n" in said.out
     shown = (await waypost("queue", "show", message.queue_id, "--json")).json
     assert shown["message"]["lane"] == "retry.300"
@@ -131,7 +131,7 @@ async def test_the_size(house: House, waypost: Waypost) -> None:
     assert lines[0] == "3 messages, 5 recipients"
     assert lines[3].split() == ["retry.300", "3", "5"]
     size["unheard"] = ["incoming.1"]
-    assert "without the newest in incoming.1" in (await waypost("queue", "size")).out.splitlines()[1]
+    assert "newest messages in incoming.1 are not counted" in (await waypost("queue", "size")).out.splitlines()[1]
 
 
 # -- changes
@@ -146,7 +146,7 @@ async def test_messages_are_changed_by_queue_id(house: House, waypost: Waypost) 
     message = envelope()
     house.write("incoming.0", message)
     accept(house, "delete", "hold", "bounce", "retry", "release", "undelete")
-    for change, done in (("delete", "deleted"), ("hold", "held"), ("bounce", "bounced"), ("retry", "due at once")):
+    for change, done in (("delete", "deleted"), ("hold", "held"), ("bounce", "bounced"), ("retry", "made due")):
         said = await waypost("queue", change, message.queue_id.lower(), "--why", "spam")
         assert (said.status, said.out) == (0, f"1 message {done}\n")
         assert house.manager.asked(change)[0].why == "spam"
@@ -193,7 +193,7 @@ async def test_all_that_match_are_counted_and_not_touched_without_a_yes(
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     said = await waypost("queue", "purge", "--sender", "spam@*")
     assert said.status == 2
-    assert "1 message matches and nothing was changed; --yes to delete" in said.err
+    assert "1 message matches; nothing was changed. Confirm with --yes" in said.err
     assert (await waypost("queue", "purge", "--all", "--dry-run")).out == "2 messages match\n"
     assert house.manager.asked("delete") == []
 

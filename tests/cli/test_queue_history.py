@@ -51,7 +51,7 @@ async def test_a_history_for_people(past: Past, waypost: Waypost) -> None:
         "attempt for smtp",
         "attempt for smtp",
         "hold by alice (uid 7)",
-        "put into hold",
+        "moved to hold",
         "attempt for smtp",
         "finished",
     ]
@@ -105,4 +105,4 @@ async def test_nothing_hostile_reaches_the_terminal(past: Past, waypost: Waypost
 async def test_a_search_for_nothing_is_wrong_usage(past: Past, waypost: Waypost) -> None:
     said = await waypost("queue", "search")
     assert (said.status, said.out) == (2, "")
-    assert said.err == "waypost: queue search: one of --message-id, --sender and --recipient is needed\n"
+    assert said.err == "waypost: queue search: give --message-id, --sender or --recipient\n"

@@ -164,7 +164,7 @@ def test_no_drawing_library_is_imported_unless_a_picture_is_asked_for(small: Pat
         (["--seed", "-1"], "--seed -1; allowed"),
         (["--seed", "x"], "invalid int value"),
         (["--until", "0"], "--until 0; allowed"),
-        (["--until", "soon"], "is no duration"),
+        (["--until", "soon"], "is not a duration"),
         (["--set", "x"], "--set 'x'; allowed: SCOPE:PARAMETER=VALUE"),
         (["--set", "smtp:nonsense=1"], "nonsense"),
         (

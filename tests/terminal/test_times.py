@@ -40,9 +40,9 @@ def test_what_is_no_time_is_refused_with_what_is_allowed(text: str) -> None:
     if text == "+2":
         assert time_of(text, NOW) == NOW + 2
         return
-    with pytest.raises(TimeError, match="is no time; allowed: "):
+    with pytest.raises(TimeError, match="is not a time; allowed: "):
         time_of(text, NOW)
-    with pytest.raises(TimeError, match="is no duration; allowed: "):
+    with pytest.raises(TimeError, match="is not a duration; allowed: "):
         duration_of(text if text not in ("2h", "9" * 40) else "x")
 
 

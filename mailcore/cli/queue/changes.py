@@ -1,7 +1,7 @@
 """``waypost queue delete, undelete, hold, release, retry, delay, reroute, bounce, purge``.
 
-By queue ids (or ``-``: ids from stdin, one a line), or with ``--all-matching`` by a filter: then they are counted first, and
-nothing is changed without ``--yes`` or a person who says so.
+Messages are given by queue IDs (``-`` reads them from stdin, one per line) or by a filter with ``--all-matching``. With a
+filter, messages are counted first, and changed only with ``--yes`` or after confirmation at the terminal.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from mailcore.terminal.times import TIME_FORMS
 __all__ = ["configure"]
 
 _HELP = {
-    "delete": "can be undone for [queue] undo_time_s",
-    "undelete": "undo a delete: what was held is held again, all else is due at once",
-    "hold": "wait until it is released",
-    "release": "end a hold: due at once",
-    "retry": "due at once",
-    "delay": "not before a time",
-    "reroute": "all recipients take another route",
-    "bounce": "return to the sender now",
+    "delete": "delete messages; undelete works for [queue] undo_time_s",
+    "undelete": "undo a delete; messages that were held are held again, others are due immediately",
+    "hold": "hold messages until they are released",
+    "release": "end a hold; messages are due immediately",
+    "retry": "make messages due immediately",
+    "delay": "do not deliver messages before a given time",
+    "reroute": "send messages to another next hop",
+    "bounce": "return messages to their senders now",
 }
 _DONE = {
     "delete": "deleted",
     "undelete": "undeleted",
     "hold": "held",
     "release": "released",
-    "retry": "due at once",
+    "retry": "made due",
     "delay": "delayed",
     "reroute": "rerouted",
     "bounce": "bounced",
@@ -44,27 +44,31 @@ ERRORS_SHOWN = 20
 
 
 def configure(commands: Any) -> None:
-    """Adds the subcommands to those of ``waypost queue``."""
-    for change, what in _HELP.items():
-        parser = commands.add_parser(change, help=what, description=f"{change.capitalize()}: {what}.")
-        parser.add_argument("queue_ids", nargs="*", metavar="QUEUE_ID", help="or -: from stdin, one a line")
-        parser.add_argument("--all-matching", action="store_true", help="all that the filters match")
+    """Adds the changes to the subcommands of ``waypost queue``."""
+    for change, summary in _HELP.items():
+        parser = commands.add_parser(change, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        parser.add_argument(
+            "queue_ids", nargs="*", metavar="QUEUE_ID", help="queue ID; - reads them from stdin, one per line"
+        )
+        parser.add_argument("--all-matching", action="store_true", help="change all messages that match the filters")
         if change == "delay":
             parser.add_argument("--until", type=moment, required=True, metavar="TIME", help=TIME_FORMS)
         if change == "reroute":
-            parser.add_argument("--to", required=True, metavar="ROUTE", help="transport:next hop, as in [routes]")
+            parser.add_argument("--to", required=True, metavar="ROUTE", help="TRANSPORT:NEXTHOP, as in [routes]")
         _add_rest(parser)
         parser.set_defaults(run=_change, change=change)
-    purging = commands.add_parser("purge", help="delete all that match", description="Delete all that match.")
-    purging.add_argument("--all", action="store_true", help="without any filter: the whole queue")
+    purging = commands.add_parser(
+        "purge", help="delete all messages that match", description="Delete all messages that match."
+    )
+    purging.add_argument("--all", action="store_true", help="delete the whole queue; use instead of a filter")
     _add_rest(purging)
     purging.set_defaults(run=_purge, change="delete")
 
 
 def _add_rest(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--why", default="", metavar="TEXT", help="goes into the journal")
-    parser.add_argument("--yes", action="store_true", help="do it, without counting and asking first")
-    parser.add_argument("--dry-run", action="store_true", help="only count what matches")
+    parser.add_argument("--why", default="", metavar="TEXT", help="reason, recorded in the journal")
+    parser.add_argument("--yes", action="store_true", help="do not count and ask for confirmation first")
+    parser.add_argument("--dry-run", action="store_true", help="only count the matching messages")
     add_filters(parser)
     add_common(parser)
 
@@ -79,11 +83,11 @@ def _purge(arguments: argparse.Namespace) -> int:
 def _change(arguments: argparse.Namespace) -> int:
     filter_ = filter_of(arguments)
     if arguments.all_matching == bool(arguments.queue_ids):
-        raise UsageError(f"queue {arguments.change}: give queue ids, or filters with --all-matching")
+        raise UsageError(f"queue {arguments.change}: give queue IDs, or --all-matching with filters")
     if filter_ and not arguments.all_matching:
-        raise UsageError(f"queue {arguments.change}: filters are for --all-matching; queue ids say it all")
+        raise UsageError(f"queue {arguments.change}: filters need --all-matching and cannot be combined with queue IDs")
     if not arguments.all_matching and arguments.dry_run:
-        raise UsageError(f"queue {arguments.change}: --dry-run is for --all-matching")
+        raise UsageError(f"queue {arguments.change}: --dry-run needs --all-matching")
     with control_client(arguments) as control:
         if arguments.all_matching:
             return _change_matching(arguments, control)
@@ -105,7 +109,7 @@ def _change_named(arguments: argparse.Namespace, control: ControlClient) -> int:
             answer = control.call(arguments.change, given, why=arguments.why)
         except ControlError:
             if changed:
-                complain(f"{changed} messages were {_DONE[arguments.change]} before this:")
+                complain(f"{changed} messages were {_DONE[arguments.change]} before this error:")
             raise
         changed += answer["changed"]
         errors |= answer["errors"]
@@ -114,7 +118,7 @@ def _change_named(arguments: argparse.Namespace, control: ControlClient) -> int:
 
 
 def _batches(given: list[str]) -> Iterator[list[str]]:
-    """Queue ids as they are written everywhere, MESSAGES_MAX at a time."""
+    """Yields queue IDs in upper case, MESSAGES_MAX at a time."""
     batch: dict[str, None] = {}
     lines = (line for each in given for line in (sys.stdin if each == "-" else (each,)))
     for line in lines:
@@ -142,27 +146,25 @@ def _change_matching(arguments: argparse.Namespace, control: ControlClient) -> i
             return DONE
         if not _asked(arguments, counted["matched"]):
             return NOT_DONE
-        request["cut"] = counted["cut"]  # what has come since was in no count anybody said yes to
+        request["cut"] = counted["cut"]  # messages that arrived after the count are not changed
     answer: dict[str, Any] = {}
     try:
         for part in control.parts("change_matching", request, why=arguments.why):
             answer = part
             if not part["done"] and sys.stderr.isatty():
-                print(f"\r{part['changed']} so far", end="", file=sys.stderr, flush=True)
+                print(f"\r{part['changed']} changed", end="", file=sys.stderr, flush=True)
     except ControlError:
         if answer:
-            complain(f"{answer['changed']} messages were {_DONE[arguments.change]} before this:")
+            complain(f"{answer['changed']} messages were {_DONE[arguments.change]} before this error:")
         raise
     _report(arguments, answer, answer["failed"])
     return NOT_DONE if answer["failed"] else DONE
 
 
 def _asked(arguments: argparse.Namespace, matched: int) -> bool:
-    """Whether a person says yes; without a terminal nobody does. Raises UsageError."""
+    """Asks for confirmation. Raises UsageError if stdin is not a terminal."""
     if not sys.stdin.isatty() or arguments.json:
-        raise UsageError(
-            f"{_matching(matched)} and nothing was changed; --yes to {arguments.change}, --dry-run to count"
-        )
+        raise UsageError(f"{_matching(matched)}; nothing was changed. Confirm with --yes, or count with --dry-run")
     answer = input(f"{arguments.change} {_messages(matched)}? [y/N] ")
     return answer.strip().lower() in ("y", "yes")
 

@@ -1,4 +1,4 @@
-"""``waypost queue``: looking at the queue; the changes to it are in ``changes``."""
+"""``waypost queue``: commands that show the queue; ``changes`` has the commands that change it."""
 
 from __future__ import annotations
 
@@ -23,23 +23,28 @@ DESTINATIONS_SHOWN = 30
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    listing = commands.add_parser("list", help="messages, a page at a time", description="Messages, a page at a time.")
+    listing = commands.add_parser("list", help="list messages", description="List messages.")
     add_filters(listing)
-    listing.add_argument("--limit", type=int, default=100, metavar="N", help="messages of the page (100)")
-    listing.add_argument("--cursor", default="", metavar="CURSOR", help="go on where a page ended: lane:offset")
-    listing.add_argument("--all", action="store_true", help="all pages")
+    listing.add_argument(
+        "--limit", type=int, default=100, metavar="N", help="maximum number of messages (default: 100)"
+    )
+    listing.add_argument(
+        "--cursor", default="", metavar="CURSOR", help="continue after the last page; printed below it"
+    )
+    listing.add_argument("--all", action="store_true", help="list all messages")
     add_common(listing)
     listing.set_defaults(run=_list)
-    showing = commands.add_parser("show", help="one message: recipients, replies, why it waits")
-    showing.add_argument("queue_id")
+    showing = commands.add_parser("show", help="show one message: recipients, replies, reason for waiting")
+    showing.add_argument("queue_id", metavar="QUEUE_ID")
     add_common(showing)
     showing.set_defaults(run=_show)
-    explaining = commands.add_parser("explain", help="why a message is not delivered now, a line for each reason")
-    explaining.add_argument("queue_id")
+    explaining = commands.add_parser("explain", help="explain why a message waits, one line per reason")
+    explaining.add_argument("queue_id", metavar="QUEUE_ID")
     add_common(explaining)
     explaining.set_defaults(run=_explain)
-    size = commands.add_parser("size", help="messages and recipients, by lane and by destination")
+    size = commands.add_parser("size", help="count messages and recipients by lane and destination")
     add_common(size)
     size.set_defaults(run=_size)
     history.configure(commands)
@@ -52,7 +57,7 @@ def _list(arguments: argparse.Namespace) -> int:
     listing = _Listing(arguments)
     with control_client(arguments) as control:
         if arguments.json:
-            # Written as it comes: a million messages are one document, and not in memory.
+            # Written while it is read: a document of a million messages does not fit into memory.
             sys.stdout.write('{"items": [')
             for number, item in enumerate(listing.items(control)):
                 sys.stdout.write((", " if number else "") + json.dumps(item))
@@ -77,17 +82,17 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 class _Listing:
-    """Pages asked for until there are enough messages. After that: where to go on, and what was said besides."""
+    """Reads pages until there are enough messages; then holds the next cursor, notes and damage."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._filter = filter_of(arguments)
-        self._wanted = sys.maxsize if arguments.all else arguments.limit
+        self._limit = sys.maxsize if arguments.all else arguments.limit
         self.cursor: str | None = arguments.cursor
         self.note = ""
         self.damage: list[str] = []
 
     def items(self, control: ControlClient) -> Iterator[dict[str, Any]]:
-        left = self._wanted
+        left = self._limit
         while left and self.cursor is not None:
             page = control.call("list", {"filter": self._filter, "cursor": self.cursor, "limit": min(left, PAGE_MAX)})
             self.cursor = page["cursor"]
@@ -98,7 +103,7 @@ class _Listing:
 
 
 def _item_lines(item: dict[str, Any], now: float) -> list[str]:
-    """As mailq does: who and when, to whom, and why it is still here."""
+    """Formats a message as mailq does: sender and time, recipients, and the reason for waiting."""
     sender = plain(item["sender"]) or "<>"
     head = (
         f"{item['queue_id']:<13}  {item['state']:<8}  {size_shown(item['size_bytes']):>6}  {shown(item['arrived_at'])}"
@@ -111,7 +116,7 @@ def _item_lines(item: dict[str, Any], now: float) -> list[str]:
     waits = []
     if item["state"] == "deferred":
         left = item["due_at"] - now
-        waits.append(f"next try in {shown_duration(left)}" if left > 0 else "due")
+        waits.append(f"next attempt in {shown_duration(left)}" if left > 0 else "due")
     if item["reason"]:
         waits.append(plain(item["reason"]))
     if waits:
@@ -136,19 +141,19 @@ def _show(arguments: argparse.Namespace) -> int:
         f"{details['client_address']}:{details['client_port']} ({details['helo']})" if details["client_address"] else ""
     )
     pairs: list[tuple[str, object]] = [
-        ("queue id", item["queue_id"]),
+        ("queue ID", item["queue_id"]),
         ("state", item["state"]),
         ("lane", f"{item['lane']}:{item['offset']}, generation {item['generation']}"),
         ("sender", item["sender"] or "<>"),
         ("arrived", f"{shown(item['arrived_at'])} ({shown_duration(time.time() - item['arrived_at'])} ago)"),
-        ("next try", _next_try(item)),
+        ("next attempt", _next_try(item)),
         ("attempts", item["attempts"]),
         ("size", f"{item['size_bytes']} bytes, {details['data']}"),
         ("from client", client or details["origin"]),
         ("tls", details["tls"]),
         ("login", details["login"]),
         ("message-id", details["message_id"]),
-        ("held because", details["held_because"]),
+        ("hold reason", details["held_because"]),
         ("recipients", item["recipient_count"]),
     ]
     for line in rows_to_lines((name, value) for name, value in pairs if value != ""):
@@ -176,17 +181,17 @@ def _explain(arguments: argparse.Namespace) -> int:
 def _say_why(groups: list[dict[str, Any]]) -> None:
     for group in groups:
         count = group.get("recipients")
-        who = f"{count} recipients" if count != 1 else "1 recipient"
+        recipients = f"{count} recipients" if count != 1 else "1 recipient"
         destination = plain(group.get("destination", ""))
-        say(f"  {who}{' for ' + destination if destination else ''}: {plain(group.get('sentence', ''))}")
+        say(f"  {recipients}{' for ' + destination if destination else ''}: {plain(group.get('sentence', ''))}")
 
 
 def _next_try(item: dict[str, Any]) -> str:
     if item["state"] == "held":
         return "when it is released"
     if item["state"] == "deleted":
-        return f"none; it can be undeleted until {shown(item['due_at'])}"
-    return shown(item["due_at"]) if item["due_at"] else "at once"
+        return f"none; can be undeleted until {shown(item['due_at'])}"
+    return shown(item["due_at"]) if item["due_at"] else "immediately"
 
 
 def _size(arguments: argparse.Namespace) -> int:
@@ -198,7 +203,7 @@ def _size(arguments: argparse.Namespace) -> int:
     say(f"{size['messages']} messages, {size['recipients']} recipients")
     if size["unheard"]:
         say(
-            f"without the newest in {', '.join(size['unheard'])}: its receiver has not told the manager yet how far it is"
+            f"newest messages in {', '.join(size['unheard'])} are not counted: its receiver has not reported its position yet"
         )
     lanes = [(lane, there["messages"], there["recipients"]) for lane, there in sorted(size["lanes"].items())]
     destinations = sorted(size["destinations"].items(), key=lambda pair: (-pair[1], pair[0]))
@@ -209,9 +214,9 @@ def _size(arguments: argparse.Namespace) -> int:
             say(line)
     if destinations:
         say()
-        rows = [(name or "(not routed, or without a name here)", count) for name, count in destinations]
+        rows = [(name or "(not routed yet, or name not known)", count) for name, count in destinations]
         for line in table(("DESTINATION", "RECIPIENTS"), rows[:DESTINATIONS_SHOWN], columns, frozenset({1})):
             say(line)
         if len(rows) > DESTINATIONS_SHOWN:
-            say(f"and {len(rows) - DESTINATIONS_SHOWN} more; --json has them")
+            say(f"and {len(rows) - DESTINATIONS_SHOWN} more; use --json to see all")
     return DONE

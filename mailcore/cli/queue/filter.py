@@ -1,4 +1,4 @@
-"""The options that say which messages: the filters of list, purge and every change with --all-matching."""
+"""Filter options of list, purge and every change with --all-matching."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from mailcore.terminal.command import duration
 __all__ = ["add_filters", "filter_of"]
 
 _TEXTS = {
-    "sender": "address, or pattern with * and ?; <> is the empty one",
-    "recipient": "address or pattern: one recipient at least",
-    "destination": "transport:next hop, or pattern",
-    "lane": "lane or pattern: incoming.0, retry.*, hold, deleted",
-    "reason": "part of the last reply",
+    "sender": "address, or pattern with * and ?; <> is the empty sender",
+    "recipient": "address or pattern that at least one recipient matches",
+    "destination": "TRANSPORT:NEXTHOP or pattern",
+    "lane": "lane or pattern, such as incoming.0, retry.*, hold, deleted",
+    "reason": "text that the last reply contains",
 }
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("which messages (all that is given must hold; case does not matter)")
-    for name, what in _TEXTS.items():
-        group.add_argument(f"--{name}", default="", metavar=name.upper(), help=what)
-    group.add_argument("--older-than", type=duration, default=0.0, metavar="TIME", help="arrived before: 90s, 2h, 1d")
-    group.add_argument("--younger-than", type=duration, default=0.0, metavar="TIME", help="arrived since: 90s, 2h, 1d")
-    group.add_argument("--larger-than", type=int, default=0, metavar="BYTES")
-    group.add_argument("--smaller-than", type=int, default=0, metavar="BYTES")
+    """Adds the filter options to ``parser``."""
+    group = parser.add_argument_group("filters (a message must match all; upper and lower case are equal)")
+    for name, summary in _TEXTS.items():
+        group.add_argument(f"--{name}", default="", metavar=name.upper(), help=summary)
+    group.add_argument("--older-than", type=duration, default=0.0, metavar="AGE", help="arrived before: 90s, 2h, 1d")
+    group.add_argument("--younger-than", type=duration, default=0.0, metavar="AGE", help="arrived within: 90s, 2h, 1d")
+    group.add_argument("--larger-than", type=int, default=0, metavar="BYTES", help="larger than BYTES")
+    group.add_argument("--smaller-than", type=int, default=0, metavar="BYTES", help="smaller than BYTES")
 
 
 def filter_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The filter as control wants it; {} when nothing was given."""
+    """Returns the filter for the control socket; {} without filter options."""
     filter_: dict[str, Any] = {name: getattr(arguments, name) for name in _TEXTS if getattr(arguments, name)}
     if arguments.older_than:
         filter_["older_than_s"] = arguments.older_than

@@ -1,4 +1,4 @@
-"""``waypost queue history`` and ``search``: what became of messages, those that are finished included."""
+"""``waypost queue history`` and ``search``: events of messages, including finished ones."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ __all__ = ["configure"]
 
 
 def configure(commands: Any) -> None:
-    history = commands.add_parser("history", help="what became of a message, also when it is finished")
-    history.add_argument("queue_id")
+    """Adds ``history`` and ``search`` to the subcommands of ``waypost queue``."""
+    history = commands.add_parser("history", help="show all events of a message, finished or not")
+    history.add_argument("queue_id", metavar="QUEUE_ID")
     add_common(history)
     history.set_defaults(run=_history)
-    searching = commands.add_parser("search", help="messages, also finished ones whose records still exist")
-    searching.add_argument("--message-id", default="", metavar="TEXT", help="the header field Message-ID")
-    searching.add_argument("--sender", default="", metavar="ADDRESS", help='"<>" is the empty one')
-    searching.add_argument("--recipient", default="", metavar="ADDRESS", help="any of them")
-    searching.add_argument("--limit", type=int, default=50, metavar="N", help="messages at the most (50)")
+    searching = commands.add_parser("search", help="search messages, including finished ones whose records still exist")
+    searching.add_argument("--message-id", default="", metavar="TEXT", help="value of the header field Message-ID")
+    searching.add_argument("--sender", default="", metavar="ADDRESS", help='envelope sender; "<>" is the empty sender')
+    searching.add_argument("--recipient", default="", metavar="ADDRESS", help="one of the recipients")
+    searching.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="maximum number of messages (default: 50)"
+    )
     add_common(searching)
     searching.set_defaults(run=_search)
 
@@ -42,27 +45,27 @@ def _history(arguments: argparse.Namespace) -> int:
             say(line)
     left_out = history["events_left_out"] + history["verdicts_left_out"]
     if left_out:
-        complain(f"{history['events_left_out']} events and {history['verdicts_left_out']} verdicts are left out")
+        complain(f"{history['events_left_out']} events and {history['verdicts_left_out']} verdicts are not shown")
     if history["note"]:
         complain(history["note"])
     return DONE if known else NOT_DONE
 
 
 def _event_lines(event: dict[str, Any]) -> Iterator[str]:
-    """When and what; below it, for each recipient, what was said."""
+    """Formats an event, and below it the reply for each recipient."""
     kind = event["event"]
-    yield f"{shown(event['at'])}  {_in_words(kind, event)}"
+    yield f"{shown(event['at'])}  {_summary(kind, event)}"
     if kind == "attempt":
         delays = "/".join(f"{delay:.2g}" for delay in event["delays"])
         yield f"    relay {plain(event['relay'])}, delays {delays} s{', ' + plain(event['tls']) if event['tls'] else ''}"
         for verdict in event["verdicts"]:
-            who = plain(verdict["address"]) or f"recipient {verdict['number']}"
-            yield f"    {verdict['status']}  {who}: {plain(verdict['reply'])}"
+            recipient = plain(verdict["address"]) or f"recipient {verdict['number']}"
+            yield f"    {verdict['status']}  {recipient}: {plain(verdict['reply'])}"
         if event["verdicts_left_out"]:
-            yield f"    and {event['verdicts_left_out']} recipients more"
+            yield f"    and {event['verdicts_left_out']} more recipients"
 
 
-def _in_words(kind: str, event: dict[str, Any]) -> str:
+def _summary(kind: str, event: dict[str, Any]) -> str:
     if kind == "accepted":
         client = f" from {plain(event['client_address'])} ({plain(event['helo'])})" if event["client_address"] else ""
         recipients = "1 recipient" if event["recipients"] == 1 else f"{event['recipients']} recipients"
@@ -74,7 +77,7 @@ def _in_words(kind: str, event: dict[str, Any]) -> str:
     if kind == "deferred_until":
         return f"deferred until {shown(event['due_at'])}"
     if kind == "replaced":
-        return f"put into {plain(event['lane'])}"
+        return f"moved to {plain(event['lane'])}"
     if kind == "bounce":
         return f"bounce to the sender: {plain(event['queue_id'])}"
     if kind == "administrative":
@@ -88,12 +91,12 @@ def _in_words(kind: str, event: dict[str, Any]) -> str:
 def _search(arguments: argparse.Namespace) -> int:
     if arguments.limit < 1:
         raise UsageError(f"queue search: --limit {arguments.limit}; allowed: 1 or more")
-    wanted = {name: getattr(arguments, name) for name in ("message_id", "sender", "recipient")}
-    if not any(wanted.values()):
-        raise UsageError("queue search: one of --message-id, --sender and --recipient is needed")
-    notes: dict[str, None] = {}  # what could not be searched, each once
+    query = {name: getattr(arguments, name) for name in ("message_id", "sender", "recipient")}
+    if not any(query.values()):
+        raise UsageError("queue search: give --message-id, --sender or --recipient")
+    notes: dict[str, None] = {}  # parts that could not be searched, each once
     with control_client(arguments) as control:
-        found = list(_found(control, wanted, arguments.limit, notes))
+        found = list(_found(control, query, arguments.limit, notes))
     for note in notes:
         complain(note)
     if arguments.json:
@@ -108,11 +111,11 @@ def _search(arguments: argparse.Namespace) -> int:
 
 
 def _found(
-    control: ControlClient, wanted: dict[str, str], limit: int, notes: dict[str, None]
+    control: ControlClient, query: dict[str, str], limit: int, notes: dict[str, None]
 ) -> Iterator[dict[str, Any]]:
     cursor: str | None = ""
     while cursor is not None and limit:
-        for part in control.parts("search", {**wanted, "cursor": cursor, "limit": min(limit, SEARCH_MAX)}):
+        for part in control.parts("search", {**query, "cursor": cursor, "limit": min(limit, SEARCH_MAX)}):
             yield from part["items"]
             limit -= len(part["items"])
             cursor = part["cursor"]

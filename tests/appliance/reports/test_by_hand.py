@@ -43,7 +43,7 @@ def report(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_day_that_is_none_is_refused(tmp_path: Path) -> None:
     done = report(tmp_path, "yesterday")
     assert done.returncode == 2
-    assert "is no day; allowed: 2026-11-20" in done.stderr
+    assert "is not a date; expected YYYY-MM-DD" in done.stderr
 
 
 def test_what_cannot_be_made_says_so(tmp_path: Path) -> None:
