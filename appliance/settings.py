@@ -142,7 +142,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]  # fmt: skip
 AUTH_PASSWORD_VALIDATORS[1] |= {"OPTIONS": {"min_length": 12}}  # type: ignore[dict-item]
 LOGIN_URL = "account_login"
-LOGIN_REDIRECT_URL = "live:overview"
+LOGIN_REDIRECT_URL = "status:overview"
 ACCOUNT_ADAPTER = "appliance.accounts.adapter.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]

@@ -9,6 +9,7 @@ handler500 = "appliance.common.faults.server_error"
 handler429 = "appliance.common.faults.too_many_requests"  # allauth asks for it
 
 urlpatterns = [
+    path("", include("appliance.status.overview_urls")),
     path("", include("appliance.live.urls")),
     path("queue/", include("appliance.queue.urls")),
     path("destinations/", include("appliance.destinations.urls")),

@@ -12,7 +12,7 @@ __all__ = ["SECTIONS", "portal"]
 
 # (name of the page's URL, what the navigation says, the least role)
 SECTIONS = (
-    ("live:overview", "Overview", Role.VIEWER),
+    ("status:overview", "Overview", Role.VIEWER),
     ("queue:list", "Queue", Role.VIEWER),
     ("queue:ages", "Ages", Role.VIEWER),
     ("destinations:list", "Destinations", Role.VIEWER),

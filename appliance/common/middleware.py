@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import zoneinfo
 from collections.abc import Callable
-from datetime import UTC
+from datetime import UTC, tzinfo
 
 from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
@@ -15,22 +15,29 @@ from django.utils import timezone
 from appliance.common.faults import title_of
 from mailcore.control.client import ControlError, NotRunning, Refused, TimedOut
 
-__all__ = ["CoreErrorsMiddleware", "TimeZoneMiddleware"]
+__all__ = ["CoreErrorsMiddleware", "TimeZoneMiddleware", "zone_of"]
 
 ZONE_COOKIE = "waypost_zone"  # set by static/appliance/page.js from the browser's own setting
 _log = logging.getLogger("waypost.portal")
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
+def zone_of(request: HttpRequest) -> tzinfo:
+    """Returns the reader's time zone, from the cookie; UTC where there is none that is known."""
+    try:
+        return zoneinfo.ZoneInfo(request.COOKIES.get(ZONE_COOKIE, "UTC")[:64])
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return UTC
+
+
 class TimeZoneMiddleware:
+    """Shows all times of a page in the reader's time zone."""
+
     def __init__(self, get_response: GetResponse) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        try:
-            timezone.activate(zoneinfo.ZoneInfo(request.COOKIES.get(ZONE_COOKIE, "UTC")[:64]))
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            timezone.activate(UTC)
+        timezone.activate(zone_of(request))
         return self._get_response(request)
 
 

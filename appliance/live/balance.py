@@ -5,7 +5,7 @@ Recipients, and exact: told from the day's start where one manager lived all the
 
 from __future__ import annotations
 
-import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,34 +19,31 @@ from mailcore.balance import Scope, difference, terms
 
 __all__ = ["Balance", "balance_of"]
 
+REMEMBERED_S = 60.0  # of the day's beginning: a sample is kept once a minute
+REMEMBERED_MAX = 100  # the day begins at another time in each time zone
 SLACK_MINUTES = 3  # of a sample before the day's start that still stands for it
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
     rows: list[tuple[str, str, int | None]]  # name, words, amount
-    began: dict[str, float]  # what had been counted then, for the page to go on with
     since: str
     difference: int
 
     @property
-    def began_json(self) -> str:
-        return json.dumps(self.began)
-
-    @property
     def verdict(self) -> str:
         if self.rows[-1][2] is None:
-            return "Nothing is known yet."
+            return "No data yet."
         return "It balances." if not self.difference else f"It does not balance: a difference of {self.difference}."
 
 
-def balance_of(picture: Mapping[str, Any]) -> Balance:
-    totals = picture["totals"]
+def balance_of(snapshot: Mapping[str, Any]) -> Balance:
+    totals = snapshot["totals"]
     labels = _labels()
     if totals is None:
-        return Balance([(name, label, None) for name, label in labels.items()], {}, "–", 0)
+        return Balance([(name, label, None) for name, label in labels.items()], "–", 0)
     day_began = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
-    began = _began(day_began.timestamp(), totals["started_at"], totals["queued_at_start"])
+    began = _remembered(day_began.timestamp(), totals["started_at"], totals["queued_at_start"])
     amounts = {name: totals[name] - int(began[name]) for name in COUNTS}
     amounts |= {"queued_at_start": int(began["queued"]), "queued": totals["queued"]}
     at = timezone.localtime(datetime.fromtimestamp(began["at"], timezone.get_current_timezone()))
@@ -58,7 +55,7 @@ def balance_of(picture: Mapping[str, Any]) -> Balance:
     else:
         since = f"since {moment}, the first sample of today"
     rows = [(name, label, amounts[name]) for name, label in labels.items()]
-    return Balance(rows, began, since, difference(Scope.RECIPIENTS, amounts))
+    return Balance(rows, since, difference(Scope.RECIPIENTS, amounts))
 
 
 def _labels() -> dict[str, str]:
@@ -70,6 +67,19 @@ def _labels() -> dict[str, str]:
         labels[term.name] = operator + (term.label if operator else term.label.capitalize())
         sign_before = term.sign
     return labels
+
+
+_remembered_days: dict[tuple[float, float, int], tuple[float, dict[str, float]]] = {}
+
+
+def _remembered(*key: Any) -> dict[str, float]:
+    """As ``_began``, asked once a minute for each day and manager: live pages show the balance once a second."""
+    known = _remembered_days.get(key)
+    if known is None or time.monotonic() - known[0] > REMEMBERED_S:
+        if len(_remembered_days) > REMEMBERED_MAX:
+            _remembered_days.clear()
+        known = _remembered_days[key] = (time.monotonic(), _began(*key))
+    return known[1]
 
 
 def _began(day_began: float, started_at: float, queued_at_start: int) -> dict[str, float]:

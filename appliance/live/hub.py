@@ -1,9 +1,9 @@
 """The one listener to the core that all live pages of this portal process share.
 
 It asks the core once a second while anybody listens, every ten seconds otherwise (for the samples), and encodes what it heard
-once for all readers, however many. What a stream's event "state" carries, and ``hub.picture`` holds:
+once for all readers, however many. What a stream's event "state" carries, and ``hub.snapshot`` holds:
 
-    at            wall clock; number: which picture this is since the portal's start
+    at            wall clock; number: which snapshot this is since the portal's start
     core          running; words ("running", "no answer", …); notice (a sentence, "" while it runs); as_of and age_s of all that
                   follows (None, when nothing is known yet); pid, stalled, tuned_damage of the manager
     totals        recipients since the manager's start (started_at): accepted, delivered, deferred, bounced, expired, deleted,
@@ -26,7 +26,7 @@ Lines of the last 15 minutes: ``hub.lines()`` (t, accepted, delivered, deferred,
 /live/history?destination=NAME. /live/history?span=day has the samples of 24 hours.
 
 Laws: one question at a time, each with a time-out, so that a core that is killed or stopped shows within seconds, and nothing
-piles up on it. Memory is bounded. A reader never makes another wait: who is slow misses pictures.
+piles up on it. Memory is bounded. A reader never makes another wait: who is slow misses snapshots.
 
 Keeps law: reader-never-delays-another (docs/laws.md).
 """
@@ -35,14 +35,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable
 from typing import Any, Protocol
 
 from appliance.common.templatetags.waypost import visible
+from appliance.live.fragments import Channel, LivePage, LiveState
 from appliance.live.rings import Ring
 from appliance.live.snapshot import (
     COUNTS,
@@ -81,10 +81,10 @@ class TooManyReaders(Exception):
 
 
 class Keeper(Protocol):
-    """Keeps samples and the last picture beyond a restart; called in a thread, and may fail."""
+    """Keeps samples and the last snapshot beyond a restart; called in a thread, and may fail."""
 
     def load(self) -> dict[str, Any] | None: ...
-    def keep(self, picture: dict[str, Any]) -> None: ...
+    def keep(self, snapshot: dict[str, Any]) -> None: ...
 
 
 class Hub:
@@ -110,8 +110,10 @@ class Hub:
         self._news = asyncio.Event()
         self._ended = False
         self.readers = 0
-        self.encoded = b""  # the newest picture, as an event
-        self.picture: dict[str, Any] = nothing_known(wall())
+        self._channels: dict[Hashable, Channel] = {}  # one for each different page that is open
+        self._rendering = asyncio.Lock()
+        self._answer: Any = None  # the last to "destinations", as it came
+        self.snapshot: dict[str, Any] = nothing_known(wall())
         self._number = 0
         self._kept_minute = 0
         self._total = Ring((*COUNTS, "messages", "recipients"), RING_ROWS)
@@ -133,7 +135,7 @@ class Hub:
                 try:
                     await self.tick()
                 except Exception:  # an answer of another version, say: it must not end what all live pages hang on
-                    self._not_understood()
+                    await self._not_understood()
                 await self._rest(begun)
         finally:
             slowly.cancel()
@@ -167,55 +169,56 @@ class Hub:
             _log.exception("what was known last can't be read")
             return
         if known is not None:
-            self.picture |= {name: known[name] for name in self.picture if name in known}
+            self.snapshot |= {name: known[name] for name in self.snapshot if name in known}
             as_of = known["core"]["as_of"]
-            self.picture["core"] = _down("not asked yet", "The core has not been asked yet.", as_of, self._wall())
+            self.snapshot["core"] = _down("not asked yet", "The core has not been asked yet.", as_of, self._wall())
 
     # -- asking
 
     async def tick(self) -> None:
-        """One round of questions, and a picture of the answers."""
+        """One round of questions, and a snapshot of the answers."""
         try:
             async with asyncio.timeout(
                 2 * self._patience_s
             ):  # each has its time, but all together have not four times that
                 processes = await self._client.call("processes")
-                self.picture["processes"] = processes_of(processes["children"])
+                self.snapshot["processes"] = processes_of(processes["children"])
                 state = await self._client.call("state")
                 size = await self._client.call("size")
                 destinations = await self._client.call("destinations", {"limit": DESTINATIONS_MAX})
         except (ControlError, TimeoutError) as error:
             words, notice = _words(error)
-            self.picture["core"] = _down(words, notice, self.picture["core"]["as_of"], self._wall())
+            self.snapshot["core"] = _down(words, notice, self.snapshot["core"]["as_of"], self._wall())
             if isinstance(error, NotRunning):
-                self.picture["processes"] = [each | {"pid": None} for each in self.picture["processes"]]
+                self.snapshot["processes"] = [each | {"pid": None} for each in self.snapshot["processes"]]
         else:
             self._heard(self._wall(), state, size, destinations)
-        self._publish()
+            self._answer = destinations
+        await self._publish()
         await self._keep()
 
-    def _not_understood(self) -> None:
+    async def _not_understood(self) -> None:
         words, notice = "not understood", "The portal does not understand what the core says: are both of one version?"
-        core = self.picture["core"]
+        core = self.snapshot["core"]
         if core["words"] != words:  # once, not each second
             _log.exception("what the core says is not understood")
         down = {"core": _down(words, notice, core["as_of"], self._wall())}
         try:
-            self.picture |= down
-            self._publish()
+            self.snapshot |= down
+            await self._publish()
         except ValueError:  # it holds what can't be told
-            self.picture = nothing_known(self._wall()) | down
-            self._publish()
+            self.snapshot = nothing_known(self._wall()) | down
+            await self._publish()
 
     async def _ask_slowly(self) -> None:
         """Disks and the oldest message, on a connection of its own: what reads the queue must not hold up the rest."""
         while True:
-            if self.readers and self.picture["core"]["running"]:
+            if self.readers and self.snapshot["core"]["running"]:
                 with contextlib.suppress(ControlError, LookupError, TypeError):
-                    self.picture["disks"] = (await self._slow_client.call("disks"))["disks"]
+                    self.snapshot["disks"] = (await self._slow_client.call("disks"))["disks"]
                 with contextlib.suppress(ControlError, LookupError, TypeError):
                     ages = await self._slow_client.call("ages")
-                    self.picture |= {"oldest": oldest_of(ages["oldest"]), "oldest_as_of": ages["as_of"]}
+                    self.snapshot |= {"oldest": oldest_of(ages["oldest"]), "oldest_as_of": ages["as_of"]}
                 await asyncio.sleep(SLOW_TICK_S * self._tick_s)
             else:
                 await asyncio.sleep(self._tick_s)
@@ -235,7 +238,7 @@ class Hub:
         destinations = destinations_of(answer)
         for name, row in destinations.items():
             self._ring(name).add(now, row)
-        self.picture |= {
+        self.snapshot |= {
             "core": {
                 "running": True,
                 "words": "running",
@@ -278,30 +281,42 @@ class Hub:
 
     # -- telling
 
-    def _publish(self) -> None:
+    async def _publish(self) -> None:
         self._number += 1
-        self.picture |= {"at": self._wall(), "number": self._number}
-        text = json.dumps(self.picture, separators=(",", ":"), allow_nan=False)
-        self.encoded = f"event: state\ndata: {text}\n\n".encode()
+        self.snapshot |= {"at": self._wall(), "number": self._number}
+        await self._render(self._channels.values())
         news, self._news = self._news, asyncio.Event()
         news.set()
 
+    async def _render(self, channels: Iterable[Channel]) -> None:
+        """Renders those that have not seen the newest snapshot, in one thread. Raises ValueError for what JSON cannot hold."""
+        async with self._rendering:
+            late = [channel for channel in channels if channel.number != self._number]
+            if late:
+                state = LiveState(dict(self.snapshot), self._answer)
+                await asyncio.to_thread(lambda: [channel.update(state) for channel in late])
+
     @property
     def full(self) -> bool:
+        """Whether no further reader is let in."""
         return self.readers >= self._readers_max
 
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Pictures as events, the newest first; a comment when there is none for a while. Raises TooManyReaders."""
+    async def stream(self, page: LivePage) -> AsyncGenerator[bytes, None]:
+        """Yields events of this page, the newest first; a comment when there is none for a while. Raises TooManyReaders."""
         if self.full:
             raise TooManyReaders
+        channel = self._channels.setdefault(page.key, Channel(page))
+        channel.readers += 1
         self.readers += 1
         self._listened.set()
         try:
-            told = -1
+            sent = -1
             while not self._ended:
-                if told != self._number and self.encoded:
-                    told = self._number
-                    yield self.encoded
+                if self._number and channel.number != self._number:
+                    await self._render([channel])
+                if sent != channel.number:
+                    event, sent = channel.event_after(sent), channel.number
+                    yield event
                     continue
                 news = self._news
                 try:
@@ -311,6 +326,9 @@ class Hub:
                     yield b":\n\n"
         finally:
             self.readers -= 1
+            channel.readers -= 1
+            if not channel.readers:
+                self._channels.pop(page.key, None)
 
     # -- lines
 
@@ -332,11 +350,11 @@ class Hub:
     async def _keep(self) -> None:
         """Once a minute, as early in it as there is an answer."""
         minute = int(self._wall() // 60)
-        if self._keeper is None or minute == self._kept_minute or not self.picture["core"]["running"]:
+        if self._keeper is None or minute == self._kept_minute or not self.snapshot["core"]["running"]:
             return
         self._kept_minute = minute
         try:
-            await asyncio.to_thread(self._keeper.keep, dict(self.picture))
+            await asyncio.to_thread(self._keeper.keep, dict(self.snapshot))
         except Exception:  # a database that is away must not end the live pages
             _log.exception("the minute's sample can't be kept")
 
@@ -379,7 +397,7 @@ def _down(words: str, notice: str, as_of: float | None, now: float) -> dict[str,
 
 
 def nothing_known(now: float) -> dict[str, Any]:
-    """The picture before the first answer."""
+    """The snapshot before the first answer."""
     return {
         "at": now,
         "number": 0,

@@ -1,4 +1,4 @@
-"""Where the overview and the stream are."""
+"""Where the streams are, and the values with which lines begin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from appliance.live import views
 
 app_name = "live"
 urlpatterns = [
-    path("", views.overview, name="overview"),
     path("live/stream", views.stream, name="stream"),
+    path("live/numbers", views.numbers, name="numbers"),
     path("live/history", views.history, name="history"),
 ]

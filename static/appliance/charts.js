@@ -1,13 +1,13 @@
-// Lines over time: the last minutes or the day, as they come.
+// The lines of the overview: accepted, delivered, deferred and bounced recipients per minute.
 "use strict";
 (() => {
   const LEGEND_HEIGHT = 34;
   const clock = (at, parts) => new Date(at * 1000).toLocaleTimeString("en-GB", parts);
   const words = (value) => (value === null || value === undefined ? "–" : window.waypost.formats.number(value));
 
-  // waypostLines(place, [{label, colour: "--accepted"}]) → {set(columns, spanS), push(row), last()}; columns: [times, values, …].
+  // linesIn(place, [{label, colour: "--accepted"}]) → {set(columns, spanS), push(row), last()}; columns: [times, values, …].
   // The last ``spanS`` seconds are shown, whether there are values from their beginning or not.
-  window.waypostLines = (place, series) => {
+  const linesIn = (place, series) => {
     let columns = [[], ...series.map(() => [])];
     let spanS = 900;
     const describe = (token, axis) => ({
@@ -54,4 +54,53 @@
       },
     };
   };
+
+  // -- the lines of the overview: of the last 15 minutes, which go on, or of the last 24 hours
+
+  const LINES = ["accepted", "delivered", "deferred", "bounced"];
+  const LIVE_S = 900;
+  const DAY_S = 86400;
+  const GAP_S = 15; // after a longer interruption, the lines are fetched again
+  const chart = document.getElementById("lines");
+  const lines = linesIn(
+    chart,
+    LINES.map((name) => ({ label: name, colour: "--" + name })),
+  );
+  const buttons = document.querySelectorAll("[data-span]");
+  let span = "live";
+  let fetching = false;
+  const fetchLines = async () => {
+    if (fetching) return;
+    fetching = true;
+    const fetched = span;
+    try {
+      const answer = await fetch(chart.dataset.history + (fetched === "day" ? "?span=day" : ""));
+      if (answer.ok && fetched === span) {
+        const data = await answer.json();
+        lines.set([data.t, ...LINES.map((name) => data[name] || [])], fetched === "day" ? DAY_S : LIVE_S);
+      }
+    } catch {
+      /* live.js reports that the portal does not answer; the next event fetches again */
+    } finally {
+      fetching = false;
+    }
+    if (fetched !== span) fetchLines();
+  };
+  for (const button of buttons) {
+    button.addEventListener("click", () => {
+      span = button.dataset.span;
+      for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
+      fetchLines();
+    });
+  }
+  setInterval(() => {
+    if (span === "day") fetchLines();
+  }, 60000);
+  document.addEventListener("waypost:live", (event) => {
+    const { core, pace } = event.detail;
+    if (span !== "live" || fetching || !core.running || !pace || core.as_of <= lines.last()) return;
+    if (core.as_of - lines.last() > GAP_S) fetchLines();
+    else lines.push([core.as_of, ...LINES.map((name) => pace[name])]);
+  });
+  fetchLines();
 })();

@@ -1,91 +1,28 @@
-// Destinations, live: numbers change in their places, rows stay where they are until the reader asks; lines of one destination.
+// Destinations: a hint at those that came since the list was loaded, and the lines of one destination.
 "use strict";
 (() => {
-  const formats = () => window.waypost.formats;
   const KEPT_S = 900; // as the portal keeps them
-
-  // -- numbers
-
-  const fill = (place, row) => {
-    for (const cell of place.querySelectorAll("[data-field]")) {
-      const now = row[cell.dataset.field];
-      if (now === undefined) continue;
-      const words = formats()[cell.dataset.format || "number"](now);
-      if (cell.textContent !== words) cell.textContent = words;
-    }
-    const meter = place.querySelector(".meter");
-    if (!meter || row.window === undefined) return;
-    const full = Math.max(row.limit || 0, row.window || 0, row.busy || 0, 1);
-    meter.querySelector(".open").setAttribute("width", (100 * (row.window || 0)) / full);
-    meter.querySelector(".used").setAttribute("width", (100 * (row.busy || 0)) / full);
-  };
-
-  // -- states: the same words as the server's, where they changed since
-
   const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
-  const badges = (row) => {
-    const found = [];
-    if (row.dead_until) found.push(["dead until " + clock(row.dead_until), "bad"]);
-    if (row.suspended)
-      found.push([row.suspended_until ? "suspended until " + clock(row.suspended_until) : "suspended", "warn"]);
-    if (row.busy) found.push([row.window !== null && row.busy >= row.window ? "window full" : "busy", "accent"]);
-    return found;
-  };
-  const kind = (row) =>
-    [Math.round(row.dead_until || 0), row.suspended, Math.round(row.suspended_until || 0), ...badges(row)].join();
-  const restate = (place, row) => {
-    const states = place.querySelector(".states");
-    const now = kind(row);
-    if (!states || states.dataset.kind === now) return;
-    const first = states.dataset.kind === undefined;
-    states.dataset.kind = now;
-    const found = badges(row);
-    if (first || !found.length) {
-      // What the server wrote is newer, or says more (failing, rate delay); only what has ended is taken away.
-      if (!first) for (const badge of states.querySelectorAll(".bad, .warn, .accent")) badge.remove();
-      return;
-    }
-    states.replaceChildren(
-      ...found.flatMap(([words, look]) => {
-        const badge = document.createElement("span");
-        badge.className = "badge " + look;
-        badge.textContent = words;
-        return [badge, " "];
-      }),
-    );
-  };
 
-  const list = document.getElementById("destinations");
-  const suspended = new Set(
-    [...document.querySelectorAll(".patterns tr[data-destination]")].map((row) => row.dataset.destination),
-  );
-  const rows = new Map(
-    list ? [...list.querySelectorAll("tr[data-destination]")].map((row) => [row.dataset.destination, row]) : [],
-  );
+  // -- a hint at destinations that are not in the list
+
   const changes = document.getElementById("changes");
-  const wanted = (document.getElementById("q")?.value || "").toLowerCase();
+  const listed = new Set(Array.from(document.querySelectorAll("tr[data-destination]"), (row) => row.dataset.destination));
+  const filter = (document.getElementById("q")?.value || "").toLowerCase();
   const onlyTrouble = document.querySelector("input[name=trouble]")?.checked;
   const wholePage = !document.querySelector("nav.pager");
-  const hint = (destinations) => {
+  const hint = (names) => {
     let count = 0;
-    for (const [name, row] of Object.entries(destinations)) {
-      if (rows.has(name) || suspended.has(name) || (wanted && !name.toLowerCase().includes(wanted))) continue;
-      if (row.dead_until || row.suspended || (!onlyTrouble && wholePage)) count += 1;
+    for (const [name, inTrouble] of Object.entries(names)) {
+      if (listed.has(name) || (filter && !name.toLowerCase().includes(filter))) continue;
+      if (inTrouble || (!onlyTrouble && wholePage)) count += 1;
     }
-    const words = count === 1 ? "One destination more since: show changes" : count + " destinations more since: show changes";
-    if (changes.hidden === count > 0) changes.hidden = count === 0;
-    if (count && changes.textContent !== words) changes.textContent = words;
+    changes.hidden = count === 0;
+    const label = count === 1 ? "1 new destination: reload the list" : count + " new destinations: reload the list";
+    if (changes.textContent !== label) changes.textContent = label;
   };
-
   document.addEventListener("waypost:live", (event) => {
-    const destinations = event.detail.destinations || {};
-    for (const [name, place] of rows) {
-      const row = destinations[name];
-      if (!row) continue;
-      fill(place, row);
-      restate(place, row);
-    }
-    if (changes) hint(destinations);
+    if (changes && event.detail.names) hint(event.detail.names);
   });
 
   // -- lines of one destination
@@ -199,10 +136,8 @@
   history().then(draw);
 
   document.addEventListener("waypost:live", (event) => {
-    const row = (event.detail.destinations || {})[name];
+    const row = event.detail.destination;
     if (!row) return;
-    fill(one, row);
-    restate(one, row);
     add(event.detail.core.as_of || Date.now() / 1000, row);
     draw();
   });

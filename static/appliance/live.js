@@ -1,95 +1,102 @@
-// What is live: one stream for the page. Places with data-live="path.of.value" show that value; others listen to "waypost:live".
-// Nothing is added or taken away here, so that no page jumps; numbers have places of fixed width.
+// Live pages: one stream of server-sent events for the page. The server renders the live elements with the templates of the page;
+// an event holds those that changed, by id, and each is merged into the page: an element that stays keeps its focus, its scroll
+// position and its place. Values for lines come with the event "waypost:live".
 "use strict";
 (() => {
   const stream = document.body.dataset.stream;
   if (!stream) return;
-  const status = document.getElementById("core-status");
-  const stale = document.getElementById("stale");
   const group = (n) =>
     Math.round(n)
       .toString()
       .replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
-  const span = (s) =>
-    s === null || s === undefined
-      ? "–"
-      : s < 1
-        ? Math.round(s * 1000) + " ms"
-        : s < 10
-          ? s.toFixed(1) + " s"
-          : s < 60
-            ? Math.round(s) + " s"
-            : s < 3600
-              ? Math.floor(s / 60) + " min " + Math.floor(s % 60) + " s"
-              : s < 86400
-                ? Math.floor(s / 3600) + " h " + Math.floor((s % 3600) / 60) + " min"
-                : Math.floor(s / 86400) + " d " + Math.floor((s % 86400) / 3600) + " h";
-  const size = (b) => {
-    for (const u of ["B", "kB", "MB", "GB"]) {
-      if (b < 999.5) return (u === "B" || b >= 99.5 ? b.toFixed(0) : b.toFixed(1)) + " " + u;
-      b /= 1000;
+  // Numbers at the axes of plots; all others are formatted by the server.
+  const number = (v) =>
+    v === null || v === undefined ? "–" : Math.abs(v) >= 100 || Number.isInteger(v) ? group(v) : v.toFixed(1);
+  window.waypost = { formats: { number } };
+
+  // -- merging
+
+  const KEPT = new Set(["open", "aria-pressed"]); // attributes that belong to the reader
+  const mergeAttributes = (old, fresh) => {
+    if (old.classList.contains("current")) fresh.classList.add("current"); // the row marked with j and k
+    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    for (const { name } of Array.from(old.attributes))
+      if (!fresh.hasAttribute(name) && !KEPT.has(name)) old.removeAttribute(name);
+  };
+  const keyOf = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.dataset.key : undefined);
+  const fits = (old, fresh) => old.nodeName === fresh.nodeName && keyOf(old) === keyOf(fresh);
+  const mergeChildren = (old, fresh) => {
+    const next = Array.from(fresh.childNodes);
+    const keys = new Set(next.map(keyOf));
+    const keyed = new Map();
+    for (const child of Array.from(old.childNodes)) {
+      const key = keyOf(child);
+      if (key === undefined) continue;
+      if (keys.has(key)) keyed.set(key, child);
+      else child.remove();
     }
-    return b.toFixed(1) + " TB";
-  };
-  const formats = {
-    number: (v) => (v === null || v === undefined ? "–" : Math.abs(v) >= 100 || Number.isInteger(v) ? group(v) : v.toFixed(1)),
-    span,
-    size,
-    age: (s) => (s < 60 ? Math.max(0, Math.floor(s)) + " s" : span(s)), // of what grows older by the second
-    share: (v) => (v === null || v === undefined ? "–" : (v * 100).toFixed(1) + "%"),
-    text: (v) => v ?? "–",
-  };
-  window.waypost = { formats, last: null };
-  const at = (data, path) => path.split(".").reduce((value, key) => value?.[key], data);
-  const show = (data) => {
-    for (const place of document.querySelectorAll("[data-live]")) {
-      const value = at(data, place.dataset.live);
-      if (value === undefined) continue;
-      const words = (formats[place.dataset.format] || formats.number)(value);
-      if (place.textContent !== words) place.textContent = words;
+    let place = old.firstChild;
+    for (const node of next) {
+      const known = keyed.get(keyOf(node));
+      if (known && known !== place) old.insertBefore(known, place);
+      const there = known || place;
+      if (there && fits(there, node)) {
+        place = there.nextSibling;
+        merge(there, node);
+      } else old.insertBefore(node, place);
+    }
+    while (place) {
+      const after = place.nextSibling;
+      place.remove();
+      place = after;
     }
   };
-  const say = (state, words, notice) => {
-    status.dataset.state = state;
-    if (status.textContent !== words) status.textContent = words;
-    stale.hidden = !notice;
-    if (notice && stale.textContent !== notice) stale.textContent = notice;
+  const merge = (old, fresh) => {
+    if (old.isEqualNode(fresh)) return;
+    if (old.nodeType !== Node.ELEMENT_NODE) {
+      old.nodeValue = fresh.nodeValue;
+      return;
+    }
+    mergeAttributes(old, fresh);
+    mergeChildren(old, fresh);
   };
-  // What is shown is of the last answer there was; of the day before, too, when the portal itself was started since.
-  const age = (core) => {
-    if (core.as_of === null) return " Nothing is known of it yet.";
-    const at = new Date(core.as_of * 1000);
-    const today = at.toDateString() === new Date().toDateString();
-    return (
-      " What you see is " +
-      formats.age(core.age_s) +
-      " old, of " +
-      (today ? at.toLocaleTimeString("en-GB") : at.toLocaleString("en-GB")) +
-      "."
-    );
+  const swap = (id, html) => {
+    const old = document.getElementById(id);
+    if (!old) return;
+    const template = document.createElement("template");
+    template.innerHTML = html.trim();
+    merge(old, template.content.firstElementChild);
   };
-  // A stream that is refused does not say why: another page of the same room does.
-  const whyRefused = async () => {
+
+  // -- what only the browser knows: that the portal itself is gone
+
+  const report = (message, notice) => {
+    const status = document.getElementById("core-status");
+    const stale = document.getElementById("stale");
+    status.dataset.state = "unknown";
+    if (status.textContent !== message) status.textContent = message;
+    stale.hidden = false;
+    if (stale.textContent !== notice) stale.textContent = notice;
+  };
+  // A refused stream gives no reason: another page of the portal does.
+  const reasonOfRefusal = async () => {
     try {
-      const answer = await fetch(stream.replace(/stream$/, "history") + "?destination=", { redirect: "manual" });
+      const answer = await fetch(document.body.dataset.history + "?destination=", { redirect: "manual" });
       if (answer.type === "opaqueredirect" || answer.status === 403)
-        return ["signed out", "You are signed out: what you see is no longer live. Load the page again to sign in."];
-      if (answer.ok) return ["not live", "Too many live pages are open: what you see is not live. It is tried again."];
+        return ["signed out", "You are signed out; what you see is no longer live. Reload the page to sign in."];
+      if (answer.ok) return ["not live", "Too many live pages are open; what you see is not live. The page tries again."];
     } catch {
-      /* nobody is there */
+      /* the portal is not running */
     }
-    return ["no answer", "The portal does not answer: what you see is no longer live. It is tried again."];
+    return ["no answer", "The portal does not answer; what you see is no longer live. The page tries again."];
   };
   let failures = 0;
   const listen = () => {
     const source = new EventSource(stream);
-    source.addEventListener("state", (event) => {
+    source.addEventListener("live", (event) => {
       failures = 0;
       const data = JSON.parse(event.data);
-      window.waypost.last = data;
-      if (data.core.running) say("running", "core: running", "");
-      else say("down", "core: " + data.core.words, data.core.notice + age(data.core));
-      show(data);
+      for (const [id, html] of Object.entries(data.fragments)) swap(id, html);
       document.dispatchEvent(new CustomEvent("waypost:live", { detail: data }));
     });
     source.onerror = async () => {
@@ -97,8 +104,8 @@
       const closed = source.readyState === EventSource.CLOSED;
       if (closed) setTimeout(listen, Math.min(30000, 1000 * 2 ** Math.min(failures, 5)));
       if (closed || failures > 1) {
-        const [words, notice] = await whyRefused();
-        if (failures) say("unknown", "portal: " + words, notice);
+        const [message, notice] = await reasonOfRefusal();
+        if (failures) report("portal: " + message, notice);
       }
     };
     addEventListener("pagehide", () => source.close(), { once: true });

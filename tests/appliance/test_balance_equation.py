@@ -21,7 +21,7 @@ from mailcore.balance import Scope, difference, ends, equation, terms
 from mailcore.doctor import balance as doctor_balance
 from mailcore.envelope import Status
 from mailcore.manager.outcomes import Balance
-from tests.appliance.live.test_samples import midnight, picture
+from tests.appliance.live.test_samples import midnight, snapshot
 from tests.appliance.reports.made import make_report, reports_directory
 
 __all__ = ["reports_directory"]
@@ -47,7 +47,7 @@ def managers() -> dict[str, int]:
 
 def overview() -> Any:
     began = midnight()
-    return live_balance(picture(began + 60, began + 50, queued=5, at_start=7, bounced=2))
+    return live_balance(snapshot(began + 60, began + 50, queued=5, at_start=7, bounced=2))
 
 
 def doctors() -> str:

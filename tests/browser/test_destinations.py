@@ -50,7 +50,7 @@ async def test_a_suspension_keeps_mail_until_it_is_resumed(tmp_path: Path) -> No
         await expect(page.locator("#destination .states")).to_contain_text("suspended")
         await it.house.send("a@example.org")
         assert await queued_of(it, name) == 1
-        await expect(page.locator("[data-field=queued]")).to_have_text("1")  # live
+        await expect(page.locator("#destination-cards [data-field=queued]")).to_have_text("1")  # live
         assert not lab.messages
 
         await page.goto(it.url("/destinations/?trouble=1"))
@@ -64,7 +64,7 @@ async def test_a_suspension_keeps_mail_until_it_is_resumed(tmp_path: Path) -> No
         await give_reason(page, "Resume", "they are back")
         await lab.wait_for(1)
         await it.house.until_empty()
-        await expect(page.locator("[data-field=queued]")).to_have_text("0")
+        await expect(page.locator("#destination-cards [data-field=queued]")).to_have_text("0")
         await expect(page.locator("#lines-window canvas")).to_be_visible()
 
         await page.goto(it.url("/destinations/?trouble=1"))

@@ -132,6 +132,12 @@ def span(seconds: float | None) -> str:
 
 
 @register.filter
+def age(seconds: float | None) -> str:
+    """Returns a duration that grows by the second, in whole seconds below a minute: 4 s, 12 min 5 s."""
+    return f"{max(0, int(seconds))} s" if seconds is not None and seconds < 60 else span(seconds)
+
+
+@register.filter
 def size(value: float | None) -> str:
     """Bytes for people: 512 B, 4.2 kB, 1.3 GB (powers of 1 000, as disks are sold)."""
     if value is None:

@@ -23,8 +23,10 @@ class Least(IntEnum):
 OPEN, SIGNED_IN, VIEWER, OPERATOR, ADMINISTRATOR, NEVER = Least
 
 TABLE: dict[str, tuple[Least, Least]] = {
-    "live:overview": (VIEWER, NEVER),
-    "live:stream": (VIEWER, VIEWER),
+    "status:overview": (VIEWER, NEVER),
+    "status:overview_stream": (VIEWER, NEVER),
+    "live:stream": (VIEWER, NEVER),
+    "live:numbers": (VIEWER, NEVER),
     "live:history": (VIEWER, NEVER),
     "queue:list": (VIEWER, NEVER),
     "queue:rows": (VIEWER, NEVER),
@@ -47,6 +49,8 @@ TABLE: dict[str, tuple[Least, Least]] = {
     "queue:raw": (ADMINISTRATOR, NEVER),
     "queue:eml": (ADMINISTRATOR, NEVER),
     "destinations:list": (VIEWER, NEVER),
+    "destinations:list_stream": (VIEWER, NEVER),
+    "destinations:one_stream": (VIEWER, NEVER),
     "destinations:suspend": (OPERATOR, OPERATOR),
     "destinations:resume": (OPERATOR, OPERATOR),
     "destinations:set": (OPERATOR, OPERATOR),

@@ -103,5 +103,5 @@ def test_no_page_that_takes_a_post_takes_it_from_another_site() -> None:
 
 def test_what_changes_something_is_a_post_of_an_operator_or_an_administrator() -> None:
     """The table itself: nobody below an operator posts anything but what is about signing in."""
-    own = {name for name in TABLE if name.startswith(("account_", "mfa_"))} | {"admin:login", "live:stream"}
+    own = {name for name in TABLE if name.startswith(("account_", "mfa_"))} | {"admin:login"}
     assert {name for name, (_, post) in TABLE.items() if post < Least.OPERATOR} <= own

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from appliance.common.door import async_door
+from appliance.live.fragments import LivePage, Part
 from appliance.live.hub import Hub, TooManyReaders
 from mailcore.control.client import AsyncControlClient
 from mailcore.lab.lab import Lab
@@ -22,7 +23,10 @@ from tests.appliance.live.answers import answers, row, state
 from tests.eventually import PATIENCE_S
 from tests.running.running_manager import running
 
-Picture = dict[str, Any]
+Snapshot = dict[str, Any]
+PAGE = LivePage(
+    "all", lambda state: Part({"number": str(state.snapshot["number"])}, state.snapshot)
+)  # shows everything
 
 
 @contextlib.asynccontextmanager
@@ -49,16 +53,16 @@ def quick(**named: Any) -> Hub:
     return Hub(lambda timeout_s: async_door("test", timeout_s), tick_s=0.02, patience_s=0.2, **named)
 
 
-def decoded(event: bytes) -> Picture:
+def decoded(event: bytes) -> Snapshot:
     kind, data = event.decode().rstrip("\n").split("\n")
-    assert kind == "event: state"
-    picture: Picture = json.loads(data.removeprefix("data: "))
-    return picture
+    assert kind == "event: live"
+    snapshot: Snapshot = json.loads(data.removeprefix("data: "))
+    return snapshot
 
 
-async def until(hub: Hub, true: Callable[[Picture], bool]) -> Picture:
-    """The first picture of a new reader for which this holds."""
-    async with asyncio.timeout(PATIENCE_S), contextlib.aclosing(hub.stream()) as events:
+async def until(hub: Hub, true: Callable[[Snapshot], bool]) -> Snapshot:
+    """The first snapshot of a new reader for which this holds."""
+    async with asyncio.timeout(PATIENCE_S), contextlib.aclosing(hub.stream(PAGE)) as events:
         async for event in events:
             if not event.startswith(b":") and true(decoded(event)):
                 return decoded(event)
@@ -71,23 +75,23 @@ async def until(hub: Hub, true: Callable[[Picture], bool]) -> Picture:
 async def test_a_reader_gets_the_state_of_the_core() -> None:
     with FakeCore(answers()):
         async with listening(quick()) as hub:
-            picture = await until(hub, lambda told: bool(told["core"]["running"]))
-    assert picture["queue"]["messages"] == 3
-    assert list(picture["queue"]["lanes"]) == ["incoming.0", "retry.60", "retry.300"]
-    assert picture["queue"]["lanes"]["retry.300"] == {"messages": 3, "recipients": 7, "interval_s": 300}
-    assert picture["processes"] == [{"name": "manager", "pid": 10, "since": 1_000_000.0, "restarts": 2}]
-    assert picture["core"]["words"] == "running"
+            snapshot = await until(hub, lambda told: bool(told["core"]["running"]))
+    assert snapshot["queue"]["messages"] == 3
+    assert list(snapshot["queue"]["lanes"]) == ["incoming.0", "retry.60", "retry.300"]
+    assert snapshot["queue"]["lanes"]["retry.300"] == {"messages": 3, "recipients": 7, "interval_s": 300}
+    assert snapshot["processes"] == [{"name": "manager", "pid": 10, "since": 1_000_000.0, "restarts": 2}]
+    assert snapshot["core"]["words"] == "running"
 
 
 async def test_disks_and_the_oldest_message_are_told_when_they_are_known() -> None:
     oldest = {"queue_id": "abc", "arrived_at": 5.0, "sender": "a\u202eb@x.example", "destination": "smtp:x.example"}
     with FakeCore(answers(ages={"oldest": oldest, "as_of": 6.0})):
         async with listening(quick()) as hub:
-            picture = await until(hub, lambda told: bool(told["oldest"]))
-    assert picture["disks"][0]["free_bytes"] == 40
-    assert picture["oldest"]["sender"] == "a\\u202eb@x.example"
-    assert picture["oldest"]["url"] == "/queue/search/?q=abc"
-    assert picture["oldest_as_of"] == 6.0
+            snapshot = await until(hub, lambda told: bool(told["oldest"]))
+    assert snapshot["disks"][0]["free_bytes"] == 40
+    assert snapshot["oldest"]["sender"] == "a\\u202eb@x.example"
+    assert snapshot["oldest"]["url"] == "/queue/search/?q=abc"
+    assert snapshot["oldest_as_of"] == 6.0
 
 
 async def test_rates_are_what_was_counted_in_between_over_a_restart_of_the_manager_too() -> None:
@@ -96,16 +100,16 @@ async def test_rates_are_what_was_counted_in_between_over_a_restart_of_the_manag
         async with ticking(quick(wall=lambda: now[0])) as hub:
             core.answers["state"] = state(accepted=1_000)  # before we were there: nobody's rate
             await hub.tick()
-            assert hub.picture["rates"]["accepted"] == 0
+            assert hub.snapshot["rates"]["accepted"] == 0
             now[0] += 30
             core.answers["state"] = state(accepted=1_030, delivered=10)
             await hub.tick()
-            assert hub.picture["rates"]["accepted"] == 60
+            assert hub.snapshot["rates"]["accepted"] == 60
             now[0] += 30
             core.answers["state"] = state(started_at=2_000_000.0, accepted=6)  # another manager counts from nothing
             await hub.tick()
-    assert hub.picture["rates"]["accepted"] == 36
-    assert hub.picture["pace"]["accepted"] == 12
+    assert hub.snapshot["rates"]["accepted"] == 36
+    assert hub.snapshot["pace"]["accepted"] == 12
     assert hub.lines()["t"] == [5_000.0, 5_030.0, 5_060.0]
     assert hub.lines()["accepted"] == [None, 60.0, 12.0]
     assert hub.lines()["delivered"] == [None, 20.0, 0.0]
@@ -129,8 +133,8 @@ async def test_destinations_have_lines_of_their_own_and_there_are_only_so_many()
             for _ in range(3):
                 await hub.tick()
                 await asyncio.sleep(0.002)
-    assert len(hub.picture["destinations"]) == 100
-    assert next(iter(hub.picture["destinations"])) == "smtp:d499.example"  # the one with the most mail
+    assert len(hub.snapshot["destinations"]) == 100
+    assert next(iter(hub.snapshot["destinations"])) == "smtp:d499.example"  # the one with the most mail
     assert hub.destination_lines("smtp:d499.example")["window"] == [499 % 7] * 3
     assert hub.destination_lines("smtp:d0.example")["t"] == []
     assert hub.destination_lines("smtp:d499.example")["success"] == [None] * 3
@@ -158,7 +162,7 @@ async def test_destinations_in_trouble_come_with_the_reason_in_the_remotes_own_w
             rows["smtp:bad.example"] = row(delivered=2, deferred=18, last_replies=[reply])
             now[0] += 10
             await hub.tick()
-    trouble = {each["name"]: each for each in hub.picture["trouble"]}
+    trouble = {each["name"]: each for each in hub.snapshot["trouble"]}
     assert {name: each["kind"] for name, each in trouble.items()} == {
         "smtp:dead.example": "dead",
         "smtp:held.example": "suspended",
@@ -176,10 +180,10 @@ async def test_destinations_in_trouble_come_with_the_reason_in_the_remotes_own_w
 
 async def test_a_core_that_never_was_there_is_told_as_such() -> None:
     async with listening(quick()) as hub:
-        picture = await until(hub, lambda told: told["core"]["words"] == "not running")
-    assert not picture["core"]["running"]
-    assert picture["core"]["as_of"] is None
-    assert picture["queue"] is None
+        snapshot = await until(hub, lambda told: told["core"]["words"] == "not running")
+    assert not snapshot["core"]["running"]
+    assert snapshot["core"]["as_of"] is None
+    assert snapshot["queue"] is None
 
 
 async def test_a_manager_that_is_away_is_told_and_what_was_known_stays_with_its_age() -> None:
@@ -187,25 +191,25 @@ async def test_a_manager_that_is_away_is_told_and_what_was_known_stays_with_its_
         async with listening(quick()) as hub:
             known = await until(hub, lambda told: bool(told["core"]["running"]))
             core.answers["state"] = Refusal("the manager is away; its place is <taken>")
-            picture = await until(hub, lambda told: told["core"]["words"] == "manager away")
-            later = await until(hub, lambda told: told["core"]["age_s"] > picture["core"]["age_s"])
-    assert "its place is <taken>" in picture["core"]["notice"]
-    assert picture["queue"] == known["queue"]
-    assert known["core"]["as_of"] <= picture["core"]["as_of"] == later["core"]["as_of"]
+            snapshot = await until(hub, lambda told: told["core"]["words"] == "manager away")
+            later = await until(hub, lambda told: told["core"]["age_s"] > snapshot["core"]["age_s"])
+    assert "its place is <taken>" in snapshot["core"]["notice"]
+    assert snapshot["queue"] == known["queue"]
+    assert known["core"]["as_of"] <= snapshot["core"]["as_of"] == later["core"]["as_of"]
 
 
 async def test_a_core_that_is_not_understood_ends_nothing() -> None:
     given = answers()
     with FakeCore(given) as core:
         async with listening(quick()) as hub:
-            as_of = (await until(hub, lambda picture: picture["core"]["running"]))["core"]["as_of"]
+            as_of = (await until(hub, lambda snapshot: snapshot["core"]["running"]))["core"]["as_of"]
             core.answers |= {"state": {"counters": {}}, "disks": [], "ages": {}}
-            puzzled = await until(hub, lambda picture: picture["core"]["words"] == "not understood")
+            puzzled = await until(hub, lambda snapshot: snapshot["core"]["words"] == "not understood")
             assert "one version" in puzzled["core"]["notice"]
             assert puzzled["core"]["as_of"] >= as_of
             assert puzzled["queue"] is not None, "what was known stays"
             core.answers |= given
-            await until(hub, lambda picture: picture["core"]["running"])
+            await until(hub, lambda snapshot: snapshot["core"]["running"])
 
 
 async def test_a_core_that_does_not_answer_is_given_up_after_its_time_and_not_asked_twice_at_once() -> None:
@@ -235,17 +239,17 @@ async def test_a_real_core_stopped_killed_and_back(tmp_path: Path, name: str) ->
             pid = house.processes()[name]
             os.kill(pid, signal.SIGSTOP)
             try:
-                picture = await until(hub, lambda told: told["core"]["words"] == "no answer")
-                assert picture["totals"]["delivered"] == 1
+                snapshot = await until(hub, lambda told: told["core"]["words"] == "no answer")
+                assert snapshot["totals"]["delivered"] == 1
             finally:
                 os.kill(pid, signal.SIGCONT)
             await until(hub, lambda told: bool(told["core"]["running"]))
             house.stop()
-            picture = await until(hub, lambda told: told["core"]["words"] == "not running")
-            assert {each["pid"] for each in picture["processes"]} == {None}
+            snapshot = await until(hub, lambda told: told["core"]["words"] == "not running")
+            assert {each["pid"] for each in snapshot["processes"]} == {None}
             await house.start()
-            picture = await until(hub, lambda told: bool(told["core"]["running"]))
-            assert picture["totals"]["delivered"] == 0
+            snapshot = await until(hub, lambda told: bool(told["core"]["running"]))
+            assert snapshot["totals"]["delivered"] == 0
 
 
 # -- readers
@@ -258,28 +262,29 @@ async def test_two_readers_cost_the_core_as_much_as_one_and_none_next_to_nothing
                 until(hub, lambda told: told["number"] >= 10), until(hub, lambda told: told["number"] >= 10)
             )
             assert first == second
-            assert len(core.asked("state")) <= hub.picture["number"]
+            assert len(core.asked("state")) <= hub.snapshot["number"]
             await asyncio.sleep(0.1)  # nobody reads: the tick under way may end, then it rests ten times as long
-            before = hub.picture["number"]
+            before = hub.snapshot["number"]
             await asyncio.sleep(0.1)
-            assert hub.picture["number"] <= before + 1
+            assert hub.snapshot["number"] <= before + 1
             await until(hub, lambda told: told["number"] > before + 1)  # and it is awake at once
 
 
 async def test_a_reader_that_goes_away_is_forgotten() -> None:
     with FakeCore(answers()):
         async with listening(quick()) as hub:
-            events = hub.stream()
+            events = hub.stream(PAGE)
             await anext(events)
             assert hub.readers == 1
             await events.aclose()
             assert hub.readers == 0
+            assert not hub._channels  # what nobody sees is not rendered
 
 
-async def test_a_slow_reader_misses_pictures_and_holds_up_nobody() -> None:
+async def test_a_slow_reader_misses_snapshots_and_holds_up_nobody() -> None:
     with FakeCore(answers()):
         async with listening(quick()) as hub:
-            events = hub.stream()
+            events = hub.stream(PAGE)
             first = decoded(await anext(events))
             await until(hub, lambda told: told["number"] >= first["number"] + 5)
             assert decoded(await anext(events))["number"] >= first["number"] + 5
@@ -289,10 +294,10 @@ async def test_a_slow_reader_misses_pictures_and_holds_up_nobody() -> None:
 async def test_there_are_only_so_many_readers() -> None:
     with FakeCore(answers()):
         async with listening(quick(readers_max=1)) as hub:
-            events = hub.stream()
+            events = hub.stream(PAGE)
             await anext(events)
             with pytest.raises(TooManyReaders):
-                await anext(hub.stream())
+                await anext(hub.stream(PAGE))
             await events.aclose()
             await until(hub, lambda told: True)
 
@@ -301,7 +306,7 @@ async def test_streams_end_when_the_server_does() -> None:
     with FakeCore(answers()):
         async with listening(quick()) as hub:
             async with asyncio.timeout(PATIENCE_S):
-                async for _ in hub.stream():
+                async for _ in hub.stream(PAGE):
                     hub.end()
 
 
@@ -309,16 +314,16 @@ async def test_streams_end_when_the_server_does() -> None:
 
 
 class Kept:
-    def __init__(self, known: Picture | None = None, fails: bool = False) -> None:
+    def __init__(self, known: Snapshot | None = None, fails: bool = False) -> None:
         self.known = known
         self.fails = fails
-        self.pictures: list[Picture] = []
+        self.snapshots: list[Snapshot] = []
 
-    def load(self) -> Picture | None:
+    def load(self) -> Snapshot | None:
         return self.known
 
-    def keep(self, picture: Picture) -> None:
-        self.pictures.append(picture)
+    def keep(self, snapshot: Snapshot) -> None:
+        self.snapshots.append(snapshot)
         if self.fails:
             raise OSError("the database is away")
 
@@ -330,14 +335,14 @@ async def test_a_minute_is_kept_once_and_a_database_that_is_away_ends_nothing() 
         async with ticking(quick(wall=lambda: now[0], keeper=kept)) as hub:
             for now[0] in (6_000.0, 6_030.0, 6_059.0, 6_061.0, 6_119.0):
                 await hub.tick()
-    assert [picture["core"]["as_of"] for picture in kept.pictures] == [6_000.0, 6_061.0]
+    assert [snapshot["core"]["as_of"] for snapshot in kept.snapshots] == [6_000.0, 6_061.0]
 
 
 async def test_what_was_known_last_is_shown_after_a_restart_while_the_core_is_away() -> None:
     with FakeCore(answers()):
         async with ticking(quick()) as first:
             await first.tick()
-    async with listening(quick(keeper=Kept(json.loads(json.dumps(first.picture))))) as hub:
-        picture = await until(hub, lambda told: told["core"]["words"] == "not running")
-    assert picture["queue"] == first.picture["queue"]
-    assert picture["core"]["as_of"] == first.picture["core"]["as_of"]
+    async with listening(quick(keeper=Kept(json.loads(json.dumps(first.snapshot))))) as hub:
+        snapshot = await until(hub, lambda told: told["core"]["words"] == "not running")
+    assert snapshot["queue"] == first.snapshot["queue"]
+    assert snapshot["core"]["as_of"] == first.snapshot["core"]["as_of"]

@@ -6,18 +6,25 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
+from django.db import OperationalError
 from django.test import AsyncClient, Client
+from django.utils import timezone
 
 from appliance.common.door import async_door
 from appliance.live import listeners, listening
+from appliance.live.fragments import LiveState, Part
 from appliance.live.hub import Hub
+from appliance.status import overview_views
+from appliance.status.overview_views import live_part
 from tests.appliance.fake_core import FakeCore
 from tests.appliance.live.answers import answers, row, state
+from tests.appliance.markup import collapsed, markup_of
 from tests.eventually import PATIENCE_S
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -64,17 +71,17 @@ async def test_the_overview_shows_what_is_known_harmlessly(user: User, hub: Hub)
 async def test_the_overview_is_there_before_anything_is_known(user: User) -> None:
     answer = await sync_to_async(lambda: signed_in(user).get("/"))()
     assert answer.status_code == 200
-    assert "Nothing is known yet." in answer.content.decode()
+    assert "No data yet." in answer.content.decode()
 
 
 async def test_a_fault_of_the_manager_is_shown(user: User, hub: Hub) -> None:
-    hub.picture["core"]["stalled"] = "the disk of /q is full"
+    hub.snapshot["core"]["stalled"] = "the disk of /q is full"
     answer = await sync_to_async(lambda: signed_in(user).get("/"))()
-    assert "Next to nothing is delivered: the disk of /q is full" in answer.content.decode()
+    assert "Deliveries paused: the disk of /q is full" in answer.content.decode()
 
 
 async def test_that_mail_is_held_after_a_restore_is_shown(user: User, hub: Hub) -> None:
-    hub.picture["core"]["restored"] = "restored from the backup of 2026-11-21; it may have been delivered since"
+    hub.snapshot["core"]["restored"] = "restored from the backup of 2026-11-21; it may have been delivered since"
     answer = await sync_to_async(lambda: signed_in(user).get("/"))()
     assert "Mail is held: restored from the backup of 2026-11-21" in answer.content.decode()
 
@@ -97,10 +104,18 @@ async def test_nobody_listens_without_a_role(hub: Hub) -> None:
     assert (await client.get("/live/stream")).status_code == 403
 
 
-async def events_of(user: User) -> tuple[Any, AsyncIterator[bytes]]:
+def decoded(event: bytes) -> dict[str, Any]:
+    kind, data = event.decode().rstrip("\n").split("\n")
+    assert kind == "event: live"
+    told: dict[str, Any] = json.loads(data.removeprefix("data: "))
+    return told
+
+
+async def events_of(user: User, path: str = "/live/stream", **cookies: str) -> tuple[Any, AsyncIterator[bytes]]:
     client = AsyncClient()
     await client.aforce_login(user)
-    answer = await client.get("/live/stream")
+    client.cookies.load(cookies)
+    answer = await client.get(path)
     return answer, aiter(getattr(answer, "streaming_content", _nothing()))
 
 
@@ -115,7 +130,9 @@ async def test_a_stream_is_not_kept_back_by_anybody_and_begins_with_what_is_know
     assert answer["X-Accel-Buffering"] == "no"
     assert "no-" in answer["Cache-Control"]
     assert await anext(events) == b"retry: 2000\n\n"
-    assert await anext(events) == hub.encoded
+    event = decoded(await anext(events))
+    assert event["number"] == hub.snapshot["number"]
+    assert 'data-state="running">core: running<' in event["fragments"]["core-status"]
     await events.aclose()  # type: ignore[attr-defined]
 
 
@@ -135,7 +152,7 @@ async def test_who_may_listen_no_longer_is_cut_off(
     await anext(events)
     await anext(events)
     await hub.tick()
-    assert await anext(events) == hub.encoded  # still there, and looked at since
+    assert decoded(await anext(events))["number"] == hub.snapshot["number"]  # still there, and looked at since
 
     @sync_to_async
     def change() -> None:
@@ -154,3 +171,95 @@ async def test_who_may_listen_no_longer_is_cut_off(
     async with asyncio.timeout(PATIENCE_S):
         assert [event async for event in events] == []
     assert hub.readers == 0
+
+
+async def test_the_stream_renders_the_same_elements_as_the_page(user: User, hub: Hub) -> None:
+    page = markup_of(await sync_to_async(lambda: signed_in(user).get("/"))())
+    _, events = await events_of(user, "/live/overview")
+    await anext(events)
+    event = decoded(await anext(events))
+    assert {"fault", "rates", "trouble", "lanes", "balance", "processes", "disks"} < event["fragments"].keys()
+    for name in ("fault", "rates", "trouble", "lanes", "balance", "disks"):
+        assert collapsed(event["fragments"][name]) in page, name
+    assert event["pace"] == hub.snapshot["pace"]
+    await events.aclose()  # type: ignore[attr-defined]
+
+
+async def test_only_what_changed_is_sent_again_and_a_reader_that_missed_events_gets_all(user: User, hub: Hub) -> None:
+    _, events = await events_of(user, "/live/overview")
+    await anext(events)
+    await anext(events)
+    hub.snapshot["core"]["stalled"] = "the disk of /q is full"
+    await hub._publish()
+    fragments = decoded(await anext(events))["fragments"]
+    assert "Deliveries paused: the disk of /q is full" in fragments["fault"]
+    assert not fragments.keys() & {"rates", "lanes", "balance", "disks"}
+    await hub._publish()
+    await hub._publish()  # two at once: the reader has missed one
+    assert {"rates", "lanes", "balance", "disks"} <= decoded(await anext(events))["fragments"].keys()
+    await events.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_page_is_rendered_once_for_all_its_readers_and_in_the_time_zone_of_each(
+    user: User, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: list[str] = []
+
+    def part(state: LiveState) -> Part:
+        rendered.append(str(timezone.get_current_timezone()))
+        return live_part(state)
+
+    monkeypatch.setattr(overview_views, "live_part", part)
+    hub._readers_max = 40
+    streams = [(await events_of(user, "/live/overview", waypost_zone="Asia/Tokyo"))[1] for _ in range(20)]
+    streams += [(await events_of(user, "/live/overview"))[1] for _ in range(10)]
+    for events in streams:
+        await anext(events)
+        await anext(events)
+    assert sorted(rendered) == ["Asia/Tokyo", "UTC"]
+    await hub._publish()
+    for events in streams:
+        await anext(events)
+    assert sorted(rendered) == ["Asia/Tokyo", "Asia/Tokyo", "UTC", "UTC"]
+    for events in streams:
+        await events.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_database_that_is_away_does_not_hide_that_the_core_is_gone(
+    user: User, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: LiveState) -> Part:
+        raise OperationalError("the database is away")
+
+    monkeypatch.setattr(overview_views, "live_part", fails)
+    _, events = await events_of(user, "/live/overview")
+    await anext(events)
+    await anext(events)
+    hub.snapshot["core"] |= {"running": False, "words": "not running", "notice": "The core is not running."}
+    await hub._publish()
+    fragments = decoded(await anext(events))["fragments"]
+    assert "core: not running" in fragments["core-status"]
+    assert "The core is not running." in fragments["stale"]
+    await events.aclose()  # type: ignore[attr-defined]
+
+
+async def test_the_cells_of_destinations_are_those_of_their_page(user: User, hub: Hub) -> None:
+    _, events = await events_of(user, "/destinations/live")
+    await anext(events)
+    event = decoded(await anext(events))
+    name = "smtp:<b>.example"
+    assert event["names"] == {name: True}
+    assert "dead until" in event["fragments"][f"states@{name}"]
+    assert "&lt;script&gt;x&lt;/script&gt;\\u202e" in event["fragments"][f"reply@{name}"]
+    assert "<script>" not in json.dumps(event)
+    await events.aclose()  # type: ignore[attr-defined]
+
+
+async def test_one_destination_has_its_state_and_the_values_of_its_lines(user: User, hub: Hub) -> None:
+    _, events = await events_of(user, f"/destinations/{quote('smtp:<b>.example')}/live")
+    await anext(events)
+    event = decoded(await anext(events))
+    assert "dead until" in event["fragments"]["destination-states"]
+    assert "Window / limit" in event["fragments"]["destination-cards"]
+    assert event["destination"]["window"] == 5
+    await events.aclose()  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
+from appliance.live import balance
 from appliance.live.balance import balance_of
 from appliance.live.models import LastPicture, Sample
 from appliance.live.samples import DatabaseKeeper, day_lines
@@ -21,6 +22,11 @@ NOW = 1_800_000_000.0  # a whole minute
 STARTED_AT = NOW - 86_400 * 3
 
 
+@pytest.fixture(autouse=True)
+def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balance, "_remembered_days", {})
+
+
 def sample(at: float, started_at: float = STARTED_AT, recipients: int = 0, **counts: int) -> Sample:
     values = dict.fromkeys(COUNTS, 0) | counts
     return Sample.objects.create(
@@ -28,7 +34,7 @@ def sample(at: float, started_at: float = STARTED_AT, recipients: int = 0, **cou
     )
 
 
-def picture(
+def snapshot(
     at: float, started_at: float = STARTED_AT, queued: int = 0, at_start: int = 0, **counts: int
 ) -> dict[str, Any]:
     totals = (
@@ -41,7 +47,7 @@ def picture(
 
 def test_two_portal_processes_do_not_double_a_minute() -> None:
     for accepted in (5, 6):
-        DatabaseKeeper().keep(picture(NOW + accepted, accepted=accepted))
+        DatabaseKeeper().keep(snapshot(NOW + accepted, accepted=accepted))
     assert [each.accepted for each in Sample.objects.all()] == [5]
     assert LastPicture.objects.get().at == NOW + 6
     known = DatabaseKeeper().load()
@@ -53,7 +59,7 @@ def test_samples_are_kept_for_so_many_days() -> None:
     hour = NOW - NOW % 3600
     sample(hour - settings.PORTAL.sample_days * 86_400 - 60)
     kept = sample(hour - settings.PORTAL.sample_days * 86_400 + 60)
-    DatabaseKeeper().keep(picture(hour))
+    DatabaseKeeper().keep(snapshot(hour))
     assert list(Sample.objects.values_list("minute", flat=True)) == [kept.minute, hour // 60]
 
 
@@ -101,22 +107,22 @@ def test_the_balance_begins_at_midnight_when_one_manager_lived_since() -> None:
     began = midnight()
     sample(began - 30, began - 9_000, recipients=4, accepted=100, delivered=90, deleted=6)
     sample(began + 30, began - 9_000, recipients=5, accepted=101)
-    told = picture(began + 60, began - 9_000, queued=11, accepted=120, delivered=102, deleted=7)
-    balance = balance_of(told)
-    assert balance.since == "since midnight"
+    told = snapshot(began + 60, began - 9_000, queued=11, accepted=120, delivered=102, deleted=7)
+    today = balance_of(told)
+    assert today.since == "since midnight"
     there = {name: amount for name, amount in amounts(told).items() if amount}
     assert there == {"queued_at_start": 4, "accepted": 20, "delivered": 12, "deleted": 1, "queued": 11}
-    assert balance.difference == 0
-    assert balance.verdict == "It balances."
+    assert today.difference == 0
+    assert today.verdict == "It balances."
 
 
 def test_after_a_restart_the_balance_begins_with_the_manager_and_says_so() -> None:
     began = midnight()
     sample(began - 30, began - 9_000, recipients=4, accepted=100)
-    told = picture(began + 60, began + 50, queued=3, at_start=2, accepted=5, delivered=4)
-    balance = balance_of(told)
-    assert balance.since == "since 00:00:50, when the manager was started"
-    assert (amounts(told)["queued_at_start"], amounts(told)["accepted"], balance.difference) == (2, 5, 0)
+    told = snapshot(began + 60, began + 50, queued=3, at_start=2, accepted=5, delivered=4)
+    today = balance_of(told)
+    assert today.since == "since 00:00:50, when the manager was started"
+    assert (amounts(told)["queued_at_start"], amounts(told)["accepted"], today.difference) == (2, 5, 0)
 
 
 def test_without_a_sample_at_midnight_the_first_of_today_counts() -> None:
@@ -124,9 +130,9 @@ def test_without_a_sample_at_midnight_the_first_of_today_counts() -> None:
     sample(began - 3_600, began - 9_000, recipients=1)
     sample(began + 3_600, began - 9_000, recipients=8, accepted=10)
     sample(began + 3_660, began - 9_000, recipients=9, accepted=11)
-    balance = balance_of(picture(began + 4_000, began - 9_000, queued=9, accepted=11))
-    assert balance.since == "since 01:00:00, the first sample of today"
-    assert balance.difference == 0
+    today = balance_of(snapshot(began + 4_000, began - 9_000, queued=9, accepted=11))
+    assert today.since == "since 01:00:00, the first sample of today"
+    assert today.difference == 0
 
 
 def test_a_day_begins_where_the_reader_is() -> None:
@@ -134,10 +140,10 @@ def test_a_day_begins_where_the_reader_is() -> None:
         began = midnight()
         assert datetime.fromtimestamp(began, ZoneInfo("Pacific/Kiritimati")).hour == 0
         sample(began, began - 9_000, recipients=8)
-        assert balance_of(picture(began + 60, began - 9_000, queued=8)).since == "since midnight"
+        assert balance_of(snapshot(began + 60, began - 9_000, queued=8)).since == "since midnight"
 
 
 def test_what_does_not_balance_is_told() -> None:
-    balance = balance_of(picture(midnight() + 60, midnight() + 1, queued=3, accepted=5, delivered=4))
-    assert balance.difference == -2
-    assert balance.verdict == "It does not balance: a difference of -2."
+    today = balance_of(snapshot(midnight() + 60, midnight() + 1, queued=3, accepted=5, delivered=4))
+    assert today.difference == -2
+    assert today.verdict == "It does not balance: a difference of -2."

@@ -1,0 +1,114 @@
+"""Parts of pages that are live: rendered by the server once a tick for all readers who see the same.
+
+A ``LivePage`` says what a page shows of the hub's state; a ``Channel`` renders it, and encodes the event that goes to each of
+its readers. The templates are those with which the page itself was rendered, so that every number has one format.
+
+Law: what it costs to render depends on how many different pages are open, not on how many readers there are.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import Any
+
+from django.template.loader import render_to_string
+from django.utils import timezone
+
+from appliance.live.samples import in_thread
+
+__all__ = ["Channel", "LivePage", "LiveState", "Part", "frame_fragments", "page_in_zone"]
+
+_log = logging.getLogger("waypost.live")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveState:
+    """What the hub knows at one moment: its snapshot, and the last answer to ``destinations`` (None before the first)."""
+
+    snapshot: Mapping[str, Any]
+    destinations: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """``fragments``: id of an element -> its HTML, the element included. ``values``: numbers for lines, sent as they are."""
+
+    fragments: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LivePage:
+    """Readers whose pages have the same ``key`` see the same. ``render`` is called in a thread."""
+
+    key: Hashable
+    render: Callable[[LiveState], Part] = field(compare=False)
+
+
+def page_in_zone(name: str, zone: tzinfo, render: Callable[[LiveState], Part] | None = None) -> LivePage:
+    """Returns a page whose times are in a reader's time zone; without ``render``, one that shows its frame only."""
+
+    def render_in_zone(state: LiveState) -> Part:
+        with timezone.override(zone):
+            frame = frame_fragments(state.snapshot)
+            try:
+                part = render(state) if render is not None else Part()
+            except Exception:  # a database that is away must not hide that the core is gone
+                _log.exception("the live part of %s cannot be rendered", name)
+                return Part(frame)
+        return Part({**frame, **part.fragments}, part.values)
+
+    return LivePage((name, str(zone)), render_in_zone)
+
+
+def frame_fragments(snapshot: Mapping[str, Any]) -> dict[str, str]:
+    """Renders what every page shows: whether the core runs, how old the numbers are, and how much is queued."""
+    context = {"core": snapshot["core"], "queue": snapshot["queue"]}
+    return {
+        "core-status": render_to_string("live/core_status.html", context),
+        "stale": render_to_string("live/stale.html", context),
+        "queue-total": render_to_string("live/queue_total.html", context),
+    }
+
+
+class Channel:
+    """The events of one page. ``full`` has all fragments; ``delta`` those that changed since the event before."""
+
+    def __init__(self, page: LivePage) -> None:
+        self.page = page
+        self.readers = 0
+        self.number = -1  # of the snapshot that was rendered last
+        self.previous = -1  # of the one before, on which ``delta`` builds
+        self.full = b""
+        self.delta = b""
+        self._fragments: dict[str, str] = {}
+
+    @in_thread
+    def update(self, state: LiveState) -> None:
+        """Renders a state and encodes its events. Raises ValueError for a number that JSON cannot hold."""
+        part = self.page.render(state)
+        changed = {name: html for name, html in part.fragments.items() if self._fragments.get(name) != html}
+        fragments = {**self._fragments, **part.fragments}
+        core = state.snapshot["core"]
+        head = {
+            "at": state.snapshot["at"],
+            "number": state.snapshot["number"],
+            "core": {"running": core["running"], "as_of": core["as_of"]},
+            **part.values,
+        }
+        self.full, self.delta = (_event(head | {"fragments": each}) for each in (fragments, changed))
+        self._fragments = fragments
+        self.previous, self.number = self.number, int(state.snapshot["number"])
+
+    def event_after(self, number: int) -> bytes:
+        """Returns the newest event for a reader who has the event of snapshot ``number`` (-1: none)."""
+        return self.delta if number == self.previous and number >= 0 else self.full
+
+
+def _event(data: Mapping[str, Any]) -> bytes:
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return f"event: live\ndata: {text}\n\n".encode()

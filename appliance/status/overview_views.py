@@ -1,0 +1,78 @@
+"""The overview: rates, destinations in trouble, the queue by lane, today's balance, processes and disks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
+from django.template.loader import render_to_string
+
+from appliance.accounts.roles import viewer
+from appliance.live.balance import balance_of
+from appliance.live.fragments import LiveState, Part
+from appliance.live.hub import nothing_known
+from appliance.live.listening import hub
+from appliance.live.samples import LINES
+from appliance.live.views import for_viewers, stream_of
+
+__all__ = ["overview", "stream"]
+
+FRAGMENTS = ("fault", "rates", "trouble", "lanes", "balance", "processes", "disks")  # templates/status/overview/
+NOTHING_QUEUED: dict[str, Any] = {
+    "messages": None,
+    "recipients": None,
+    "active": None,
+    "in_flight": None,
+    "lanes": {},
+}
+
+
+@viewer
+def overview(request: HttpRequest) -> HttpResponse:
+    """Renders the overview with what is known now."""
+    listened = hub()
+    snapshot = listened.snapshot if listened is not None else nothing_known(time.time())
+    return render(request, "status/overview.html", _context(snapshot))
+
+
+@for_viewers
+async def stream(request: HttpRequest) -> HttpResponseBase:
+    """Streams the overview."""
+    return await stream_of(request, "overview", live_part)
+
+
+def live_part(state: LiveState) -> Part:
+    """Renders the sections of the overview, each by the template of the page; the values are those of the lines."""
+    context = _context(state.snapshot)
+    fragments = {name: render_to_string(f"status/overview/{name}.html", context) for name in FRAGMENTS}
+    return Part(fragments, {"pace": state.snapshot["pace"]})
+
+
+def _context(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    disks = [
+        disk | {"used_share": _used_share(disk), "full": disk["free_bytes"] <= disk["reserve_bytes"]}
+        for disk in snapshot["disks"]
+    ]
+    return {
+        "snapshot": {**snapshot, "disks": disks, "queue": snapshot["queue"] or NOTHING_QUEUED},
+        "rates": [(name, name.capitalize()) for name in LINES],
+        "balance": balance_of(snapshot),
+        "fault": _fault(snapshot["core"]),
+    }
+
+
+def _used_share(disk: Mapping[str, Any]) -> str:
+    """Returns the used share of a disk in per cent, as an attribute of SVG."""
+    return f"{100 * (1 - disk['free_bytes'] / max(1, disk['total_bytes'])):.1f}"
+
+
+def _fault(core: Mapping[str, Any]) -> str:
+    """Returns what needs an operator's action, as the manager reports it; empty if nothing does."""
+    if core["stalled"]:
+        return f"Deliveries paused: {core['stalled']}"
+    if core["restored"]:
+        return f"Mail is held: {core['restored']}. To release it, filter the queue by this reason."
+    return f"tuned.toml is damaged: {core['tuned_damage']}" if core["tuned_damage"] else ""
