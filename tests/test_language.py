@@ -101,7 +101,6 @@ NOT_YET = {
     "bench/simulator.py",
     "bench/verdicts.py",
     "bench/week.py",
-    "demo.toml",
     "docs/backup.md",
     "docs/benchmarks.md",
     "docs/cli.md",
