@@ -142,7 +142,6 @@ NOT_YET = {
     "mailcore/routing",
     "mailcore/scheduler",
     "mailcore/simulator",
-    "mailcore/supervisor",
     "make-release",
     "run",
     "static/appliance",

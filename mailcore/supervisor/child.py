@@ -1,7 +1,7 @@
-"""What every child of the supervisor does first: it ties its life to the supervisor's and takes the settings from it.
+"""The start of every child: it binds its life to the supervisor's and reads the settings that the supervisor stored.
 
-The settings come as the supervisor read them, from ``settings.json`` in the run directory: a configuration file that is just
-being edited can't keep a killed process from coming back.
+The settings come from ``settings.json`` in the run directory, as the supervisor read them at its own start: a configuration
+file that is being edited can't prevent the restart of a child.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Main: TypeAlias = Callable[[Settings, int], None]  # of a process: its settings,
 
 SETTINGS_NAME = "settings.json"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-# A sync that is done waits so long for the busy loop, not Python's 5 ms: messages wait for it.
+# A thread that has finished a sync waits at most this long for the busy loop, instead of Python's 5 ms: messages wait for it.
 SWITCH_INTERVAL_S = 0.0005
-# Thousands of live messages and sessions, hardly a cycle among them: Python's 700 has it look through them for nothing.
+# There are thousands of live messages and sessions and few cycles; with Python's 700 the collector searches them too often.
 COLLECT_AFTER = (50_000, 20, 50)
 
 
 def store_settings(settings: Settings, path: Path) -> None:
-    """Atomic. Raises OSError."""
+    """Writes the settings to ``path``, for the children; replaces the file atomically. Raises OSError."""
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)  # a password may be in it

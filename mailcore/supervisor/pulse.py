@@ -1,8 +1,8 @@
-"""How a child tells the supervisor that its work has begun and goes on: bytes in a pipe, from the loop that does it.
+"""A pipe from each child to the supervisor: one byte a second shows that the child's event loop is running.
 
-The first byte says that the child does what it is for: a receiver accepts. From then on comes one a second. A child that hangs
-writes none, is killed and started again; so it is nobody's guess from outside. One that has not begun is left alone: a
-recovery takes what it takes. The exporter has no loop, and says nothing.
+The child writes the first byte when its work begins: a receiver accepts mail. A child whose loop hangs writes no more bytes;
+the supervisor kills and restarts it. A child that has not begun is left alone, because a recovery may take long. The exporter
+has no event loop and writes nothing.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ from collections.abc import Iterable
 
 __all__ = ["PULSE", "Pulse", "beat", "until_begun"]
 
-PULSE = "WAYPOST_PULSE"  # to a child: the descriptor it writes to
+PULSE = "WAYPOST_PULSE"  # environment variable: the descriptor that the child writes to
 BEAT_S = 1.0
-_READ = 4096  # far more than a supervisor that was held up finds
+_READ = 4096  # more bytes than can pile up while the supervisor is delayed
 
 
 class Pulse:
-    """The supervisor's side, of one child. Raises OSError when there are no descriptors left."""
+    """The supervisor's end of one child's pipe. Raises OSError if no descriptors are left."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
         os.set_blocking(self.reader, False)
-        self._heard = 0.0  # monotonic; never, so far
+        self._heard = 0.0  # monotonic time of the last byte; 0.0 before the first
 
     def started(self) -> None:
-        """The child has its end; ours goes, so that its death is heard."""
+        """Closes our copy of the child's end after the child was started, so that its death closes the pipe."""
         os.close(self.writer)
         self.writer = -1
 
     def silent_s(self) -> float:
-        """Since when nothing was heard, in seconds; 0 before its work has begun. What waits in the pipe is heard first, so a
-        supervisor that was itself held up blames nobody."""
+        """Returns the seconds since the last byte; 0.0 before the child's work has begun.
+
+        Bytes in the pipe are read first, so a delay of the supervisor itself does not count against the child.
+        """
         now = time.monotonic()
         with contextlib.suppress(BlockingIOError):
             if os.read(self.reader, _READ):
@@ -44,20 +46,21 @@ class Pulse:
         return now - self._heard if self._heard else 0.0
 
     def close(self) -> None:
+        """Closes both ends, as far as they are open."""
         for descriptor in (self.reader, self.writer):
             if descriptor >= 0:
                 os.close(descriptor)
 
 
 def until_begun(pulses: Iterable[Pulse], timeout_s: float) -> None:
-    """Until the work of all has begun, or they ended, or the time is over."""
+    """Waits until each child has begun its work or has ended; at most ``timeout_s``."""
     waiting, end = {pulse.reader for pulse in pulses}, time.monotonic() + timeout_s
     while waiting and (left := end - time.monotonic()) > 0:
         waiting -= set(select.select(list(waiting), [], [], left)[0])
 
 
 def beat(loop: asyncio.AbstractEventLoop) -> None:
-    """In a child, when its work begins; from then on by itself. Nothing where no supervisor listens."""
+    """Starts a child's pulse on its loop; called when its work begins. Does nothing without a supervisor."""
     descriptor = os.environ.pop(PULSE, "")
     if not descriptor:
         return
@@ -66,7 +69,9 @@ def beat(loop: asyncio.AbstractEventLoop) -> None:
     os.set_blocking(writer, False)
 
     def once() -> None:
-        with contextlib.suppress(OSError):  # full: the supervisor is held up; broken: it is dead, and so are we
+        with contextlib.suppress(
+            OSError
+        ):  # full: the supervisor is delayed; broken: it has ended, and this child ends too
             os.write(writer, b".")
         loop.call_later(BEAT_S, once)
 

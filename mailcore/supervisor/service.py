@@ -1,8 +1,8 @@
-"""What systemd gives a service and hears from it: sockets that listen already, and lines on NOTIFY_SOCKET.
+"""The interface to systemd: listening sockets that it passes to a service, and notifications on NOTIFY_SOCKET.
 
-sd_listen_fds(3) and sd_notify(3) in a few lines of our own: the protocol is two environment variables and a datagram. Where
-there is no systemd nothing of it is set, and nothing happens. What is taken from the environment is taken out of it: a child
-must neither speak for the service nor believe that the sockets are its own.
+This is sd_listen_fds(3) and sd_notify(3): two environment variables and a datagram. Without systemd the variables are not set,
+and nothing happens. Each variable is removed from the environment when it is read: a child must neither notify systemd for
+the service nor take the sockets for its own.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 
 __all__ = ["HANDED", "Service", "given_listeners", "handed_listeners", "unlike"]
 
-HANDED = "WAYPOST_LISTENERS"  # to a receiver: descriptors, with commas between
+HANDED = "WAYPOST_LISTENERS"  # for a receiver: the descriptors of its sockets, separated by commas
 FIRST = 3  # SD_LISTEN_FDS_START
 
 
 class Service:
-    """Our service, as systemd sees it; nobody's when it did not start us."""
+    """Notifies systemd about this service; does nothing if systemd did not start it."""
 
     def __init__(self) -> None:
         self._address = os.environ.pop("NOTIFY_SOCKET", "")
@@ -29,24 +29,25 @@ class Service:
         self._status = ""
 
     def ready(self) -> None:
+        """Reports that the service has started."""
         self._tell("READY=1")
 
     def alive(self) -> None:
-        """For the watchdog. Costs nothing when there is none."""
+        """Notifies the watchdog, if the unit has one."""
         if self.watchdog_s:
             self._tell("WATCHDOG=1")
 
-    def status(self, words: str) -> None:
-        """What ``systemctl status`` shows; told when it changes."""
-        if words != self._status:
-            self._status = words
-            self._tell(f"STATUS={words}")
+    def status(self, status: str) -> None:
+        """Sets the line that ``systemctl status`` shows; sends it only when it changes."""
+        if status != self._status:
+            self._status = status
+            self._tell(f"STATUS={status}")
 
     def _tell(self, line: str) -> None:
         if not self._address:
             return
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
-        # A full or vanished socket must not end what delivers mail.
+        # A full or missing socket must not stop the delivery of mail.
         with (
             contextlib.suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out,
@@ -55,36 +56,36 @@ class Service:
 
 
 def given_listeners() -> list[socket.socket]:
-    """The listening sockets systemd gave this process; none without socket activation."""
+    """Returns the listening sockets that systemd passed to this process; none without socket activation."""
     mine = os.environ.pop("LISTEN_PID", "") == str(os.getpid())
     count = os.environ.pop("LISTEN_FDS", "0")
     os.environ.pop("LISTEN_FDNAMES", None)
     if not mine or not count.isdigit():
         return []
-    found = [socket.socket(fileno=number) for number in range(FIRST, FIRST + int(count))]
-    for each in found:
-        each.set_inheritable(False)
-    return found
+    listeners = [socket.socket(fileno=number) for number in range(FIRST, FIRST + int(count))]
+    for listener in listeners:
+        listener.set_inheritable(False)
+    return listeners
 
 
 def handed_listeners() -> list[socket.socket]:
-    """In a receiver: what the supervisor handed on. They are shared with it and the other receivers."""
-    found = [socket.socket(fileno=int(number)) for number in os.environ.pop(HANDED, "").split(",") if number]
-    for each in found:
-        each.setblocking(False)
-    return found
+    """Returns the sockets that the supervisor passed to this receiver; it shares them with the other receivers."""
+    listeners = [socket.socket(fileno=int(number)) for number in os.environ.pop(HANDED, "").split(",") if number]
+    for listener in listeners:
+        listener.setblocking(False)
+    return listeners
 
 
-def unlike(listeners: Iterable[socket.socket], wanted: Sequence[tuple[str, int]]) -> str:
-    """How the given sockets differ from (address, port) of the settings; "" when they do not."""
-    given = {each.getsockname()[:2] for each in listeners}
-    missing = [_shown(each) for each in wanted if each not in given]
-    others = [_shown(each) for each in sorted(given - set(wanted))]
-    parts = [f"no socket on {', '.join(missing)}"] if missing else []
-    parts += [f"a socket on {', '.join(others)}, which is not in it"] if others else []
-    return " and ".join(parts)
+def unlike(listeners: Iterable[socket.socket], configured: Sequence[tuple[str, int]]) -> str:
+    """Returns how the sockets differ from the (address, port) of the settings; "" if they do not."""
+    passed = {listener.getsockname()[:2] for listener in listeners}
+    missing = [_endpoint(address) for address in configured if address not in passed]
+    others = [_endpoint(address) for address in sorted(passed - set(configured))]
+    parts = [f"systemd has no socket on {', '.join(missing)}"] if missing else []
+    parts += [f"systemd has a socket on {', '.join(others)}, which is not in the settings"] if others else []
+    return "; ".join(parts)
 
 
-def _shown(address: tuple[str, int]) -> str:
+def _endpoint(address: tuple[str, int]) -> str:
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

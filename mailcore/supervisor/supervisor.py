@@ -1,7 +1,7 @@
-"""``waypost mailcore``: starts the processes and starts them again, whatever they died of.
+"""``waypost mailcore``: starts the worker processes and restarts any that exit.
 
-It holds the lock of the home, so that there is one Waypost on it. Children end with it (PR_SET_PDEATHSIG), so that the next
-start is never refused by an orphan. There is no shutdown: SIGTERM may as well be SIGKILL.
+The supervisor holds the lock of the home, so only one Waypost runs on it. Children end with the supervisor
+(PR_SET_PDEATHSIG), so no orphan can block the next start. There is no shutdown: SIGTERM has the same effect as SIGKILL.
 
 Keeps law: one-waypost-per-home (docs/laws.md).
 """
@@ -37,19 +37,21 @@ __all__ = ["main"]
 
 BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 5.0
-HEALTHY_S = 10.0  # a child that lived so long is started again at once
-LOOK_S = 1.0  # and the watchdog hears of us as often
-RECEIVERS_FIRST_S = 5.0  # the others wait so long for them at most: they would only take the processor from them
-LOCK_WAIT_S = 3.0  # the children of the one before us may still be dying
+HEALTHY_S = 10.0  # a child that ran this long is restarted at once
+LOOK_S = 1.0  # between two looks at the children; systemd's watchdog is notified as often
+RECEIVERS_FIRST_S = 5.0  # the other processes start at the latest then; until then receivers have the processor
+LOCK_WAIT_S = 3.0  # children of the previous supervisor may still be ending
 
 
 @dataclass(slots=True)
 class Child:
+    """One process to keep running: its role, its number within the role, and its state."""
+
     role: str
     number: int
     process: subprocess.Popen[bytes] | None = None
     pulse: Pulse | None = None
-    hung_s: float = 0.0  # it stood still for so long, and was killed
+    hung_s: float = 0.0  # it sent no pulse for this long and was killed; 0.0 if it was not
     started: float = 0.0
     started_at: float = 0.0  # wall clock, for people
     restarts: int = -1  # since the supervisor began
@@ -58,21 +60,22 @@ class Child:
 
     @property
     def name(self) -> str:
+        """Returns the name in logs and files: receiver.0, manager."""
         return f"{self.role}.{self.number}" if self.role in ("receiver", "deliverer") else self.role
 
 
-def _say(what: str) -> None:
-    """To whoever started us, if somebody still listens."""
+def _say(message: str) -> None:
+    """Prints a line on stderr, if it is still open."""
     with contextlib.suppress(OSError):
-        print(f"waypost: {what}", file=sys.stderr, flush=True)
+        print(f"waypost: {message}", file=sys.stderr, flush=True)
 
 
 class HomeError(Exception):
-    """The home can't be used; the message says why and what to do."""
+    """The home can't be used; the message says why."""
 
 
 def prepare_home(settings: Settings, users: Users = ALONE) -> int:
-    """Makes the directories and takes the lock; returns the descriptor that holds it. Raises HomeError."""
+    """Creates the directories and takes the lock; returns the descriptor that holds it. Raises HomeError."""
     disk = Disk()
     try:
         for directory in (
@@ -94,7 +97,7 @@ def prepare_home(settings: Settings, users: Users = ALONE) -> int:
             except Locked as error:
                 if time.monotonic() > until:
                     pid = path.read_text(errors="replace").strip()
-                    raise HomeError(f"another Waypost (process {pid}) runs on {settings.home}") from error
+                    raise HomeError(f"another Waypost (process {pid}) is running on {settings.home}") from error
                 time.sleep(0.1)
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
@@ -138,8 +141,8 @@ class Supervisor:
         ]
 
     def run(self) -> None:
-        """Does not return."""
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the wait below ends at once
+        """Starts the receivers, then the other processes, and restarts those that end. Does not return."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler makes sigtimedwait below return
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         receivers = [child for child in self.children if child.role == "receiver"]
         for child in receivers:
@@ -149,7 +152,7 @@ class Supervisor:
             if child.process is None:
                 self._start(child)
         self._publish()
-        self.service.ready()  # mail is accepted; what a recovery takes is no matter of the start
+        self.service.ready()  # receivers accept mail; a recovery may take longer
         while True:
             self.service.alive()
             now = time.monotonic()
@@ -171,23 +174,23 @@ class Supervisor:
     def _start(self, child: Child) -> None:
         arguments = (child.role, str(child.number), str(os.getpid()), str(self.stored))
         command = [sys.executable, "-m", self.module, *arguments]
-        handed = [each.fileno() for each in self.listeners] if child.role == "receiver" else []
+        handed = [listener.fileno() for listener in self.listeners] if child.role == "receiver" else []
         child.started = time.monotonic()
         pulse = None
         try:
             pulse = Pulse()
-            told = {HANDED: ",".join(map(str, handed)), PULSE: str(pulse.writer)}
+            variables = {HANDED: ",".join(map(str, handed)), PULSE: str(pulse.writer)}
             child.process = subprocess.Popen(  # noqa: S603 - our own module
                 command,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[*handed, pulse.writer],
-                env={**os.environ, **self.users.environment(child.role), **told},
+                env={**os.environ, **self.users.environment(child.role), **variables},
                 **self.users.of(child.role),
             )
-        except OSError as error:  # no memory, no process left: it passes, and the others go on meanwhile
+        except OSError as error:  # no memory or no free process; the other children continue
             if pulse is not None:
                 pulse.close()
-            _say(f"{child.name} can't be started: {error.strerror}; tried again every {BACKOFF_S_MAX:.0f} s")
+            _say(f"{child.name} can't be started: {error.strerror}; retrying every {BACKOFF_S_MAX:.0f} s")
             child.due = child.started + BACKOFF_S_MAX
             return
         pulse.started()
@@ -197,7 +200,7 @@ class Supervisor:
         self.log.started(child.name, str(child.process.pid))
 
     def _feel(self, child: Child) -> None:
-        """A child that hangs is killed: starting is recovering."""
+        """Kills a child that has sent no pulse for ``supervisor.silent_s``; its restart recovers its work."""
         if child.process is None or child.pulse is None or child.process.poll() is not None:
             return
         if (silent_s := child.pulse.silent_s()) > self.settings.supervisor.silent_s:
@@ -225,13 +228,13 @@ class Supervisor:
         child.due = now if killed else now + child.backoff_s
 
     def _publish(self) -> None:
-        """``processes.json``: who runs, for people and tests; ``children.json``: since when, and how often started again.
+        """Writes ``processes.json``, the process ids by name, and ``children.json``, with start times and restarts as well.
 
-        A full disk must not end what delivers mail from it.
+        An error is reported and retried: a full disk must not stop the processes that deliver mail from it.
         """
         pids = {"supervisor": os.getpid()}
         pids |= {child.name: child.process.pid for child in self.children if child.process is not None}
-        told = {"supervisor": {"pid": os.getpid(), "started_at": self.started_at, "restarts": 0}} | {
+        children = {"supervisor": {"pid": os.getpid(), "started_at": self.started_at, "restarts": 0}} | {
             child.name: {
                 "pid": child.process.pid if child.process is not None else None,
                 "started_at": child.started_at,
@@ -240,10 +243,12 @@ class Supervisor:
             for child in self.children
         }
         missing = [child.name for child in self.children if child.process is None]
-        self.service.status(f"not running: {', '.join(missing)}" if missing else f"{len(self.children)} processes run")
+        self.service.status(
+            f"not running: {', '.join(missing)}" if missing else f"{len(self.children)} processes running"
+        )
         path = self.settings.run_directory / "processes.json"
         try:
-            for name, content in (("processes.json", pids), ("children.json", told)):
+            for name, content in (("processes.json", pids), ("children.json", children)):
                 path = self.settings.run_directory / name
                 new = path.with_suffix(".new")
                 new.write_text(json.dumps(content))
@@ -252,13 +257,15 @@ class Supervisor:
             self._unpublished = False
         except OSError as error:
             if not self._unpublished:
-                _say(f"{path} can't be written: {error.strerror}; the mail goes on")
+                _say(f"{path} can't be written: {error.strerror}; mail is not affected")
             self._unpublished = True
 
 
 def _refuse_shared_ports(endpoints: Sequence[str]) -> None:
-    """Receivers share their ports with each other, and so would with those of another Waypost: half of its mail would be ours.
-    Raises OSError."""
+    """Raises OSError if another process listens on a port of ours.
+
+    Receivers share their ports with each other (SO_REUSEPORT), so two Wayposts on one port would each get half of the mail.
+    """
     for endpoint in endpoints:
         until = time.monotonic() + LOCK_WAIT_S
         while True:
@@ -267,22 +274,22 @@ def _refuse_shared_ports(endpoints: Sequence[str]) -> None:
                 break
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
-                    break  # an address that is not there yet; the receivers wait for it
+                    break  # the address does not exist yet; the receivers wait for it
                 if time.monotonic() > until:
                     raise OSError(f"[receiver] listen: {endpoint} is in use by another process") from None
             time.sleep(0.05)
 
 
 def main(settings: Settings, module: str, users: Users = ALONE) -> int:
-    """Runs until it is killed; returns only when it can't start, with an exit status.
+    """Runs until it is killed; returns an exit status only if it can't start.
 
     ``module`` is the name of the module that runs a child: ``python -m MODULE ROLE NUMBER PARENT SETTINGS``.
     """
     stored = settings.run_directory / SETTINGS_NAME
     service, listeners = Service(), given_listeners()
-    wanted = [listen_address(endpoint) for endpoint in settings.receiver.listen]
-    if listeners and (difference := unlike(listeners, wanted)):
-        _say(f"[receiver] listen and the sockets of systemd are not the same: there is {difference}")
+    configured = [listen_address(endpoint) for endpoint in settings.receiver.listen]
+    if listeners and (difference := unlike(listeners, configured)):
+        _say(f"[receiver] listen differs from the sockets of systemd: {difference}")
         return 1
     users.begin()
     try:

@@ -1,12 +1,12 @@
-"""Who the processes are: receivers and deliverers may have users of their own (docs/decisions/0015-own-users.md).
+"""The system users of the processes: receivers and deliverers may have their own (docs/decisions/0015-own-users.md).
 
-The supervisor, the manager, control and the exporter are the user who starts the supervisor. It needs CAP_SETUID and
-CAP_SETGID for the others, which no child keeps, and must be in their group and in the receivers' group.
+The supervisor, the manager, control and the exporter run as the user that starts the supervisor. That user needs CAP_SETUID
+and CAP_SETGID to start the others, and must be in the common group and in the receivers' group. No child keeps the rights.
 
 Laws
-- ``queue`` and ``spool`` are closed to everybody but the group: in them others may read. So a deliverer may read
-  everything and write nothing, a receiver writes into its lane and the spool, and the portal opens none of it.
-- Directories are made here, so that what is made in them has the right group without a single chown later.
+- Only the common group may enter ``queue`` and ``spool``; inside, others may read. So a deliverer reads everything and writes
+  nothing, a receiver writes into its lane and the spool, and the portal opens none of it.
+- Directories are created here, so that files created in them have the right group without a chown later.
 
 Keeps law: deliverer-writes-nothing (docs/laws.md).
 """
@@ -29,23 +29,25 @@ from mailcore.queue.spool import FANOUT
 
 __all__ = ["ALONE", "Users", "UsersError", "find_users", "share"]
 
-SHARED = "WAYPOST_SHARED"  # in the environment of those who write into the queue
+SHARED = "WAYPOST_SHARED"  # set in the environment of processes that write into the queue
 # Below a closed directory: the receivers' group writes, others read.
 UMASK = 0o002
 FILE_MODE, DIRECTORY_MODE = 0o664, 0o775
-ENTERED = 0o751  # home: each room in it has its own door
+ENTERED = 0o751  # home: each directory in it has its own mode
 CLOSED = 0o750
-COMMON = 0o2775  # what is made in it has its group
+COMMON = 0o2775  # set-group-ID: files created in it get its group
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_LOWER = 47, 3  # prctl(2)
 _CAP_KILL, _CAP_SETGID, _CAP_SETUID = 5, 6, 7  # capabilities(7)
 
 
 class UsersError(Exception):
-    """The users can't be taken; the message says why."""
+    """These users can't be used; the message says why."""
 
 
 @dataclass(frozen=True)
 class User:
+    """A system user, its main group, and all its groups with the common one."""
+
     name: str
     uid: int
     gid: int
@@ -54,14 +56,14 @@ class User:
 
 @dataclass(frozen=True)
 class Users:
-    """Who is what; nobody but ourselves when ``group`` is None."""
+    """The users of receivers and deliverers, and the common group; ``group`` None: all processes share one user."""
 
     receiver: User | None = None
     deliverer: User | None = None
     group: int | None = None
 
     def begin(self) -> None:
-        """For the supervisor: the mail log is the receivers', too, and no child inherits the right to change users."""
+        """Prepares the supervisor: receivers may write the mail log too, and no child inherits the right to change users."""
         if self.group is not None:
             os.umask(UMASK)
             prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -69,7 +71,7 @@ class Users:
                 prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_LOWER, capability, 0, 0)
 
     def prepare(self, settings: Settings) -> None:
-        """Owners and modes of the directories. Raises OSError."""
+        """Creates the directories with their groups and modes. Raises OSError."""
         if self.receiver is None or self.group is None:
             return
         _give(settings.home, self.group, ENTERED)
@@ -81,17 +83,18 @@ class Users:
         for directory in (*lanes, *(settings.spool_directory / f"{folder:02x}" for folder in range(FANOUT))):
             _give(directory, self.receiver.gid, COMMON)
         if settings.control.group and settings.export.enabled:
-            # The portal, which makes reports of them.
+            # The portal makes reports of the events.
             _give(settings.events_directory, grp.getgrnam(settings.control.group).gr_gid, 0o2750)
 
     def of(self, role: str) -> dict[str, Any]:
-        """For ``subprocess.Popen``: whose a process of this role is, and what it makes."""
+        """Returns the arguments of ``subprocess.Popen`` that start a process of this role as its user."""
         if self.group is None:
             return {}
         user = {"receiver": self.receiver, "deliverer": self.deliverer}.get(role)
         return {} if user is None else {"user": user.uid, "group": user.gid, "extra_groups": user.groups}
 
     def environment(self, role: str) -> dict[str, str]:
+        """Returns the variables that tell a process of this role to share what it writes (``share``)."""
         return {SHARED: "1"} if self.group is not None and role in ("receiver", "manager", "control") else {}
 
 
@@ -99,18 +102,18 @@ ALONE = Users()
 
 
 def share() -> None:
-    """In a child that writes into the queue: what it makes is for the others, too, where that is how it is."""
+    """Lets the group write, and others read, what this child creates, if the supervisor said so (``Users.environment``)."""
     if os.environ.pop(SHARED, ""):
         os.umask(UMASK)
         Disk.file_mode, Disk.directory_mode = FILE_MODE, DIRECTORY_MODE
 
 
 def find_users(receiver: str, deliverer: str, group: str) -> Users:
-    """All three or none. Raises UsersError."""
+    """Returns the users with these names; without any name, ``ALONE``. Raises UsersError."""
     if not (receiver or deliverer or group):
         return ALONE
     if not (receiver and deliverer and group):
-        raise UsersError("--receiver-user, --deliverer-user and --group belong together: all three, or none")
+        raise UsersError("give --receiver-user, --deliverer-user and --group together, or none of them")
     try:
         common = grp.getgrnam(group).gr_gid
     except KeyError:
@@ -120,12 +123,18 @@ def find_users(receiver: str, deliverer: str, group: str) -> Users:
     assert found.deliverer is not None
     uids = (os.geteuid(), found.receiver.uid, found.deliverer.uid)
     if len(set(uids)) < len(uids) or 0 in uids[1:]:
-        raise UsersError("receivers, deliverers and whoever starts this must be three users, the first two not root")
+        raise UsersError(
+            "receivers, deliverers and the user that starts Waypost must be three different users, the first two not root"
+        )
     if os.geteuid() != 0 and (missing := {common, found.receiver.gid} - {os.getegid(), *os.getgroups()}):
         names = ", ".join(sorted(grp.getgrgid(each).gr_name for each in missing))
-        raise UsersError(f"whoever starts this must be in the groups of receivers and of all: {names} is missing")
+        raise UsersError(
+            f"the user that starts Waypost must be in the receivers' group and in --group; missing: {names}"
+        )
     if found.deliverer.gid == found.receiver.gid or common in (found.receiver.gid, os.getegid()):
-        raise UsersError(f"receivers, deliverers and {group} must be groups apart, or a deliverer could write")
+        raise UsersError(
+            f"receivers, deliverers and {group} must be different groups; otherwise a deliverer could write into the queue"
+        )
     return found
 
 

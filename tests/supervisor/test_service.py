@@ -41,10 +41,10 @@ def test_it_says_what_is_new_and_no_child_can_say_it_again(
     service = Service()
     assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"} & set(os.environ)
     for _ in range(2):
-        service.status("5 processes run")
+        service.status("5 processes running")
     service.ready()
     service.alive()
-    assert [notified.recv(100) for _ in range(3)] == [b"STATUS=5 processes run", b"READY=1", b"WATCHDOG=1"]
+    assert [notified.recv(100) for _ in range(3)] == [b"STATUS=5 processes running", b"READY=1", b"WATCHDOG=1"]
 
 
 def test_a_watchdog_that_is_not_ours_is_not_fed(notified: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_sockets_that_are_not_those_of_the_settings_are_told_apart() -> None:
         port = given.getsockname()[1]
         assert unlike([given], [("127.0.0.1", port)]) == ""
         assert unlike([given], [("::1", 25)]) == (
-            f"no socket on [::1]:25 and a socket on 127.0.0.1:{port}, which is not in it"
+            f"systemd has no socket on [::1]:25; systemd has a socket on 127.0.0.1:{port}, which is not in the settings"
         )
 
 

@@ -149,7 +149,7 @@ async def test_each_writes_where_it_must_and_nowhere_else(place: Path) -> None:
 
 def test_all_three_or_none() -> None:
     assert find_users("", "", "").of("receiver") == {}
-    with pytest.raises(UsersError, match="belong together"):
+    with pytest.raises(UsersError, match="together, or none"):
         find_users(RECEIVER, "", GROUP)
 
 
@@ -158,9 +158,9 @@ def test_all_three_or_none() -> None:
     [
         ("nobody-of-that-name", DELIVERER, GROUP, "there is no user 'nobody-of-that-name'"),
         (RECEIVER, DELIVERER, "no-such-group", "there is no group 'no-such-group'"),
-        (RECEIVER, RECEIVER, GROUP, "three users"),
-        ("root", DELIVERER, GROUP, "three users"),
-        (RECEIVER, DELIVERER, RECEIVER, "groups apart" if os.geteuid() == 0 else "is missing"),
+        (RECEIVER, RECEIVER, GROUP, "three different users"),
+        ("root", DELIVERER, GROUP, "three different users"),
+        (RECEIVER, DELIVERER, RECEIVER, "different groups" if os.geteuid() == 0 else "is missing"),
     ],
 )
 def test_users_with_whom_nothing_would_be_kept_apart_are_refused(
