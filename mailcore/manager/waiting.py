@@ -1,4 +1,4 @@
-"""Why a message that is being worked on waits: the scheduler's reasons, and those of the manager around it."""
+"""Explains why a message in the active set waits: the scheduler's reasons, and those of the manager."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], act
     if blocked := _nobody_takes_it(context, deliverers):
         groups = [_blocked(group, blocked) if group["state"] in IN_LINE else group for group in groups]
     if active.ending:
-        sentence = "its pass is over; what is left of it is being written to disk"
+        sentence = "pass finished; the result is being written to disk"
         groups.append({"state": "ending", "recipients": active.remaining, "sentence": sentence})
         return groups
     if active.order is not None:
         count = active.in_flight
-        flights = "1 delivery in flight" if count == 1 else f"{count} deliveries in flight" if count else "its verdicts"
-        sentence = f"its {active.order.operation}, ordered by {active.order.who or 'nobody'}, waits for {flights}"
+        deliveries = "1 delivery" if count == 1 else f"{count} deliveries"
+        flights = f"{deliveries} in progress" if count else "the results to be written"
+        sentence = f"{active.order.operation} requested (by {active.order.who or 'unknown'}); waiting for {flights}"
         groups.append({"state": "ordered", "recipients": active.remaining, "sentence": sentence, "in_flight": count})
     if active.deferred:
         reply = next(reversed(active.deferred.values()))[1][:REPLY_CHARACTERS]
         count = len(active.deferred)
-        sentence = f"{count} recipients were deferred and are tried again some time after the others; last: {reply}"
+        recipients = "1 recipient" if count == 1 else f"{count} recipients"
+        sentence = f"{recipients} deferred; next attempt after this pass; last reply: {reply}"
         groups.append({"state": "deferred", "recipients": count, "sentence": sentence, "reply": reply})
     if not groups:
-        sentence = "its verdicts are being written to disk"
+        sentence = "all recipients finished; the results are being written to disk"
         groups.append({"state": "recording", "recipients": active.remaining, "sentence": sentence})
     return groups
 
@@ -52,9 +54,8 @@ def why_recovered(recovered: Iterable[tuple[Known, int]], queue_id: str) -> list
     for ahead, (known, _) in enumerate(recovered):
         if known.queue_id == queue_id:
             recipients = max(known.recipients - len(known.done), 0)
-            sentence = (
-                f"it was being worked on when the manager was started, and is taken up again after {ahead} others"
-            )
+            messages = "1 message" if ahead == 1 else f"{ahead} messages"
+            sentence = f"still being recovered after the restart; {messages} ahead of it"
             return [{"state": "recovered", "recipients": recipients, "sentence": sentence, "messages_ahead": ahead}]
     return []
 
@@ -62,19 +63,19 @@ def why_recovered(recovered: Iterable[tuple[Known, int]], queue_id: str) -> list
 def _nobody_takes_it(context: ManagerContext, deliverers: Sequence[DelivererLink]) -> dict[str, Any]:
     """Why nothing that the scheduler would give out goes to a deliverer now, as ``Flow.dispatch`` has it; {} when it does."""
     if context.stalled:
-        return {"state": "stalled", "sentence": f"next to nothing is delivered at present: {context.stalled}"}
+        return {"state": "stalled", "sentence": f"deliveries paused: {context.stalled}"}
     if not deliverers:
         return {"state": "no deliverer", "sentence": "no deliverer is connected"}
     if any(len(link.flights) < link.capacity for link in deliverers):
         return {}
     busy, capacity = sum(len(link.flights) for link in deliverers), sum(link.capacity for link in deliverers)
-    sentence = f"{busy} of {capacity} deliveries of the deliverers are under way"
+    sentence = f"all deliverers busy: {busy} of {capacity} deliveries in progress"
     return {"state": "deliverers full", "sentence": sentence, "busy": busy, "capacity": capacity}
 
 
 def _blocked(group: dict[str, Any], blocked: dict[str, Any]) -> dict[str, Any]:
     """The reason in front, then its place in the line, with the numbers of both."""
-    return group | blocked | {"sentence": f"{blocked['sentence']}; in line: {group['sentence']}"}
+    return group | blocked | {"sentence": f"{blocked['sentence']}; then {group['sentence']}"}
 
 
 def _on_wall(group: dict[str, Any], offset: float) -> dict[str, Any]:

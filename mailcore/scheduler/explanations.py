@@ -1,7 +1,7 @@
-"""What each parameter means, in a paragraph or two, for whoever is about to change it.
+"""The meaning of each parameter in a paragraph or two, for the operator who is about to change it.
 
-Values only; a test demands one for each parameter there is. The sense is that of Postfix's SCHEDULER_README, the words are
-ours; where this scheduler does something else, that is said. Paragraphs are separated by an empty line.
+Values only; a test requires an explanation for each parameter. The rules are those of Postfix's SCHEDULER_README in our own
+words; a difference from Postfix is stated. An empty line separates paragraphs.
 """
 
 from __future__ import annotations
@@ -13,193 +13,193 @@ __all__ = ["explanation"]
 
 
 def explanation(parameter: str) -> str:
-    """Raises KeyError for what is no parameter."""
+    """Returns the explanation of a parameter. Raises KeyError at an unknown name."""
     return EXPLANATIONS[parameter]
 
 
 _GLOBAL = {
     "message_active_limit": """
-How many messages the scheduler holds in memory at a time. It is how far the scheduler can see: only what is in memory can be
-chosen, or be let past a bigger message. Everything else waits in its lane, in order, and costs no memory there.
+The maximum number of messages in memory. The scheduler can only choose among these, and only these can preempt a larger
+message. All other messages wait in their lanes, in order, and use no memory.
 
-More of it lets small mail find its way past more big mail; it costs memory for each message and its first recipients.
+With a higher limit, small messages can pass more large ones. Each message and its first recipients use memory.
 """,
     "message_recipient_limit": """
-How many recipients of all messages together may be read before anybody knows which transport they belong to. As long as fewer
-are in memory, the first batch of a new message may be as large as what is left of this number.
+The maximum number of recipients, of all messages together, that may be read before their transport is known. While fewer are
+in memory, the first batch of a new message may use all that is left of this number.
 
-Only first batches are paid from it. What is read later is paid from the pools of the transports (recipient_limit,
-extra_recipient_limit).
+Only first batches count here. Later batches use the pools of the transports (recipient_limit, extra_recipient_limit).
 """,
     "message_recipient_minimum": """
-How many recipients of each message are read whatever the limits say. At least one must be, or the scheduler could not know
-which transport the message is for.
+The number of recipients of each message that are read even if all limits are reached. At least one is needed, because
+otherwise the scheduler does not know the transport of the message.
 
-Together with message_active_limit it gives the upper bound of memory: this number times the messages in memory, and the pools
-of all transports on top. A small number means that big messages are read in many small batches once the pools are used up.
+This number times the messages in memory, plus the pools of all transports, is the upper bound of recipients in memory. If it
+is small, large messages are read in many small batches once the pools are used up.
 """,
     "minimal_backoff_time": """
-The shortest time a deferred message waits before it is tried again. The wait grows with the age of the message: it is the
-message's age, but no less than this and no more than maximal_backoff_time, rounded to a step of the retry ladder.
+The shortest time that a deferred message waits before its next attempt. The wait grows with the age of the message: it is the
+message's age, but at least this time and at most maximal_backoff_time, rounded to a step of the retry ladder.
 
-A destination that was declared dead is left alone for as long. Its mail is deferred meanwhile, without being tried.
+This is also the time for which a dead destination is not tried. Its mail is deferred without an attempt meanwhile.
 """,
     "maximal_backoff_time": """
-The longest time a deferred message waits before it is tried again, however old it is. A shorter one finds a next hop sooner
-after a long trouble, and makes more attempts in vain while it lasts.
+The longest time that a deferred message waits before its next attempt, regardless of its age. With a shorter time, mail is
+delivered sooner after a long outage, but there are more failed attempts during the outage.
 """,
     "maximal_queue_lifetime": """
-The age at which a message that is still deferred is given up and returned to its sender, with the last reply as the reason. It
-is looked at when an attempt has failed, so every message is tried at least once; 0 returns what fails the first time.
+The age at which a message that is still deferred is returned to its sender, with the last reply as the reason. The age is
+checked after a failed attempt, so every message is tried at least once. With 0, a message is returned after its first failed
+attempt.
 """,
     "bounce_queue_lifetime": """
-The same as maximal_queue_lifetime, for mail with an empty sender: bounces. They cannot be returned to anybody, so what is given
-up is gone. Many of them go to senders that were forged, which is a reason to make this time shorter.
+The same as maximal_queue_lifetime, for mail with an empty sender, which are bounces. A bounce has no sender to return it to,
+so it is deleted. Many bounces go to forged senders; that is a reason for a shorter time.
 """,
     "transport_retry_time": """
-How long a transport is left alone after it could not deliver at all, because of trouble on this host: no descriptors, no
-memory, no name server. None of its destinations is blamed for it, and their windows stay as they are. Mail that waits for it is
-deferred.
+The time for which a transport is not tried after it could not deliver at all because of a problem on this host, such as
+missing file descriptors, memory or name servers. The windows of its destinations stay unchanged. Its mail is deferred
+meanwhile.
 """,
     "idle_destination_limit": """
-How many destinations without mail are remembered: until when they are dead, and what was counted of them. Those that had mail
-last are kept. A destination that is forgotten begins anew, with the initial concurrency, when mail for it comes.
+The number of destinations without mail whose state is kept: the end of a dead time, and their counters. The destinations that
+had mail most recently are kept. A destination that was removed starts with its initial concurrency when it gets mail again.
 
-Not Postfix's: there a destination without mail is forgotten at once, unless it is dead.
+Postfix differs: it removes a destination without mail at once, unless it is dead.
 """,
     "deferred_active_share": """
-Which share of message_active_limit deferred mail may take. The rest is kept for new mail, so that a next hop that is slow and
-owed a lot of mail can't make all other mail wait.
+The share of message_active_limit that deferred mail may use. The rest is reserved for new mail, so that a slow next hop with
+a lot of deferred mail cannot make all other mail wait.
 
-Not Postfix's: there deferred mail can fill the active queue.
+Postfix differs: there, deferred mail can fill the active queue.
 """,
 }
 
 _TRANSPORT = {
     "process_limit": """
-How many deliveries a transport may have at once, to all its destinations together. It shares out what this host can do; what
-one next hop can bear is said by the destination's window.
+The maximum number of concurrent deliveries of a transport, to all its destinations together. It divides the capacity of this
+host between transports; the window of a destination follows the capacity of a next hop.
 
-Should one slow destination be able to take all of them, give it a smaller destination_concurrency_limit, or a transport of its
-own.
+If one slow destination can use all of them, give it a smaller destination_concurrency_limit, or a transport of its own.
 """,
     "delivery_slot_cost": """
-The scheduler lets a small message go in front of a big one, but only as far as the big one has earned it: a message gets one
-free delivery slot for each so many entries of its own that were selected, and a smaller message pays with such slots for going
-first. So a message to thousands does not hold up one to a single person.
+A small message may preempt a large one, but only as far as the large one has earned delivery slots: it earns one slot for
+each delivery_slot_cost of its entries that were selected, and the preempting message spends one slot for each entry. So a
+message to thousands of recipients does not delay a message to one person.
 
-With a cost of k, a big message takes at most k/(k-1) times as long as it would without any preemption, even when messages that
-preempt are preempted themselves: at 5 that is a quarter longer, at 2 twice as long. A smaller number is quicker for small mail
-and slower for big mail; below 2 there is no preemption, and mail goes out in the order in which it came in.
+With a cost of k, a large message takes at most k/(k-1) times as long as without preemption, even if preempting messages are
+preempted themselves: with 5 a quarter longer, with 2 twice as long. A smaller number is faster for small messages and slower
+for large ones. Below 2 there is no preemption, and messages are delivered in the order of their arrival.
 """,
     "delivery_slot_loan": """
-How many slots a smaller message gets in advance, before the big one has earned them. The big message makes up for it later:
-until it has, it earns nothing for anybody else. It hardly changes when the big one is done, and the small one is done sooner.
+The number of slots that a smaller message gets in advance, before the large one has earned them. Until the large message has
+earned them, it earns no slots for other messages. The large message is finished at almost the same time; the small one
+sooner.
 
-What a candidate needs is first lessened by the discount in percent, and then by this number.
+The discount in percent is subtracted from the slots that a message needs first, then this number.
 """,
     "delivery_slot_discount": """
-Which share of the slots it needs a smaller message gets in advance. At 50 percent it goes first when half of them are earned;
-the rest is earned when the big message goes on. 0 makes it wait for all of them, 100 for none.
+The share of the slots it needs that a smaller message gets in advance. With 50 percent it preempts when half of its slots are
+earned; the other half is earned after the preemption. With 0 it waits for all its slots, with 100 for none of them.
 """,
     "minimum_delivery_slots": """
-A message that could never earn so many slots is not looked at for preemption: looking costs time at each delivery, and there
-would be next to nothing to win. So messages that are small themselves keep the order in which they came in.
+A message that could never earn this many slots is not considered for preemption. Checking it would cost time at each delivery
+and gain very little. So small messages keep the order of their arrival among themselves.
 """,
     "recipient_limit": """
-The pool of recipient slots of a transport: how many recipients it may have in memory, beyond the first batches. The slots go
-along the list of jobs in the order in which the messages came. The first message that is not wholly read has all that are left,
-because it is the one that is delivered next, and good decisions need it known to the end.
+The pool of recipient slots of a transport: the number of recipients it may have in memory, in addition to first batches.
+Messages get slots in the order of their arrival. The first message that is not completely read gets all free slots, because
+it is delivered next, and good decisions need all its recipients.
 
-What does not fit stays in the log and is read when there is room.
+Recipients that do not fit stay in the log until there is room.
 """,
     "extra_recipient_limit": """
-A second pool of recipient slots, for messages that are let past a bigger one while the first pool is used up. Such a message
-gets half of what is left of it. Without that it could only be read in batches of message_recipient_minimum, and going first
-would win it little.
+A second pool of recipient slots, for messages that preempt a larger one while the first pool is used up. Such a message gets
+half of the free slots. Without this pool it would be read in batches of message_recipient_minimum, and preemption would gain
+little.
 """,
     "recipient_refill_limit": """
-More recipients of a message are read when at least so many places are free. Reading a few at a time would mean going back to
-the log for each of them.
+More recipients of a message are read when at least this many places are free. Fewer at a time would need more reads of the
+log.
 """,
     "recipient_refill_delay": """
-After this time more recipients are read though fewer places are free than recipient_refill_limit asks for. So a slow
-destination does not keep the others of the same message from being read.
+After this time, more recipients are read even if fewer places are free than recipient_refill_limit requires. So a slow
+destination does not prevent the other recipients of the same message from being read.
 """,
     "transport_rate_delay": """
-A pause after each delivery of the transport, to whatever destination. With it deliveries are made one at a time. It is meant
-for lines and gateways that count messages, and it makes a transport slow: at 1 second there are 3 600 deliveries an hour at
-the most. 0 is no pause.
+A pause after each delivery of the transport, to any destination. With a pause, deliveries are made one at a time. It is for
+lines and gateways that count messages, and it makes a transport slow: with 1 second there are at most 3 600 deliveries per
+hour. 0 means no pause.
 """,
 }
 
 _DESTINATION = {
     "initial_destination_concurrency": """
-The window of a destination that is new, that comes back from being dead, or that had no mail for a while: how many deliveries
-it may have at once before anything is known of it. From there feedback moves the window.
+The first window of a destination that is new, that was dead, or that had no mail for a while: the maximum concurrent
+deliveries before there is any feedback. After that, feedback changes the window.
 
-It also says how far the window may run ahead: good deliveries widen it only while it is less than this number above the
-deliveries that are really under way. Otherwise a destination with little mail would gather a window that nobody has tried, and
-correcting it would come too late.
+It also limits how far the window may grow without use: successful deliveries widen it only while it is less than this number
+above the deliveries in progress. Otherwise a destination with little mail would get a wide window that was never tested, and
+feedback would correct it too late.
 """,
     "destination_concurrency_limit": """
-How many deliveries to one destination there may be at once. Its window moves between 1 and this number, up when deliveries
-succeed, down when the site cannot be reached. It is what the next hop's owner sees of us: connections side by side.
+The maximum concurrent deliveries to one destination. Its window is between 1 and this number: it grows when deliveries
+succeed, and shrinks when the site cannot be reached. For the next hop, it is the maximum number of connections from us.
 
-A next hop that answers 421 when there are too many is best given a limit just below what it bears, or a gentle feedback that
-finds it.
+For a next hop that answers 421 at too many connections, set a limit just below its own, or a small feedback that finds it.
 """,
     "destination_concurrency_positive_feedback": """
-How much a delivery that came through adds to the destination's window. Whole steps only: the amounts add up, and when they
-make 1 the window grows by one. With 1 each good delivery adds one, and the window doubles with each round of deliveries. With
-1/concurrency a whole round of them adds one, so that it grows steadily. 1/sqrt_concurrency lies between.
+How much a successful delivery adds to the destination's window. The amounts add up, and when they reach 1 the window grows by
+one. With 1, each successful delivery adds one, and the window doubles with each round of deliveries. With 1/concurrency, a
+whole round adds one, so the window grows steadily. 1/sqrt_concurrency is between the two.
 
-A smaller amount is for next hops that limit connections and refuse what is too much: with 1 up and 1 down, half of all
-deliveries to such a site are refused; with 1/concurrency it was one in six in Postfix's measurement. Where mail fails from
-congestion, or where there is little of it, the amount makes no difference. A refused recipient is no failure here; only what
-happens before the first command for a message counts.
+A smaller amount suits next hops that limit connections and refuse further ones: with 1 up and 1 down, half of all deliveries
+to such a site are refused; with 1/concurrency it was one in six in Postfix's measurement. If mail fails because of
+congestion, or if there is little mail, the amount makes no difference. A refused recipient does not count as a failure; only
+a failure before the first command of a message counts.
 """,
     "destination_concurrency_negative_feedback": """
-How much a delivery takes from the destination's window when the site failed: it could not be connected to, gave no greeting,
-or lost the handshake. The window shrinks by one at the beginning of such a row and not at its end, so that too much is
-corrected at once; with less than 1, the next step comes only after as many more failures as make 1.
+How much a delivery takes from the destination's window when the site failed: it refused the connection, sent no greeting, or
+the handshake failed. The window shrinks by one at the first failure of a row, so that it is corrected at once. With less than
+1, the next step follows only after enough further failures to add up to 1.
 
-That is also what makes it sensitive: one lonely failure costs one. Of a site with several servers behind one address, one of
-which is down, a window with 1/concurrency both ways does not get beyond about the number of servers. A fixed amount for good
-deliveries, say 0.25 when one in four is bad, and no more than that for failures, gets beyond it.
+Therefore a single failure costs one. If one of several servers behind one address is down, a window with 1/concurrency in
+both directions does not grow beyond about the number of servers. A fixed amount for successful deliveries, for example 0.25
+if one in four fails, and the same amount or less for failures, lets it grow further.
 """,
     "destination_concurrency_failed_cohort_limit": """
-How many rounds of deliveries must fail until the destination is declared dead and left alone for minimal_backoff_time. A round,
-called cohort, is as many deliveries as the window is wide; each failure counts for its share of one, and a single success sets
-the count back to nothing.
+The number of failed cohorts after which the destination is declared dead and is not tried for minimal_backoff_time. A cohort
+is as many deliveries as the window allows; each failure counts for its share of a cohort, and one success resets the count to
+zero.
 
-With 1 a site is given up after one round, which is quick for sites that are really down. More of them is patient with a site
-that fails now and then, and costs more attempts in vain at one that is gone. 0: never.
+With 1, a destination is declared dead after one failed cohort, which suits sites that are really down. A higher number
+tolerates a site that fails now and then, and costs more failed attempts at a site that is down. 0 means never.
 """,
     "destination_rate_delay": """
-A pause after each delivery to one destination. With it there is one delivery at a time, whatever the window. It is for next
-hops that count messages in a time; 0 is no pause.
+A pause after each delivery to one destination. With a pause there is one delivery at a time, and the window has no effect. It
+is for next hops that count messages per time. 0 means no pause.
 """,
     "destination_recipient_limit": """
-How many recipients of one message go with one delivery. More of them means fewer transactions and less data sent twice; some
-next hops refuse or delay transactions with many.
+The maximum recipients of one message in one delivery. With more of them there are fewer transactions, and less data is sent
+twice; some next hops refuse or delay transactions with many recipients.
 
-With 1 for a whole transport, each recipient is a destination with a window of its own: the limits then count deliveries to one
-person and not to one site.
+With 1 for a whole transport, each recipient is a destination with a window of its own. The limits then count deliveries to
+one person, not to one site.
 """,
     "destination_concurrency_feedback_debug": """
-Writes a line into the mail log whenever feedback moves the window of the destination: limit, window, what has added up, and
-failed cohorts. Good for finding out what a next hop bears; a line for each delivery is a lot for all of them.
+Writes a line to the mail log when feedback changes the window of the destination: limit, window, the amounts added up, and
+failed cohorts. Use it to find out how many connections a next hop accepts. For all destinations it writes a line for each
+delivery.
 """,
     "suspended_until": """
-No delivery to the destination is begun until then; its mail waits and grows older. It is set by suspending and ended by
-resuming a destination, or by itself at its time, and is no value of the configuration file.
+No delivery to the destination starts before this time; its mail waits, and its age grows. Suspending a destination sets it;
+resuming it, or the end of the time, removes it. It cannot be set in the configuration file.
 """,
 }
 
 
 def _flowing(text: str) -> str:
-    """Without the line breaks of this file."""
+    """Removes the line breaks of this file."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
 
 

@@ -75,7 +75,7 @@ async def test_what_is_in_flight_and_what_waits_for_it(tmp_path: Path) -> None:
         assert (await answer)["changed"] == 1
         groups = await why(house, first)
         assert {group["state"] for group in groups} == {"in flight", "ordered"}
-        assert "waits for 1 delivery in flight" in groups[-1]["sentence"]
+        assert "waiting for 1 delivery in progress" in groups[-1]["sentence"]
 
 
 async def test_when_the_deliverers_are_full_that_is_the_reason(tmp_path: Path) -> None:
@@ -98,6 +98,6 @@ async def test_when_the_deliverers_are_full_that_is_the_reason(tmp_path: Path) -
         for queue_id in (first, second):
             (group,) = await why(house, queue_id)
             assert (group["state"], group["busy"], group["capacity"]) == ("deliverers full", 3, 3)
-            assert group["sentence"].startswith("3 of 3 deliveries of the deliverers are under way; in line: ")
+            assert group["sentence"].startswith("all deliverers busy: 3 of 3 deliveries in progress; then ")
         (group,) = await why(house, second)
         assert group["job"] == first

@@ -21,8 +21,8 @@ def test_who_is_next_who_is_behind_and_what_is_not_active() -> None:
     scheduler = one()
     for queue_id in "AB":
         admit(scheduler, queue_id, "smtp:a.example")
-    assert why(scheduler, "A") == [("next", "is next of its transport")]
-    assert why(scheduler, "B") == [("behind", "behind message A, which has 1 delivery to go")]
+    assert why(scheduler, "A") == [("next", "next delivery of its transport")]
+    assert why(scheduler, "B") == [("behind", "behind message A, which has 1 delivery left")]
     assert why(scheduler, "nobody") == []
 
 
@@ -33,9 +33,9 @@ def test_in_flight_window_full_and_transport_full() -> None:
     admit(scheduler, "T", "smtp:t.example", unread=4)
     assert len(select_all(scheduler)) == 3  # A and B to a.example, T to t.example
     admit(scheduler, "U", "smtp:u.example")
-    assert why(scheduler, "A") == [("in flight", "is being delivered now")]
-    assert why(scheduler, "D") == [("window full", "the destination's window is full: 2 of 2 deliveries")]
-    assert why(scheduler, "U") == [("transport full", "the transport is full: 3 of 3 deliveries")]
+    assert why(scheduler, "A") == [("in flight", "delivery in progress")]
+    assert why(scheduler, "D") == [("window full", "window of the destination full: 2 of 2 deliveries in progress")]
+    assert why(scheduler, "U") == [("transport full", "transport full: 3 of 3 deliveries in progress")]
     assert [state for state, _ in why(scheduler, "T")] == ["in flight", "unread"]
 
 
@@ -43,9 +43,9 @@ def test_suspended_for_a_time_and_until_further_notice() -> None:
     scheduler = one()
     admit(scheduler, "A", "smtp:a.example")
     scheduler.set("smtp:a.example", "suspended_until", NOW + 60, NOW)
-    assert why(scheduler, "A") == [("suspended", "the destination is suspended for 60 s more")]
+    assert why(scheduler, "A") == [("suspended", "destination suspended for 60 s more")]
     scheduler.set("smtp:a.example", "suspended_until", math.inf, NOW)
-    assert why(scheduler, "A") == [("suspended", "the destination is suspended until it is resumed")]
+    assert why(scheduler, "A") == [("suspended", "destination suspended until it is resumed")]
 
 
 def test_a_dead_destination_and_a_dead_transport_say_until_when_and_why() -> None:
@@ -60,15 +60,15 @@ def test_a_dead_destination_and_a_dead_transport_say_until_when_and_why() -> Non
             entry.number, entry.recipients, failure == "site", NOW, transport_failure=failure != "site", reply=words
         )
         if failure == "site":
-            assert why(scheduler, "A") == [("destination dead", "the destination is dead for 300 s more: 421 too busy")]
+            assert why(scheduler, "A") == [("destination dead", "destination dead for 300 s more: 421 too busy")]
     for queue_id in "ABC":
-        assert why(scheduler, queue_id) == [("transport dead", "the transport is dead for 60 s more: no route")]
+        assert why(scheduler, queue_id) == [("transport dead", "transport dead for 60 s more: no route")]
 
 
 def test_rate_delays() -> None:
     for scope, state, sentence in (
-        ("destination", "destination rate delay", "rate delay: the next delivery to the destination is due in 7.0 s"),
-        ("transport", "transport rate delay", "rate delay: the transport's next delivery is due in 7.0 s"),
+        ("destination", "destination rate delay", "rate delay of the destination: next delivery in 7.0 s"),
+        ("transport", "transport rate delay", "rate delay of the transport: next delivery in 7.0 s"),
     ):
         scheduler = one(**{f"{scope}_rate_delay": 7.0})
         for queue_id in "AB":
@@ -88,7 +88,7 @@ def test_how_many_slots_are_missing() -> None:
         finish(scheduler, entry)
     (group,) = scheduler.explain("B", NOW)
     assert (group["state"], group["job"], group["slots_missing"], group["entries_missing"]) == ("behind", "A", 3, 15)
-    assert "goes in front of it when that has 3 more delivery slots" in group["sentence"]
+    assert "can preempt it when it has earned 3 delivery slots more" in group["sentence"]
 
 
 def test_an_explanation_is_bounded() -> None:
