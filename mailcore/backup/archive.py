@@ -55,6 +55,8 @@ class BackupTooNew(Exception):
 
 
 class Head(msgspec.Struct, frozen=True):
+    """The first member of an archive: version, time and what the backup holds."""
+
     waypost: str
     made_at: float  # wall clock
     host: str
@@ -64,6 +66,8 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
+    """Size and checksum of one file, as the manifest has them."""
+
     name: str
     size: int
     sha256: str
@@ -78,6 +82,8 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
+    """The last member of an archive: every file and folder in it, and what is known of the queue."""
+
     members: tuple[Member, ...]
     folders: dict[str, Folder] = {}
     queue: dict[str, Any] = {}  # ``snapshot.Taken.manifest``
@@ -103,6 +109,7 @@ class Archive:
             raise
 
     def close(self) -> None:
+        """Closes the file."""
         self._file.close()
 
     def __enter__(self) -> Archive:
@@ -165,6 +172,7 @@ class Archive:
             raise BackupDamaged(f"{self.path}: {what} ({error})") from error
 
     def read_from(self, file: IO[bytes], size: int, name: str) -> bytes:
+        """Returns ``size`` bytes of a member. Raises BackupDamaged."""
         with self._blaming(f"{name} is cut off or damaged"):
             return file.read(size)
 
@@ -183,12 +191,14 @@ class Content:
         self._size = 0
 
     def chunks(self) -> Iterator[bytes]:
+        """Yields the bytes in pieces and computes their checksum."""
         while data := self._archive.read_from(self._file, CHUNK_BYTES, self._info.name):
             self._hash.update(data)
             self._size += len(data)
             yield data
 
     def everything(self) -> bytes:
+        """Returns all bytes of a small member. Raises BackupDamaged for one above SMALL_MAX."""
         if self._info.size > SMALL_MAX:
             raise BackupDamaged(f"{self._archive.path}: {self._info.name} is too big")
         return b"".join(self.chunks())

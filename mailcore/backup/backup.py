@@ -39,6 +39,8 @@ VERSION_TRIES = 3  # a report made anew just then has another version
 
 @dataclass(frozen=True, slots=True)
 class Made:
+    """The result of a backup."""
+
     path: Path
     parts: tuple[str, ...]
     files: int

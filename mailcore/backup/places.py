@@ -50,10 +50,12 @@ def is_mounted(place: Path) -> bool:
 
 
 def make_folder(folder: Path) -> None:
+    """Creates a directory and its parents."""
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
 
 
 def remove(path: Path) -> None:
+    """Removes a file or a directory tree."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -43,10 +43,13 @@ class DatabaseFailed(Exception):
 
 
 def is_postgresql(url: str) -> bool:
+    """Returns whether the URL names a PostgreSQL database."""
     return url.partition(":")[0] in ("postgres", "postgresql", "pgsql")
 
 
 class Postgresql:
+    """Dumps and restores one PostgreSQL database with its own tools."""
+
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))

@@ -58,6 +58,8 @@ class RestoreRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Restored:
+    """The result of a restore."""
+
     head: Head
     files: int
     parts: tuple[str, ...]
@@ -76,6 +78,8 @@ def verify(path: Path) -> tuple[Head, int, int]:
 
 @dataclass(slots=True)
 class Restore:
+    """Puts the files of a backup in place, step by step."""
+
     settings: Settings
     config: Path  # where the configuration file belongs
     now: float

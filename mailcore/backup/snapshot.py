@@ -50,6 +50,8 @@ class SnapshotFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class QueueFile:
+    """One file of the queue in a snapshot."""
+
     name: str  # in the archive: queue/LANE/NAME or spool/ab/QUEUE_ID
     path: str
     size: int | None  # so much of it; None: all

@@ -89,6 +89,7 @@ class Writer:
 
     @property
     def bytes_read(self) -> int:
+        """Returns the bytes read from files so far."""
         return sum(member.size for member in self._members)
 
     def finish(self, queue: dict[str, Any]) -> None:

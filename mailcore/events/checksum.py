@@ -55,12 +55,15 @@ class Summed(io.RawIOBase):
         self._footer: bytearray | None = None
 
     def writable(self) -> bool:
+        """Returns True: the Parquet writer asks."""
         return True
 
     def tell(self) -> int:
+        """Returns the number of bytes written."""
         return self._at
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
+        """Writes data and adds it to the checksum of the present part."""
         if self._footer is None:
             self._put(data)
         else:
@@ -69,9 +72,11 @@ class Summed(io.RawIOBase):
         return len(data)
 
     def footer_follows(self) -> None:
+        """Begins the footer: what is written from now on has its own checksum."""
         self._footer = bytearray()
 
     def finish(self) -> None:
+        """Writes the field with both checksums and the end of the file."""
         assert self._footer is not None
         (length,) = _LENGTH.unpack_from(self._footer, len(self._footer) - _END_BYTES)
         begin = len(self._footer) - _END_BYTES - length

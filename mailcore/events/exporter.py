@@ -53,6 +53,8 @@ CONTROL_S = 5.0
 
 
 class Exporter:
+    """Exports when it is due, samples windows, and answers requests on its socket."""
+
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.log = MailLog(settings.log_directory)

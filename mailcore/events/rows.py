@@ -54,6 +54,7 @@ def more_recipients(envelope: Envelope, part: int, recipients: tuple[Recipient, 
 
 
 def refused(body: Refused) -> Row:
+    """Returns the row of a refusal."""
     return (
         0, body.at, "", body.sender, body.client_address, body.helo, body.tls, body.reply, body.stage, body.recipient,
     )  # fmt: skip

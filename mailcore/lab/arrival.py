@@ -80,6 +80,7 @@ class ContentDigest:
         self.id = ""
 
     def update(self, piece: bytes) -> None:
+        """Adds the next piece of the data."""
         self.size_bytes += len(piece)
         if self._head is None:
             self._sha.update(piece)

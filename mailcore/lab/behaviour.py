@@ -62,16 +62,22 @@ class Occasion:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
+    """A reply in place of the good one."""
+
     code: int
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
+    """A delay before the reply, in seconds."""
+
     seconds: float
 
 
 class Deed(enum.Enum):
+    """An action in place of a reply."""
+
     SILENCE = enum.auto()
     RESET = enum.auto()
     CLOSE = enum.auto()
@@ -91,6 +97,7 @@ class Behaviour:
     dead_s: float = 0.0  # refuses connections for so long at first
 
     def add(self, stage: Stage, trait: Trait) -> None:
+        """Adds a trait to a stage, behind those that are there."""
         self.traits.setdefault(stage, []).append(trait)
 
 

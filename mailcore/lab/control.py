@@ -34,6 +34,8 @@ _OLD_NAME = "temper"  # of "behaviour", in requests of earlier versions
 
 
 class ControlServer:
+    """Answers requests about one lab on a Unix socket."""
+
     def __init__(self, lab: Lab, path: Path) -> None:
         self._lab = lab
         self._path = path
@@ -48,6 +50,7 @@ class ControlServer:
         os.chmod(self._path, 0o600)
 
     async def stop(self) -> None:
+        """Closes the socket and its connections, and removes the path."""
         if self._server is not None:
             self._server.close()
             for writer in list(self._writers):
@@ -69,6 +72,7 @@ class ControlServer:
             writer.close()
 
     async def answer(self, line: bytes) -> dict[str, Any]:
+        """Returns the answer to one line; errors are answers too."""
         try:
             request = msgspec.json.decode(line, type=dict[str, Any])
             do = _DOINGS.get(str(request.get("do", "")))

@@ -109,6 +109,7 @@ class Hop:
 
     @property
     def listening(self) -> bool:
+        """Returns whether the hop accepts connections now."""
         return self._server is not None
 
     async def start(self) -> None:
@@ -165,9 +166,11 @@ class Hop:
         return len(self._open)
 
     def now(self) -> float:
+        """Returns the time of the loop, in seconds."""
         return asyncio.get_running_loop().time()
 
     def opened(self, session: Session) -> int:
+        """Counts a new session; returns its number, from 1."""
         self._sessions.add(session)
         self._open.add(session)
         counters = self.counters
@@ -178,18 +181,22 @@ class Hop:
         return self._numbered
 
     def ended(self, session: Session) -> None:
+        """Takes a session off ``connections``: it has sent its last reply."""
         self._open.discard(session)
 
     def closed(self, session: Session) -> None:
+        """Takes a session off all counts: its socket is gone."""
         self._open.discard(session)
         self._sessions.discard(session)
         self.counters.connections_now = len(self._sessions)
 
     def refused(self, code: int) -> None:
+        """Counts a reply of 400 or above."""
         refused = self.counters.refused
         refused[str(code)] = refused.get(str(code), 0) + 1
 
     def did(self, deed: Deed) -> None:
+        """Counts a reset, a close or a silence."""
         if deed is Deed.RESET:
             self.counters.resets += 1
         elif deed is Deed.CLOSE:

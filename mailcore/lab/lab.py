@@ -67,6 +67,7 @@ class Lab:
             ) from error
 
     async def stop(self) -> None:
+        """Stops all hops and aborts their sessions."""
         for hop in self.hops:
             await hop.stop()
         await asyncio.sleep(0)  # aborted transports tell their sessions in the next turn of the loop

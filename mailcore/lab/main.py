@@ -44,11 +44,13 @@ class EventLog:
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def write(self, arrival: Arrival) -> None:
+        """Adds an arrival; it is written at the end of this turn of the loop."""
         if not self._pending and self.loop is not None:
             self.loop.call_soon(self.flush)
         self._pending.append(self._encode(arrival))
 
     def flush(self) -> None:
+        """Writes what was added since the last call."""
         if self._pending:
             self._out.write(b"\n".join(self._pending) + b"\n")
             self._out.flush()

@@ -99,6 +99,7 @@ class Session(asyncio.Protocol):
     # --- asyncio's side ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Counts the session and greets, or does what the behaviour says."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._client = peer[0] if peer else ""
@@ -107,6 +108,7 @@ class Session(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
+        """Answers complete commands; data is kept while a reply is delayed."""
         self._buffer = self._buffer + data if self._buffer else bytes(data)
         if self._waiting:
             if len(self._buffer) > HELD_BYTES_MAX:
@@ -115,9 +117,11 @@ class Session(asyncio.Protocol):
         self._run()
 
     def eof_received(self) -> bool:
+        """Lets the transport close."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Cancels a delayed reply and takes the session off the counts."""
         del exc
         if self._delay is not None:
             self._delay.cancel()
@@ -126,6 +130,7 @@ class Session(asyncio.Protocol):
         self._hop.closed(self)
 
     def abort(self) -> None:
+        """Drops the connection at once."""
         self._transport.abort()
 
     # --- commands ---------------------------------------------------------------------------------------------------

@@ -73,6 +73,8 @@ HOSTILE_HELO = "<b>.example"
 
 @dataclass(frozen=True, slots=True)
 class Letter:
+    """One message to send."""
+
     sender: str
     recipients: tuple[str, ...]
     data: bytes
@@ -80,6 +82,8 @@ class Letter:
 
 
 class Traffic:
+    """Sends made-up mail at an average rate until it is cancelled."""
+
     def __init__(self, address: tuple[str, int], *, rate: float = 4.0, seed: int = 0) -> None:
         """``rate``: messages a second, on the average."""
         self.rate = rate
@@ -113,6 +117,7 @@ class Traffic:
     # -- what is sent
 
     def letter(self) -> Letter:
+        """Returns the next message; the seed decides which."""
         self._number += 1
         chance = self._chance.random()
         if chance < 0.015:

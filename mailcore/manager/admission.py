@@ -1,10 +1,10 @@
-"""From the active set into the scheduler: a message's recipients are read, routed and admitted, as many as it asks for.
+"""The step from the active set into the scheduler: recipients are read, routed and admitted, as many as the scheduler asks for.
 
 Laws
-- What is in memory of a message's recipients is what the scheduler let in; the others are places in the log.
-- Every batch the scheduler asked for is admitted, even if nobody in it is left to do.
-- Who can't be routed has a verdict of our own, which the scheduler never hears of; while such verdicts wait for their sync
-  no more of the message is read.
+- In memory are only the recipients that the scheduler admitted; the others stay in the log.
+- Every batch that the scheduler asked for is admitted, even if all its recipients are done.
+- A recipient that can't be routed gets a verdict here, unknown to the scheduler; while such verdicts wait for their sync, no
+  more recipients of the message are read.
 
 Keeps law: memory-bounded (docs/laws.md).
 """
@@ -27,14 +27,16 @@ LOCAL_PART_MAX = 64  # octets of a local part (RFC 5321 4.5.3.1.1); longer ones 
 
 
 class Admission:
+    """Reads recipients of active messages and admits them to the scheduler."""
+
     def __init__(self, context: ManagerContext, passes: Passes) -> None:
         self.context = context
         self.passes = passes
         self._recipients = RecipientReader(context.queue)
-        self._asked: dict[str, tuple[Active, int]] = {}  # batches the scheduler wants: it says so once
+        self._asked: dict[str, tuple[Active, int]] = {}  # batches that the scheduler asked for; it asks once
 
     def enter(self, active: Active, now: float) -> None:
-        """A message is in the active set: its first recipients are routed and handed to the scheduler."""
+        """Routes the first recipients of a message that entered the active set, and admits them."""
         context = self.context
         envelope = active.envelope
         if context.restored.backup_at:
@@ -59,7 +61,7 @@ class Admission:
             recipients = read(active, count)
         except Gone as gone:
             self.context.log.failed("manager", str(gone))
-            active.ending = True  # it stays, working, and its segment with it (law: damage-set-aside)
+            active.ending = True  # it stays in the working set, and its segment stays (law: damage-set-aside)
             return
         self._admit(active, recipients, now)
 
@@ -83,7 +85,7 @@ class Admission:
             if by_recipient and resolved.transport in by_recipient:
                 destination = _of_recipient(recipient.address, destination)
             entering.append((number, resolved.transport, destination))
-        if entering or active.stripped:  # the scheduler must hear of every batch, even if all in it are done
+        if entering or active.stripped:  # every batch is reported to the scheduler, even if all in it are done
             context.scheduler.admit(active.queue_id, active.unread_recipients, entering, now)
         if unroutable:
             self.passes.settle_ourselves(active, unroutable)
@@ -91,7 +93,7 @@ class Admission:
             self.passes.over(active)
 
     def read_more(self, now: float) -> None:
-        """Messages whose recipients are not all in memory get their next batch when the scheduler wants it: exactly as many."""
+        """Reads the next batch of each message for which the scheduler asks for one, with exactly as many recipients."""
         context = self.context
         active_set, asked = context.queue.active, self._asked
         for queue_id, count in context.scheduler.wanted(now):
@@ -101,16 +103,18 @@ class Admission:
         for queue_id, (active, count) in list(asked.items()):
             over = active_set.get(queue_id) is not active or active.ending or active.order is not None
             if active.settling and not over:
-                continue  # or a hundred thousand that can't be routed would be in memory together
+                continue  # otherwise 100 000 unroutable recipients could be in memory at once
             del asked[queue_id]
             if over or not active.unread:
                 continue
             self._read(active, count, now, self._recipients.read)
-            context.go_on()  # all of that batch may have been done before a restart: the next one is wanted then
+            context.go_on()  # all of the batch may be done since before a restart: then the next is needed
 
 
 def _of_recipient(address: str, destination: str) -> str:
-    """The scheduler's destination where one recipient is one: "smtp:user@next hop", as Postfix names its queue then. The
-    next hop's own name stays what sizes, records and reports go by."""
+    """Returns the scheduler's destination where each recipient is one: "smtp:user@next hop", as Postfix names its queue.
+
+    Sizes, records and reports keep the name of the next hop.
+    """
     transport, colon, next_hop = destination.partition(":")
     return f"{transport}{colon}{address.rpartition('@')[0][:LOCAL_PART_MAX].lower()}@{next_hop}"

@@ -1,4 +1,4 @@
-"""What the parts of the manager share: ``manager`` makes it once and hands it to flow, passes, orders and state."""
+"""The objects that all parts of the manager share: ``manager`` makes them once for flow, passes, orders and state."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ __all__ = ["ManagerContext"]
 
 @dataclass(slots=True)
 class ManagerContext:
+    """The queue, the scheduler, the logs and the clocks of one manager process, and its counters."""
+
     settings: Settings
     loop: asyncio.AbstractEventLoop
     queue: Queue
@@ -39,39 +41,43 @@ class ManagerContext:
     ids: QueueIds
     hostname: str
     request_checkpoint: Callable[[], None]
-    go_on: Callable[[], None]  # something changed: fill the active set, give out entries
+    go_on: Callable[[], None]  # to be called after a change: fills the active set, gives entries to deliverers
     checkpoint_waiters: list[asyncio.Future[None]] = field(default_factory=list)  # resolved by the next checkpoint
     wall: Callable[[], float] = time.time
     now: Callable[[], float] = time.monotonic
-    stalled: str = ""  # why next to nothing is delivered at present; "" when it is
-    entries_left: int = 0  # while stalled: so many may go out, one after the other, until the disk is looked at again
-    made_room: bool = True  # the last of them was delivered
+    stalled: str = ""  # why deliveries are paused; "" if they are not
+    entries_left: int = (
+        0  # while stalled: entries that may still be sent, one at a time, before the next look at the disk
+    )
+    made_room: bool = True  # while stalled: the last entry was delivered, so it freed space
     counters: dict[str, int] = field(default_factory=dict)
     balance: Balance = field(default_factory=Balance)
-    restored: Restored = NOT_RESTORED  # what came out of a backup is held
+    restored: Restored = NOT_RESTORED  # mail that was restored from a backup is held
     outcomes: Outcomes = field(init=False)
 
     def __post_init__(self) -> None:
         self.outcomes = Outcomes(self.settings.queue.names_counted)
 
     def count(self, name: str, by: int = 1) -> None:
+        """Adds to a counter; counters start at 0 with the process."""
         self.counters[name] = self.counters.get(name, 0) + by
 
     def in_force(self, parameter: str) -> float:
-        """A global parameter of the scheduler, as it is now."""
+        """Returns the present value of a global parameter of the scheduler."""
         value: float = getattr(self.scheduler.tuning.globals, parameter)
         return value
 
     def ladder(self) -> Ladder:
-        """Made when asked for: the backoff times can be tuned live."""
+        """Returns the retry ladder with the present backoff times, which can be tuned live."""
         steps = self.settings.queue.retry_ladder_s
         return Ladder(steps, self.in_force("minimal_backoff_time"), self.in_force("maximal_backoff_time"))
 
     def lifetime_s(self, active: Active) -> float:
-        """How long the message may be with us."""
+        """Returns how long the message may stay in the queue, in seconds."""
         is_bounce = not active.envelope.sender or active.envelope.origin is Origin.BOUNCE
         name = "bounce_queue_lifetime" if is_bounce else "maximal_queue_lifetime"
         return self.in_force(name)
 
     def age_s(self, active: Active) -> float:
+        """Returns the age of the message in seconds, by the monotonic clock since it was read."""
         return active.age_s + self.now() - active.read_at

@@ -1,8 +1,8 @@
 """The way of a message through the manager: runner, active set, scheduler, deliverer, verdicts, end of the pass.
 
-A Delivered frame becomes a DELIVERY record, and only when that is synced is the scheduler told, the recipient dropped, the
-pass ended. New and deferred mail alternate into the active set, as in Tony Finch's log-structured queue. Mail for what is dead
-is deferred in the same way, without a deliverer and without a look at its data.
+A Delivered frame becomes a DELIVERY record. When that is synced, the verdicts are reported to the scheduler, the recipients
+are dropped, and the pass may end. New and deferred mail enter the active set in turn, as in Tony Finch's log-structured
+queue. Mail for a dead destination or transport is deferred the same way, without a deliverer and without reading its data.
 
 Keeps law: durable-before-verdict, law: turns-for-new-and-deferred (docs/laws.md).
 """
@@ -30,11 +30,11 @@ from mailcore.scheduler import Entry
 
 __all__ = ["DelivererLink", "Flight", "Flow"]
 
-FULL_S = 0.1  # while the active set is full, room is looked for so often
+FULL_S = 0.1  # interval between two searches for room while the active set is full
 FILL_MAX = (
     20  # messages brought in per turn of the loop, so that verdicts and new mail are not kept waiting by a full lane
 )
-PUT_OFF_MAX = 200  # entries for what is dead, a turn: as many as are brought in
+PUT_OFF_MAX = 200  # entries for dead destinations, deferred in one turn of the loop
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Flight:
 
 @dataclass(slots=True)
 class DelivererLink:
-    """A deliverer that is there."""
+    """A connected deliverer and its entries."""
 
     writer: FrameWriter
     number: int
@@ -58,6 +58,8 @@ class DelivererLink:
 
 
 class Flow:
+    """Moves messages into the active set, entries to the deliverers, and verdicts into the journal."""
+
     def __init__(self, context: ManagerContext, passes: Passes) -> None:
         self.context = context
         self.passes = passes
@@ -67,14 +69,14 @@ class Flow:
         self._retries = 0
         self._retry_turn = False
         self._deferred_active = 0  # deferred messages in the active set, and
-        self._deferred_limit = 0  # how many there may be, so that what a slow next hop owes leaves room for new mail
-        self._retry_at = 0.0  # monotonic: no retry lane has anything due before
+        self._deferred_limit = 0  # their maximum, so that the mail of a slow next hop leaves room for new mail
+        self._retry_at = 0.0  # monotonic: no message of a retry lane is due before
         self.retry_lanes_changed()
 
     # -- into the active set
 
     def retry_lanes_changed(self) -> None:
-        """A checkpoint made more of the retry lanes readable, or a lane is new."""
+        """Lists the runners again, after a checkpoint made more of the retry lanes readable or a lane was added."""
         runners = self.context.queue.runners
         self._new_runners = [r for lane, r in runners.items() if is_incoming(lane) or lane == LOCAL]
         self._retry_runners = [
@@ -83,7 +85,7 @@ class Flow:
         self._retry_at = 0.0
 
     def fill(self, now: float) -> bool:
-        """Brings due messages in, new and deferred ones in turn; True when there is more to bring in at once."""
+        """Brings due messages into the active set, new and deferred ones in turn; True if more are due now."""
         context = self.context
         wall = context.wall()
         working = context.queue.sizes.working
@@ -112,7 +114,7 @@ class Flow:
 
     @property
     def _full(self) -> bool:
-        """The queue's active set has the scheduler's messages, and those whose end is being written."""
+        """Whether the active set is full: it has the scheduler's messages and those whose pass is being ended."""
         return len(self.context.queue.active) >= self._active_limit
 
     def _next_new(self, wall: float, now: float) -> bool:
@@ -149,7 +151,7 @@ class Flow:
         return False
 
     def drain_deleted(self) -> None:
-        """What was deleted and can't be undone any more is finished."""
+        """Finishes deleted messages whose time for undelete is over."""
         context = self.context
         runner = context.queue.runners[DELETED]
         hold = context.queue.runners[HOLD]
@@ -162,18 +164,18 @@ class Flow:
             if active is not None:
                 try:
                     finish_deleted(context.queue, active)
-                except Gone as gone:  # it stays, working, and its segment with it (law: damage-set-aside)
+                except Gone as gone:  # it stays in the working set, and its segment stays (law: damage-set-aside)
                     context.log.failed("manager", str(gone))
                     continue
                 context.log.removed(active.queue_id)
 
     def next_due_in(self) -> float | None:
-        """Seconds until a deferred message may come in, or a suspension ends."""
+        """Returns the seconds until a deferred message may enter or a suspension ends; None if neither is expected."""
         now = self.context.now()
         times: list[float | None] = []
         if self._full:
             times.append(FULL_S)
-        elif self._deferred_active < self._deferred_limit:  # else nothing comes in before something has left
+        elif self._deferred_active < self._deferred_limit:  # otherwise no message enters before another has left
             times.append(max(0.0, self._retry_at - now))  # ``fill`` has just looked
         wake = self.context.scheduler.wake_at()
         times.append(None if wake is None else max(0.0, wake - now))
@@ -182,7 +184,7 @@ class Flow:
     # -- out to the deliverers
 
     def dispatch(self, now: float) -> None:
-        """Gives out entries as long as the scheduler has some and a deliverer has room."""
+        """Sends entries to deliverers while the scheduler has one and a deliverer has room."""
         context = self.context
         if context.stalled and (not context.entries_left or any(link.flights for link in self.deliverers)):
             return
@@ -233,7 +235,10 @@ class Flow:
     # -- verdicts
 
     def put_off(self, now: float) -> bool:
-        """Defers mail for what is dead, without a try; True when there may be more. Not on a full disk: it makes no room."""
+        """Defers mail for dead destinations without an attempt; True if there may be more.
+
+        Does nothing while the disk is full: a deferral frees no space.
+        """
         context = self.context
         batch: list[tuple[Flight, Delivered]] = []
         while not context.stalled and len(batch) < PUT_OFF_MAX:
@@ -253,7 +258,7 @@ class Flow:
         return len(batch) == PUT_OFF_MAX
 
     def delivered(self, link: DelivererLink, frames: Sequence[Delivered]) -> None:
-        """Records what came of some entries; what follows from it waits for the sync."""
+        """Records the verdicts of some entries; they take effect after the sync."""
         batch: list[tuple[Flight, Delivered]] = []
         for frame in frames:
             flight = link.flights.pop(frame.entry, None)
@@ -334,13 +339,16 @@ class Flow:
             self.passes.over(active)
 
     def stop_for_order(self, active: Active) -> None:
-        """An operator wants it elsewhere: nothing more of it goes out, and what is out is waited for."""
+        """Withdraws a message that an operator moves; the order is carried out when its deliveries have ended."""
         self.context.scheduler.withdraw(active.queue_id, self.context.now())
         if not (active.in_flight or active.unsynced or active.ending):
             self.passes.over(active)
 
     def deliverer_gone(self, link: DelivererLink) -> None:
-        """Its entries are due again at once, and no failure of the site. What it had sent to the end may arrive twice."""
+        """Makes the entries of a lost deliverer due at once; they do not count as failures of the site.
+
+        A message that it had sent completely may arrive twice.
+        """
         context = self.context
         self.deliverers.remove(link)
         for flight in link.flights.values():
@@ -352,5 +360,6 @@ class Flow:
         context.go_on()
 
     def flights(self) -> Iterator[Flight]:
+        """Yields the entries that deliverers have now."""
         for link in self.deliverers:
             yield from link.flights.values()

@@ -1,6 +1,6 @@
-"""What the manager does beside the mail: compaction, and the sweep of the spool. Bounded steps, the long looks in a thread.
+"""Compaction of lanes and the sweep of the spool: they free disk space of records and files that are no longer needed.
 
-Nothing here is needed for a message to arrive; it keeps the disk from filling with what nobody needs.
+The work is done in bounded steps; long reads run in a thread. No delivery depends on it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from mailcore.queue.sweep import Sweep
 
 __all__ = ["Housekeeping"]
 
-LOOK_S = 10.0  # how often it is asked whether there is something to do
+LOOK_S = 10.0  # between two checks for work
 
 
 class Housekeeping:
+    """Runs compaction and the sweep of one manager."""
+
     def __init__(self, context: ManagerContext, flow: Flow) -> None:
         self.context = context
         self.flow = flow
@@ -34,7 +36,7 @@ class Housekeeping:
         return self.context.now()
 
     def before_checkpoint(self) -> None:
-        """A bounded step of moving what keeps segments alive. On a full disk nothing is written for tidiness."""
+        """Moves a bounded number of messages out of segments that are nearly empty; none while the disk is full."""
         context = self.context
         if context.stalled:
             return
@@ -45,11 +47,12 @@ class Housekeeping:
         self.compaction.move_held(now)
 
     async def run(self) -> None:
+        """Looks for work every LOOK_S, until cancelled. An OSError is logged and the work retried later."""
         while True:
             await asyncio.sleep(LOOK_S)
             try:
                 await self._look()
-            except OSError as error:  # another time
+            except OSError as error:
                 self.context.log.failed("housekeeping", str(error))
 
     async def _look(self) -> None:

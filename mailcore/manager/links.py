@@ -25,16 +25,21 @@ __all__ = ["Link"]
 
 
 class ManagerSide(Protocol):
-    """What a connection needs of the manager."""
+    """The part of the manager that a connection uses."""
 
     loop: asyncio.AbstractEventLoop
     log: MailLog
     flow: Flow
     receivers: dict[str, int]  # lane -> process id, of those that are connected
 
-    def go_on(self) -> None: ...
-    def durable(self, lane: str, end: int, messages: int, recipients: int) -> None: ...
-    def request(self, writer: FrameWriter, request: Request) -> None: ...
+    def go_on(self) -> None:
+        """Schedules a turn of the loop."""
+
+    def durable(self, lane: str, end: int, messages: int, recipients: int) -> None:
+        """Makes a lane readable up to ``end``."""
+
+    def request(self, writer: FrameWriter, request: Request) -> None:
+        """Answers a request of the control process."""
 
 
 class Link(asyncio.Protocol):
@@ -48,11 +53,13 @@ class Link(asyncio.Protocol):
         self._lane = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        """Keeps the transport; the client says its role in its first frame."""
+        transport = cast(asyncio.Transport, transport)  # uvloop's class does not inherit from it
         self._transport = transport
         self._writer = FrameWriter(transport, self._manager.loop)
 
     def data_received(self, data: bytes) -> None:
+        """Handles complete frames; the Delivered frames of one read are recorded together."""
         results: list[Delivered] = []
         try:
             for frame in self._decoder.feed(data):
@@ -82,9 +89,12 @@ class Link(asyncio.Protocol):
                 self._lane = incoming(frame.number)
                 manager.receivers[self._lane] = frame.pid
         else:
-            raise WireError(f"{type(frame).__name__} is not for a {self._role or 'stranger'} to send")
+            raise WireError(
+                f"{type(frame).__name__} can't be sent by {self._role or 'a client that has not said its role'}"
+            )
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Returns a deliverer's entries to the scheduler and forgets a receiver."""
         if self._deliverer is not None:
             self._manager.flow.deliverer_gone(self._deliverer)
         self._manager.receivers.pop(self._lane, None)

@@ -1,7 +1,7 @@
-"""The manager process: recovery, then one loop in which everything about the queue happens.
+"""The manager process: a recovery, then one event loop that makes all changes to the queue.
 
-It alone writes the journal, the retry lanes and the marks. Crash-only: whatever it can't go on from (a failed sync of the
-journal, a broken invariant) ends the process, and the supervisor's next start is the recovery.
+Only the manager writes the journal, the retry lanes and the marks. It is crash-only: an error that it can't handle (a failed
+sync of the journal, a broken invariant) ends the process, and the supervisor's restart recovers the queue.
 """
 
 from __future__ import annotations
@@ -55,16 +55,18 @@ from mailcore.supervisor.pulse import beat
 
 __all__ = ["main"]
 
-LOCK_WAIT_S = 10.0  # the manager before us may still be dying
+LOCK_WAIT_S = 10.0  # the previous manager may still be ending
 FLUSH_S = 0.1  # the mail log is written this often
-THREADS = 4  # spool files of deferred mail are synced side by side
-RESERVE_SHARE = 4  # below a quarter of reserve_bytes little is delivered: the records of many might not fit
-ENTRY_BYTES_MAX = 65_536  # what the records and log lines of 50 recipients, a common entry, may need, times four
-TRY_S = 10.0  # what is deferred makes no room but takes some
+THREADS = 4  # that sync spool files of deferred mail at the same time
+RESERVE_SHARE = 4  # deliveries pause below a quarter of reserve_bytes: the records of many might not fit
+ENTRY_BYTES_MAX = 65_536  # four times the records and log lines of 50 recipients, a common entry
+TRY_S = 10.0  # between single deliveries on a full disk, after one that freed no space
 TIMER_S_MAX = 60.0
 
 
 class Manager:
+    """The parts of one manager process, and the turns of its loop."""
+
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         self.settings = settings
         self.loop = loop
@@ -110,7 +112,7 @@ class Manager:
         held = restored.why if restored.backup_at else ""
         self.log.recovered(recovered.working, time.monotonic() - started, held)
         self._turn_scheduled = False
-        self._try_at = 0.0  # monotonic: on a full disk that stays full
+        self._try_at = 0.0  # monotonic: the next single delivery on a full disk
         self._timer: asyncio.TimerHandle | None = None
         self._checkpoint_wanted = asyncio.Event()
         self._last_taken: object = None
@@ -172,6 +174,7 @@ class Manager:
     # -- the loop's work
 
     def go_on(self) -> None:
+        """Schedules a turn of the loop, if none is scheduled."""
         if not self._turn_scheduled:
             self._turn_scheduled = True
             self.loop.call_soon(self._turn)
@@ -179,8 +182,8 @@ class Manager:
     def _turn(self) -> None:
         self._turn_scheduled = False
         flow = self.flow
-        # One time for all of it: what came due between two steps (a suspension's end, a rate delay's) would be past for the
-        # scheduler's ``wake_at`` before anybody had asked what there is to give out.
+        # All steps use one time. With a later time in each step, a suspension or rate delay could end between two steps and
+        # be past for the scheduler's ``wake_at`` before ``dispatch`` saw it.
         now = self.context.now()
         more = flow.fill(now)
         flow.admission.read_more(now)
@@ -200,7 +203,7 @@ class Manager:
             self._timer = self.loop.call_later(min(max(due_in, 0.001), TIMER_S_MAX), self.go_on)
 
     def _log_windows(self) -> None:
-        """What destination_concurrency_feedback_debug asks for; bounded by the scheduler, from turn to turn."""
+        """Logs window changes where destination_concurrency_feedback_debug asks for them; the scheduler bounds their number."""
         for change in self.context.scheduler.take_window_changes():
             self.log.window_changed(
                 change.destination,
@@ -215,6 +218,7 @@ class Manager:
         self._checkpoint_wanted.set()
 
     async def checkpoints(self) -> None:
+        """Writes a checkpoint at each interval or request, until cancelled. Raises LaneFailed, OSError."""
         interval = self.settings.queue.checkpoint_interval_s
         while True:
             with contextlib.suppress(TimeoutError):
@@ -270,7 +274,7 @@ class Manager:
             self.context.checkpoints.keeper.disk_full = bool(self.context.stalled)
 
     def _let_some_out(self, free_bytes: int) -> None:
-        """Only what is delivered makes room again: one by one, and no more than the room is sure to be enough for."""
+        """Allows single deliveries on a full disk, as many as surely fit: only a delivered message frees space."""
         context = self.context
         context.entries_left = free_bytes // ENTRY_BYTES_MAX
         if not context.made_room:
@@ -282,19 +286,20 @@ class Manager:
         self.go_on()
 
     async def flush(self) -> None:
+        """Writes the mail log every FLUSH_S, until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_S)
             self.log.flush()
 
     def take_over_lanes(self) -> None:
-        """Lanes of receivers that are no more: their end is found, and they are drained like any other."""
+        """Makes the lanes of receivers that are no longer configured readable up to their end."""
         queue = self.context.queue
         for lane, runner in list(queue.runners.items()):
             number = lane.partition(".")[2]
             written = number.isdecimal() and int(number) < self.settings.receiver.processes
             if not is_incoming(lane) or written or lane in self._taken_over:
                 continue
-            with contextlib.suppress(Locked):  # its receiver is still dying: tried again with the next checkpoint
+            with contextlib.suppress(Locked):  # its receiver is still ending: retried with the next checkpoint
                 writer = LaneWriter(
                     queue.disk,
                     queue.path(lane),
@@ -310,7 +315,7 @@ class Manager:
     # -- receivers
 
     def durable(self, lane: str, end: int, messages: int = 0, recipients: int = 0) -> None:
-        """A receiver's word (law: read-only-durable)."""
+        """Makes a lane readable up to ``end``, as its receiver reported (law: read-only-durable)."""
         queue = self.context.queue
         runner = queue.runners.get(lane)
         if runner is None:
@@ -329,6 +334,7 @@ class Manager:
     # -- control
 
     def request(self, writer: FrameWriter, request: Request) -> None:
+        """Answers a request of the control process, at once or in a task."""
         if request.operation in self.control:
             try:
                 writer.send(Response(request.number, self.control[request.operation](request.arguments)))
@@ -360,7 +366,7 @@ async def _run(settings: Settings) -> None:
     manager = Manager(settings, loop)
 
     def broken(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Crash-only: nothing goes on after what nobody expected."""
+        """Ends the process after an unexpected error: the manager is crash-only."""
         error = context.get("exception") or context.get("message")
         manager.log.failed("manager", repr(error))
         manager.log.flush()
@@ -374,18 +380,16 @@ async def _run(settings: Settings) -> None:
     )
     manager.go_on()
     beat(loop)
-    async with (
-        server
-    ):  # uvloop keeps no reference: without one the next garbage collection closes it, and nobody gets in
+    async with server:  # uvloop keeps no reference: without this one the garbage collector would close the server
         await asyncio.gather(manager.checkpoints(), manager.flush(), manager.housekeeping.run())
 
 
 def main(settings: Settings, number: int) -> None:
-    """Runs until it is killed; there is one manager, number 0."""
+    """Runs until it is killed. There is one manager, number 0."""
     try:
         uvloop.run(_run(settings))
     except (
         LaneFailed, Locked, PositionsDamaged, PositionsTooNew, RestoredDamaged, SegmentTooNew, OSError,
     ) as error:  # fmt: skip
-        print(f"waypost: the manager can't go on: {error}", file=sys.stderr)
+        print(f"waypost: the manager stopped: {error}", file=sys.stderr)
         sys.exit(1)

@@ -43,6 +43,8 @@ class BadRequest(FaultError):
 
 
 class Orders:
+    """Carries out the changes that operators request, and injects messages."""
+
     OPERATIONS = frozenset(
         {"delete", "undelete", "hold", "release", "retry", "delay", "reroute", "bounce", "add_recipients"}
     )

@@ -1,11 +1,11 @@
-"""What came of mail since this manager began: the balance of all of it, and what each destination answered.
+"""Counters of what happened to mail since this manager started: the balance of all mail, and the replies of destinations.
 
 Laws
-- The balance is exact, per recipient and per message, as long as one manager lives: what was queued when it began, and was
-  accepted or undeleted since, less what was delivered, bounced, expired and deleted, is what is queued. Both sides are counted
-  apart: here by what happened, in ``Sizes`` by what lies where.
-- On the hot path: a few additions an entry. Memory is bounded by ``names_counted`` destinations and ``REPLIES_MAX`` replies of
-  each; who was heard of longest ago goes first.
+- The balance is exact, per recipient and per message, while one manager runs: queued at the start, plus accepted and
+  undeleted, minus delivered, bounced, expired and deleted, equals queued now. The two sides are counted separately: here by
+  event, in ``Sizes`` by place.
+- The hot path costs a few additions for each entry. Memory is bounded by ``names_counted`` destinations with
+  ``REPLIES_MAX`` replies each; the destination with the oldest reply is dropped first.
 
 Keeps law: outcomes-balance (docs/laws.md).
 """
@@ -25,50 +25,53 @@ from mailcore.queue.sizes import Sizes
 
 __all__ = ["Balance", "Outcome", "Outcomes"]
 
-REPLIES_MAX = 5  # of a destination: enough to see whether it says one thing or several
+REPLIES_MAX = 5  # kept for a destination: enough to see whether its replies are the same
 REPLY_CHARACTERS = 300  # of a reply kept; a thousand destinations' replies are then 1.5 MB
 
 _DEFERRED = int(Status.DEFERRED)
 
 
 class Balance:
+    """The terms of the balance equation; a pair is [messages, recipients]."""
+
     def __init__(self) -> None:
-        self.at_start = [0, 0]  # messages, recipients; all pairs here are
+        self.at_start = [0, 0]  # messages, recipients
         self.accepted = {origin: [0, 0] for origin in Origin}
         self.undeleted = [0, 0]
         self.deleted = [0, 0]
-        self.added = 0  # recipients, by an operator, to messages that were there
+        self.added = 0  # recipients that operators added to queued messages
         self.finished = 0  # messages
         self.by_status = [0] * len(Status)  # recipients
-        self._heard: set[str] = set()  # lanes of receivers that have said how far they are
+        self._heard: set[str] = set()  # lanes whose receivers have reported their position
 
     def begin(self, messages: int, recipients: int) -> None:
-        """Recovery is over; nothing has happened yet."""
+        """Sets what was queued at the end of the recovery."""
         self.at_start = [messages, recipients]
 
     # -- in
 
     def heard(self, lane: str) -> bool:
-        """A receiver said how far its lane is durable; whether it had before."""
+        """Notes that a receiver reported its position; returns whether it had done so before."""
         before = lane in self._heard
         self._heard.add(lane)
         return before
 
     def unheard(self, lanes: Iterable[str]) -> list[str]:
+        """Returns those of the lanes whose receiver has not reported its position."""
         return [lane for lane in lanes if lane not in self._heard]
 
     def arrive(self, messages: int, recipients: int, *, heard: bool) -> None:
-        """In a receiver's lane. What a lane holds when it is first ``heard`` of was accepted before we began."""
+        """Counts mail in a receiver's lane; what was there before the receiver's first report counts as queued at start."""
         _add(self.accepted[Origin.SMTP] if heard else self.at_start, messages, recipients)
 
     def accept(self, envelope: Envelope) -> None:
-        """A message of the manager's own lanes: a bounce, or one injected."""
+        """Counts a message that the manager wrote: a bounce, or an injected one."""
         _add(self.accepted[envelope.origin], 1, envelope.recipient_count)
 
     # -- out
 
     def settle(self, sizes: Sizes, active: Active, verdicts: Collection[Verdict]) -> None:
-        """Who has a final verdict is no longer queued; who is deferred stays, under its destination."""
+        """Counts verdicts; recipients with a final verdict leave the sizes, deferred ones stay."""
         by_status, destinations = self.by_status, active.destinations
         done = 0
         for verdict in verdicts:
@@ -84,7 +87,7 @@ class Balance:
             sizes.work(active.lane, 0, -done)
 
     def replace(self, active: Active, lane: str, replacement: Envelope) -> None:
-        """The message came to rest elsewhere: it may be deleted, or no longer, or have more recipients."""
+        """Counts a message that moved to ``lane``: it may be deleted or undeleted there, or have more recipients."""
         self.added += numbers_used(replacement) - numbers_used(active.envelope)
         if lane == DELETED:
             if active.lane != DELETED:
@@ -93,10 +96,11 @@ class Balance:
             _add(self.undeleted, 1, replacement.recipient_count)
 
     def finish(self, active: Active) -> None:
-        if active.lane != DELETED:  # what was deleted has left already
+        """Counts the end of a message."""
+        if active.lane != DELETED:  # a deleted message was counted when it was deleted
             self.finished += 1
 
-    # -- told
+    # -- answers
 
     @property
     def _messages_accepted(self) -> int:
@@ -107,7 +111,7 @@ class Balance:
         return sum(recipients for _, recipients in self.accepted.values()) + self.added
 
     def counters(self) -> dict[str, int]:
-        """Since the manager began; none of them ever falls."""
+        """Returns the counters since the manager started; none of them ever decreases."""
         return {
             "accepted": self._messages_accepted,
             "recipients_accepted": self._recipients_accepted,
@@ -121,13 +125,14 @@ class Balance:
         }
 
     def by_origin(self) -> dict[str, dict[str, int]]:
+        """Returns accepted messages and recipients by origin."""
         return {
             origin.name.lower(): {"messages": messages, "recipients": recipients}
             for origin, (messages, recipients) in self.accepted.items()
         }
 
     def told(self, queued_messages: int, queued_recipients: int) -> dict[str, dict[str, int]]:
-        """Both balances; ``difference`` is 0, or there is a fault."""
+        """Returns the terms of both balances; a ``difference`` other than 0 is a fault."""
         recipients = {
             "queued_at_start": self.at_start[1],
             "accepted": self._recipients_accepted,
@@ -157,7 +162,7 @@ def _add(pair: list[int], messages: int, recipients: int) -> None:
 
 
 class Outcome:
-    """What one destination answered."""
+    """Verdicts and newest replies of one destination."""
 
     __slots__ = ("by_status", "last_delivered_at", "replies")
 
@@ -167,7 +172,7 @@ class Outcome:
         self.replies: dict[tuple[int, str], list[Any]] = {}  # (status, reply) -> [at, dsn, relay, times], newest last
 
     def told(self) -> dict[str, Any]:
-        """As a row of ``destinations`` has it. Who expired was deferred before, and counts there."""
+        """Returns the fields for a row of ``destinations``. An expired recipient was deferred before and counts there too."""
         delivered, deferred, bounced = (self.by_status[s] for s in (Status.DELIVERED, Status.DEFERRED, Status.BOUNCED))
         tried = delivered + deferred + bounced
         return {
@@ -191,18 +196,18 @@ class Outcome:
         }
 
 
-NOTHING = Outcome()  # of a destination nobody has heard of
+NOTHING = Outcome()  # of a destination without any reply so far
 
 
 class Outcomes:
-    """By destination, ``names_max`` of them."""
+    """The outcomes of up to ``names_max`` destinations."""
 
     def __init__(self, names_max: int) -> None:
         self._names_max = names_max
-        self._known: OrderedDict[str, Outcome] = OrderedDict()  # heard of last comes last
+        self._known: OrderedDict[str, Outcome] = OrderedDict()  # the newest reply is last
 
     def note(self, destination: str, verdicts: Collection[Verdict], relay: str, at: float) -> None:
-        """Verdicts of one transaction. On the hot path."""
+        """Counts the verdicts of one transaction. This is on the hot path."""
         known = self._known
         outcome = known.get(destination)
         if outcome is None:
@@ -221,14 +226,14 @@ class Outcomes:
                 _keep(outcome.replies, verdict, relay, at)
 
     def told(self, destination: str) -> dict[str, Any]:
-        """Where one recipient is a destination ("smtp:user@next hop"), its next hop's."""
+        """Returns the fields for a destination; for "smtp:user@next hop", those of its next hop."""
         outcome = self._known.get(destination)
         if outcome is None and "@" in destination:
             outcome = self._known.get(f"{destination.partition(':')[0]}:{destination.rpartition('@')[2]}")
         return (outcome or NOTHING).told()
 
     def latest(self, count: int) -> list[str]:
-        """Names of those heard of last, the latest first."""
+        """Returns the ``count`` destinations with the newest replies, newest first."""
         return [name for name, _ in zip(reversed(self._known), range(count), strict=False)]
 
 

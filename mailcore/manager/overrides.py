@@ -36,6 +36,8 @@ _OF_DESTINATIONS = [name for name in DESTINATION_SCOPE if name != SUSPENDED_UNTI
 
 
 class Overrides:
+    """Sets and removes tuned values, and lists parameters with their sources."""
+
     def __init__(self, context: ManagerContext, tuned: Tuned) -> None:
         self.context = context
         self.tuned = tuned

@@ -1,8 +1,8 @@
-"""The end of a pass: every recipient of an active message has its verdict, or an operator wants the message elsewhere.
+"""The end of a pass: every recipient of an active message has its verdict, or an operator moves the message.
 
-What was refused shares one bounce; what was deferred goes into a retry lane, or, past the queue lifetime, into the bounce as
-well; nothing left is a FINISH. The data goes into the spool file and the bounce's envelope is written first, then the record
-that rests on them.
+Refused recipients share one bounce. Deferred recipients go into a retry lane or, after the queue lifetime, into the bounce.
+A message without any recipient left gets a FINISH. The spool file and the bounce's envelope are written first, then the record
+that depends on them.
 
 Keeps law: data-before-replacement, law: bounce-before-finish (docs/laws.md).
 """
@@ -29,24 +29,26 @@ from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 
 __all__ = ["Passes"]
 
-Rest = tuple[str, Envelope]  # where it comes to rest, and as what; its RECIPIENTS records are written
+Rest = tuple[str, Envelope]  # the lane and the envelope to write there; its RECIPIENTS records are written
 
 HEADER_BYTES_MAX = (
     65_536  # of a message that failed, read for its bounce; Postfix's bounce returns 50 000 bytes at most
 )
-AGAIN_S = 10.0  # a pass that could not be ended for want of disk is tried again after this
-ROOM_MAX = 1_000  # messages put back at once, and
-ROOM_S = 0.1  # how often: ten thousand a second is more than comes in
-WHEEL_S = 1.0  # scheduled mail is let go when no more than this is left to wait
+AGAIN_S = 10.0  # before the end of a pass that failed for lack of disk space is retried
+ROOM_MAX = 1_000  # messages put back in one step
+ROOM_S = 0.1  # between two steps: 10 000 a second is more than can arrive
+WHEEL_S = 1.0  # scheduled mail may start this long before its time
 
 
 class Passes:
+    """Ends the passes of active messages: bounces, retries, finishes, and the orders of operators."""
+
     def __init__(self, context: ManagerContext) -> None:
         self.context = context
-        self._room_at = 0.0  # monotonic: room is not looked for before
+        self._room_at = 0.0  # monotonic: the next search for room
 
     def over(self, active: Active) -> None:
-        """All recipients have verdicts and these are synced; or an order stands and nothing is in flight."""
+        """Ends a pass whose verdicts are all synced, or carries out an order when no delivery is in flight."""
         context = self.context
         active.ending = True
         try:
@@ -76,7 +78,7 @@ class Passes:
     # -- what ends it
 
     def _end(self, active: Active, replace: Callable[[], Rest] | None) -> None:
-        """Spool file and bounce first, each possibly in another thread; then REPLACED or FINISH. Raises Gone."""
+        """Writes spool file and bounce, possibly in threads, and then REPLACED or FINISH. Raises Gone."""
         context = self.context
         envelope = active.envelope
         work: list[Callable[[], None]] = []
@@ -133,7 +135,7 @@ class Passes:
         rest: Rest | None = None
         if replace is not None:
             try:
-                rest = replace()  # before the bounce: when this can't be done, nothing is
+                rest = replace()  # before the bounce: if this fails, nothing has changed
             except Gone as gone:
                 self._unreadable(gone)
                 return
@@ -157,12 +159,12 @@ class Passes:
         context.go_on()
 
     def _notice(self, active: Active, sender: str) -> tuple[Envelope, bytes]:
-        """The bounce about everybody refused in this pass, and its envelope."""
+        """Returns the bounce for all recipients that were refused in this pass, and its envelope."""
         context = self.context
         envelope = active.envelope
         try:
             headers = context.queue.read_data(active, HEADER_BYTES_MAX)
-        except OSError as error:  # the sender is to hear of it all the same
+        except OSError as error:  # the bounce is sent without the headers
             context.log.failed("manager", f"{envelope.queue_id}: its header can't be read for its bounce: {error}")
             headers = b""
         self._look_up_refused(active)
@@ -196,7 +198,7 @@ class Passes:
         return notice, data
 
     def _look_up_refused(self, active: Active) -> None:
-        """After a recovery the verdicts are known but not yet all the recipients they speak of."""
+        """Reads the recipients whose verdicts are known from a recovery but whose addresses are not in memory."""
         wanted = {verdict.number for verdict in active.refused} - active.refused_recipients.keys()
         if not wanted:
             return
@@ -217,7 +219,7 @@ class Passes:
         self.settle_ourselves(active, verdicts)
 
     def settle_ourselves(self, active: Active, verdicts: Sequence[Verdict]) -> None:
-        """Verdicts no deliverer gave, for recipients in ``pending``: recorded, synced, then the pass ends."""
+        """Records verdicts without a delivery, for recipients in ``pending``; after the sync the pass may end."""
         context = self.context
         for delivery in own_deliveries(active, verdicts, context.wall()):
             context.queue.deliver(delivery)
@@ -241,14 +243,14 @@ class Passes:
             if active.pass_over or (active.order is not None and not (active.in_flight or active.unsynced)):
                 self.over(active)
             elif active.unread:
-                context.go_on()  # the next batch was not read while these waited
+                context.go_on()  # the next batch was not read while these verdicts waited
 
         context.commit.then(synced)
 
     # -- orders
 
     def _obey(self, active: Active, order: Administrative) -> None:
-        """An operator's change, now that nothing of the message is in flight."""
+        """Carries out an operator's order; no delivery of the message is in flight."""
         context = self.context
         for destination in active.destinations.values():
             context.queue.sizes.route(destination, -1)
@@ -302,7 +304,7 @@ class Passes:
         self._end(active, replace)
 
     def _added(self, active: Active, addresses: Sequence[str]) -> list[Recipient]:
-        """Numbers never used for anybody else: those done count over all generations."""
+        """Returns numbers for new recipients; a number is never used twice, over all generations of the message."""
         first = numbers_used(active.envelope)
         return [Recipient(first + i, address) for i, address in enumerate(addresses)]
 
@@ -319,8 +321,10 @@ class Passes:
     # -- room for others
 
     def make_room(self, now: float) -> None:
-        """The active set is full. What only waits for suspended destinations goes into the shortest retry lane, so that a
-        suspension stops nobody else's mail; it comes back when it is due, or finds its place then."""
+        """Moves mail that waits only for suspended destinations out of the full active set, into the shortest retry lane.
+
+        So a suspension does not stop other mail.
+        """
         context = self.context
         if not context.scheduler.any_suspended or now < self._room_at:
             return
@@ -372,7 +376,7 @@ class Passes:
         self._end_again(active, replace)
 
     def wait_longer(self, active: Active) -> bool:
-        """Scheduled mail whose time has not come goes into the longest lane that still fits; False when it may go."""
+        """Moves scheduled mail into the longest retry lane that ends before its time; False if it may start now."""
         context = self.context
         left = active.envelope.not_before - context.wall()
         if left <= WHEEL_S:
@@ -386,7 +390,7 @@ class Passes:
                 active,
                 lane,
                 interval,
-                age_s=active.envelope.age_s,  # waiting for its time makes it no older
+                age_s=active.envelope.age_s,  # its age does not grow while it waits for its time
                 attempted=False,
                 not_before=active.envelope.not_before,
             )

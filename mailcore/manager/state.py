@@ -1,4 +1,4 @@
-"""What the manager answers about itself: live state, sizes, where to browse, why a message waits."""
+"""The manager's answers about its live state, sizes, positions, and why a message waits."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ WORKING_MAX = 5_000  # queue ids in one question
 
 
 class State:
+    """Answers the read-only operations of the manager; each takes its arguments as a dict."""
+
     def __init__(self, context: ManagerContext, flow: Flow, tuned: Tuned) -> None:
         self.context = context
         self.flow = flow
@@ -33,6 +35,7 @@ class State:
         self.recovered = 0
 
     def state(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns the live state: counters since ``started_at``, lanes, deliverers, the scheduler's snapshot."""
         context = self.context
         queue = context.queue
         positions = context.checkpoints.newest
@@ -65,19 +68,23 @@ class State:
         }
 
     def _restored(self) -> str:
-        """Why mail is held, as long as there is some of a backup's that may be; "" when this queue came out of none."""
+        """Returns why restored mail is held, while some of it may be; "" if the queue does not come from a backup."""
         restored, queue = self.context.restored, self.context.queue
         waits = any(runner.position < restored.lanes.get(lane, 0) for lane, runner in queue.runners.items())
         held = queue.sizes.resting.get(HOLD, [0, 0])[0]
         return restored.why if restored.backup_at and (waits or held) else ""
 
     def size(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """``unheard`` has the lanes whose receiver has not said yet, since we began, how far it is: what lies there in its
-        last moments is not counted until it has."""
+        """Returns the sizes of the queue.
+
+        ``unheard`` has the lanes whose receiver has not yet reported its position to this manager: the newest mail in them is
+        not counted before that.
+        """
         lanes = [incoming(number) for number in range(self.context.settings.receiver.processes)]
         return self.context.queue.sizes.summary() | {"unheard": self.context.balance.unheard(lanes)}
 
     def cut(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns for each lane [first offset to browse, runner's position, readable end]."""
         lanes = {}
         for lane, runner in self.context.queue.runners.items():
             lowest = self.context.queue.floor(lane).lowest()
@@ -86,7 +93,7 @@ class State:
         return {"lanes": lanes}
 
     def places(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """``cut`` and more, for the page of positions: ``held`` has, by lane and segment, the messages being worked on."""
+        """Returns ``cut`` and the journal's positions; ``held`` counts active messages by lane and segment."""
         queue = self.context.queue
         held: dict[str, list[tuple[int, int]]] = {}
         for lane in queue.runners:
@@ -107,6 +114,7 @@ class State:
         }
 
     def working(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns the progress of those of ``queue_ids`` that are active. Raises BadRequest for too many."""
         queue_ids = arguments.get("queue_ids", ())
         if len(queue_ids) > WORKING_MAX:
             raise BadRequest(
@@ -140,11 +148,12 @@ class State:
         return answer
 
     def locate(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """Returns the lane and offset of an active message; None for any other."""
         active = self.context.queue.active.get(str(arguments.get("queue_id", "")))
         return None if active is None else {"lane": active.lane, "offset": active.offset}
 
     def explain(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        """Why a message that is being worked on is not done; [] when it is not."""
+        """Returns why an active message is not done; [] for a message that is not active."""
         context = self.context
         queue_id = str(arguments.get("queue_id", ""))
         active = context.queue.active.get(queue_id)
@@ -155,6 +164,7 @@ class State:
     # -- destinations
 
     def destinations(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns up to ``limit`` destinations with mail, those without, queued recipients, and suspensions."""
         limit = min(int(arguments.get("limit") or 100), NAMES_MAX)
         context = self.context
         snapshot = context.scheduler.snapshot(context.now(), limit)
@@ -171,14 +181,14 @@ class State:
         }
         return {
             "destinations": _on_wall_clock(rows, offset),
-            "without_mail": {name: context.outcomes.told(name) for name in others},  # the latest heard of first
+            "without_mail": {name: context.outcomes.told(name) for name in others},  # newest reply first
             "queued": dict(sorted(sizes.items(), key=lambda item: -item[1])[:limit]),
             "suspended": {scope: None if math.isinf(until) else until for scope, until in suspended.items()},
         }
 
 
 def _on_wall_clock(rows: dict[str, dict[str, Any]], offset: float) -> dict[str, dict[str, Any]]:
-    """The scheduler's times are its own clock's; people want the wall's."""
+    """Converts times of the scheduler's clock to wall clock."""
     for row in rows.values():
         for name in ("dead_until", SUSPENDED_UNTIL):
             if isinstance(until := row.get(name), int | float):

@@ -12,20 +12,20 @@ from mailcore.queue.fold import Known
 
 __all__ = ["why_active", "why_recovered"]
 
-TIMES = ("until", "suspended_until")  # in what the scheduler says: on its own clock
-IN_LINE = ("next", "behind")  # what the scheduler says when nothing but other mail is in the way
+TIMES = ("until", "suspended_until")  # keys of the scheduler's answer that are on its own clock
+IN_LINE = ("next", "behind")  # states of the scheduler in which only other mail is in front
 REPLY_CHARACTERS = 500
 
 
 def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], active: Active) -> list[dict[str, Any]]:
-    """One dict a group of recipients, as ``Scheduler.explain``; times are the wall clock's. Never empty.
+    """Returns one dict for each group of recipients, as ``Scheduler.explain``; times are wall clock. Never empty.
 
-    Besides the scheduler's states: "stalled", "no deliverer", "deliverers full" (in place of its "next" and "behind", which
-    only say who goes when somebody can), "ordered", "deferred" (in this pass), "ending", "recording".
+    It adds to the scheduler's states: "stalled", "no deliverer" and "deliverers full", which replace "next" and "behind" when
+    no deliverer can take an entry; "ordered", "deferred" (in this pass), "ending", "recording".
     """
     offset = context.wall() - context.now()
     groups = [_on_wall(group, offset) for group in context.scheduler.explain(active.queue_id, context.now())]
-    if blocked := _nobody_takes_it(context, deliverers):
+    if blocked := _without_deliverer(context, deliverers):
         groups = [_blocked(group, blocked) if group["state"] in IN_LINE else group for group in groups]
     if active.ending:
         sentence = "pass finished; the result is being written to disk"
@@ -50,7 +50,7 @@ def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], act
 
 
 def why_recovered(recovered: Iterable[tuple[Known, int]], queue_id: str) -> list[dict[str, Any]]:
-    """What was being worked on when the manager was started waits to be taken up again; [] when it is none of them."""
+    """Explains a message that was active before the last start of the manager and is not active again; [] for any other."""
     for ahead, (known, _) in enumerate(recovered):
         if known.queue_id == queue_id:
             recipients = max(known.recipients - len(known.done), 0)
@@ -60,8 +60,8 @@ def why_recovered(recovered: Iterable[tuple[Known, int]], queue_id: str) -> list
     return []
 
 
-def _nobody_takes_it(context: ManagerContext, deliverers: Sequence[DelivererLink]) -> dict[str, Any]:
-    """Why nothing that the scheduler would give out goes to a deliverer now, as ``Flow.dispatch`` has it; {} when it does."""
+def _without_deliverer(context: ManagerContext, deliverers: Sequence[DelivererLink]) -> dict[str, Any]:
+    """Returns why no entry can be sent to a deliverer now, by the rules of ``Flow.dispatch``; {} if one can."""
     if context.stalled:
         return {"state": "stalled", "sentence": f"deliveries paused: {context.stalled}"}
     if not deliverers:
@@ -74,7 +74,7 @@ def _nobody_takes_it(context: ManagerContext, deliverers: Sequence[DelivererLink
 
 
 def _blocked(group: dict[str, Any], blocked: dict[str, Any]) -> dict[str, Any]:
-    """The reason in front, then its place in the line, with the numbers of both."""
+    """Puts the reason in front of the place in line, with the numbers of both."""
     return group | blocked | {"sentence": f"{blocked['sentence']}; then {group['sentence']}"}
 
 

@@ -38,6 +38,7 @@ class EventArchive:
         self._files = EventFiles(disk, events_directory)
 
     def since(self, trouble: Trouble) -> float | None:
+        """Returns the time of the oldest event, wall clock; None without any."""
         for day in self._files.days(Window()):
             first: dict[str, EventFile] = {}
             for file in self._files.of_day(day):
@@ -50,6 +51,7 @@ class EventArchive:
     def bodies(
         self, queue_ids: Collection[str], start: int, end: int, window: Window, trouble: Trouble, beyond: int = 0
     ) -> Generator[tuple[int, Body] | None, None, None]:
+        """Yields record bodies of these messages out of journal events, as ``Archive.bodies``."""
         wanted = frozenset(queue_ids)
         left = set(wanted)
         for file in self._files.journal(window, end) if wanted else ():
@@ -66,6 +68,7 @@ class EventArchive:
             yield None
 
     def arrival(self, queue_id: str, window: Window, trouble: Trouble) -> Steps[Found | None]:
+        """Returns the envelope of a message as it was received; None if no file has it."""
         matches = Matches(Wanted(queue_id=queue_id), None)
         for scanned in self.arrivals(matches, window, "", lambda lane, offset: False, trouble):
             if scanned is not None and scanned.found:
@@ -74,6 +77,7 @@ class EventArchive:
         return None
 
     def names(self, found: Found, numbers: Collection[int], trouble: Trouble) -> Steps[dict[int, str]]:
+        """Returns recipients' addresses by number; those that are not in the file are left out."""
         at = found.envelope.arrived_at
         files = self._files.arrivals(Window(at, at), None)
         for file in files:  # the newest first
@@ -86,12 +90,14 @@ class EventArchive:
     def arrivals(
         self, matches: Matches, window: Window, place: str, skip: Callable[[str, int], bool], trouble: Trouble
     ) -> Generator[Scanned | None, None, None]:
+        """Yields matching envelopes, newest day first, as ``Archive.arrivals``."""
         at = Place.read(place)
         for file in self._files.arrivals(window, at):
             yield from _pieces(file, _scan(file, matches, window, at, skip), trouble)
             yield None
 
     def deliveries(self, end: int, since: float, trouble: Trouble) -> Iterator[list[Delivery]]:
+        """Yields deliveries below ``end``, newest file first, as ``Archive.deliveries``."""
         for file in self._files.journal_backwards(since, end):
             yield from _pieces(file, _journal().deliveries_in(file.path, end, since), trouble)
             yield []

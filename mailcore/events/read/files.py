@@ -26,6 +26,8 @@ _LAST_S = 253_402_300_799.0  # the last second of the year 9999
 
 
 class EventFile(NamedTuple):
+    """One event file: its UTC day, its lane and the offset at which its stretch starts."""
+
     day: str
     lane: str
     start: int
@@ -66,10 +68,13 @@ class Place(NamedTuple):
         return file.order < (lane_order(self.lane), -self.start)
 
     def is_in(self, file: EventFile) -> bool:
+        """Returns whether the place is in this file."""
         return (file.day, file.lane, file.start) == (self.day, self.lane, self.start)
 
 
 class EventFiles:
+    """Lists the event files of one directory."""
+
     def __init__(self, disk: Disk, events_directory: str) -> None:
         self.disk = disk
         self.directory = events_directory
@@ -97,6 +102,7 @@ class EventFiles:
             yield from sorted(files, key=lambda file: file.start)
 
     def journal_backwards(self, since: float, end: int) -> Iterator[EventFile]:
+        """Yields journal files that begin below ``end``, newest first, from the day of ``since`` on."""
         for day in reversed(self.days(Window(since))):
             files = [file for file in self.of_day(day) if file.lane == JOURNAL and file.start < end]
             yield from sorted(files, key=lambda file: -file.start)

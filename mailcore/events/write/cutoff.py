@@ -62,6 +62,8 @@ class Queued(NamedTuple):
 
 
 class Cut(msgspec.Struct, frozen=True):
+    """The counts of one cut, as ``cuts/TIME.json`` has them."""
+
     at: float  # wall clock: when the restart positions were taken, or how long nothing has happened since
     lanes: dict[str, int]
     messages: int
@@ -74,6 +76,7 @@ class Cut(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """Returns the time as the file name has it, in UTC."""
         return datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%dT%H%M%S.%fZ")
 
 

@@ -44,6 +44,7 @@ class Exported:
 
     @property
     def rows(self) -> int:
+        """Returns the number of rows in all files."""
         return sum(self.files.values())
 
 
@@ -107,6 +108,7 @@ class Export:
             return ExportedPositions()
 
     def save(self, state: ExportedPositions) -> None:
+        """Writes the exported positions. Raises OSError."""
         write_exported(self.events_disk, self.state_directory, state)
 
     def run(self, ends: Mapping[str, int] | None = None) -> Exported:

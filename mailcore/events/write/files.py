@@ -115,6 +115,7 @@ class StretchFiles:
         self.damages: list[Damage] = []
 
     def add(self, kind: str, offset: int, row: Row) -> None:
+        """Adds a row to the file of its day; the row has part, time, queue id and the fields of its kind."""
         at = row[1]
         key = (int(at // DAY_S) if 0 <= at < DAYS_MAX * DAY_S else 0, kind)
         rows = self._buffers.get(key)
@@ -125,6 +126,7 @@ class StretchFiles:
             self._flush(key)
 
     def damaged(self, damage: Damage) -> None:
+        """Notes damage for the files' metadata, up to DAMAGES_MAX."""
         if len(self.damages) < DAMAGES_MAX:
             self.damages.append(damage)
 

@@ -26,6 +26,8 @@ __all__ = ["Written", "write_stretch"]
 
 @dataclass(frozen=True, slots=True)
 class Written:
+    """The files of one stretch."""
+
     files: dict[str, int]  # path -> rows
     keep: int  # as ``ExportedLane.keep``
 

@@ -20,6 +20,8 @@ ROWS_MAX = 50_000  # kept in memory: then they are written, however few minutes 
 
 
 class Windows:
+    """Collects window samples and writes them into event files."""
+
     def __init__(self, disk: Disk, events_directory: str, written_every_s: float) -> None:
         self._disk = disk
         self._directory = events_directory
@@ -39,6 +41,7 @@ class Windows:
                 part += 1
 
     def due(self, now: float) -> bool:
+        """Returns whether the samples are to be written now."""
         if not self._rows:
             return False
         return len(self._rows) >= ROWS_MAX or now - self._rows[0][0] / 1000 >= self._written_every_s
