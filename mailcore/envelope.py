@@ -10,7 +10,11 @@ import enum
 
 import msgspec
 
-__all__ = ["DataPlace", "Envelope", "Origin", "Recipient", "Status", "Verdict"]
+__all__ = ["DataPlace", "Envelope", "Options", "Origin", "Recipient", "Status", "Verdict"]
+
+# Parameters of MAIL or RCPT that have no field of their own: keyword in upper case and value ("" without one), in the order
+# in which the client gave them. Which there are, stands in mailcore.esmtp.
+Options = tuple[tuple[str, str], ...]
 
 
 class Origin(enum.IntEnum):
@@ -43,6 +47,7 @@ class Recipient(msgspec.Struct, frozen=True, array_like=True):
     destination: str = ""  # "transport:next hop" under which it was last counted; "" while not yet routed
     route: str = ""  # an operator's reroute, "transport:next hop"; overrides the routes table
     reply: str = ""  # the last reply that deferred it, "" before the first attempt
+    options: Options = ()  # parameters of RCPT
 
 
 class DataPlace(enum.IntEnum):
@@ -86,6 +91,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     numbers_used: int = 0  # recipients it ever had: what those added later are numbered from; 0: recipient_count
     written_at: float = 0.0  # when a replacement came to rest: held, deleted or deferred since; 0: as received
     held_before: str | None = None  # in the deleted lane: the reason it was held for until then; None: it was not held
+    options: Options = ()  # parameters of MAIL
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

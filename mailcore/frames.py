@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mailcore.envelope import Verdict
+from mailcore.envelope import Options, Verdict
 from mailcore.faults import Fault
 
 __all__ = [
@@ -80,6 +80,8 @@ class Deliver(msgspec.Struct, frozen=True, array_like=True, tag=3):
     eight_bit: bool
     smtputf8: bool
     tls: str = "may"  # transport's tls level: none, may, encrypt
+    options: Options = ()  # Envelope.options
+    recipient_options: tuple[Options, ...] = ()  # Recipient.options of each of ``recipients``; () when none has any
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):

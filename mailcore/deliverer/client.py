@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mailcore.config.settings import Deliverer
@@ -29,6 +30,7 @@ from mailcore.deliverer.message_data import MessageData
 from mailcore.deliverer.replies import Reply, enhanced_code, status_of
 from mailcore.deliverer.transaction import Outcome, transact
 from mailcore.envelope import Status, Verdict
+from mailcore.esmtp import EXTENSIONS, Extension, OutgoingTable
 from mailcore.frames import Deliver, Delivered
 from mailcore.routing.mx import Address, HostFinder
 from mailcore.routing.resolve import Refused
@@ -64,11 +66,19 @@ class _Session(NamedTuple):
 class Client:
     """``our_name`` is what we say in EHLO. Raises UnicodeEncodeError when it is not ASCII."""
 
-    def __init__(self, limits: Deliverer, finder: HostFinder, our_name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        limits: Deliverer,
+        finder: HostFinder,
+        our_name: str,
+        loop: asyncio.AbstractEventLoop,
+        extensions: Sequence[Extension] = EXTENSIONS,
+    ) -> None:
         self._limits = limits
         self._finder = finder
         self._our_name = our_name.encode("ascii")
         self._loop = loop
+        self._extensions = OutgoingTable(extensions)
         self._tls = opportunistic_tls()
         self._tls_broken: dict[AddressKey, float] = {}  # until when
         self._cache = ConnectionCache(
@@ -141,7 +151,7 @@ class Client:
 
     async def _transact(self, connection: Connection, work: Deliver, data: MessageData) -> Outcome | None:
         try:
-            return await transact(connection, work, data, self._limits)
+            return await transact(connection, work, data, self._limits, self._extensions)
         except BaseException:  # cancelled, or a bug: nobody knows what the server expects next
             connection.abort()
             raise

@@ -21,6 +21,7 @@ import signal
 import socket
 import sys
 from collections import deque
+from collections.abc import Sequence
 from typing import cast
 
 import msgspec
@@ -30,6 +31,7 @@ from mailcore.config.settings import Settings
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.message_data import DataError, DataFiles
 from mailcore.envelope import Status, Verdict
+from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.exhaustion import is_exhausted
 from mailcore.frames import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, WireError
 from mailcore.log.disk import Disk
@@ -109,7 +111,13 @@ class ManagerLink(asyncio.Protocol):
 class Deliverer:
     """What lives as long as the process: the client with its connections, and the open files."""
 
-    def __init__(self, settings: Settings, number: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        number: int,
+        loop: asyncio.AbstractEventLoop,
+        extensions: Sequence[Extension] = EXTENSIONS,
+    ) -> None:
         limits = settings.deliverer
         our_name = limits.hostname or socket.gethostname()
         self.number = number
@@ -124,7 +132,7 @@ class Deliverer:
             chance=random.Random(),  # noqa: S311  which of two equal hosts comes first is no secret
             clock=loop.time,
         )
-        self._client = Client(limits, finder, our_name, loop)
+        self._client = Client(limits, finder, our_name, loop, extensions)
 
     async def run(self) -> None:
         """Serves one manager after the other, for ever."""

@@ -22,7 +22,8 @@ from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Connection, Failure
 from mailcore.deliverer.message_data import CHUNK_BYTES, DataError, MessageData
 from mailcore.deliverer.replies import Reply, enhanced_code, said, status_of
-from mailcore.envelope import Status, Verdict
+from mailcore.envelope import Options, Status, Verdict
+from mailcore.esmtp import Extension, OutgoingTable
 from mailcore.frames import Deliver
 from mailcore.routing.address import is_mailbox, is_return_path
 
@@ -50,7 +51,9 @@ class _Recipient(NamedTuple):
     line: bytes
 
 
-async def transact(connection: Connection, work: Deliver, data: MessageData, limits: Deliverer) -> Outcome | None:
+async def transact(
+    connection: Connection, work: Deliver, data: MessageData, limits: Deliverer, extensions: OutgoingTable
+) -> Outcome | None:
     """Sends ``work``; None when the kept connection turned out to be dead before anything was done.
 
     Raises DataError when the data cannot be read before anything was sent.
@@ -60,13 +63,14 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
     verdicts: list[Verdict] = []
     if not connection.is_silent and connection.failure is None:
         connection.distrust()  # it answered what was not asked: no reply could be paired any more
-    recipients = _checked(connection, work, data, verdicts)
+    recipients = _checked(connection, work, data, extensions, verdicts)
     if not recipients:
         return Outcome(verdicts, elsewhere=False)
 
     lines = [b"RSET\r\n"] if connection.needs_reset else []
     resets = len(lines)
-    lines.append(_mail_line(connection, work, data))
+    arguments = extensions.mail_arguments(connection.features, work, work.options)
+    lines.append(b"MAIL FROM:<%b>%b\r\n" % (work.sender.encode(), arguments))
     lines += [recipient.line for recipient in recipients]
     if connection.pipelining:
         lines.append(b"DATA\r\n")
@@ -127,50 +131,46 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
     return await _send(connection, data, accepted, verdicts, limits)
 
 
-def _checked(connection: Connection, work: Deliver, data: MessageData, verdicts: list[Verdict]) -> list[_Recipient]:
-    """Those who may be sent to; for the others a verdict is appended to ``verdicts``."""
-    ascii_only = "smtputf8" not in connection.features
-    needs_utf8 = f"SMTPUTF8 is required, but was not offered by host {connection.name}"
+def _checked(
+    connection: Connection, work: Deliver, data: MessageData, extensions: OutgoingTable, verdicts: list[Verdict]
+) -> list[_Recipient]:
+    """Returns the recipients to send to; for each of the others it appends a verdict to ``verdicts``."""
+    features = connection.features
     refusal: tuple[str, str] | None = None
     if not is_return_path(work.sender):
         refusal = "5.1.7", f"bad sender address syntax: {work.sender!a}"
-    elif ascii_only and (not work.sender.isascii() or (work.smtputf8 and _header_is_eight_bit(data))):
-        refusal = "5.6.7", needs_utf8
+    elif missing := extensions.missing(features, work, work.options, lambda: _header(data)):
+        refusal = _not_offered(missing, connection)
     elif 0 < connection.size_limit < data.length:
         limit = f"exceeds size limit {connection.size_limit} of server {connection.name}"
         refusal = "5.3.4", f"message size {data.length} {limit}"
     recipients: list[_Recipient] = []
-    for number, address in work.recipients:
+    options: Options = ()
+    lacks_some = extensions.lacks_some(features)
+    for index, (number, address) in enumerate(work.recipients):
+        if work.recipient_options:
+            options = work.recipient_options[index]
         if refusal is not None:
             verdicts.append(Verdict(number, Status.BOUNCED, *refusal))
         elif not is_mailbox(address):
             verdicts.append(Verdict(number, Status.BOUNCED, "5.1.3", f"bad address syntax: {address!a}"))
-        elif ascii_only and not address.isascii():
-            verdicts.append(Verdict(number, Status.BOUNCED, "5.6.7", needs_utf8))
+        elif (lacks_some or options) and (missing := extensions.missing_for(features, address, options)):
+            verdicts.append(Verdict(number, Status.BOUNCED, *_not_offered(missing, connection)))
+        elif options:
+            arguments = extensions.rcpt_arguments(features, options)
+            recipients.append(_Recipient(number, b"RCPT TO:<%b>%b\r\n" % (address.encode(), arguments)))
         else:
             recipients.append(_Recipient(number, b"RCPT TO:<%b>\r\n" % address.encode()))
     return recipients
 
 
-def _header_is_eight_bit(data: MessageData) -> bool:
-    """Whether the header needs SMTPUTF8 (RFC 6532); a header longer than a chunk is judged by its beginning."""
-    begin = data.read(0, CHUNK_BYTES)
-    return not begin.partition(b"\r\n\r\n")[0].isascii()
+def _not_offered(missing: Extension, connection: Connection) -> tuple[str, str]:
+    return missing.missing_dsn, f"{missing.keyword} is required, but was not offered by host {connection.name}"
 
 
-def _mail_line(connection: Connection, work: Deliver, data: MessageData) -> bytes:
-    """8-bit data goes as it is to a host without 8BITMIME, too: rewriting it would break signatures (decision 0002)."""
-    line = b"MAIL FROM:<%b>" % work.sender.encode()
-    features = connection.features
-    if "size" in features:
-        line += b" SIZE=%d" % data.length
-    if work.eight_bit and "8bitmime" in features:
-        line += b" BODY=8BITMIME"
-    if "smtputf8" in features and (
-        work.smtputf8 or not work.sender.isascii() or not all(address.isascii() for _, address in work.recipients)
-    ):
-        line += b" SMTPUTF8"
-    return line + b"\r\n"
+def _header(data: MessageData) -> bytes:
+    """The header section; of one that is longer than a chunk its beginning."""
+    return data.read(0, CHUNK_BYTES).partition(b"\r\n\r\n")[0]
 
 
 async def _step_by_step(connection: Connection, lines: list[bytes], resets: int, timeout_s: float) -> list[Reply]:

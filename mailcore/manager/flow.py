@@ -213,6 +213,7 @@ class Flow:
         resolved = self.context.routing.resolve(first.address, first.route)
         assert not isinstance(resolved, Refused)
         transport = self.context.settings.transports.get(entry.transport)
+        recipient_options = tuple([pending[number].options for number in entry.recipients])
         active.in_flight += 1
         link.flights[entry.number] = Flight(entry, active, now)
         link.writer.send(
@@ -229,6 +230,8 @@ class Flow:
                 envelope.eight_bit,
                 envelope.smtputf8,
                 transport.tls if transport is not None else "may",
+                envelope.options,
+                recipient_options if any(recipient_options) else (),
             )
         )
 

@@ -1,102 +1,117 @@
-"""The arguments of MAIL and RCPT: path and parameters in, values or the reply that refuses them out. Pure."""
+"""The arguments of MAIL and RCPT: bytes in, path and parameters out, or the reply that refuses them. Pure."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
 
+import msgspec
+
+from mailcore.envelope import Options
+from mailcore.esmtp import EXTENSIONS, Parameter, ReplyOf
 from mailcore.receiver.path import Path, parse_path
 
-__all__ = ["Fault", "Mail", "parse_mail", "parse_rcpt"]
+__all__ = ["Mail", "ReplyOf", "parse_mail", "parse_rcpt"]
 
 _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*+)(?:=([\x21-\x3c\x3e-\x7e]++))?")  # RFC 5321 4.1.2 esmtp-param
-SIZE_DIGITS_MAX = 20  # RFC 1870 3
-_FROM = re.compile(
-    r"FROM: *", re.IGNORECASE
-)  # a space behind the colon is no RFC, but many clients; nothing can hide in it
+# RFC 5321 has no space after the colon, but many clients send one, and nothing can hide in it.
+_FROM = re.compile(r"FROM: *", re.IGNORECASE)
 _TO = re.compile(r"TO: *", re.IGNORECASE)
+_MAIL_PARAMETERS = {parameter.keyword: parameter for row in EXTENSIONS for parameter in row.mail}
+_RCPT_PARAMETERS = {parameter.keyword: parameter for row in EXTENSIONS for parameter in row.rcpt}
 
 
-class Fault(NamedTuple):
-    """The reply that refuses, without CRLF."""
+class Mail(msgspec.Struct):
+    """The argument of MAIL. Parameters with a field of their own are not among the ``options``."""
 
-    reply: bytes
-
-
-class Mail(NamedTuple):
     sender: str
     size_bytes: int = 0  # as declared, 0 when it was not
     eight_bit: bool = False
     smtputf8: bool = False
+    options: Options = ()
 
 
-_MAIL_SYNTAX = Fault(b"501 5.5.4 Syntax: MAIL FROM:<address>")
-_RCPT_SYNTAX = Fault(b"501 5.5.4 Syntax: RCPT TO:<address>")
-_BAD_SENDER = Fault(b"501 5.1.7 Bad sender address syntax")
-_BAD_RECIPIENT = Fault(b"501 5.1.3 Bad recipient address syntax")
-_BAD_PARAMETER = Fault(b"501 5.5.4 Bad parameter syntax")
-_UNKNOWN_PARAMETER = Fault(b"555 5.5.4 Unsupported option")
-_NOT_UTF8_SENDER = Fault(b"553 5.6.7 Sender address needs SMTPUTF8")
-_NOT_UTF8_RECIPIENT = Fault(b"553 5.6.7 Recipient address needs SMTPUTF8")
+_MAIL_SYNTAX = ReplyOf(b"501 5.5.4 Syntax: MAIL FROM:<address>")
+_RCPT_SYNTAX = ReplyOf(b"501 5.5.4 Syntax: RCPT TO:<address>")
+_BAD_SENDER = ReplyOf(b"501 5.1.7 Bad sender address syntax")
+_BAD_RECIPIENT = ReplyOf(b"501 5.1.3 Bad recipient address syntax")
+_BAD_PARAMETER = ReplyOf(b"501 5.5.4 Bad parameter syntax")
+_UNKNOWN_PARAMETER = ReplyOf(b"555 5.5.4 Unsupported option")
+_NOT_UTF8_SENDER = ReplyOf(b"553 5.6.7 Sender address needs SMTPUTF8")
+_NOT_UTF8_RECIPIENT = ReplyOf(b"553 5.6.7 Recipient address needs SMTPUTF8")
 
 
-def parse_mail(argument: bytes, extended: bool) -> Mail | Fault:
-    """What stands behind ``MAIL ``. ``extended``: after EHLO; parameters exist only then."""
-    found = _parse(argument, _FROM)
-    if found is None:
+def parse_mail(
+    argument: bytes, extended: bool, parameters: Mapping[str, Parameter] = _MAIL_PARAMETERS
+) -> Mail | ReplyOf:
+    """Reads what follows ``MAIL ``. ``extended``: after EHLO; only then there are parameters."""
+    parsed = _parse(argument, _FROM)
+    if parsed is None:
         return _MAIL_SYNTAX if not _FROM.match(_text(argument)) else _BAD_SENDER
-    path, rest = found
-    if not path.domain and path.address:
+    path, rest = parsed
+    address = path.address
+    if not path.domain and address:
         return _BAD_SENDER
-    if not rest:
-        return Mail(path.address) if path.address.isascii() else _NOT_UTF8_SENDER
-    if not extended:
-        return _UNKNOWN_PARAMETER
-    return _with_parameters(path, rest)
-
-
-def _with_parameters(path: Path, rest: str) -> Mail | Fault:
-    size_bytes = 0
-    eight_bit = smtputf8 = False
-    seen: set[str] = set()
-    for parameter in rest.split():
-        match = _PARAMETER.fullmatch(parameter)
-        if match is None or match[1].upper() in seen:
-            return _BAD_PARAMETER
-        keyword, value = match[1].upper(), match[2]
-        seen.add(keyword)
-        if keyword == "SIZE":
-            if value is None or not value.isdecimal() or len(value) > SIZE_DIGITS_MAX:
-                return _BAD_PARAMETER
-            size_bytes = int(value)
-        elif keyword == "BODY":
-            if value is None or value.upper() not in ("7BIT", "8BITMIME"):
-                return Fault(b"501 5.5.4 BODY is 7BIT or 8BITMIME")
-            eight_bit = value.upper() == "8BITMIME"
-        elif keyword == "SMTPUTF8":
-            if value is not None:
-                return _BAD_PARAMETER
-            smtputf8 = True
-        else:
+    mail = Mail(address)
+    if rest:
+        if not extended:
             return _UNKNOWN_PARAMETER
-    if not smtputf8 and not path.address.isascii():
-        return _NOT_UTF8_SENDER
-    return Mail(path.address, size_bytes, eight_bit, smtputf8)
+        refusal = _take_parameters(mail, rest, parameters)
+        if refusal is not None:
+            return refusal
+    return mail if mail.smtputf8 or address.isascii() else _NOT_UTF8_SENDER
 
 
-def parse_rcpt(argument: bytes, smtputf8: bool) -> Path | Fault:
-    """What stands behind ``RCPT ``. ``smtputf8``: MAIL said so. The path has an address; no domain only for postmaster."""
-    found = _parse(argument, _TO)
-    if found is None:
+def parse_rcpt(
+    argument: bytes, smtputf8: bool, parameters: Mapping[str, Parameter] = _RCPT_PARAMETERS
+) -> tuple[Path, Options] | ReplyOf:
+    """Reads what follows ``RCPT ``. ``smtputf8``: MAIL said so. ``parameters`` is empty after HELO.
+
+    The path has an address; it has no domain only for postmaster.
+    """
+    parsed = _parse(argument, _TO)
+    if parsed is None:
         return _RCPT_SYNTAX if not _TO.match(_text(argument)) else _BAD_RECIPIENT
-    path, rest = found
+    path, rest = parsed
     if not path.address:
         return _BAD_RECIPIENT
+    options: Options = ()
     if rest:
-        return _UNKNOWN_PARAMETER
+        if not parameters:
+            return _UNKNOWN_PARAMETER
+        taken = Mail("")
+        refusal = _take_parameters(taken, rest, parameters)
+        if refusal is not None:
+            return refusal
+        options = taken.options
     if not smtputf8 and not path.address.isascii():
         return _NOT_UTF8_RECIPIENT
-    return path
+    return path, options
+
+
+def _take_parameters(mail: Mail, rest: str, parameters: Mapping[str, Parameter]) -> ReplyOf | None:
+    """Puts each parameter into its field of ``mail`` or into the options; the reply to the first that is wrong."""
+    keywords: set[str] = set()
+    for text in rest.split():
+        match = _PARAMETER.fullmatch(text)
+        if match is None:
+            return _BAD_PARAMETER
+        keyword, value = match.groups()
+        keyword = keyword.upper()
+        if keyword in keywords:
+            return _BAD_PARAMETER
+        keywords.add(keyword)
+        parameter = parameters.get(keyword)
+        if parameter is None:
+            return _UNKNOWN_PARAMETER
+        parsed = parameter.parse(value)
+        if isinstance(parsed, ReplyOf):
+            return parsed
+        if parameter.field:
+            setattr(mail, parameter.field, parsed)
+        else:
+            mail.options = (*mail.options, (keyword, str(parsed)))
+    return None
 
 
 def _text(argument: bytes) -> str:
@@ -104,16 +119,16 @@ def _text(argument: bytes) -> str:
 
 
 def _parse(argument: bytes, keyword: re.Pattern[str]) -> tuple[Path, str] | None:
-    """Path, and the parameters without the space before them."""
+    """Returns the path, and the parameters without the space before them; None when there is no path."""
     try:
         text = argument.decode()
     except UnicodeDecodeError:
         return None
     match = keyword.match(text)
-    found = parse_path(text, match.end()) if match is not None else None
-    if found is None:
+    parsed = parse_path(text, match.end()) if match is not None else None
+    if parsed is None:
         return None
-    path, rest = found
+    path, rest = parsed
     if not rest:
-        return found
+        return parsed
     return (path, rest.strip(" ")) if rest[0] == " " else None

@@ -13,10 +13,11 @@ import functools
 import time
 from collections.abc import Callable
 
+import msgspec
 from aiosmtpd.smtp import Envelope as AioEnvelope
 from aiosmtpd.smtp import Session as AioSession
 
-from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Recipient
+from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Options, Recipient
 from mailcore.receiver.command_table import Phase
 from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG, IncomingMessage
 from mailcore.receiver.intake import Refusal
@@ -36,7 +37,8 @@ class Transaction(AioEnvelope):
         self.mail_from: str | None = None
         self.smtp_utf8 = False
         self.eight_bit = False
-        self.recipients: dict[str, None] = {}  # each once, in order
+        self.options: Options = ()  # parameters of MAIL
+        self.recipients: dict[str, Options] = {}  # each once, in order, with the parameters of its first RCPT
         self.queue_id = ""  # from DATA on
         self.arrived_at = 0.0
 
@@ -60,6 +62,7 @@ class DataSession(LineSession):
         self.session = AioSession(context.loop)
         self.envelope = Transaction()
         self.phase: Phase = _CONNECTED
+        self.offer = context.offer
         self.tls = ""  # as Envelope.tls
         self._incoming: IncomingMessage | None = None
 
@@ -151,6 +154,8 @@ class DataSession(LineSession):
             self._answer(envelope, message.failure)
             return
         recipients = tuple([Recipient(number, address) for number, address in enumerate(envelope.recipients)])
+        if any(envelope.recipients.values()):
+            recipients = tuple(map(_with_options, recipients, envelope.recipients.values()))
         stored = Envelope(
             queue_id=envelope.queue_id,
             generation=0,
@@ -169,6 +174,7 @@ class DataSession(LineSession):
             eight_bit=envelope.eight_bit,
             smtputf8=envelope.smtp_utf8,
             message_id=message.message_id,
+            options=envelope.options,
         )
         try:
             message.store(stored, recipients[RECIPIENTS_PER_RECORD:], functools.partial(self._stored, envelope))
@@ -191,3 +197,7 @@ class DataSession(LineSession):
             self._errors = self._junk = 0  # as Postfix does: whoever sends mail is not just making trouble
             self.reply(b"250 2.0.0 Ok: queued as " + envelope.queue_id.encode())
         self.end_transaction()
+
+
+def _with_options(recipient: Recipient, options: Options) -> Recipient:
+    return msgspec.structs.replace(recipient, options=options) if options else recipient

@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 import uvloop
 
 from mailcore.config.settings import Settings
+from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.log.commit import GroupCommit
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.lane import LaneWriter
@@ -59,6 +60,7 @@ class Receiving:
         *,
         disk: Disk | None = None,
         connections_max: int | None = None,
+        extensions: Sequence[Extension] = EXTENSIONS,
     ) -> None:
         disk = disk or Disk()
         lane = incoming(number)
@@ -95,6 +97,7 @@ class Receiving:
             spool_data_at=DATA_AT,
             tls_context=_tls_context(settings),
             connections_max=connections_max,
+            extensions=extensions,
         )
         self._linking: asyncio.Task[None] | None = None
         self._loop = loop

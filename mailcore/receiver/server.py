@@ -17,9 +17,10 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mailcore.config.settings import Receiver
+from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.receiver.intake import Intake, Refusal
 from mailcore.receiver.line_session import LineSession
 from mailcore.receiver.policy import RelayPolicy
@@ -50,6 +51,7 @@ class Server:
         spool_data_at: int,
         tls_context: ssl.SSLContext | None = None,
         connections_max: int | None = None,
+        extensions: Sequence[Extension] = EXTENSIONS,
     ) -> None:
         self.context = ServerContext(
             settings,
@@ -60,6 +62,7 @@ class Server:
             inline_limit=inline_limit,
             spool_data_at=spool_data_at,
             tls_context=tls_context,
+            extensions=extensions,
         )
         self.settings = settings
         self.policy = policy

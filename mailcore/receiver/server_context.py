@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Sequence
 
 from mailcore.config.settings import Receiver
+from mailcore.esmtp import EXTENSIONS, Extension, Offering
 from mailcore.receiver.intake import Intake
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.trace import TraceHeader
 
-__all__ = ["ServerContext"]
+__all__ = ["Offer", "ServerContext"]
+
+
+class Offer:
+    """What a connection is offered: the reply to EHLO, and the parameters of MAIL and RCPT by their keywords."""
+
+    def __init__(self, name: bytes, extensions: Sequence[Extension], offering: Offering) -> None:
+        offered = [(row, line) for row in extensions if (line := row.offer(offering)) is not None]
+        lines = [name, *(line.encode("ascii") for _, line in offered)]
+        self.ehlo = b"\r\n".join([b"250-" + line for line in lines[:-1]] + [b"250 " + lines[-1]])
+        self.mail = {parameter.keyword: parameter for row, _ in offered for parameter in row.mail}
+        self.rcpt = {parameter.keyword: parameter for row, _ in offered for parameter in row.rcpt}
 
 
 class ServerContext:
@@ -31,6 +44,7 @@ class ServerContext:
         inline_limit: int,
         spool_data_at: int,
         tls_context: ssl.SSLContext | None = None,
+        extensions: Sequence[Extension] = EXTENSIONS,
     ) -> None:
         self.settings = settings
         self.policy = policy
@@ -43,19 +57,7 @@ class ServerContext:
         self.trace = TraceHeader(hostname)
         self.name = hostname.encode()
         self.greeting = b"220 " + self.name + b" ESMTP Waypost\r\n"
-        self.ehlo = self._ehlo(tls_context is not None)
-        self.ehlo_tls = self._ehlo(False)
+        offering = Offering(settings.message_size_limit, tls_context is not None, is_encrypted=False)
+        self.offer = Offer(self.name, extensions, offering)
+        self.offer_tls = Offer(self.name, extensions, offering._replace(is_encrypted=True))
         self.ticks = 0  # of the server's timer; a session notes the tick at which it last heard from its client
-
-    def _ehlo(self, starttls: bool) -> bytes:
-        keywords = [
-            b"PIPELINING",
-            b"SIZE %d" % self.settings.message_size_limit,
-            *([b"STARTTLS"] if starttls else []),
-            b"ENHANCEDSTATUSCODES",
-            b"8BITMIME",
-            b"SMTPUTF8",
-            b"HELP",
-        ]
-        lines = [self.name, *keywords]
-        return b"\r\n".join([b"250-" + line for line in lines[:-1]] + [b"250 " + lines[-1]])

@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mailcore.receiver.command import Fault, parse_mail, parse_rcpt
+from mailcore.receiver.command import ReplyOf, parse_mail, parse_rcpt
 from mailcore.receiver.command_table import TABLE, Argument, Phase
 from mailcore.receiver.data_session import DataSession
 from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG
@@ -112,7 +112,7 @@ class ServerSession(DataSession):
         """Greets a client and names the extensions."""
         if not self._greet(argument, b"EHLO", extended=True):
             return b""
-        return self.context.ehlo_tls if self.tls else self.context.ehlo
+        return self.offer.ehlo
 
     def _greet(self, argument: bytes, verb: bytes, extended: bool) -> bool:
         name = argument.decode("ascii", "replace")
@@ -127,8 +127,8 @@ class ServerSession(DataSession):
 
     def smtp_MAIL(self, argument: bytes) -> bytes:
         """Begins a mail transaction."""
-        mail = parse_mail(argument, self.session.extended_smtp)
-        if isinstance(mail, Fault):
+        mail = parse_mail(argument, self.session.extended_smtp, self.offer.mail)
+        if isinstance(mail, ReplyOf):
             self.refuse("MAIL", mail.reply)
             return b""
         if mail.size_bytes > self.context.settings.message_size_limit:
@@ -142,24 +142,26 @@ class ServerSession(DataSession):
         envelope.mail_from = mail.sender
         envelope.smtp_utf8 = mail.smtputf8
         envelope.eight_bit = mail.eight_bit
+        envelope.options = mail.options
         self.phase = _MAIL
         return b"250 2.1.0 Ok"
 
     def smtp_RCPT(self, argument: bytes) -> bytes:
         """Adds a recipient to the transaction."""
         envelope = self.envelope
-        recipient = parse_rcpt(argument, envelope.smtp_utf8)
-        if isinstance(recipient, Fault):
-            return self._refuse_recipient(recipient.reply, argument[3:].strip(b" <>:").decode("utf-8", "replace"))
-        if not recipient.domain:  # RFC 5321 4.5.1: <postmaster> without a domain is accepted; it is ours
+        rcpt = parse_rcpt(argument, envelope.smtp_utf8, self.offer.rcpt if self.session.extended_smtp else {})
+        if isinstance(rcpt, ReplyOf):
+            return self._refuse_recipient(rcpt.reply, argument[3:].strip(b" <>:").decode("utf-8", "replace"))
+        path, options = rcpt
+        if not path.domain:  # RFC 5321 4.5.1: <postmaster> without a domain is accepted; it is ours
             name = self.context.hostname
-            recipient = Path(f"{recipient.address}@{name}", recipient.local_part, name)
-        address = recipient.address
-        if not self.context.policy.accepts(recipient, self.trusted):
+            path = Path(f"{path.address}@{name}", path.local_part, name)
+        address = path.address
+        if not self.context.policy.accepts(path, self.trusted):
             return self._refuse_recipient(b"554 5.7.1 <" + address.encode() + b">: Relay access denied", address)
         if len(envelope.recipients) >= self.context.settings.recipient_limit and address not in envelope.recipients:
             return self._refuse_recipient(b"452 4.5.3 Error: too many recipients", address, is_mistake=False)
-        envelope.recipients[address] = None
+        envelope.recipients.setdefault(address, options)
         self.phase = _RECIPIENT
         return b"250 2.1.5 Ok"
 
@@ -237,6 +239,7 @@ class ServerSession(DataSession):
         tls = upgraded.get_extra_info("ssl_object")
         self.tls = f"{tls.version()} {tls.cipher()[0]}"
         self.session.ssl = {"ssl_object": tls}
+        self.offer = self.context.offer_tls
         self.session.host_name = None
         self.session.extended_smtp = False
         self.end_transaction()

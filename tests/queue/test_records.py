@@ -88,6 +88,23 @@ def stored(writer: LaneWriter, disk: SimulatedDisk, offset: int) -> bytes:
     return record.body
 
 
+def test_an_envelope_from_before_there_were_options_has_none_and_one_with_options_is_read_by_that_version() -> None:
+    options = (("X-TEST", "1"), ("X-FLAG", ""))
+    sent = Envelope(
+        queue_id="Q", generation=0, sender="a@example.org", recipients=(Recipient(0, "b@example.org", options=options),),
+        recipient_count=1, arrived_at=1.0, size_bytes=5, data=DataPlace.INLINE, options=options,
+    )  # fmt: skip
+    fields = msgspec.to_builtins(sent)
+    read = msgspec.msgpack.decode(msgspec.msgpack.encode(fields), type=Envelope)
+    assert (read.options, read.recipients[0].options) == (options, options)
+    assert Envelope.__struct_fields__[-1] == Recipient.__struct_fields__[-1] == "options", (
+        "so an older reader passes it over"
+    )
+    before = [*fields[:3], [fields[3][0][:-1]], *fields[4:-1]]
+    read = msgspec.msgpack.decode(msgspec.msgpack.encode(before), type=Envelope)
+    assert (read.options, read.recipients[0].options) == ((), ())
+
+
 @pytest.mark.parametrize("data", [b"", b"x", b"Subject: x\r\n\r\n" + bytes(range(256)) * 20])
 def test_inline_data_lies_where_it_is_said_to(data: bytes) -> None:
     disk = SimulatedDisk()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mailcore.receiver.command import Fault, Mail, parse_mail, parse_rcpt
+from mailcore.receiver.command import Mail, ReplyOf, parse_mail, parse_rcpt
 from mailcore.receiver.path import Path
 
 
@@ -46,20 +46,20 @@ def test_mail_takes_size_body_and_smtputf8_in_any_order_and_case() -> None:
 )
 def test_mail_is_refused(argument: bytes, code: bytes) -> None:
     found = parse_mail(argument, True)
-    assert isinstance(found, Fault)
+    assert isinstance(found, ReplyOf)
     assert found.reply.startswith(code)
 
 
 def test_after_helo_there_are_no_parameters() -> None:
     found = parse_mail(b"FROM:<a@b> SIZE=1", False)
-    assert isinstance(found, Fault)
+    assert isinstance(found, ReplyOf)
     assert found.reply.startswith(b"555")
 
 
 def test_rcpt_takes_an_address() -> None:
-    assert parse_rcpt(b"TO:<a@b>", False) == Path("a@b", "a", "b")
-    assert parse_rcpt(b"to:<Postmaster>", False) == Path("Postmaster", "Postmaster", "")
-    assert parse_rcpt("TO:<ä@b>".encode(), True) == Path("ä@b", "ä", "b")
+    assert parse_rcpt(b"TO:<a@b>", False) == (Path("a@b", "a", "b"), ())
+    assert parse_rcpt(b"to:<Postmaster>", False) == (Path("Postmaster", "Postmaster", ""), ())
+    assert parse_rcpt("TO:<ä@b>".encode(), True) == (Path("ä@b", "ä", "b"), ())
 
 
 @pytest.mark.parametrize(
@@ -77,5 +77,5 @@ def test_rcpt_takes_an_address() -> None:
 )
 def test_rcpt_is_refused(argument: bytes, code: bytes) -> None:
     found = parse_rcpt(argument, False)
-    assert isinstance(found, Fault)
+    assert isinstance(found, ReplyOf)
     assert found.reply.startswith(code)

@@ -1,0 +1,223 @@
+"""The ESMTP extensions, a row each: what a server offers, which parameters it takes, and what goes to the next hop.
+
+A row says all that the wire needs: the keyword in the reply to EHLO, the parameters of MAIL and RCPT with their parsers,
+and what happens when the next hop does not offer the keyword. A parameter's value is kept in ``Envelope.options`` or
+``Recipient.options`` and comes along through the queue to the deliverer, the bounce and the events. A new extension is a
+row here, and beside it only the code for what it does.
+
+Laws
+- This is the only place that knows keywords and parameters.
+- A parser returns printable ASCII without a space, or a reply that refuses: the value is written to the next hop as it is.
+
+Pure: no I/O, no clock, no settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from mailcore.envelope import Options
+
+__all__ = ["EXTENSIONS", "Extension", "Offering", "Outgoing", "OutgoingTable", "Parameter", "ReplyOf", "Value"]
+
+SIZE_DIGITS_MAX = 20  # RFC 1870 3
+
+
+class ReplyOf(NamedTuple):
+    """The reply (without CRLF) that refuses a parameter."""
+
+    reply: bytes
+
+
+class Offering(NamedTuple):
+    """What of a server and its connection decides which extensions it offers."""
+
+    message_size_limit: int  # bytes
+    has_certificate: bool
+    is_encrypted: bool
+
+
+class Outgoing(Protocol):
+    """What is sent to a next hop: ``mailcore.frames.Deliver``."""
+
+    @property
+    def sender(self) -> str:
+        """The return path, "" of a bounce."""
+
+    @property
+    def recipients(self) -> tuple[tuple[int, str], ...]:
+        """Number and address of each recipient."""
+
+    @property
+    def length(self) -> int:
+        """Size of the data in bytes."""
+
+    @property
+    def eight_bit(self) -> bool:
+        """Whether the client said BODY=8BITMIME."""
+
+    @property
+    def smtputf8(self) -> bool:
+        """Whether the client said SMTPUTF8."""
+
+
+Value = str | int | bool
+
+
+class Parameter(NamedTuple):
+    """A parameter of MAIL or RCPT.
+
+    ``parse`` gets what follows the "=", or None without one, and returns the value to keep: text for the options ("" for a
+    parameter without value), or whatever ``field`` of ``Mail`` holds when the parameter has a field of its own there.
+    """
+
+    keyword: str  # in upper case
+    parse: Callable[[str | None], Value | ReplyOf]
+    field: str = ""  # "size_bytes", "eight_bit" or "smtputf8"; "": the value is kept in the options
+
+
+class Extension(NamedTuple):
+    """One extension. ``keyword`` is its name in EHLO, in upper case."""
+
+    keyword: str
+    offer: Callable[[Offering], str | None]  # its line in the reply to EHLO; None: not offered now
+    mail: tuple[Parameter, ...] = ()
+    rcpt: tuple[Parameter, ...] = ()
+    # The enhanced status code with which mail bounces that needs the extension where the next hop does not offer it. "":
+    # the mail is sent without the parameters.
+    missing_dsn: str = ""
+    # Of an extension with a field of its own: what to send with MAIL (b"" or " PARAMETER"), and whether a message or an
+    # address needs the extension. The second argument of ``needed`` returns the header section.
+    argument: Callable[[Outgoing], bytes] | None = None
+    needed: Callable[[Outgoing, Callable[[], bytes]], bool] | None = None
+    needed_by: Callable[[str], bool] | None = None
+
+
+_BAD_PARAMETER = ReplyOf(b"501 5.5.4 Bad parameter syntax")
+
+
+def _size(value: str | None) -> int | ReplyOf:
+    """RFC 1870 3."""
+    if value is None or not value.isdecimal() or len(value) > SIZE_DIGITS_MAX:
+        return _BAD_PARAMETER
+    return int(value)
+
+
+def _body(value: str | None) -> bool | ReplyOf:
+    """RFC 6152 3: whether it is 8BITMIME."""
+    kind = value.upper() if value is not None else ""
+    return kind == "8BITMIME" if kind in ("7BIT", "8BITMIME") else ReplyOf(b"501 5.5.4 BODY is 7BIT or 8BITMIME")
+
+
+def _flag(value: str | None) -> bool | ReplyOf:
+    """A parameter that has no value."""
+    return True if value is None else _BAD_PARAMETER
+
+
+def _always(keyword: str) -> Callable[[Offering], str]:
+    return lambda offering: keyword
+
+
+def _sends_utf8(mail: Outgoing) -> bool:
+    return mail.smtputf8 or not mail.sender.isascii() or not all(address.isascii() for _, address in mail.recipients)
+
+
+def _needs_utf8(mail: Outgoing, header: Callable[[], bytes]) -> bool:
+    """RFC 6531 3.2: by its sender, or by a header section that is not ASCII (RFC 6532)."""
+    return not mail.sender.isascii() or (mail.smtputf8 and not header().isascii())
+
+
+EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
+    Extension("PIPELINING", _always("PIPELINING")),  # RFC 2920
+    Extension(  # RFC 1870
+        "SIZE",
+        lambda offering: f"SIZE {offering.message_size_limit}",
+        mail=(Parameter("SIZE", _size, "size_bytes"),),
+        argument=lambda mail: b" SIZE=%d" % mail.length,
+    ),
+    Extension(  # RFC 3207
+        "STARTTLS",
+        lambda offering: "STARTTLS" if offering.has_certificate and not offering.is_encrypted else None,
+    ),
+    Extension("ENHANCEDSTATUSCODES", _always("ENHANCEDSTATUSCODES")),  # RFC 2034
+    Extension(  # RFC 6152; without it 8-bit data is sent as it is: rewriting it would break signatures (decision 0002)
+        "8BITMIME",
+        _always("8BITMIME"),
+        mail=(Parameter("BODY", _body, "eight_bit"),),
+        argument=lambda mail: b" BODY=8BITMIME" if mail.eight_bit else b"",
+    ),
+    Extension(  # RFC 6531
+        "SMTPUTF8",
+        _always("SMTPUTF8"),
+        mail=(Parameter("SMTPUTF8", _flag, "smtputf8"),),
+        missing_dsn="5.6.7",
+        argument=lambda mail: b" SMTPUTF8" if _sends_utf8(mail) else b"",
+        needed=_needs_utf8,
+        needed_by=lambda address: not address.isascii(),
+    ),
+    Extension("HELP", _always("HELP")),
+)
+
+
+class OutgoingTable:
+    """The rows in the form in which a client asks them. A next hop's keywords are given in lower case, as EHLO is parsed.
+
+    An option of which no row knows (its row was removed since the message came) is not sent.
+    """
+
+    def __init__(self, extensions: Sequence[Extension] = EXTENSIONS) -> None:
+        self._arguments = [(row.keyword.lower(), row.argument) for row in extensions if row.argument is not None]
+        self._needed = [(row.keyword.lower(), row, row.needed) for row in extensions if row.needed is not None]
+        self._needed_by = [(row.keyword.lower(), row, row.needed_by) for row in extensions if row.needed_by is not None]
+        self._mail = {parameter.keyword: row for row in extensions for parameter in row.mail}
+        self._rcpt = {parameter.keyword: row for row in extensions for parameter in row.rcpt}
+
+    def missing(
+        self, features: dict[str, str], mail: Outgoing, options: Options, header: Callable[[], bytes]
+    ) -> Extension | None:
+        """The extension for lack of which the message can not be sent to this next hop; None when there is none."""
+        for keyword, row, needed in self._needed:
+            if keyword not in features and needed(mail, header):
+                return row
+        return _missing(self._mail, features, options) if options else None
+
+    def lacks_some(self, features: dict[str, str]) -> bool:
+        """Whether this next hop lacks an extension that an address may need: then ``missing_for`` says which do."""
+        return any(keyword not in features for keyword, _, _ in self._needed_by)
+
+    def missing_for(self, features: dict[str, str], address: str, options: Options) -> Extension | None:
+        """The extension for lack of which the message can not be sent to this recipient; None when there is none."""
+        for keyword, row, needed_by in self._needed_by:
+            if keyword not in features and needed_by(address):
+                return row
+        return _missing(self._rcpt, features, options) if options else None
+
+    def mail_arguments(self, features: dict[str, str], mail: Outgoing, options: Options) -> bytes:
+        """What follows the path in MAIL, each parameter with a space before it."""
+        line = b""
+        for keyword, argument in self._arguments:
+            if keyword in features:
+                line += argument(mail)
+        return line + _written(self._mail, features, options) if options else line
+
+    def rcpt_arguments(self, features: dict[str, str], options: Options) -> bytes:
+        """What follows the path in RCPT, each parameter with a space before it."""
+        return _written(self._rcpt, features, options) if options else b""
+
+
+def _missing(rows: dict[str, Extension], features: dict[str, str], options: Options) -> Extension | None:
+    for keyword, _ in options:
+        row = rows.get(keyword)
+        if row is not None and row.missing_dsn and row.keyword.lower() not in features:
+            return row
+    return None
+
+
+def _written(rows: dict[str, Extension], features: dict[str, str], options: Options) -> bytes:
+    line = ""
+    for keyword, value in options:
+        row = rows.get(keyword)
+        if row is not None and row.keyword.lower() in features:
+            line += f" {keyword}={value}" if value else f" {keyword}"
+    return line.encode("ascii")
