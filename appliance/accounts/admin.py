@@ -38,7 +38,7 @@ class UserAdmin(AuditedAdmin):
 
     action = "user"
     title = "Users"
-    explanation = "Who may sign in, with which role."
+    explanation = "Users who may sign in, and their roles."
     may_add = may_change = may_delete = True
     list_display = ("username", "full_name", "role", "is_active", "has_totp", "seen")
     search_fields = ("username", "first_name", "last_name")
@@ -78,7 +78,7 @@ class UserAdmin(AuditedAdmin):
         """Returns whether the user signs in with TOTP."""
         return bool(Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.TOTP).exists())
 
-    @admin.display(description="Signed in", ordering="last_login")
+    @admin.display(description="Last sign-in", ordering="last_login")
     def seen(self, user: User) -> str:
         """Returns the time of the last sign-in for the list."""
         return when(user.last_login)
@@ -98,10 +98,10 @@ class UserAdmin(AuditedAdmin):
     def refusal(self, request: HttpRequest, obj: User) -> str:
         """Returns why the user cannot be deleted, or ""."""
         if obj.pk == request.user.pk:
-            return "You can't delete yourself; another administrator can."
+            return "You cannot delete your own account. Ask another administrator."
         with transaction.atomic():
             return (
-                "This is the last active administrator: make another one first." if is_last_administrator(obj) else ""
+                "This is the last active administrator. Create another one first." if is_last_administrator(obj) else ""
             )
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
@@ -123,7 +123,7 @@ class UserAdmin(AuditedAdmin):
         if user is None:
             raise Http404
         if user.pk == request.user.pk:
-            raise PermissionDenied("your own is on your account's page")
+            raise PermissionDenied("change your own password and two-factor sign-in on the page of your account")
         return user
 
     @method_decorator(sensitive_post_parameters())
@@ -134,8 +134,8 @@ class UserAdmin(AuditedAdmin):
         if request.method == "POST" and form.is_valid():
             with transaction.atomic():
                 form.save()
-                record(request, "user.password", user.get_username(), why=form.cleaned_data["why"], words="set anew")
-            messages.success(request, f"{user.get_username()} has a new password; open sessions have ended.")
+                record(request, "user.password", user.get_username(), why=form.cleaned_data["why"], words="reset")
+            messages.success(request, f"{user.get_username()} has a new password; all sessions were ended.")
             return redirect("admin:auth_user_change", pk)
         context = {**self.admin_site.each_context(request), "title": f"New password for {user.get_username()}",
                    "form": form, "original": user, "opts": self.opts, "button": "Set the password"}  # fmt: skip
@@ -153,12 +153,13 @@ class UserAdmin(AuditedAdmin):
                 record(request, "user.totp", user.get_username(), before=before, after=standing(user),
                        why=form.cleaned_data["why"], words="removed" if count else "there was none")  # fmt: skip
             messages.success(
-                request, f"{user.get_username()} signs in with the password alone until TOTP is set up anew."
+                request, f"{user.get_username()} signs in with the password alone until TOTP is set up again."
             )
             return redirect("admin:auth_user_change", pk)
         context = {**self.admin_site.each_context(request), "title": f"Two-factor sign-in of {user.get_username()}",
-                   "form": form, "original": user, "opts": self.opts, "button": "Remove it", "danger": True,
-                   "words": "The app and the recovery codes no longer count. Be sure who asks you for this."}  # fmt: skip
+                   "form": form, "original": user, "opts": self.opts, "button": "Remove two-factor sign-in", "danger": True,
+                   "words": "This removes the authenticator app and the recovery codes. "
+                            "Verify the identity of the person who asks for it."}  # fmt: skip
         return render(request, "admin/deed.html", context, status=422 if form.errors else 200)
 
 
@@ -167,7 +168,7 @@ class RoleAdmin(AuditedAdmin):
 
     action = "role"
     title = "Roles"
-    explanation = "What viewers, operators and administrators may do; whether they read bodies."
+    explanation = "The rights of viewers, operators and administrators."
     may_change = True
     list_display = ("name", "may", "bodies", "members")
     ordering = ("id",)
@@ -175,9 +176,9 @@ class RoleAdmin(AuditedAdmin):
     fields = ("name", "may", "bodies", "members", "why")
     readonly_fields = ("name", "may", "members")
     _may_words = {
-        Role.VIEWER: "sees everything but bodies",
-        Role.OPERATOR: "also changes the queue, destinations and parameters, and sees the audit",
-        Role.ADMINISTRATOR: "also users, roles and schedules; reads bodies",
+        Role.VIEWER: "sees everything except message bodies",
+        Role.OPERATOR: "also changes the queue, destinations and parameters, and sees the audit log",
+        Role.ADMINISTRATOR: "also manages users, roles and schedules; reads message bodies",
     }
 
     def get_queryset(self, request: HttpRequest) -> Any:
@@ -221,7 +222,7 @@ class LockAdmin(AuditedAdmin):
     action = "sign_in.lock"
     title = "Locks"
     deleted = "unlocked"
-    explanation = "Wrong passwords and codes that still count, and who is locked by them."
+    explanation = "Recent wrong passwords and codes, and the accounts they lock."
     may_delete = True
     list_display = ("user", "ip_address", "failures_since_start", "locked", "last", "unlock")
     list_display_links = None
@@ -278,7 +279,11 @@ class LockAdmin(AuditedAdmin):
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Asks before it unlocks, in the words of unlocking."""
-        words = {"title": "Unlock", "button": "Unlock", "words": "The wrong passwords no longer count."}
+        words = {
+            "title": "Unlock",
+            "button": "Unlock",
+            "words": "This clears the failed sign-ins and unlocks the account.",
+        }
         return super().delete_view(request, object_id, words)
 
 

@@ -21,7 +21,7 @@ from appliance.accounts.permissions import (
 
 __all__ = ["NewUserForm", "PasswordForm", "RoleForm", "UserForm"]
 
-_BODIES = "Each body that is read stands in the audit. Administrators may always."
+_BODIES = "Each view is recorded in the audit log. Administrators always have this right."
 
 
 class UserForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -29,7 +29,7 @@ class UserForm(forms.ModelForm):  # type: ignore[type-arg]
 
     request: HttpRequest  # put there by UserAdmin.get_form
     role = forms.ChoiceField(choices=ROLE_CHOICES, required=False)
-    bodies = forms.BooleanField(label="May read the bodies of messages", required=False, help_text=_BODIES)
+    bodies = forms.BooleanField(label="May read message bodies", required=False, help_text=_BODIES)
     why = reason_field()
 
     class Meta:
@@ -37,7 +37,7 @@ class UserForm(forms.ModelForm):  # type: ignore[type-arg]
 
         model = User
         fields = ("username", "first_name", "last_name", "is_active")
-        help_texts = {"is_active": "Who is not cannot sign in; open sessions end."}
+        help_texts = {"is_active": "Inactive users cannot sign in; their sessions end."}
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -49,10 +49,10 @@ class UserForm(forms.ModelForm):  # type: ignore[type-arg]
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         rights = {"role", "bodies", "is_active"}.intersection(self.changed_data)
         if rights and self.instance.pk == self.request.user.pk:
-            raise ValidationError("You can't change what you yourself may do; another administrator can.")
+            raise ValidationError("You cannot change your own rights. Ask another administrator.")
         demoted = cleaned.get("role") != "administrator" or not cleaned.get("is_active")
         if demoted and is_last_administrator(self.instance):
-            raise ValidationError("This is the last active administrator: make another one first.")
+            raise ValidationError("This is the last active administrator. Create another one first.")
         return cleaned
 
 
@@ -60,7 +60,7 @@ class NewUserForm(UserCreationForm):  # type: ignore[type-arg]
     """The form that creates a user."""
 
     role = forms.ChoiceField(choices=ROLE_CHOICES, required=False, initial="viewer")
-    bodies = forms.BooleanField(label="May read the bodies of messages", required=False, help_text=_BODIES)
+    bodies = forms.BooleanField(label="May read message bodies", required=False, help_text=_BODIES)
     why = reason_field()
 
 
@@ -73,7 +73,7 @@ class PasswordForm(SetPasswordForm):  # type: ignore[type-arg]
 class RoleForm(forms.ModelForm):  # type: ignore[type-arg]
     """The form that changes a role."""
 
-    bodies = forms.BooleanField(label="May read the bodies of messages", required=False, help_text=_BODIES)
+    bodies = forms.BooleanField(label="May read message bodies", required=False, help_text=_BODIES)
     why = reason_field()
 
     class Meta:

@@ -31,7 +31,7 @@ WHY_MIN, WHY_MAX = 3, 1000  # characters; as everywhere in the portal
 def reason_field() -> forms.CharField:
     """Returns the form field for the reason, which the audit requires."""
     return forms.CharField(
-        label="Reason", min_length=WHY_MIN, max_length=WHY_MAX, help_text="For the audit.",
+        label="Reason", min_length=WHY_MIN, max_length=WHY_MAX, help_text="Recorded in the audit log.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )  # fmt: skip
 

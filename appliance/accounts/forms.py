@@ -22,7 +22,9 @@ def refuse_when_locked(user: User) -> None:
     if not AxesProxyHandler.is_allowed(context.request, {"username": user.get_username()}):
         context.request.axes_locked_out = True
         failed(user)
-        raise ValidationError("Locked: too many wrong passwords or codes.")
+        raise ValidationError(
+            "Account locked: too many wrong passwords or codes. Try again later, or ask an administrator to unlock it."
+        )
 
 
 def failed(user: User) -> None:

@@ -82,7 +82,7 @@ class SessionMiddleware:
         if name in _WITHOUT_TOTP or not lacks_totp(request.user):
             return None
         if request.headers.get("HX-Request") or name == "live:stream":
-            raise PermissionDenied("your role needs two-factor sign-in: set it up first")
+            raise PermissionDenied("your role requires two-factor sign-in; set it up first")
         return redirect("mfa_activate_totp")
 
 

@@ -13,4 +13,4 @@ class Rights(models.Model):
 
         managed = False
         default_permissions = ()
-        permissions = (("read_bodies", "may read the bodies of messages (each view is in the audit)"),)
+        permissions = (("read_bodies", "may read message bodies (each view is recorded in the audit log)"),)

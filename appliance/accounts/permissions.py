@@ -19,10 +19,10 @@ from appliance.accounts.roles import GROUPS, READ_BODIES, Role, role_of
 __all__ = ["ROLE_CHOICES", "is_last_administrator", "may_read_by_own_right", "read_bodies", "set_standing", "standing"]
 
 ROLE_CHOICES = (
-    ("", "none: sees nothing"),
-    ("viewer", "viewer: sees everything but bodies"),
+    ("", "none: no access"),
+    ("viewer", "viewer: sees everything except message bodies"),
     ("operator", "operator: also changes the queue, destinations and parameters"),
-    ("administrator", "administrator: also users, roles and schedules; reads bodies"),
+    ("administrator", "administrator: also manages users, roles and schedules; reads message bodies"),
 )
 
 

@@ -39,7 +39,7 @@ View = Callable[..., HttpResponse]
 class Role(enum.IntEnum):
     """Each may do what those below it may."""
 
-    VIEWER = 1  # sees everything but bodies
+    VIEWER = 1  # sees everything except message bodies
     OPERATOR = 2  # changes the queue, destinations and parameters
     ADMINISTRATOR = 3  # users, roles, schedules; reads bodies
 
@@ -92,7 +92,7 @@ def _at_least(least: Role) -> Callable[[View], View]:
         def checked(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponse:
             role = role_of(request.user)
             if role is None or role < least:
-                raise PermissionDenied(f"this is for the role {least.name.lower()}")
+                raise PermissionDenied(f"permission denied: requires the role {least.name.lower()}")
             if least is Role.VIEWER and request.method not in _SAFE:
                 return HttpResponseNotAllowed(_SAFE)  # viewers change nothing: such a page only shows
             return view(request, *arguments, **named)

@@ -48,7 +48,7 @@ def _failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_
     view = match.view_name if match is not None else ""
     words = f"wrong {_WHAT.get(view, 'password')}"
     if view in _AGAIN:
-        words += ", asked for again while signed in"
+        words += ", when asked again during a session"
     if getattr(request, "axes_locked_out", False):
         words = "tried while locked"
     record(request, "sign_in.failed", name, who=name, outcome=Outcome.REFUSED, words=words)
@@ -73,6 +73,6 @@ def _password_changed(request: HttpRequest, user: User, **_: Any) -> None:
 @receiver(authenticator_removed)
 @receiver(authenticator_reset)
 def _totp_changed(signal: Any, request: HttpRequest, user: User, authenticator: Any, **_: Any) -> None:
-    what = {authenticator_added: "added", authenticator_removed: "removed", authenticator_reset: "made anew"}[signal]
+    what = {authenticator_added: "added", authenticator_removed: "removed", authenticator_reset: "generated"}[signal]
     kind = {"totp": "TOTP", "recovery_codes": "recovery codes"}.get(authenticator.type, authenticator.type)
     record(request, "user.totp", user.get_username(), words=f"{kind} {what} by the user")

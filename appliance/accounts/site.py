@@ -47,7 +47,7 @@ class PortalAdmin(AdminSite):
             if not request.user.is_authenticated:
                 return redirect_to_login(request.get_full_path(), redirect_field_name=REDIRECT_FIELD_NAME)
             if not self.has_permission(request):
-                raise PermissionDenied("this is for the role administrator")
+                raise PermissionDenied("permission denied: requires the role administrator")
             answer: HttpResponse = inner(request, *arguments, **named)
             return answer
 

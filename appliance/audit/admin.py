@@ -31,7 +31,7 @@ class EntryAdmin(AuditedAdmin):
     """The audit among the administration pages; read-only."""
 
     title = "Audit"
-    explanation = "Who did what, when and why. Nothing here can be changed or deleted."
+    explanation = "All changes, with user, time and reason. Entries cannot be changed or deleted."
     list_display = ("clock", "by", "action", "about", "outcome")
     fields = ("clock", "by", "address", "action", "about", "outcome", "words", "why", "before", "after")
     paginator = BoundedPaginator

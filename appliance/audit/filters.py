@@ -68,7 +68,7 @@ class FilterForm(forms.Form):
         required=False,
         widget=LocalTime(),
     )
-    text = _line("Text in reason or words", 200)
+    text = _line("Text in reason or result", 200)
 
     def clean(self) -> dict[str, Any]:
         """Refuses years outside 1970 to 3000, whose times may not exist in every time zone."""

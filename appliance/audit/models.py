@@ -13,7 +13,7 @@ from django.db import models
 __all__ = ["Entry", "Outcome"]
 
 
-UNDER_WAY = "under way, or the portal ended in the middle of it"
+UNDER_WAY = "in progress, or interrupted by the end of the portal"
 
 
 class Outcome(models.TextChoices):
@@ -21,7 +21,7 @@ class Outcome(models.TextChoices):
 
     DONE = "done", "done"
     REFUSED = "refused", "refused"  # the core, or the portal, said no: nothing was changed
-    UNKNOWN = "unknown", "not known"  # no answer came: it may have been done
+    UNKNOWN = "unknown", "unknown"  # no answer came: it may have been done
 
 
 class Entries(models.QuerySet["Entry"]):
@@ -29,11 +29,11 @@ class Entries(models.QuerySet["Entry"]):
 
     def delete(self) -> NoReturn:
         """Raises TypeError: entries are deleted by the retention only."""
-        raise TypeError("entries of the audit are never deleted by hand; audit_days says when they end")
+        raise TypeError("audit entries cannot be deleted; they expire after audit_days")
 
     def update(self, **_: Any) -> NoReturn:
         """Raises TypeError: entries do not change."""
-        raise TypeError("an entry of the audit is never changed")
+        raise TypeError("audit entries cannot be changed")
 
 
 class Entry(models.Model):
@@ -73,7 +73,7 @@ class Entry(models.Model):
     def save(self, *arguments: Any, **named: Any) -> None:
         """Stores a new entry. Raises TypeError for one that is stored already."""
         if self.pk is not None and not self._state.adding:
-            raise TypeError("an entry of the audit is never changed")
+            raise TypeError("audit entries cannot be changed")
         super().save(*arguments, **named)
 
     def begin(self) -> None:
@@ -86,10 +86,10 @@ class Entry(models.Model):
     def end(self) -> None:
         """How it ended: ``outcome``, ``words`` and ``after``. Once."""
         if not self._under_way:
-            raise TypeError("an entry of the audit is never changed")
+            raise TypeError("audit entries cannot be changed")
         self._under_way = False
         super().save(update_fields=("outcome", "words", "after"))
 
     def delete(self, *arguments: Any, **named: Any) -> tuple[int, dict[str, int]]:
         """Raises TypeError: entries are deleted by the retention only."""
-        raise TypeError("an entry of the audit is never deleted by hand; audit_days says when it ends")
+        raise TypeError("audit entries cannot be deleted; they expire after audit_days")

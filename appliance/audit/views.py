@@ -60,7 +60,7 @@ def csv(request: HttpRequest) -> HttpResponse:
     """Returns the filtered entries as CSV, at most ``ROWS_MAX``; 400 if the filter is invalid."""
     form = FilterForm.of(request.GET)
     if not form.is_valid():
-        return HttpResponse("The filter is not right.", status=400, content_type="text/plain")
+        return HttpResponse("Invalid filter.", status=400, content_type="text/plain")
     response = HttpResponse("".join(_lines(form)), content_type=CONTENT_TYPE)
     stamp = timezone.localtime().strftime("%Y-%m-%d-%H%M")
     response["Content-Disposition"] = f'attachment; filename="audit-{stamp}.csv"'
@@ -80,7 +80,7 @@ def _lines(form: FilterForm) -> Iterator[str]:
         if cursor is None:
             return
         if told >= ROWS_MAX:
-            yield line([f"note: cut here after {told} entries; there may be more, narrow the filter"])
+            yield line([f"note: truncated after {told} entries; narrow the filter to see the others"])
             return
 
 

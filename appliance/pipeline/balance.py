@@ -39,7 +39,7 @@ SUSPECTS_MAX = 1_000  # named; how many there are is said
 _QUEUED = StructType(
     [StructField("lane", StringType()), StructField("queue_id", StringType()), StructField("recipients", LongType())]
 )
-_UNSURE = "it is not finished; it may be queued"
+_UNSURE = "not finished; it may be queued"
 _WRAPS = 1 << 64  # Spark's long, as the cuts tell it
 
 
@@ -81,8 +81,8 @@ class Balance:
             return self
         words = self.words
         if self.state == BALANCED:
-            lost = "a stretch of the log is" if len(gaps) == 1 else f"{len(gaps)} stretches of the log are"
-            words = f"It is not complete: in number it balances, but {lost} in no file of events."
+            lost = "a range of the log is" if len(gaps) == 1 else f"{len(gaps)} ranges of the log are"
+            words = f"The report is incomplete: the totals balance, but {lost} missing from the event files."
         return replace(self, state=UNBALANCED, words=words, gaps=list(gaps))
 
     def told(self) -> dict[str, Any]:
@@ -94,8 +94,8 @@ class Balance:
 def balance(session: SparkSession, silver: Sequence[Silver], first: Cut | None, last: Cut | None) -> Balance:
     """Of the events between the cuts; ``silver``: the UTC days they lie in."""
     if first is None or last is None or first is last:
-        which = "its beginning and its end" if first is last else "its beginning" if first is None else "its end"
-        return Balance(UNCHECKED, f"Nobody counted what was queued at {which}: whether it balances is not known.")
+        which = "the start and the end" if first is last else "the start" if first is None else "the end"
+        return Balance(UNCHECKED, f"The queue was not counted at {which} of the day, so the balance is unknown.")
     inside = between(first, last)
     checked = first.checksum is not None and last.checksum is not None
     arrived = read(session, silver, "accepted").where(inside).agg(*_counted(_size(F.col("recipients")), checked))
@@ -141,18 +141,15 @@ def _size(listed: Column) -> Column:
 
 def _words(difference: int, by_message: bool | None) -> str:
     if difference == 0 and by_message is None:
-        return (
-            "It balances in number. Whether it does message by message is not known: what was queued was counted by an "
-            "older version."
-        )
+        return "The totals balance. A check by message is not possible: the queue was counted by an older version."
     if difference == 0 and not by_message:
-        return "It does not balance: as many recipients came in as ended or are queued, but not of the same messages."
+        return "It does not balance: the totals agree, but not for the same messages."
     if difference == 0:
         return "It balances."
     many = "recipient" if abs(difference) == 1 else "recipients"
     if difference > 0:
-        return f"It does not balance: {difference} {many} came in, and neither ended nor are queued."
-    return f"It does not balance: {-difference} {many} ended or are queued that never came in."
+        return f"It does not balance: {difference} accepted {many} neither ended nor are queued."
+    return f"It does not balance: {-difference} {many} ended or are queued without having been accepted."
 
 
 def added(orders: DataFrame) -> DataFrame:
@@ -218,14 +215,14 @@ def _judged(messages: DataFrame, queued: DataFrame, told: bool) -> DataFrame:
         came - F.col("ended") - F.coalesce("queued", F.lit(0))
     )  # recipients with neither an end nor a place in a lane
     why = (
-        F.when(F.col("ended") > F.col("numbers"), "a recipient ended twice")
-        .when(~known & (F.col("queue_id") >= F.col("oldest")), "its acceptance is missing")
-        .when(known & (F.col("ended") > came), "more recipients ended than were accepted")
-        .when(known & (F.col("finished") > 0) & (without > 0), "it is finished, and not all recipients have an end")
+        F.when(F.col("ended") > F.col("numbers"), "a recipient has two outcomes")
+        .when(~known & (F.col("queue_id") >= F.col("oldest")), "no event of its acceptance")
+        .when(known & (F.col("ended") > came), "more recipients have an outcome than were accepted")
+        .when(known & (F.col("finished") > 0) & (without > 0), "finished, but not all recipients have an outcome")
     )
     if told:
-        why = why.when(known & (without > 0), "it is neither finished nor queued")
-        why = why.when(known & (without < 0), "recipients that ended are queued")
+        why = why.when(known & (without > 0), "neither finished nor queued")
+        why = why.when(known & (without < 0), "recipients with an outcome are still queued")
     else:  # it was never put back into a lane: it has just arrived, or its end is missing
         unsure = known & (F.col("finished") == 0) & (F.col("replaced") == 0) & (without > 0)
         why = why.when(unsure, _UNSURE)

@@ -156,7 +156,7 @@ class Maker:
         aside = self.store.begin(f"gold/{day.name}")
         self._tables(Facts(self.session, day, silver), aside)
         self._ages(day, aside, last.at if last is not None and last.at < day.end else min(self.now(), day.end))
-        self.progress("comparing with the days before", 0.85)
+        self.progress("comparing with earlier days", 0.85)
         self._compare(day, aside, so_far)
         self.progress("balancing", 0.88)
         balanced = self._balance(first, last, balanced_dts)
@@ -232,7 +232,7 @@ class Maker:
         except UNREADABLE as error:
             why = " ".join(str(error).split())[:200]
             self._left_out.append(
-                f"gold/{day.name}/{table} cannot be read and is left out: make the report of that day again ({why})"
+                f"gold/{day.name}/{table} cannot be read and was left out; make the report of that day again ({why})"
             )
             return None
 
@@ -276,15 +276,15 @@ class Maker:
         damaged = [f"{each.file}: {each.why}" for dt in day.partitions() for each in self._damaged[dt]]
         damaged += unreadable
         damaged += [
-            f"dt={dt}/{each.path.name}: of its stretch {each.damaged} damaged records were set aside by the export"
+            f"dt={dt}/{each.path.name}: the export set aside {each.damaged} damaged records"
             for dt in day.partitions()
             for each in self._files[dt]
             if each.damaged
         ]
-        words = ["There are no events of this day."] if empty else []
+        words = ["There are no events on this day."] if empty else []
         words.append(balanced.words)
         if damaged:
-            words.append(f"Damage was set aside: {len(damaged)} {'file' if len(damaged) == 1 else 'files'}.")
+            words.append(f"Damaged and set aside: {len(damaged)} {'file' if len(damaged) == 1 else 'files'}.")
         balances = {"balanced": True, "unbalanced": False}.get(balanced.state)
         content: dict[str, Any] = {
             "version": VERSION,

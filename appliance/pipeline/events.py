@@ -136,7 +136,7 @@ class SetAside:
 
     def not_now(self, file: str, identity: str, why: str) -> Damage:
         """Sets a file aside for this run only, and returns its damage."""
-        damage = Damage.of(file, f"it cannot be read now ({why}); the next run tries again", identity)
+        damage = Damage.of(file, f"cannot be read now ({why}); the next run tries again", identity)
         self._now[identity] = damage
         return damage
 

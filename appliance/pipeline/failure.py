@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 __all__ = ["in_short"]
 
 LINE_MAX = 500
-JAVA_ENDED = "Java ended in the middle of it; the kernel kills what takes too much memory, and says so in its log"
+JAVA_ENDED = "Java exited unexpectedly; if memory ran out, the kernel log says so"
 STOPPED = "Spark stopped in the middle of it"
 _STOPPED = "Cannot call methods on a stopped SparkContext"  # Spark's words when its master does not answer
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")

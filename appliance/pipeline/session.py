@@ -91,7 +91,7 @@ def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> 
             session.sparkContext.addPyFile(str(shipped(scratch)))
     except Exception as error:  # who does not answer is told of as a context that has stopped
         raise NoMaster(
-            f"Spark cannot start at {master}: {in_short(error, scratch, master)}; is that address right, and does it answer?"
+            f"Spark cannot start at {master}: {in_short(error, scratch, master)}; check the address and that the master runs"
         ) from error
     return session
 

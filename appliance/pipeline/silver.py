@@ -185,7 +185,7 @@ def read(session: SparkSession, days: Sequence[Silver], kind: str, delivered: bo
         if kind in day.kinds:
             rows = day.path / "rows" / kind
             if not (rows / "_SUCCESS").exists():
-                raise FileNotFoundError(f"{rows}: the events that were written there are gone; remove {day.path}")
+                raise FileNotFoundError(f"{rows}: the events written there are missing; remove {day.path}")
             paths += [rows / half for half in halves if (rows / half).is_dir()] if kind == "attempt" else [rows]
     there = [str(path) for path in paths]
     return session.read.schema(TYPED).parquet(*there) if there else nothing(session, TYPED)

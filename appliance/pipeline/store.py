@@ -73,7 +73,7 @@ class Store:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Busy(f"another run writes to {self.root}") from None
+                raise Busy(f"another run is writing to {self.root}") from None
             self.versions.mkdir(exist_ok=True)
             self._sweep()
             yield

@@ -45,7 +45,7 @@ def make_period(maker: Maker, period: Period, zone: str) -> Path | None:
         maker.together(_merging(maker, versions), aside)
     content = _content(period, zone, {name: said for name, (_, said) in there.items()})
     content["left_out"] = [
-        f"gold/day={name} cannot be read and is left out: make the report of that day again ({why})"
+        f"gold/day={name} cannot be read and was left out; make the report of that day again ({why})"
         for name, why in sorted(broken.items())
     ]
     write_json(aside / "report.json", content)

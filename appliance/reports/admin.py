@@ -20,7 +20,7 @@ class ScheduleAdmin(AuditedAdmin):
 
     action = "schedule"
     title = "Schedules"
-    explanation = "When the nightly report and the retention start."
+    explanation = "Start times of the nightly report and of the retention."
     may_change = True
     form = ScheduleForm
     list_display = ("name", "when", "enabled", "last")

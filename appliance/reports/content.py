@@ -30,7 +30,8 @@ HOURS_MAX = 26  # of the longest day there is anywhere
 SUSPECTS_SHOWN = 100
 OUTSTANDING_SHOWN = 4
 PUT_BACK = (
-    "A file that was set aside stays where it is. If it is damaged, put it back from a backup; then make the day anew."
+    "A file that was set aside stays where it is. If it is damaged, restore it from a backup; then make the report of the "
+    "day again."
 )
 LINES = ("recipients", "delivered", "deferred", "bounced")  # columns of hours and totals; all of them count recipients
 NAMES = {"recipients": "accepted"}
@@ -43,7 +44,7 @@ FIGURES = (
     ("bounced", "bounced", Kind.NUMBER),
     ("expired", "expired", Kind.NUMBER),
     ("deleted", "deleted", Kind.NUMBER),
-    ("refused", "refused at the door", Kind.NUMBER),
+    ("refused", "refused at SMTP time", Kind.NUMBER),
     ("delay_p50_s", "delay, median", Kind.SPAN),
     ("delay_p90_s", "delay, p90", Kind.SPAN),
     ("delay_p99_s", "delay, p99", Kind.SPAN),
@@ -174,7 +175,7 @@ def _table(report: Report, name: str, sort: str, most: int) -> Shown:
 
 def gone(table: str) -> str:
     """For one that was deleted."""
-    return f"It was deleted: this table is kept for {days_kept(table)} days."
+    return f"Deleted: this table is kept for {days_kept(table)} days."
 
 
 def _totals(report: Report) -> dict[str, Any]:
@@ -239,10 +240,10 @@ def _terms(told: dict[str, Any], sign: int) -> list[tuple[str, int]]:
 def _words(report: Report) -> str:
     days, missing = _list(report.told.get("days")), _list(report.told.get("missing"))
     if report.period is Period.DAY or not days:
-        return report.words or "Whether it balances is not known."
+        return report.words or "Balance unknown."
     red, unchecked = (len(_list(report.balance.get(name))) for name in ("unbalanced", "unchecked"))
     parts = [f"{red} of them do not balance" if red > 1 else "1 of them does not balance"] if red else []
-    parts += [f"of {unchecked} of them nobody counted what was queued"] if unchecked else []
+    parts += [f"of {unchecked} of them have no count of the queue"] if unchecked else []
     words = "; ".join(parts) or ("all of them balance" if len(days) > 1 else "it balances")
     return f"{len(days)} of {len(days) + len(missing)} days {'have' if len(days) > 1 else 'has'} a report; {words}."
 
@@ -251,23 +252,23 @@ def _advice(report: Report, suspects: bool, gaps: bool) -> Iterator[str]:
     """What whoever is on duty does next."""
     if report.balances is None and report.period is Period.DAY:
         yield (
-            "The core counts what is queued, each hour and at midnight, while it runs and exports. "
-            "For a time that is over that cannot be made up for."
+            "The core counts the queue each hour and at midnight, while it runs and exports. "
+            "A missing count cannot be added later."
         )
     if report.balances is not False:
         return
     if report.period is not Period.DAY:
-        yield "Look at the days that do not balance. Once they are made again, this is added up anew."
+        yield "Check the days that do not balance. When their reports are made again, this report is updated."
         return
-    yield "First make the report again: events that came late are then in it."
+    yield "First make the report again, which includes late events."
     if gaps:
         yield (
-            "For what no file holds: `waypost export` says how far each lane is exported, `waypost export --now` exports what "
-            "is left; `mail.log` says so where events are lost for good. Then make the report again."
+            "For missing events: `waypost export` shows how far each lane is exported, `waypost export --now` exports the "
+            "rest; `mail.log` records permanently lost events. Then make the report again."
         )
     if suspects:
         yield (
-            "For each message: its page says what the log knows of it, `waypost export show FILE --id QUEUE_ID` what its "
+            "For each message: its page shows what the log holds, `waypost export show FILE --id QUEUE_ID` shows its "
             "events say. One that was accepted and neither ended nor is queued counts as lost until somebody has found it."
         )
 
@@ -288,16 +289,16 @@ def _gap(given: Any) -> str:
 def _notes(report: Report, writing: Writing) -> list[str]:
     today = datetime.now(writing.zone).date()
     missing = [each for each in _dates(report.told.get("missing")) if each < today]  # the others are to come
-    words = "there is no report of it" if len(missing) == 1 else "there are no reports of them"
+    words = "this day has no report" if len(missing) == 1 else "these days have no report"
     found = [f"Without {', '.join(_ranges(missing, writing))}: {words}."] if missing else []
     if report.behind:
         found.append(
-            f"Added up before there was what the reports of {', '.join(_ranges(report.behind, writing))} say now: the run that "
-            "next ends adds it up anew."
+            f"Computed before the latest reports of {', '.join(_ranges(report.behind, writing))} were made; the "
+            "next run updates it."
         )
-    found += [f"The figures of the whole: {gone('totals')}"] if "totals" in report.deleted else []
+    found += [f"Totals: {gone('totals')}"] if "totals" in report.deleted else []
     if report.so_far:
-        found.append("The day was not over when this was made: it is compared with no other day.")
+        found.append("The day was not over when this report was made, so it is not compared with other days.")
     found += [str(each) for each in _list(report.told.get("left_out"))[:SUSPECTS_SHOWN]]
     aside = [f"Set aside: {_gap(each)}" for each in _list(report.told.get("damaged"))[:SUSPECTS_SHOWN]]
     return found + aside + ([PUT_BACK] if any("by the export" not in each for each in aside) else [])

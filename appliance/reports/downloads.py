@@ -36,9 +36,9 @@ def _lines(report: Report, table: str, names: list[str]) -> Iterator[str]:
             columns = [[plain_value(value) for value in batch.column(name).to_pylist()] for name in names]
             yield "".join(line(row) for row in zip(*columns, strict=True))
         if rows.count(report, table) > most:
-            yield line([f"note: cut here after {most} rows; download_rows_max says so"])
+            yield line([f"note: truncated after {most} rows (download_rows_max)"])
     except Unreadable as error:
-        yield line([f"note: cut here: {error}"])
+        yield line([f"note: truncated: {error}"])
 
 
 def parquet(report: Report, table: str) -> HttpResponse:
@@ -50,7 +50,7 @@ def parquet(report: Report, table: str) -> HttpResponse:
         for batch in rows.batches(report, table, schema.names, most):
             writer.write_table(pa.Table.from_batches([batch]).cast(schema))
         if (count := rows.count(report, table)) > most:
-            writer.add_key_value_metadata({"waypost.note": f"cut after {most} of {count} rows"})
+            writer.add_key_value_metadata({"waypost.note": f"truncated after {most} of {count} rows"})
     kept.seek(0)
     name = f"{_name(report, table)}.parquet"
     return cast(

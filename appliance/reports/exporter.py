@@ -28,7 +28,7 @@ def cut(who: str, zone: str) -> str:
         with ControlClient(settings.EXPORTER_SOCKET, who=who, timeout_s=CUT_S) as exporter:
             exporter.call("cut", {"ids": False})
     except ControlError as error:
-        log.warning("the core did not export: %s", error)
+        log.warning("the core could not export events: %s", error)
         return " ".join(str(error).split()) or type(error).__name__
     return ""
 
@@ -41,4 +41,4 @@ def tell_zone(zone: str) -> None:
         with ControlClient(settings.EXPORTER_SOCKET, who="reports", timeout_s=ZONE_S) as exporter:
             exporter.call("zone", {"zone": zone})
     except ControlError as error:
-        log.info("the exporter was not told of %s: %s", zone, error)
+        log.info("could not tell the exporter the time zone %s: %s", zone, error)

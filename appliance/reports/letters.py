@@ -60,7 +60,9 @@ def send_due() -> int:
 def _send(it: Run) -> bool:
     now = in_force()
     if not now.recipients or it.state == State.STOPPED:
-        Run.objects.filter(pk=it.pk).update(mail=False, mail_words="nobody is to get it" if not now.recipients else "")
+        Run.objects.filter(pk=it.pk).update(
+            mail=False, mail_words="no recipients configured" if not now.recipients else ""
+        )
         return False
     report = report_store.report_of(Period.DAY, it.day) if it.state != State.FAILED else None
     message = failure_letter(it, now) if report is None else letter(report, now)
@@ -111,8 +113,8 @@ def failure_letter(it: Run, now: InForce) -> EmailMessage:
         "run": it, "made": made, "day": now.writing.day(it.day), "url": _site() + reverse("reports:run", args=(it.pk,)),
         "tail": it.log.splitlines()[-20:],
     }  # fmt: skip
-    words = "is made, its weeks and months are not" if made else "could not be made"
-    message = _envelope(f"Waypost: the report of {it.day} {words}", now)
+    words = "was made, but not all of its weeks and months" if made else "failed"
+    message = _envelope(f"Waypost: report of {it.day} {words}", now)
     message["X-Priority"] = "1"
     message.set_content(render_to_string("mail/failure.txt", context))
     message.add_alternative(render_to_string("mail/failure.html", context), subtype="html")
@@ -132,7 +134,7 @@ def _envelope(subject: str, now: InForce) -> EmailMessage:
 
 
 def _subject(content: Content) -> str:
-    words = "DOES NOT BALANCE" if content.balance.red else "nothing happened" if content.empty else ""
+    words = "DOES NOT BALANCE" if content.balance.red else "no mail" if content.empty else ""
     so_far = " so far" if content.report.so_far else ""
     return f"Waypost: report of {content.title}{so_far}" + (f": {words}" if words else "")
 
@@ -141,8 +143,8 @@ def _pictures(content: Content, writing: Writing) -> list[tuple[str, str, bytes]
     """Returns (Content-ID, what it shows, PNG) of each chart; nothing where the extra 'charts' is not installed."""
     if not HAS_CHARTS:
         return []
-    inside = "recipients by the hour" if content.report.period is Period.DAY else "recipients by the day"
-    wanted: list[tuple[str, Lines]] = [(inside, content.inside), ("recipients, the last days", content.trend)]
+    inside = "recipients per hour" if content.report.period is Period.DAY else "recipients per day"
+    wanted: list[tuple[str, Lines]] = [(inside, content.inside), ("recipients per day, last 30 days", content.trend)]
     domain = sender().rpartition("@")[2]
     return [
         (email.utils.make_msgid(domain=domain), what, charts.bars(lines, writing)) for what, lines in wanted if lines

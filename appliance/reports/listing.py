@@ -21,7 +21,7 @@ class Standing(enum.Enum):
 
     NONE = "no report yet"
     ASKED = "waiting"
-    RUNNING = "being made"
+    RUNNING = "running"
     READY = "balances"
     UNCHECKED = "not checked"  # whether it balances is not known
     RED = "does not balance"

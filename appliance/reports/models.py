@@ -13,7 +13,7 @@ from appliance.reports.running import is_held
 __all__ = ["ENDED", "LOG_MAX", "NOT_EXPORTED", "Preferences", "Run", "State"]
 
 LOG_MAX = 40_000  # characters: the end of what a run said
-NOT_EXPORTED = "the core did not export what happened last: "  # and why: the first line of a run's log
+NOT_EXPORTED = "the core could not export the latest events: "  # and why: the first line of a run's log
 WAITED = timedelta(minutes=3)  # longer, and nobody seems to be there to begin: who does looks every minute
 
 
@@ -21,7 +21,7 @@ class State(models.TextChoices):
     """The state of a run."""
 
     ASKED = "asked", "waiting"
-    RUNNING = "running", "being made"
+    RUNNING = "running", "running"
     DONE = "done", "made"
     RED = "red", "does not balance"
     FAILED = "failed", "failed"

@@ -71,7 +71,7 @@ class Child:
     def _later(self, now: float, why: str, say: Callable[[str], None]) -> None:
         self.due = now + self.wait_s
         if not self.told:
-            say(f"reports: {self.name} {why}; it is tried again, {self.log} says more. The mail goes on.")
+            say(f"reports: {self.name} {why}; restarting it. See {self.log}. Mail delivery is not affected.")
             self.told = True
         self.wait_s = min(self.wait_s * 2, WAIT_S_MAX)
 
@@ -124,8 +124,8 @@ def main(lock: str, logs: str, socket: str) -> int:
         server = redis_server()
         if server is None:
             say(
-                "reports: there is no redis-server: no report is made by itself. The mail goes on. Install the package "
-                "redis-server, and start again."
+                "reports: redis-server not found, so no reports are made automatically. Mail delivery is not affected. "
+                "Install the package redis-server, and start again."
             )
             return 1
         children.insert(0, Child("Redis", redis_command(server, Path(socket)), Path(logs, "redis.log")))

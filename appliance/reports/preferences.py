@@ -63,7 +63,7 @@ def known_zone(given: str) -> str:
         return found
     last = {each.rpartition("/")[2].casefold(): each for each in sorted(zones, reverse=True)}
     near = difflib.get_close_matches(given[:64].rpartition("/")[2].casefold(), last, n=1)
-    raise ValidationError(f"There is no such time zone; {last[near[0]] if near else 'Europe/Vienna'} is one.")
+    raise ValidationError(f"Unknown time zone; did you mean {last[near[0]] if near else 'Europe/Vienna'} is one.")
 
 
 def _is_address(text: str) -> bool:
@@ -88,16 +88,17 @@ class PreferencesForm(forms.Form):
     """The form of time zone, recipients and number format."""
 
     zone = forms.CharField(
-        label="Time zone of a day", max_length=64, help_text="A day begins at midnight there.",
+        label="Time zone", max_length=64, help_text="A report covers a day from midnight to midnight in this zone.",
         widget=forms.TextInput(attrs={"list": "zones"}),
     )  # fmt: skip
     recipients = forms.CharField(
-        label="Mail it to", required=False, max_length=8_000, help_text="One address a line; none: no mail.",
+        label="Recipients of the mail", required=False, max_length=8_000,
+        help_text="One address per line. Leave empty to send no mail.",
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
     )  # fmt: skip
     numbers = forms.ChoiceField(
-        label="Numbers and dates", choices=list(NUMBERS.items()), help_text="On the pages of the reports, and in the mail.",
-        error_messages={"invalid_choice": f"There is no such language; {', '.join(LANGUAGES)} are there."},
+        label="Numbers and dates", choices=list(NUMBERS.items()), help_text="Used on report pages and in the mail.",
+        error_messages={"invalid_choice": f"Unknown language; available: {', '.join(LANGUAGES)}."},
     )  # fmt: skip
     why = reason_field()
 
@@ -109,14 +110,16 @@ class PreferencesForm(forms.Form):
         """Returns the addresses, each once. Raises ValidationError for too many or an invalid one."""
         found = list(dict.fromkeys(str(self.cleaned_data["recipients"]).replace(",", "\n").split()))
         if len(found) > RECIPIENTS_MAX:
-            raise ValidationError(f"These are {len(found)}; {RECIPIENTS_MAX} are allowed.")
+            raise ValidationError(f"{len(found)} addresses; at most {RECIPIENTS_MAX} are allowed.")
         wrong = [each for each in found if not _is_address(each)]
         if wrong:
-            raise ValidationError([f"{plain(each[:100])} is no address; ops@example.org is one." for each in wrong[:5]])
+            raise ValidationError(
+                [f"{plain(each[:100])} is not a mail address (example: ops@example.org)." for each in wrong[:5]]
+            )
         foreign = [each for each in found if not each.isascii()]
         if foreign:
             raise ValidationError(
-                [f"{plain(each[:100])}: only ASCII; write the domain as xn--…" for each in foreign[:5]]
+                [f"{plain(each[:100])}: use ASCII only; write the domain as xn--…" for each in foreign[:5]]
             )
         return found
 

@@ -38,9 +38,7 @@ __all__ = [
 REPORT = "report.json"
 REPORT_BYTES_MAX = 16 << 20
 DELETED = ".deleted"  # behind a table's name: an empty file where ``retention`` took it away
-DAMAGED = (
-    "It was found to balance, and its numbers here do not: what this report says of itself is damaged. Make it again."
-)
+DAMAGED = "This report is damaged: it is marked as balanced, but its numbers are not. Make the report again."
 _TABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 

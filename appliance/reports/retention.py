@@ -36,7 +36,7 @@ class Tidied:
     runs: int = 0
 
     def __str__(self) -> str:
-        parts = (f"{self.reports} reports", f"{self.tables} tables of others", f"{self.silver} days of events")
+        parts = (f"{self.reports} reports", f"{self.tables} tables of other reports", f"{self.silver} days of events")
         return f"{', '.join(parts)}, {self.runs} runs of reports"
 
 
@@ -81,7 +81,7 @@ def _nobody_writes() -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy("a report is being made already") from None
+            raise Busy("another report is running") from None
         yield
 
 

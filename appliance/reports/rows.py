@@ -100,4 +100,4 @@ class _reading:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, pa.ArrowException | OSError):
             first = (str(error).splitlines() or [repr(error)])[0]
-            raise Unreadable(f"the table {self._table} cannot be read: {first[:300]}") from error
+            raise Unreadable(f"cannot read the table {self._table}: {first[:300]}") from error

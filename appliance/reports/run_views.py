@@ -28,13 +28,13 @@ class RunForm(forms.Form):
     """The form that requests a report."""
 
     day = forms.DateField(label="Day", widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"))
-    mail = forms.BooleanField(label="Mail it, too", required=False)
+    mail = forms.BooleanField(label="Send it by mail", required=False)
 
     def clean_day(self) -> date:
         """Returns the day. Raises ValidationError for a day in the future or too long ago."""
         day: date = self.cleaned_data["day"]
         if not OLDEST <= day <= today(in_force().zone):
-            raise ValidationError("That day is not there yet." if day > OLDEST else "That is too long ago.")
+            raise ValidationError("This day is in the future." if day > OLDEST else "This day is too long ago.")
         return day
 
 
@@ -73,7 +73,7 @@ def stop(request: HttpRequest, pk: int) -> HttpResponse:
     if it.under_way:
         record(request, "report.stop", str(it.day), why="Stop", words=f"run {it.pk}")
         runs.stop(pk)
-        messages.success(request, "It ends within some seconds.")
+        messages.success(request, "The run will stop within a few seconds.")
     return redirect("reports:run", pk=pk)
 
 

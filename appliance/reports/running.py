@@ -82,7 +82,7 @@ def held(directory: Path) -> Iterator[int]:
         try:
             fcntl.flock(hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy("a report is being made already") from None
+            raise Busy("another report is running") from None
         yield hold
     finally:
         os.close(hold)

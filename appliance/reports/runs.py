@@ -54,7 +54,7 @@ CHATTER = re.compile(
     r"^Setting (default |Spark )?log level|^To adjust logging level|^Using Spark's default log4j|^WARNING: "
     r"|^\d\d/\d\d/\d\d \d\d:\d\d:\d\d (WARN|INFO) "
 )
-KILLED = "the process that made it was killed"
+KILLED = "the process was killed"
 log = logging.getLogger(__name__)
 
 
@@ -164,7 +164,7 @@ def made_by(it: Run, report: report_store.Report) -> bool:
 def _last_words(came: Ended, stage: str) -> str:
     how = f"ended with status {came.status}"
     if came.status < 0:
-        how = f"killed by signal {-came.status}" + (f" at its stage “{stage}”" if stage else "")
+        how = f"killed by signal {-came.status}" + (f" during “{stage}”" if stage else "")
     last = next((line for line in reversed(came.log.splitlines()) if line.strip() and not CHATTER.search(line)), "")
     return f"{how}: {last}" if last else how
 
@@ -204,4 +204,4 @@ def send_letters() -> None:
         try:
             subprocess.run(command, cwd=settings.BASE_DIR, check=True, timeout=LETTERS_S)  # noqa: S603  # our own
         except (subprocess.SubprocessError, OSError) as error:
-            log.warning("reports could not be mailed: %s", error)
+            log.warning("could not send report mail: %s", error)

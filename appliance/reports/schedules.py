@@ -32,9 +32,9 @@ __all__ = [
 
 NIGHTLY_REPORT, RETENTION, SIGN_OF_LIFE = "nightly report", "retention", "sign of life"
 EXPLANATIONS = {
-    NIGHTLY_REPORT: "Makes the report of the day before, checks that it balances, and mails it.",
-    RETENTION: "Deletes audit entries and samples that are older than [portal] says, tables of reports that are older than "
-    "[reports] says, and what is over.",
+    NIGHTLY_REPORT: "Makes the report of the previous day, checks its balance and mails it.",
+    RETENTION: "Deletes audit entries and samples older than set in [portal], report tables older "
+    "than set in [reports], and expired sessions and locks.",
 }
 SILENT = timedelta(minutes=10)  # the scheduler writes down what it did every three minutes
 
@@ -124,7 +124,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     at = forms.TimeField(
         label="Time of day",
         input_formats=["%H:%M", "%H:%M:%S"],
-        error_messages={"invalid": "That is no time of day; 01:30 is one."},
+        error_messages={"invalid": "Enter a time of day such as 01:30."},
         widget=forms.TimeInput(attrs={"type": "time"}, format="%H:%M"),
     )
     zone = forms.CharField(label="Time zone", max_length=64, widget=forms.TextInput(attrs={"list": "zones"}))

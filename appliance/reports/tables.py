@@ -137,37 +137,35 @@ class Shown:
 
 
 _OF_DESTINATIONS = ("recipients", "delivered", "deferred", "bounced", "delivered_share", "delay_p50_s", "delay_p99_s")
-_TRIED = (
-    "Messages and recipients count once for each day on which they were tried: tried on two days, they count twice."
-)
+_TRIED = "A message or recipient counts once for each day with a delivery attempt."
 _VERDICTS = (
-    "Each verdict counts: a recipient that was deferred three times is three. Addresses, ids and numbers in replies are "
-    "folded."
+    "Counts attempts: a recipient deferred three times counts three times. Addresses, ids and numbers in replies are "
+    "replaced by placeholders."
 )
-_TOP = "Added up from the first of each day: who was never among them is not seen."
+_TOP = "Sum of each day's top list; names that were in no top list are missing."
 SPECS = (
-    Spec("comparison", "What stands out", "Against the day before, and the same weekday a week before.", only="stands_out",
-         hidden=("stands_out", "change"), in_mail=("*",), mail_rows=12, none="Nothing stands out."),
+    Spec("comparison", "Anomalies", "Compared with the previous day and the same weekday one week earlier.", only="stands_out",
+         hidden=("stands_out", "change"), in_mail=("*",), mail_rows=12, none="No anomalies."),
     Spec("destinations", "Destinations", by="attempts", in_mail=("destination", *_OF_DESTINATIONS), added_up=_TRIED),
-    Spec("providers", "Providers", "Who owns the hosts the mail was given to.", by="attempts",
+    Spec("providers", "Providers", "Owners of the hosts that received the mail.", by="attempts",
          in_mail=("provider", *_OF_DESTINATIONS), added_up=_TRIED),
     Spec("reasons", "Why mail was deferred or bounced", _VERDICTS,
          by="recipients", in_mail=("status", "dsn", "reason", "recipients", "destinations"),
          labels={"recipients": "verdicts"}, none="Nothing was deferred or bounced.",
-         added_up="Destinations are those of the day with most."),
-    Spec("refused", "Refused at the door", by="count",
+         added_up="The number of destinations is that of the day with the most."),
+    Spec("refused", "Refused at SMTP time", by="count",
          in_mail=("stage", "reason", "count", "clients", "top_client"), mail_rows=5,
-         none="Nothing was refused.", added_up="Clients are those of the day with most."),
+         none="Nothing was refused.", added_up="The number of clients is that of the day with the most."),
     Spec("senders", "Top senders", by="messages",
          in_mail=("sender", "messages", "recipients", "size_bytes"), mail_rows=5, added_up=_TOP),
     Spec("clients", "Top clients", by="messages",
          in_mail=("client_address", "messages", "recipients", "refused"), mail_rows=5, added_up=_TOP),
     Spec("recipients", "Top recipients", by="messages", in_mail=("recipient", "messages"), mail_rows=5, added_up=_TOP),
-    Spec("ages", "Age of what was still queued at the end", in_mail=("*",), mail_rows=12, none="Nothing was queued."),
-    Spec("windows", "Windows and dead times", "From a sample a minute.", by="dead_minutes", mail_rows=5,
-         none="There are no samples.",
+    Spec("ages", "Age of the mail queued at the end", in_mail=("*",), mail_rows=12, none="Nothing was queued."),
+    Spec("windows", "Windows and dead times", "Sampled once a minute.", by="dead_minutes", mail_rows=5,
+         none="No samples.",
          in_mail=("destination", "window_mean", "window_max", "busy_max", "queued_max", "dead_minutes")),
-    Spec("encryption", "TLS", "In: messages; out: recipients delivered. No version: in the clear.",
+    Spec("encryption", "TLS", "In: messages; out: recipients delivered. No version: unencrypted.",
          in_mail=("direction", "version", "cipher", "count"), mail_rows=8),
     Spec("hours", "Hours", hidden=("hour", "begins_at")),
 )  # fmt: skip

@@ -27,7 +27,7 @@ def _lines(content: Content, tables: list[Shown], writing: Writing, url: str) ->
     yield from (title, "=" * len(title), "")
     yield from _balance(content.balance, writing)
     if content.empty:
-        yield from ("", "Nothing happened: there are no events of this time.")
+        yield from ("", "No mail: there are no events in this period.")
     else:
         yield ""
         longest = max(len(figure.label) for figure in content.figures)
@@ -38,7 +38,7 @@ def _lines(content: Content, tables: list[Shown], writing: Writing, url: str) ->
         yield from _table(table, writing)
     for note in content.notes:
         yield from ("", writing.plain(note))
-    yield from ("", f"All of it: {url}")
+    yield from ("", f"Full report: {url}")
 
 
 def _balance(balance: Balance, writing: Writing) -> Iterator[str]:
@@ -53,7 +53,7 @@ def _balance(balance: Balance, writing: Writing) -> Iterator[str]:
     if balance.suspects_left_out:
         yield f"  and {writing.number(balance.suspects_left_out)} more"
     for gap in balance.gaps:
-        yield f"  no file holds {writing.plain(gap)}"
+        yield f"  missing from the event files: {writing.plain(gap)}"
     for words in balance.advice:
         yield from textwrap.wrap(words.replace("`", '"'), LINE_MAX, initial_indent="- ", subsequent_indent="  ")
 

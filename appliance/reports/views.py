@@ -110,7 +110,7 @@ def _file(make: Callable[[Report, str], HttpResponse], period: str, start: str, 
     if it is not None and table in it.deleted:
         return HttpResponse(gone(table), status=410, content_type="text/plain; charset=utf-8")
     if it is None or table not in it.tables:
-        raise Http404("There is no such table.")
+        raise Http404("No such table.")
     try:
         return make(it, table)
     except Unreadable as error:
@@ -121,9 +121,9 @@ def _asked(period: str, start: str) -> tuple[Period, date]:
     try:
         kind, first = Period(period), date.fromisoformat(start)
     except ValueError:
-        raise Http404("There is no such report.") from None
+        raise Http404("No such report.") from None
     if not 1970 <= first.year <= 9000 or kind.start(first) != first or len(start) != 10:
-        raise Http404("None begins then.")
+        raise Http404("No report starts on that day.")
     return kind, first
 
 
@@ -167,7 +167,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
                 after=in_force().described,
                 why=form.cleaned_data["why"],
             )
-        messages.success(request, "Saved. Reports that are there stay as they are.")
+        messages.success(request, "Saved. Existing reports do not change.")
         return redirect("reports:schedules")
     context = {"form": form, "zones": sorted(zoneinfo.available_timezones())}
     return render(request, "reports/preferences.html", context, status=422 if form.errors else 200)

@@ -81,7 +81,7 @@ def settle(core: Door, changes: list[Change], shown: dict[str, Shown]) -> None:
         change.outcome = Outcome.APPLIED if is_made else Outcome.NOT_SENT
         change.after = now if is_made else None
         change.words = (
-            f"No answer came when it was asked for; what is in force says that it was {'' if is_made else 'not '}made."
+            f"The core did not answer; the value in force shows that the change was {'' if is_made else 'not '}applied."
         )
         change.save()
 
@@ -132,8 +132,8 @@ def _make(request: HttpRequest, core: Door, each: Wanted, change: Change) -> boo
         if not same(answer.get("before"), each.seen.get("value")):
             change.before = {"value": answer.get("before"), "origin": "tuned"}
             change.words = (
-                f"Somebody else changed it in the same moment from {typed(each.seen.get('value'))} to "
-                f"{typed(answer.get('before'))}, which is replaced."
+                f"Another user changed it at the same moment from {typed(each.seen.get('value'))} to "
+                f"{typed(answer.get('before'))}, which this change replaced."
             )
     change.save()
     return change.outcome == Outcome.APPLIED
@@ -171,9 +171,9 @@ def summary(changes: list[Change]) -> str:
     unknown = [change.parameter for change in changes if change.outcome == Outcome.UNKNOWN]
     rest = [change.parameter for change in changes if change.outcome in (Outcome.NOT_SENT, Outcome.REFUSED)]
     words = [f"{said(changes[0].scope)}:"]
-    words.append(f"made: {', '.join(made)}." if made else "nothing was made.")
+    words.append(f"applied: {', '.join(made)}." if made else "nothing was applied.")
     if unknown:
-        words.append(f"Whether {', '.join(unknown)} was made is not known: no answer came.")
+        words.append(f"Whether {', '.join(unknown)} was applied is unknown: the core did not answer.")
     if rest:
-        words.append(f"Not made: {', '.join(rest)}.")
+        words.append(f"Not applied: {', '.join(rest)}.")
     return " ".join(words)

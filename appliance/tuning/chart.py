@@ -28,11 +28,11 @@ def rows(prediction: Prediction) -> list[Row]:
     before, after = prediction.before, prediction.after
     found = [
         _row(
-            "Until the backlog is gone",
+            "Time until the backlog is delivered",
             before.get("drain_s"),
             after.get("drain_s"),
             is_time=True,
-            open_="not within it",
+            open_="not within the simulated time",
         )
     ]
     for what, name, less_is_better in (
@@ -88,7 +88,7 @@ def _row(
         return Row(what, one, other, "")
     change = after - before
     if one == other:
-        return Row(what, one, other, "as it was")
+        return Row(what, one, other, "no change")
     share = f" ({change / before:+.0%})" if before else ""
     sign = "+" if change > 0 else "\u2212"
     return Row(what, one, other, f"{sign}{said(abs(change))}{share}", (change < 0) == less_is_better)

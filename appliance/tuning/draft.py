@@ -124,9 +124,9 @@ def from_json(text: str) -> Draft:
         draft = Draft(str(given["scope"])[:400], wanted)
         "".join([draft.scope, *(f"{each.parameter}{each.value}{each.seen}" for each in wanted)]).encode()  # no halves
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DraftError("What was sent is no change of parameters; open the page anew.") from error
+        raise DraftError("The request is not a change of parameters. Reload the page.") from error
     if not wanted or not all(is_value(each.value) for each in wanted):
-        raise DraftError("What was sent has no value that could be set; open the page anew.")
+        raise DraftError("The request contains an invalid value. Reload the page.")
     return draft
 
 
@@ -174,7 +174,7 @@ def _seen(text: str) -> Shown:
     try:
         return _shown(json.loads(text[:2_000]))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DraftError("The page is too old to be sent; open it anew.") from error
+        raise DraftError("The page is out of date. Reload it.") from error
 
 
 def _shown(given: Any) -> Shown:

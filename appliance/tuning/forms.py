@@ -37,17 +37,17 @@ class ApplyForm(forms.Form):
             amount = values.get("amount")
             seconds = (amount or 0) * UNITS[values.get("unit") or "min"][0]
             if not amount or not SOON_S <= seconds <= FOR_S_MAX:
-                self.add_error("amount", "For how long? A number, up to a year.")
+                self.add_error("amount", "Enter a duration of at most a year.")
             else:
                 values["until"] = now + seconds
         elif values.get("ends") == UNTIL:
             clock = values.get("clock")
             if not isinstance(clock, datetime):
                 if "clock" not in self.errors:
-                    self.add_error("clock", "Until when?")
+                    self.add_error("clock", "Enter a time.")
             elif not now + SOON_S <= clock.timestamp() <= now + FOR_S_MAX:
                 zone = timezone.localtime(clock)
-                self.add_error("clock", f"{zone:%Y-%m-%d %H:%M:%S %Z} is over, or more than a year ahead.")
+                self.add_error("clock", f"{zone:%Y-%m-%d %H:%M:%S %Z} is in the past, or more than a year ahead.")
             else:
                 values["until"] = clock.timestamp()
         return values

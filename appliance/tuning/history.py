@@ -34,14 +34,14 @@ class Past:
 
 WORDS = {
     "in_force": "in force",
-    "ended": "ended by itself",
+    "ended": "expired",
     "replaced": "replaced",
     "returned": "returned",
     "outside": "changed outside the portal",
-    "unseen": "made",  # the core was not asked
-    Outcome.NOT_SENT: "not made",
+    "unseen": "applied",  # the core was not asked
+    Outcome.NOT_SENT: "not applied",
     Outcome.REFUSED: "refused",
-    Outcome.UNKNOWN: "not known",
+    Outcome.UNKNOWN: "unknown",
 }
 
 

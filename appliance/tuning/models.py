@@ -17,10 +17,10 @@ __all__ = ["Change", "Outcome", "Prediction"]
 class Outcome(models.TextChoices):
     """The result of a change."""
 
-    NOT_SENT = "not_sent", "not made"  # one before it failed, or nobody was there to be asked
-    APPLIED = "applied", "made"
+    NOT_SENT = "not_sent", "not applied"  # one before it failed, or nobody was there to be asked
+    APPLIED = "applied", "applied"
     REFUSED = "refused", "refused"  # in the core's words
-    UNKNOWN = "unknown", "not known"  # asked for, and no answer came
+    UNKNOWN = "unknown", "unknown"  # asked for, and no answer came
 
 
 class Prediction(models.Model):

@@ -132,7 +132,9 @@ def of_transport(everything: Mapping[str, Any], scope: str) -> dict[str, Shown]:
     """Out of the answer to ``transports``; "" is all of them. Raises Refused: it may have gone since a page was made."""
     if scope not in everything:
         there_are = ", ".join(name for name in everything if name and ":" not in name)
-        raise Refused(f"there is no transport {scope!r}; there are {there_are}", code=Code.NOT_FOUND, argument="scope")
+        raise Refused(
+            f"unknown transport {scope!r}; known transports: {there_are}", code=Code.NOT_FOUND, argument="scope"
+        )
     return dict(everything[scope])
 
 

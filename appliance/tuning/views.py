@@ -85,7 +85,7 @@ def diff(request: HttpRequest) -> HttpResponse:
     except DraftError as error:
         return _dialog_error(request, str(error), status=200)
     if not draft.wanted:
-        return _dialog_error(request, "Nothing differs from what is in force.", status=200)
+        return _dialog_error(request, "All values equal those in force.", status=200)
     return dialog(request, core, known, draft, shown)
 
 

@@ -50,7 +50,7 @@ def history(request: HttpRequest) -> HttpResponse:
         request,
         "tuning/history.html",
         {
-            "title": "Changes of parameters",
+            "title": "Parameter changes",
             "page": page,
             "rows": _rows(list(page), everything),
             "outside": all_outside(everything) if everything is not None else [],
@@ -75,7 +75,7 @@ def batch(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
         request,
         "tuning/batch.html",
         {
-            "title": "Changes made" if not failed else "Not all was changed",
+            "title": "Changes applied" if not failed else "Some changes were not applied",
             "batch": batch,
             "first": changes[0],
             "scope_said": said(changes[0].scope),
@@ -103,7 +103,7 @@ def windows(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
 def return_change(request: HttpRequest, number: int) -> HttpResponse:
     """Renders the dialog that returns one change to the value before."""
     change = get_object_or_404(Change, pk=number)
-    return _return(request, [change], f"Return of change {change.pk}: {change.why}")
+    return _return(request, [change], f"Revert of change {change.pk}: {change.why}")
 
 
 @require_safe
@@ -112,8 +112,8 @@ def return_batch(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
     """Renders the dialog that returns all changes of a draft. Raises Http404 if none was applied."""
     changes = [change for change in _of_batch(batch) if change.outcome == Outcome.APPLIED]
     if not changes:
-        raise Http404("nothing of it was made")
-    return _return(request, changes, f"Return of what was made: {changes[0].why}")
+        raise Http404("none of these changes was applied")
+    return _return(request, changes, f"Revert of these changes: {changes[0].why}")
 
 
 def _return(request: HttpRequest, changes: list[Change], why: str) -> HttpResponse:
@@ -127,9 +127,9 @@ def _return(request: HttpRequest, changes: list[Change], why: str) -> HttpRespon
         wanted.append(Wanted(change.parameter, target.value, seen, change.pk))
         ends.add(target.until)
     until = ends.pop() if len(ends) == 1 else None
-    note = "" if len(changes) > 1 else f"It takes back {typed(changes[0].value) or 'the configured value'}."
+    note = "" if len(changes) > 1 else f"This reverts {typed(changes[0].value) or 'the configured value'}."
     if ends:
-        note = "What was for a time would now be for good: look at the end below."
+        note = "Some of these values were temporary and would now become permanent. Check the duration below."
     draft = Draft(scope, tuple(wanted))
     return dialog(
         request,
@@ -139,7 +139,7 @@ def _return(request: HttpRequest, changes: list[Change], why: str) -> HttpRespon
         shown,
         until=until,
         why=why[:1000],
-        title="Return to the value before",
+        title="Revert to the previous value",
         note=note,
     )
 
@@ -147,7 +147,7 @@ def _return(request: HttpRequest, changes: list[Change], why: str) -> HttpRespon
 def _of_batch(batch: uuid.UUID) -> list[Change]:
     changes = list(Change.objects.filter(batch=batch).select_related("prediction", "returns").order_by("pk"))
     if not changes:
-        raise Http404("there is no such change")
+        raise Http404("no such change")
     return changes
 
 

@@ -46,7 +46,7 @@ async def test_totp_is_set_up_with_an_app_and_asked_for_from_then_on(tmp_path: P
         await page.click("main button[type=submit]")
         codes = await page.locator("#recovery-codes code").all_inner_texts()
         assert len(codes) == 10
-        await page.click("text=I have them")
+        await page.click("text=I have saved them")
         await page.wait_for_url(it.url("/"))
 
         other = await it.page()

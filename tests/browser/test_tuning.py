@@ -27,7 +27,7 @@ async def open_values(it: Site, page: Page, scope: str) -> None:
 async def ask_diff(page: Page, **values: str) -> None:
     for name, value in values.items():
         await page.fill(f'[name="value-{name}"]', value)
-    await page.get_by_role("button", name="See what changes").click()
+    await page.get_by_role("button", name="Review changes").click()
     await expect(page.locator("#dialog[open] table.diff")).to_be_visible(timeout=PATIENCE_MS)
 
 
@@ -63,15 +63,17 @@ async def test_a_limit_is_predicted_applied_followed_and_returned(tmp_path: Path
         await it.house.eventually(many, "more than five connections")
         await open_values(it, page, scope)
         await ask_diff(page, **{LIMIT: "2"})
-        await page.get_by_role("button", name="What would happen?").click()
+        await page.get_by_role("button", name="Predict the effect").click()
         await expect(page.locator("#what-if-result .prediction canvas")).to_have_count(2, timeout=PATIENCE_MS)
         await expect(page.locator("#what-if-result")).to_contain_text("An estimate")
-        await expect(page.locator("#what-if-result table.compared")).to_contain_text("Until the backlog is gone")
+        await expect(page.locator("#what-if-result table.compared")).to_contain_text(
+            "Time until the backlog is delivered"
+        )
         await apply(page, "the provider throttles us")
 
         await expect(page.locator("table.changes")).to_contain_text("in force")
         await expect(page.locator(".afterwards canvas")).to_have_count(2, timeout=PATIENCE_MS)
-        await expect(page.locator(".prediction")).to_contain_text("What was assumed")
+        await expect(page.locator(".prediction")).to_contain_text("Assumptions")
         for name in ("limit", "window", "busy"):
             await expect(cell(page, name)).to_have_text("2", timeout=PATIENCE_MS)
 
@@ -82,7 +84,7 @@ async def test_a_limit_is_predicted_applied_followed_and_returned(tmp_path: Path
         assert await in_force(it.house, scope) == 2
 
         await page.goto(it.url("/tuning/history/"))
-        await page.get_by_role("button", name="Return change 1").click()
+        await page.get_by_role("button", name="Revert change 1").click()
         await expect(page.locator("#why")).to_have_value("Return of change 1: the provider throttles us")
         await page.locator("form.apply button[type=submit]").click()
         await page.wait_for_url("**/tuning/changes/**")
@@ -105,7 +107,7 @@ async def test_a_value_for_five_seconds_ends_by_itself(tmp_path: Path) -> None:
         await expect(page.locator(".scope-title")).to_have_text("smtp: all below example.org")
         await ask_diff(page, **{LIMIT: "3", "destination_concurrency_positive_feedback": "1/concurrency"})
         await expect(page.locator("table.diff tbody tr")).to_have_count(2)
-        await page.get_by_role("button", name="What would happen?").click()
+        await page.get_by_role("button", name="Predict the effect").click()
         await expect(page.locator("#what-if-result .prediction")).to_be_visible(timeout=PATIENCE_MS)
         await page.fill("[name=amount]", "5")
         await page.select_option("[name=unit]", "s")
@@ -118,7 +120,7 @@ async def test_a_value_for_five_seconds_ends_by_itself(tmp_path: Path) -> None:
 
         await it.house.eventually(over, "the end of what was set for five seconds")
         await page.goto(it.url("/tuning/history/"))
-        await expect(page.locator("table.changes .badge")).to_have_text(["ended by itself"] * 2)
+        await expect(page.locator("table.changes .badge")).to_have_text(["expired"] * 2)
         await it.house.ask("set", scope=scope, parameter=LIMIT, value=9)
         await page.reload()
         await expect(page.locator("main")).to_contain_text("Changed outside the portal")
@@ -152,7 +154,7 @@ async def test_wrong_values_other_operators_and_a_core_that_is_gone(tmp_path: Pa
         await apply(first, "four are enough")
         await second.fill("#why", "seven are better")
         await second.locator("form.apply button[type=submit]").click()
-        await expect(second.locator("#dialog")).to_contain_text("Changed meanwhile")
+        await expect(second.locator("#dialog")).to_contain_text("Changed in the meantime")
         await expect(second.locator("table.diff .before")).to_contain_text("you saw 20")
         assert (await it.house.ask("transports"))["smtp"][LIMIT]["value"] == 4
         assert await second.locator("#why").input_value() == "seven are better"
@@ -190,5 +192,5 @@ async def open_gone(it: Site, page: Page) -> None:
     assert answer.status == 503
     await expect(page.locator("main")).to_contain_text("The core is not running")
     await page.goto(it.url("/tuning/history/"))
-    await expect(page.locator("main")).to_contain_text("What is in force is not known")
+    await expect(page.locator("main")).to_contain_text("The values in force are unknown")
     await expect(page.locator("table.changes")).to_contain_text("four are enough")

@@ -246,7 +246,7 @@ def test_the_page_says_the_same(lived: Lived, settings: Any, tmp_path: Path) -> 
     text = page(lived.report)
     assert 'class="balance notice success"' in text
     for name, label in (("messages", "messages accepted"), ("delivered", "delivered"), ("bounced", "bounced"),
-                        ("expired", "expired"), ("refused", "refused at the door")):  # fmt: skip
+                        ("expired", "expired"), ("refused", "refused at SMTP time")):  # fmt: skip
         figure = f'<span class="figure">{lived.report.total[name]}</span><span class="label">{label}</span>'
         assert figure in text, figure
     assert f"queued at the end <b>{lived.report.balance['queued_at_end']}</b>" in text

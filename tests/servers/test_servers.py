@@ -120,7 +120,7 @@ async def test_the_portal_signs_in_over_https_and_changes_a_limit(servers: Serve
         async with signed_in(f"{one.name}.example", one.address, passwords[one.name]) as page:
             await page.goto("/tuning/?scope=smtp")
             await page.fill('[name="value-destination_concurrency_limit"]', "7")
-            await page.get_by_role("button", name="See what changes").click()
+            await page.get_by_role("button", name="Review changes").click()
             await expect(page.locator("#dialog[open] table.diff")).to_be_visible(timeout=PATIENCE_MS)
             await page.fill("#why", WHY)
             await page.locator("form.apply button[type=submit]").click()

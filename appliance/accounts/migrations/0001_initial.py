@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
             ],
             options={
-                "permissions": (("read_bodies", "may read the bodies of messages (each view is in the audit)"),),
+                "permissions": (("read_bodies", "may read message bodies (each view is recorded in the audit log)"),),
                 "managed": False,
                 "default_permissions": (),
             },

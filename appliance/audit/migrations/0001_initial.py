@@ -30,7 +30,7 @@ class Migration(migrations.Migration):
                 (
                     "outcome",
                     models.CharField(
-                        choices=[("done", "done"), ("refused", "refused"), ("unknown", "not known")],
+                        choices=[("done", "done"), ("refused", "refused"), ("unknown", "unknown")],
                         default="done",
                         max_length=10,
                     ),

@@ -34,7 +34,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("asked", "waiting"),
-                            ("running", "being made"),
+                            ("running", "running"),
                             ("done", "made"),
                             ("red", "does not balance"),
                             ("failed", "failed"),

@@ -59,10 +59,10 @@ class Migration(migrations.Migration):
                     "outcome",
                     models.CharField(
                         choices=[
-                            ("not_sent", "not made"),
-                            ("applied", "made"),
+                            ("not_sent", "not applied"),
+                            ("applied", "applied"),
                             ("refused", "refused"),
-                            ("unknown", "not known"),
+                            ("unknown", "unknown"),
                         ],
                         default="not_sent",
                         max_length=10,

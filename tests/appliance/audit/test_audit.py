@@ -172,7 +172,7 @@ def test_the_csv_says_when_it_was_cut(client: Client, monkeypatch: pytest.Monkey
     made(1_500)
     rows = client.get("/audit/csv/").content.decode().splitlines()
     assert len(rows) == 1_002
-    assert "note: cut here after 1000 entries" in rows[-1]
+    assert "note: truncated after 1000 entries" in rows[-1]
 
 
 def test_nothing_changes_or_deletes_an_entry() -> None:

@@ -91,15 +91,15 @@ Lost = Callable[[Row, str], bool]
 LOSSES: dict[str, tuple[Lost, str]] = {
     "an acceptance": (
         lambda row, chosen: row["kind"] == "accepted" and row["queue_id"] == chosen,
-        "its acceptance is missing",
+        "no event of its acceptance",
     ),
     "an attempt": (
         lambda row, chosen: row["kind"] == "attempt" and row["queue_id"] == chosen and row["part"] == 1,
-        "it is finished, and not all recipients have an end",
+        "finished, but not all recipients have an outcome",
     ),
     "all but the acceptance": (
         lambda row, chosen: row["kind"] in ("attempt", "finished") and row["queue_id"] == chosen,
-        "it is not finished; it may be queued",
+        "not finished; it may be queued",
     ),
 }
 
@@ -127,7 +127,7 @@ def test_with_the_ids_of_the_cut_the_message_is_named_for_sure(maker: Maker, eve
     world.write(events, without=lambda row: row["kind"] in ("attempt", "finished") and row["queue_id"] == chosen)
     world.cut(events, DAY.end, ids=True)
     (suspect,) = told(maker, events).suspects
-    assert (suspect.queue_id, suspect.why) == (chosen, "it is neither finished nor queued")
+    assert (suspect.queue_id, suspect.why) == (chosen, "neither finished nor queued")
 
 
 def two_losses(row: Row, came: str, went: str) -> bool:
@@ -147,12 +147,10 @@ def test_a_lost_acceptance_and_the_lost_end_of_another_message_do_not_make_up_fo
     world.cut(events, DAY.end)
     found = told(maker, events)
     assert (found.state, found.difference, found.message_by_message) == (UNBALANCED, 0, False)
-    assert found.words == (
-        "It does not balance: as many recipients came in as ended or are queued, but not of the same messages."
-    )
+    assert found.words == ("It does not balance: the totals agree, but not for the same messages.")
     assert [(each.queue_id, each.why) for each in found.suspects] == [
-        (came, "its acceptance is missing"),
-        (went, "it is finished, and not all recipients have an end"),
+        (came, "no event of its acceptance"),
+        (went, "finished, but not all recipients have an outcome"),
     ]
 
 
@@ -174,8 +172,7 @@ def test_a_count_that_has_no_checksum_compares_numbers_only_and_says_so(maker: M
         found = changed(*without)
         assert (found.state, found.difference, found.message_by_message) == (BALANCED, 0, None)
         assert found.words == (
-            "It balances in number. Whether it does message by message is not known: what was queued was counted by an "
-            "older version."
+            "The totals balance. A check by message is not possible: the queue was counted by an older version."
         )
     only_one_wraps = (1 << 64) - max(said["checksum"] for said in whole)
     assert changed(more=only_one_wraps).message_by_message is True
@@ -188,7 +185,7 @@ def test_an_end_that_is_told_twice_turns_it_red(maker: Maker, events: Path) -> N
     world.cut(events, DAY.end)
     found = told(maker, events)
     assert found.difference == -1
-    assert [(each.queue_id, each.why) for each in found.suspects] == [(chosen, "a recipient ended twice")]
+    assert [(each.queue_id, each.why) for each in found.suspects] == [(chosen, "a recipient has two outcomes")]
 
 
 def test_recipients_that_an_operator_added_came_in(maker: Maker, events: Path) -> None:
@@ -223,4 +220,4 @@ def test_without_a_count_of_the_queue_nobody_says_that_it_balances(maker: Maker,
     world.write(events)
     found = told(maker, events)
     assert found.state == UNCHECKED
-    assert "its end" in found.words
+    assert "at the end of the day" in found.words

@@ -70,7 +70,7 @@ def test_a_table_cut_short_is_left_out_of_the_comparison_and_named(idle: Maker) 
     assert then(idle) == {"total": None, "destination": 9, "provider": 9}
     (words,) = idle._left_out
     assert words.startswith(
-        f"gold/{BEFORE.name}/totals cannot be read and is left out: make the report of that day again ("
+        f"gold/{BEFORE.name}/totals cannot be read and was left out; make the report of that day again ("
     )
 
 

@@ -102,6 +102,6 @@ def test_what_ended_nobody_is_missed_as_well(maker: Maker, house: House) -> None
         if broken.difference == 0:
             in_number += 1
             assert broken.words == (
-                "It is not complete: in number it balances, but a stretch of the log is in no file of events."
+                "The report is incomplete: the totals balance, but a range of the log is missing from the event files."
             )
     assert in_number == 3  # deferrals, refusals, nothing

@@ -69,7 +69,7 @@ def test_a_full_disk_is_a_failure_and_no_day_that_does_not_balance(
     monkeypatch.setattr(run, "report", full)
     assert main([str(DAY.date), "--events", str(tmp_path), "--output", str(tmp_path / "reports")]) == FAILED
     last = capsys.readouterr().err.splitlines()[-1]
-    words = f"it could not be made: OSError: [Errno 28] No space left on device, below {tmp_path / 'reports'}"
+    words = f"could not make the report: OSError: [Errno 28] No space left on device, below {tmp_path / 'reports'}"
     assert last == words
 
 
@@ -119,7 +119,7 @@ def test_it_tells_its_stages_and_what_it_found_and_fails_loudly(tmp_path: Path) 
     )
     assert done.returncode == UNBALANCED
     assert re.search(
-        r"^\w{13}: it is finished, and not all recipients have an end; .*journal\.\d+\.parquet", done.stderr, re.M
+        r"^\w{13}: finished, but not all recipients have an outcome; .*journal\.\d+\.parquet", done.stderr, re.M
     )
     assert "does not balance" in done.stderr.splitlines()[-1]
 

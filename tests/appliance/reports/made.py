@@ -24,7 +24,7 @@ __all__ = ["HOSTILE", "make_report", "reports_directory", "tables"]
 HOSTILE = '=cmd|"/c calc"!A1<script>alert(1)</script>\u202e\x1b[31m'
 BALANCED = {"accepted": 1200, "queued_at_start": 30, "delivered": 1100, "bounced": 60, "expired": 5, "deleted": 5,
             "queued_at_end": 60, "difference": 0}  # fmt: skip
-SUSPECT = {"queue_id": "0123456789ABCDEF", "why": "its acceptance is missing", "accepted": 0, "ended": 1,
+SUSPECT = {"queue_id": "0123456789ABCDEF", "why": "no event of its acceptance", "accepted": 0, "ended": 1,
            "events": ["journal 1234-5678 in dt=2026-11-18/journal.0.parquet"]}  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def test_what_cannot_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "reports" / "versions").write_text("no directory")
     done = report(tmp_path, "2026-11-18")
     assert done.returncode == 1
-    assert "the report of 2026-11-18 was not made, or not all of it: status" in done.stderr
+    assert "could not make the report of 2026-11-18 completely: exit status" in done.stderr
     assert not (tmp_path / "portal" / "portal.sqlite3").exists(), "nobody asked for a database"
 
 
@@ -59,7 +59,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     with held(tmp_path / "reports"):
         done = report(tmp_path)
     assert done.returncode == 1
-    assert "a report is being made already" in done.stderr
+    assert "another report is running" in done.stderr
 
 
 # -- with the portal's database
@@ -81,7 +81,7 @@ def test_the_portal_remembers_it(tmp_path: Path) -> None:
     assert report(tmp_path, "2026-11-18").returncode == 1
     said = manage(tmp_path, "shell", "--no-imports", "--command", SHOW)
     assert " at the terminal', True, 'failed'" in said
-    assert "ended with status 2: it could not be made: FileExistsError" in said
+    assert "ended with status 2: could not make the report: FileExistsError" in said
 
 
 @pytest.fixture

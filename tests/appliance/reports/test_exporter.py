@@ -35,5 +35,5 @@ def test_a_cut_is_asked_for_in_the_zone_in_force(core: FakeCore, caplog: pytest.
         assert (core.asked("zone"), core.asked("cut")) == ([{"zone": "Europe/Vienna"}], [{"ids": False}])
         core.answers = {"zone": Refusal("'Europe/Vienna' is no time zone"), "cut": Refusal("the disk is full")}
         assert "the disk is full" in exporter.cut("somebody", "Europe/Vienna")
-    assert "the core did not export: " in caplog.text
+    assert "the core could not export events: " in caplog.text
     assert "the disk is full" in caplog.text

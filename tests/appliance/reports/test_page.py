@@ -41,7 +41,7 @@ def test_a_report_that_balances(reports_directory: Path) -> None:
     assert 'class="balance notice success"' in text
     assert "It balances." in text
     for title in (
-        "What stands out",
+        "Anomalies",
         "Destinations",
         "Providers",
         "Top senders",
@@ -61,7 +61,7 @@ def test_one_that_does_not_balance_is_red_and_names_the_messages(reports_directo
     assert 'class="balance notice error" role="alert"' in text
     assert "It does not balance: 1 recipient ended that never came in." in text
     assert '/queue/search/?q=0123456789ABCDEF">' in text
-    assert "its acceptance is missing" in text
+    assert "no event of its acceptance" in text
     assert "journal.0.parquet" in text
     assert "journal from 1000 to 2000" in text
     assert "≠" in text
@@ -82,7 +82,7 @@ def test_strangers_text_does_nothing(reports_directory: Path) -> None:
     assert "\x1b" not in text
     assert "=cmd|" in text, "shown, but harmless"
     assert "Set aside: " in text
-    assert "put it back from a backup; then make the day anew" in text
+    assert "restore it from a backup; then make the report of the day again" in text
 
 
 def test_figures_and_units(reports_directory: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_day_that_failed_says_why(reports_directory: Path) -> None:
     text = page()
     assert "It could not be made:</strong> <bdi>no Java &lt;17&gt;" in text
     make_report(reports_directory, Period.DAY, DAY)
-    assert "It could not be made anew" in page()
+    assert "It could not be made again" in page()
 
 
 def test_a_run_that_failed_behind_its_day_is_of_weeks_and_months(reports_directory: Path) -> None:
@@ -185,21 +185,21 @@ def test_a_run_that_failed_behind_its_day_is_of_weeks_and_months(reports_directo
     began = timezone.now() - timedelta(minutes=1)
     it = Run.objects.create(day=DAY, state=State.FAILED, who="x", words="killed by signal 9", begun_at=began)
     text = page()
-    assert "its weeks and months were not made anew:</strong> <bdi>killed by signal 9" in text
+    assert "but its weeks and months were not updated:</strong> <bdi>killed by signal 9" in text
     assert "It could not be made" not in text
     Run.objects.filter(pk=it.pk).update(begun_at=timezone.now() + timedelta(minutes=1))
-    assert "It could not be made anew" in page()
+    assert "It could not be made again" in page()
 
 
 def test_a_day_without_events_says_so(reports_directory: Path) -> None:
     given: dict[str, list[dict[str, Any]]] = {"totals": [dict.fromkeys(tables()["totals"][0], 0)]}
     make_report(reports_directory, Period.DAY, DAY, given=given)
-    assert "Nothing happened: there are no events of this time." in page()
+    assert "No mail: there are no events in this period." in page()
 
 
 def test_a_day_there_is_nothing_of_says_what_can_be_done(reports_directory: Path) -> None:
     viewer, operator = client_of("viewer"), client_of("operator")
-    assert "An operator can have it made" in markup_of(viewer.get(URL))
+    assert "An operator can request it" in markup_of(viewer.get(URL))
     text = markup_of(operator.get(URL))
     assert "Run now</button>" in text
     tomorrow = timezone.now().date() + timedelta(days=1)
@@ -214,13 +214,13 @@ def test_what_stands_out_is_said_at_the_top(reports_directory: Path) -> None:
     assert found is not None
     assert "all mail: bounced 60 (3 the day before)" in found[0]
     assert "smtp:domain1.example: deferred % 50.0% (1.0% the day before)" in found[0]
-    marked = re.findall(r'<td class="num out" title="it stands out">(.*?)</td>', section(page(), "destinations"))
+    marked = re.findall(r'<td class="num out" title="anomaly">(.*?)</td>', section(page(), "destinations"))
     assert marked == ["1.0%"], "in its own table, too"
     quiet = tables() | {"comparison": [row | {"stands_out": False} for row in tables()["comparison"]]}
     make_report(reports_directory, Period.DAY, DAY, given=quiet)
     text = page()
     assert 'id="outstanding"' not in text
-    assert "Nothing stands out." in section(text, "comparison")
+    assert "No anomalies." in section(text, "comparison")
 
 
 def test_the_page_is_written_in_the_readers_way(reports_directory: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_damaged_table_says_so_and_the_others_are_there(reports_directory: Pat
     version = make_report(reports_directory, Period.DAY, DAY)
     (version / "reasons" / "part-0.parquet").write_bytes(b"PAR1 no more")
     text = page()
-    assert "the table reasons cannot be read" in section(text, "reasons")
+    assert "cannot read the table reasons" in section(text, "reasons")
     assert "smtp:domain1.example" in section(text, "destinations")
     (version / "totals" / "part-0.parquet").write_bytes(b"")
     assert client_of("viewer").get(URL).status_code == 200
@@ -257,7 +257,7 @@ def test_a_flipped_bit_is_no_number(reports_directory: Path) -> None:
     path.write_bytes(flipped)
     report = report_store.report_of(Period.DAY, DAY)
     assert report is not None
-    with pytest.raises(rows.Unreadable, match="reasons cannot be read"):
+    with pytest.raises(rows.Unreadable, match="cannot read the table reasons"):
         list(rows.batches(report, "reasons", ["reason"], 1000))
 
 
@@ -267,7 +267,7 @@ def test_a_balance_whose_numbers_do_not_add_up_is_red(reports_directory: Path) -
     path.write_text(path.read_text().replace('"delivered": 1100', '"delivered": 1000'))
     text = page()
     assert 'class="balance notice error" role="alert"' in text
-    assert "what this report says of itself is damaged. Make it again." in text
+    assert "This report is damaged: it is marked as balanced, but its numbers are not. Make the report again." in text
     assert "It balances." not in text
 
 
@@ -324,10 +324,10 @@ def test_a_file_is_bounded_and_says_so(reports_directory: Path, monkeypatch: pyt
     monkeypatch.setattr("appliance.reports.downloads._most", lambda: 100)
     lines = body(client_of("viewer").get(f"{URL}destinations.csv")).decode().splitlines()
     assert len(lines) == 1 + 100 + 1
-    assert "cut here after 100 rows" in lines[-1]
+    assert "truncated after 100 rows" in lines[-1]
     data = io.BytesIO(body(client_of("viewer").get(f"{URL}destinations.parquet")))
     assert pq.read_table(data).num_rows == 100
-    assert pq.read_metadata(data).metadata[b"waypost.note"] == b"cut after 100 of 300 rows"
+    assert pq.read_metadata(data).metadata[b"waypost.note"] == b"truncated after 100 of 300 rows"
 
 
 @pytest.mark.parametrize("name", ["nothing", "..", "report", "totals%2f..", "-"])

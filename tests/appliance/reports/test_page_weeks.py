@@ -28,8 +28,8 @@ def test_weeks_and_months_have_pages(reports_directory: Path) -> None:
     make_report(reports_directory, Period.MONTH, date(2026, 11, 1))
     text = page("/reports/week/2026-11-09/")
     assert "Week 46 of 2026" in text
-    assert "Without Thu 12 Nov: there is no report of it." in text
-    assert "Recipients by the day" in text
+    assert "Without Thu 12 Nov: this day has no report." in text
+    assert "Recipients per day" in text
     assert "November 2026" in page("/reports/month/2026-11-01/")
     assert "← week before" not in text
 
@@ -37,7 +37,7 @@ def test_weeks_and_months_have_pages(reports_directory: Path) -> None:
 def test_a_week_says_what_its_numbers_count(reports_directory: Path) -> None:
     make_report(reports_directory, Period.WEEK, date(2026, 11, 9))
     make_report(reports_directory, Period.DAY, DAY)
-    words = "Messages and recipients count once for each day on which they were tried"
+    words = "A message or recipient counts once for each day with a delivery attempt"
     assert words in section(page("/reports/week/2026-11-09/"), "destinations")
     assert words not in page()
 
@@ -56,7 +56,7 @@ def test_a_week_says_of_how_many_days_it_is(reports_directory: Path) -> None:
     assert words(7, balances=True) == "7 of 7 days have a report; all of them balance."
     assert words(1, balances=True) == "1 of 7 days has a report; it balances."
     assert words(5, balances=False, unbalanced=["x"], unchecked=["y"]) == (
-        "5 of 7 days have a report; 1 of them does not balance; of 1 of them nobody counted what was queued."
+        "5 of 7 days have a report; 1 of them does not balance; of 1 of them have no count of the queue."
     )
 
 
@@ -65,9 +65,7 @@ def test_days_without_a_report_are_named_in_short_and_those_to_come_are_not(repo
     to_come = [str(today + timedelta(days=more)) for more in range(3)]
     missing = ["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-05", *to_come]
     make_report(reports_directory, Period.MONTH, date(2026, 1, 1), missing=missing)
-    assert "Without Thu 1 Jan – Sat 3 Jan, Mon 5 Jan: there are no reports of them." in page(
-        "/reports/month/2026-01-01/"
-    )
+    assert "Without Thu 1 Jan – Sat 3 Jan, Mon 5 Jan: these days have no report." in page("/reports/month/2026-01-01/")
 
 
 def test_a_week_says_which_days_say_something_else_by_now(reports_directory: Path) -> None:
@@ -76,14 +74,14 @@ def test_a_week_says_which_days_say_something_else_by_now(reports_directory: Pat
     }
     made_of = {str(day): report_fingerprint((version / "report.json").read_bytes()) for day, version in days.items()}
     damaged = made_of.pop("2026-11-12")
-    left_out = ["gold/day=2026-11-12 cannot be read and is left out: make the report of that day again (cut short)"]
+    left_out = ["gold/day=2026-11-12 cannot be read and was left out; make the report of that day again (cut short)"]
     make_report(reports_directory, Period.WEEK, date(2026, 11, 9), made_of=made_of, left_out=left_out)
     assert damaged
     assert "Added up before" not in page("/reports/week/2026-11-09/")
     make_report(reports_directory, Period.DAY, date(2026, 11, 10), words="made again")
     make_report(reports_directory, Period.DAY, date(2026, 11, 13))
     (reports_directory / "gold" / "day=2026-11-09").unlink()
-    words = "Added up before there was what the reports of Tue 10 Nov, Fri 13 Nov say now"
+    words = "Computed before the latest reports of Tue 10 Nov, Fri 13 Nov were made"
     assert words in page("/reports/week/2026-11-09/")
 
 

@@ -57,7 +57,7 @@ def test_a_day_without_events_is_listed_as_that(reports_directory: Path) -> None
 
 def test_the_page_says_what_will_be_there(reports_directory: Path) -> None:
     text = client_of("viewer").get("/reports/").content.decode()
-    assert "There is no report yet" in text
+    assert "No reports yet" in text
     assert text.count(">no report yet<") == 14 + 6 + 6
     assert "Run now" not in text
     assert "Run now" in client_of("operator").get("/reports/").content.decode()
@@ -113,7 +113,7 @@ def test_each_line_says_how_its_report_stands(reports_directory: Path) -> None:
         (Standing.UNCHECKED, ""), (Standing.RUNNING, ""), (Standing.FAILED, "no Java <b>"), (Standing.NONE, ""),
     ]  # fmt: skip
     text = client_of("viewer").get("/reports/").content.decode()
-    assert "There is no report yet" not in text
+    assert "No reports yet" not in text
     assert "no Java &lt;b&gt;" in text
 
 
@@ -173,7 +173,7 @@ def test_an_administrator_sets_time_and_zone_with_a_reason() -> None:
     client = client_of("administrator")
     assert client.get(url).status_code == 200
     for wrong, words in (
-        ({"at": "25:00"}, "That is no time of day; 01:30 is one."), ({"zone": "Moon/Base"}, "There is no such time zone;"),
+        ({"at": "25:00"}, "Enter a time of day such as 01:30."), ({"zone": "Moon/Base"}, "Unknown time zone; did you mean"),
         ({"zone": "Europe/Wien"}, "is one."), ({"why": ""}, "This field is required."), ({"at": ""}, "This field is required."),
     ):  # fmt: skip
         answer = client.post(url, {**right, **wrong})

@@ -78,13 +78,13 @@ def test_the_page_of_a_table_that_was_deleted_says_so(reports_directory: Path) -
     assert "It was deleted" not in viewer.get(url).content.decode()
     tidy()
     text = viewer.get(url).content.decode()
-    assert text.count("It was deleted: this table is kept for 400 days.") == 3
+    assert text.count("Deleted: this table is kept for 400 days.") == 3
     assert "smtp:domain1.example" in text
     assert "news@sender.example" not in text
     assert f"{url}senders.csv" not in text
     for end in ("csv", "parquet"):
         answer = viewer.get(f"{url}senders.{end}")
-        assert (answer.status_code, answer.content) == (410, b"It was deleted: this table is kept for 400 days.")
+        assert (answer.status_code, answer.content) == (410, b"Deleted: this table is kept for 400 days.")
     make_report(reports_directory, Period.DAY, day)
     assert "It was deleted" not in viewer.get(url).content.decode(), "made again, it is there again"
 
@@ -98,7 +98,7 @@ def test_a_day_whose_figures_were_deleted_is_not_called_a_day_without_events(
     tidy()
     text = client_of("viewer").get(f"/reports/day/{day}/").content.decode()
     assert "Nothing happened" not in text
-    assert "The figures of the whole: It was deleted" in text
+    assert "Totals: Deleted" in text
 
 
 def test_a_report_that_was_deleted_whole_says_so(reports_directory: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_day_that_is_not_made_is_told_from_weeks_that_are_not(reports_director
     assert "<strong>Failed.</strong> <bdi>ended with" in page(f"/reports/runs/{it.pk}/")
     make_report(reports_directory, Period.DAY, DAY)
     text = page(f"/reports/runs/{it.pk}/")
-    assert "<strong>The day is made, its weeks and months are not.</strong> <bdi>ended with" in text
+    assert "<strong>The day's report was made, but not all of its weeks and months.</strong> <bdi>ended with" in text
     assert f'href="/reports/day/{DAY}/">The report' in text
     Run.objects.filter(pk=it.pk).update(begun_at=timezone.now() + timedelta(hours=1))  # another run made it
     assert "<strong>Failed.</strong> <bdi>ended with" in page(f"/reports/runs/{it.pk}/")
@@ -68,9 +68,9 @@ def test_the_page_of_a_day_is_loaded_anew_when_its_report_is_made(reports_direct
 def test_a_run_that_nobody_begins_says_so(reports_directory: Path) -> None:
     it = Run.objects.create(day=DAY, who="somebody")
     url = f"/reports/runs/{it.pk}/"
-    assert "Nobody begins" not in markup_of(client_of("viewer").get(url))
+    assert "the report worker (Celery/Redis) is not running" not in markup_of(client_of("viewer").get(url))
     Run.objects.update(asked_at=timezone.now() - timedelta(minutes=5), due_at=timezone.now() - timedelta(minutes=5))
-    assert "Nobody begins" in markup_of(client_of("viewer").get(url))
+    assert "the report worker (Celery/Redis) is not running" in markup_of(client_of("viewer").get(url))
 
 
 def test_one_that_waits_behind_another_says_so(reports_directory: Path) -> None:
@@ -80,12 +80,12 @@ def test_one_that_waits_behind_another_says_so(reports_directory: Path) -> None:
     url = f"/reports/runs/{it.pk}/"
     with held(reports_directory):
         text = markup_of(client_of("viewer").get(url))
-        assert "report of 2026-11-15</a> is being made" in text
-        assert "Nobody begins" not in text
-        assert "nobody begins" not in markup_of(client_of("viewer").get("/reports/"))
+        assert "report of 2026-11-15</a> is running" in text
+        assert "the report worker (Celery/Redis) is not running" not in text
+        assert "worker not running" not in markup_of(client_of("viewer").get("/reports/"))
     text = markup_of(client_of("viewer").get(url))
-    assert "Nobody begins" in text, "the other one was killed"
-    assert "is being made" not in text
+    assert "the report worker (Celery/Redis) is not running" in text, "the other one was killed"
+    assert "is running, and only one" not in text
 
 
 def test_what_becomes_of_the_mail_stands_there(reports_directory: Path) -> None:
@@ -94,9 +94,9 @@ def test_what_becomes_of_the_mail_stands_there(reports_directory: Path) -> None:
     def page() -> str:
         return markup_of(client_of("viewer").get(f"/reports/runs/{it.pk}/"))
 
-    assert "<dt>Mail</dt><dd>nobody is to get it" in page()
+    assert "<dt>Mail</dt><dd>no recipients configured" in page()
     Preferences.objects.create(recipients=["a@x.example"])
-    assert "<dt>Mail</dt><dd>when it has ended</dd>" in page()
-    Run.objects.update(state=State.DONE, mail=False, mail_words="nobody is to get it")
-    assert "<dt>Mail</dt><dd><bdi>nobody is to get it</bdi></dd>" in page()
-    assert "<bdi>nobody is to get it</bdi>" in markup_of(client_of("viewer").get("/reports/"))
+    assert "<dt>Mail</dt><dd>sent when the run ends</dd>" in page()
+    Run.objects.update(state=State.DONE, mail=False, mail_words="no recipients configured")
+    assert "<dt>Mail</dt><dd><bdi>no recipients configured</bdi></dd>" in page()
+    assert "<bdi>no recipients configured</bdi>" in markup_of(client_of("viewer").get("/reports/"))

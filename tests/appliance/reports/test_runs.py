@@ -119,7 +119,7 @@ os.kill(os.getpid(), 9)
     pipeline(monkeypatch, code)
     made = runs.make(runs.ask(DAY, "somebody").pk)
     assert made is not None
-    assert (made.state, made.words) == (State.FAILED, "killed by signal 9 at its stage “counting”")
+    assert (made.state, made.words) == (State.FAILED, "killed by signal 9 during “counting”")
 
 
 def test_what_nobody_counted_is_made_all_the_same(reports_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,8 +227,8 @@ def test_the_core_exports_what_there_is_first_and_may_be_away(
     assert made is not None
     made.refresh_from_db()
     assert made.state == State.DONE
-    assert made.log == "the core did not export what happened last: the disk is full\nsome words"
-    assert "so it may be missing here:</strong> <bdi>the disk is full" in _day_page()
+    assert made.log == "the core could not export the latest events: the disk is full\nsome words"
+    assert "so they may be missing here:</strong> <bdi>the disk is full" in _day_page()
     Run.objects.filter(pk=made.pk).delete()
     assert "the disk is full" not in _day_page(), "the run before had all"
 
@@ -280,12 +280,13 @@ def test_an_administrator_sets_zone_recipients_and_numbers() -> None:
     }
     assert client_of("operator").post(url, right).status_code == 403
     wrong = (
-        ({"zone": "Moon"}, "There is no such time zone; "), ({"zone": "Europe/Viena"}, "Europe/Vienna is one."),
-        ({"recipients": "nobody, a@x.example <b>"}, "nobody is no address; ops@example.org is one."),
-        ({"recipients": "nobody, a@x.example <b>"}, "&lt;b&gt; is no address"),
-        ({"recipients": "a@b\x00"}, "Null characters are not allowed."), ({"recipients": "a@ex\u202eample"}, "is no address"),
-        ({"recipients": "ops@m\u00fcller.example"}, "only ASCII; write the domain as xn--"),
-        ({"numbers": "xx"}, "There is no such language; en, de, fr are there."), ({"why": ""}, "This field is required."),
+        ({"zone": "Moon"}, "Unknown time zone; did you mean "), ({"zone": "Europe/Viena"}, "Europe/Vienna is one."),
+        ({"recipients": "nobody, a@x.example <b>"}, "nobody is not a mail address (example: ops@example.org)."),
+        ({"recipients": "nobody, a@x.example <b>"}, "&lt;b&gt; is not a mail address"),
+        ({"recipients": "a@b\x00"}, "Null characters are not allowed."),
+        ({"recipients": "a@ex\u202eample"}, "is not a mail address"),
+        ({"recipients": "ops@m\u00fcller.example"}, "use ASCII only; write the domain as xn--"),
+        ({"numbers": "xx"}, "Unknown language; available: en, de, fr."), ({"why": ""}, "This field is required."),
     )  # fmt: skip
     for each, words in wrong:
         answer = client.post(url, {**right, **each})

@@ -80,12 +80,12 @@ def test_when_the_third_of_five_fails_it_is_said_which_were_made(core: TuningCor
     assert list(outcomes().values()) == ["applied", "applied", "refused", "not_sent", "not_sent"]
     assert [each["parameter"] for each in core.asked("set")] == FIVE[:3]
     page = markup_of(operator.get(answer["HX-Redirect"]))
-    assert "made: process_limit, process_limit_2." in page
-    assert "Not made: process_limit_3, process_limit_4, process_limit_5." in page
+    assert "applied: process_limit, process_limit_2." in page
+    assert "Not applied: process_limit_3, process_limit_4, process_limit_5." in page
     assert "the disk is full" in page
     batch = Change.objects.first().batch  # type: ignore[union-attr]
     offered = markup_of(operator.get(f"/tuning/changes/{batch}/return/"))
-    assert offered.count("as configured") == 2
+    assert offered.count("configured value") == 2
 
 
 def test_nothing_is_sent_when_one_of_them_is_wrong(core: TuningCore, operator: Client) -> None:
@@ -101,7 +101,7 @@ def test_what_somebody_else_changed_is_not_overwritten(core: TuningCore, operato
     answer = apply(operator, draft({LIMIT: 2}))
     page = markup_of(answer)
     assert answer.status_code == 422
-    assert "Changed meanwhile" in page
+    assert "Changed in the meantime" in page
     assert "you saw" in page
     assert core.asked("set") == []
     new = page.split('name="draft" value="')[1].split('"')[0].replace("&quot;", '"')
@@ -130,7 +130,7 @@ def test_without_an_answer_it_is_not_known_until_the_core_is_back(
     assert Entry.objects.filter(outcome="unknown").count() == 1
     core.answers["transports"] = Silence
     page = markup_of(operator.get(answer["HX-Redirect"]))
-    assert "Whether process_limit_2 was made is not known" in page
+    assert "Whether process_limit_2 was applied is unknown" in page
     core.answers["transports"] = core._transports
     core.lasting["smtp", FIVE[1]] = 5  # it had been made
     operator.get(answer["HX-Redirect"])
@@ -172,7 +172,7 @@ def test_until_is_read_in_the_readers_zone(core: TuningCore, operator: Client) -
     assert Change.objects.get().until == pytest.approx(time.time() + 3600, abs=20)
     answer = apply(operator, draft({LIMIT: 2}), ends="until", clock="2020-01-01T00:00")
     assert answer.status_code == 422
-    assert "is over" in markup_of(answer)
+    assert "is in the past" in markup_of(answer)
 
 
 def _local(zone: str, in_s: float) -> str:

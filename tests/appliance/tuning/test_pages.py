@@ -72,10 +72,10 @@ def test_each_value_says_where_it_comes_from(core: TuningCore) -> None:
     page = markup_of(client.get("/tuning/?scope=smtp"))
     assert "tuned until" in page
     assert "changed outside the portal" in page  # nobody set it here
-    assert "back to 20, as configured" in page.replace("<bdi>", "").replace("</bdi>", "")
+    assert "reset to 20, configured value" in page.replace("<bdi>", "").replace("</bdi>", "")
     page = markup_of(client.get("/tuning/?scope=smtp:.A.example"))
     assert "tuned of <bdi>smtp</bdi>" in page
-    assert "what wider scopes say" in page
+    assert "value of the wider scope" in page
 
 
 def test_what_was_set_here_is_not_called_foreign(core: TuningCore) -> None:
@@ -119,7 +119,7 @@ def test_a_diff_shows_only_what_changes(core: TuningCore) -> None:
     assert "<bdi>10</bdi>" in page
     assert ">process_limit<" not in page
     page = markup_of(client.post("/tuning/diff/", form | {f"value-{LIMIT}": "20.0"}))
-    assert "Nothing differs" in page
+    assert "All values equal" in page
     answer = client.post("/tuning/diff/", form | {f"value-{LIMIT}": HOSTILE})
     assert 'name="draft"' not in markup_of(answer)
     assert "<script>alert" not in markup_of(answer)
@@ -138,7 +138,7 @@ def test_a_transport_that_is_no_more_and_numbers_without_end_are_told(core: Tuni
         client.get(f"/tuning/history/{gone.pk}/return/"),
     ):
         assert answer.status_code == 409
-        assert "there is no transport" in markup_of(answer)
+        assert "unknown transport" in markup_of(answer)
     endless = {"scope": "smtp", "wanted": [draft | {"value": 1 << 64}]}
     assert client.post("/tuning/apply/", {"draft": json.dumps(endless), "why": "because"}).status_code == 422
     seen = json.dumps(draft["seen"])
@@ -166,7 +166,7 @@ def test_a_return_is_a_draft_with_its_reason(core: TuningCore) -> None:
     change = made(before={"value": 7, "origin": "tuned"})
     client = signed_in("operator")
     page = markup_of(client.get(f"/tuning/history/{change.pk}/return/"))
-    assert f"Return of change {change.pk}: because" in page
+    assert f"Revert of change {change.pk}: because" in page
     draft = page.split('name="draft" value="')[1].split('"')[0].replace("&quot;", '"')
     client.post("/tuning/apply/", {"draft": draft, "why": "again", "ends": "forever"})
     assert core.lasting["smtp", LIMIT] == 7
@@ -180,7 +180,7 @@ def test_a_return_is_a_draft_with_its_reason(core: TuningCore) -> None:
 def test_the_history_is_there_while_the_core_is_not() -> None:
     made()
     page = markup_of(signed_in("viewer").get("/tuning/history/"))
-    assert "What is in force is not known" in page
+    assert "The values in force are unknown" in page
     assert "because" in page
 
 
@@ -192,7 +192,7 @@ def test_a_prediction_shows_before_after_and_the_difference() -> None:
     )  # fmt: skip
     page = markup_of(signed_in("viewer").get(f"/tuning/predictions/{found.pk}/"))
     assert "An estimate" in page
-    assert "not within it" in page
+    assert "not within the simulated time" in page
     assert "99 of 100 small messages" in page
     assert "big messages" not in page  # there were none
     assert "<script>alert" not in page

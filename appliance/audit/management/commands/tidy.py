@@ -12,7 +12,7 @@ from appliance.audit.retention import tidy
 class Command(BaseCommand):
     """Deletes old entries and samples: ``manage.py tidy``."""
 
-    help = "Delete what [portal] audit_days and sample_days say is old, and sessions and locks that are over."
+    help = "Delete audit entries and samples older than [portal] audit_days and sample_days, and expired sessions and locks."
 
     def handle(self, *_: Any, **__: Any) -> None:
         """Deletes and prints how many of each kind."""

@@ -12,7 +12,7 @@ from appliance.reports.letters import send_due
 class Command(BaseCommand):
     """Sends report mail that is due: ``manage.py mail_reports``."""
 
-    help = "Send the reports that are to be mailed and have not been."
+    help = "Send report mail that is due."
 
     def handle(self, *_: Any, **__: Any) -> None:
         """Sends and prints how many mails were sent."""

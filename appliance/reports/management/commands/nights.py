@@ -25,7 +25,7 @@ class Command(BaseCommand):
     """Runs Redis, the Celery worker and the scheduler: ``manage.py nights``."""
 
     requires_system_checks = ()  # they would read all pages first
-    help = "Run what makes the nightly reports: Redis, unless the configuration names one, and Celery."
+    help = "Run the report worker: Celery, and Redis unless the configuration names one."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Adds the option of the parent process."""

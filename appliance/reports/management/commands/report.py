@@ -34,8 +34,8 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Adds the day and the form of the output."""
-        parser.add_argument("day", nargs="?", type=date.fromisoformat, help="2026-11-20; nothing: yesterday")
-        parser.add_argument("--json", action="store_true", help="what came of it as one JSON document")
+        parser.add_argument("day", nargs="?", type=date.fromisoformat, help="2026-11-20; default: yesterday")
+        parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Makes the report, prints what it says, and exits with 1 if it does not balance, 2 if it failed."""
@@ -47,7 +47,7 @@ class Command(BaseCommand):
                 command = command_of(day, settings.EVENTS_DIRECTORY, output, zone, settings.REPORTS.spark_master)
                 noted = Noted(day)
                 try:
-                    _bar(Heard("asking the core for its events", 0.0, ""))
+                    _bar(Heard("exporting events", 0.0, ""))
                     noted.not_exported = exporter.cut("waypost report", zone)
                     ended = run(
                         command,
@@ -66,7 +66,7 @@ class Command(BaseCommand):
         if report is None or ended.status not in (0, 1):
             tail = "\n".join(visible(line) for line in ended.log.splitlines()[-LOG_LINES:])
             raise CommandError(
-                f"{tail}\nthe report of {day} was not made, or not all of it: status {ended.status} {ended.why}",
+                f"{tail}\ncould not make the report of {day} completely: exit status {ended.status} {ended.why}",
                 returncode=1,
             )
         if options["json"]:
@@ -102,7 +102,7 @@ def _what_does_not_add_up(report: Report) -> Iterator[str]:
     if balance.suspects_left_out:
         yield f"  and {balance.suspects_left_out} more messages"
     for gap in balance.gaps:
-        yield f"  no file holds {visible(gap)}"
+        yield f"  missing from the event files: {visible(gap)}"
 
 
 def _bar(heard: Heard) -> bool:
