@@ -23,7 +23,7 @@ from mailcore.control.protocol import CHANGES, ArgumentError
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, Place, View
 from mailcore.lookup.browse import Budget, Item, Stretch
-from mailcore.lookup.cutoff import Cut, CutError
+from mailcore.lookup.cutoff import Cutoff, CutoffError
 from mailcore.lookup.filter import Filter, text_matcher
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL
 
@@ -128,7 +128,7 @@ class Changes:
             "matched": 0, "matched_recipients": 0, "changed": 0, "failed": 0, "errors": {}, "done": False, "note": note,
         }  # fmt: skip
         if arguments.dry_run:
-            progress["cut"] = arguments.cut or str(Cut.of(stretches, self._view.browser.clock()))
+            progress["cut"] = arguments.cut or str(Cutoff.of(stretches, self._view.browser.clock()))
         said = time.monotonic()
         async for items in self._matching(arguments, stretches, since):
             places = {item.queue_id: (item.lane, item.offset) for item in items}
@@ -147,7 +147,7 @@ class Changes:
         yield progress | {"done": True}
 
     async def _matching(
-        self, arguments: ChangeMatchingArguments, stretches: Mapping[str, Stretch], since: Cut | None
+        self, arguments: ChangeMatchingArguments, stretches: Mapping[str, Stretch], since: Cutoff | None
     ) -> AsyncGenerator[list[Item], None]:
         """What matches in the queue as it is now, a page at a time; then, unless it is only counted, what moved while that was
         read, and was seen neither where it left nor where it went. Nothing comes twice."""
@@ -162,7 +162,7 @@ class Changes:
         if arguments.dry_run:
             return
         filter_ = _as_of(filter_, now, self._view.browser.clock())
-        since = since or Cut.of(stretches, now)
+        since = since or Cutoff.of(stretches, now)
         for _ in range(LOOKS_AGAIN):
             later, _ = await self._view.stretches()
             moved = False
@@ -175,7 +175,7 @@ class Changes:
             stretches = later
 
     async def _pages(
-        self, stretches: Mapping[str, Stretch], filter_: Filter, since: Cut | None, seen: _Seen | None = None
+        self, stretches: Mapping[str, Stretch], filter_: Filter, since: Cutoff | None, seen: _Seen | None = None
     ) -> AsyncGenerator[list[Item], None]:
         """What matches, is no newer than the cut and was not seen. Some pages are empty: they cost as much as others."""
         browser = self._view.browser
@@ -231,10 +231,10 @@ def _where_it_fits(filter_: Filter, change: str) -> Filter:
     return msgspec.structs.replace(filter_, lane=DELETED) if change == "undelete" and not filter_.lane else filter_
 
 
-def _cut(text: str) -> Cut | None:
+def _cut(text: str) -> Cutoff | None:
     try:
-        return Cut.parse(text) if text else None
-    except CutError as error:
+        return Cutoff.parse(text) if text else None
+    except CutoffError as error:
         raise ArgumentError(f"change_matching: cut: {error}", argument="cut") from None
 
 

@@ -26,7 +26,7 @@ from mailcore.control.session import Session
 from mailcore.control.view import NotFound, View
 from mailcore.lookup.browse import Found
 from mailcore.lookup.history import HistoryReader
-from mailcore.lookup.query import Wanted
+from mailcore.lookup.query import Query
 from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.service_times import measure
 from mailcore.lookup.tracing import Steps, Walk
@@ -68,7 +68,7 @@ class PastAnswers:
 
     async def _search(self, session: Session, arguments: SearchArguments) -> AsyncGenerator[Any, None]:
         stretches, note = await self._view.stretches()
-        wanted = Wanted(
+        wanted = Query(
             queue_id=arguments.queue_id,
             message_id=arguments.message_id,
             sender=arguments.sender,

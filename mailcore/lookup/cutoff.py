@@ -24,22 +24,22 @@ from mailcore.log.segment import Damage
 from mailcore.lookup.browse import WITHOUT_END, Item, Stretch
 from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
 
-__all__ = ["Cut", "CutError"]
+__all__ = ["Cutoff", "CutoffError"]
 
 COMING_S_MAX = 86_400.0  # from the first byte of a message to its 250; far beyond what any client waits
 
 
-class CutError(ValueError):
+class CutoffError(ValueError):
     """What was given as a cut is none; for a person as it is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Cutoff:
     at: float  # wall clock
     ends: Mapping[str, int]  # lane -> its end then; of no lane at all when nobody could say
 
     @classmethod
-    def of(cls, stretches: Mapping[str, Stretch], at: float) -> Cut:
+    def of(cls, stretches: Mapping[str, Stretch], at: float) -> Cutoff:
         """``at``: after the stretches were asked for."""
         ends = {lane: each.end for lane, each in stretches.items() if lane not in (HOLD, DELETED)}
         return cls(at, {lane: end for lane, end in ends.items() if end is not None})
@@ -48,8 +48,8 @@ class Cut:
         return " ".join([repr(self.at), *(f"{lane}:{end}" for lane, end in self.ends.items())])
 
     @classmethod
-    def parse(cls, text: str) -> Cut:
-        """Raises CutError."""
+    def parse(cls, text: str) -> Cutoff:
+        """Raises CutoffError."""
         at, *pairs = text.split(" ")
         try:
             ends = {lane: int(end) for lane, _, end in (pair.rpartition(":") for pair in pairs) if lane}
@@ -57,7 +57,7 @@ class Cut:
         except ValueError:
             parsed = cls(math.nan, {})
         if not math.isfinite(parsed.at) or len(parsed.ends) != len(pairs):
-            raise CutError(f"{text[:50]!r} is no cut; allowed: what a dry run gave as its cut")
+            raise CutoffError(f"{text[:50]!r} is no cut; allowed: what a dry run gave as its cut")
         return parsed
 
     def newer(

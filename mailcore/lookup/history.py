@@ -4,7 +4,7 @@ It is put together from what the journal's segments that still exist say of the 
 still in lanes, garbage or not; what is no longer there comes from the events (``archive``). It says how far back it goes, and
 whether all was found.
 
-What an event is stands in ``story``.
+What an event is stands in ``timeline``.
 
 Law: no more is kept than is answered, whatever the journal holds. Must not know: sockets, the manager.
 
@@ -23,7 +23,7 @@ from mailcore.bounce.dsn import bounce_queue_id
 from mailcore.envelope import Envelope
 from mailcore.lookup.archive import Archive, Trouble, Window
 from mailcore.lookup.browse import WITHOUT_END, Browser, Found
-from mailcore.lookup.timeline import Story, accepted
+from mailcore.lookup.timeline import Timeline, accepted
 from mailcore.lookup.tracing import (
     SLACK_S,
     Steps,
@@ -85,23 +85,23 @@ class HistoryReader:
 
     def _history(self, queue_id: str, elsewhere: _Elsewhere | None) -> Steps[History]:
         so_far = Trace(self.trace_bytes_max)
-        story = Story(queue_id)
+        timeline = Timeline(queue_id)
         if elsewhere is not None:
             yield from elsewhere.find(queue_id)
-        yield from self._read_journal(story, so_far, elsewhere)
-        envelopes = yield from self._envelopes(story)
+        yield from self._read_journal(timeline, so_far, elsewhere)
+        envelopes = yield from self._envelopes(timeline)
         for found, _ in envelopes:
-            yield from self._name(story, found)
+            yield from self._name(timeline, found)
         if elsewhere is None:
-            complete = bool(envelopes) and story.complete(*_top(envelopes)) and not so_far.cut_short
+            complete = bool(envelopes) and timeline.complete(*_top(envelopes)) and not so_far.cut_short
         else:
-            yield from elsewhere.name(story)
-            yield from self._find_bounces(story, elsewhere)
+            yield from elsewhere.name(timeline)
+            yield from self._find_bounces(timeline, elsewhere)
             if elsewhere.arrival is not None and not (envelopes and envelopes[0][0].envelope.generation == 0):
                 envelopes.insert(0, (elsewhere.arrival, False))
-            complete = bool(envelopes) and story.complete_with_older(*_top(envelopes), _recipients(envelopes))
+            complete = bool(envelopes) and timeline.complete_with_older(*_top(envelopes), _recipients(envelopes))
             complete = complete and not (so_far.cut_short or elsewhere.trouble.count)
-        events = self._told(story, envelopes)
+        events = self._told(timeline, envelopes)
         kept_since = None if elsewhere is None else elsewhere.since
         return History(
             queue_id=queue_id,
@@ -110,77 +110,77 @@ class HistoryReader:
             since=min((at for at in (so_far.oldest, kept_since) if at is not None), default=None),
             note=_note(queue_id, bool(events), bool(envelopes), complete, so_far, elsewhere),
             examined=so_far.examined_bytes,
-            events_left_out=story.events_left_out,
-            verdicts_left_out=story.verdicts_left_out,
+            events_left_out=timeline.events_left_out,
+            verdicts_left_out=timeline.verdicts_left_out,
         )
 
-    def _read_journal(self, story: Story, so_far: Trace, elsewhere: _Elsewhere | None) -> Steps[None]:
-        wanted = {story.queue_id}
+    def _read_journal(self, timeline: Timeline, so_far: Trace, elsewhere: _Elsewhere | None) -> Steps[None]:
+        wanted = {timeline.queue_id}
         ended_at = 0
         with open_lane(self.browser.disk, self.browser.queue_directory, JOURNAL) as reader:
             if elsewhere is not None:
-                yield from elsewhere.tell(story, 0, reader.bases[0] if reader.bases else WITHOUT_END)
-            for found in trace(reader, wanted, earliest_of(story.queue_id), so_far):
+                yield from elsewhere.tell(timeline, 0, reader.bases[0] if reader.bases else WITHOUT_END)
+            for found in trace(reader, wanted, earliest_of(timeline.queue_id), so_far):
                 while elsewhere is not None and so_far.missing:
-                    yield from elsewhere.tell(story, *so_far.missing.pop(0))
+                    yield from elsewhere.tell(timeline, *so_far.missing.pop(0))
                 if found is None:
-                    if story.ended and so_far.examined_bytes - ended_at > BEHIND_END_BYTES:
+                    if timeline.ended and so_far.examined_bytes - ended_at > BEHIND_END_BYTES:
                         return
                     yield
                     continue
                 body = decode(found[1])
-                if body is not None and body.queue_id == story.queue_id:
-                    story.hear(body)
+                if body is not None and body.queue_id == timeline.queue_id:
+                    timeline.hear(body)
                     ended_at = so_far.examined_bytes
-                    if story.ended and story.bounce is None:
+                    if timeline.ended and timeline.bounce is None:
                         return
 
-    def _envelopes(self, story: Story) -> Steps[list[tuple[Found, bool]]]:
+    def _envelopes(self, timeline: Timeline) -> Steps[list[tuple[Found, bool]]]:
         """Those that are still there, by generation, with whether they are live. The journal says where they are when it
         knows the message from its beginning; else they are looked for."""
-        if 0 not in story.starts:
-            browser, queue_id = self.browser, story.queue_id
+        if 0 not in timeline.starts:
+            browser, queue_id = self.browser, timeline.queue_id
             there = yield from envelopes_of(
                 browser.disk, browser.queue_directory, lanes_in(browser), {queue_id}, earliest_of(queue_id)
             )
             return sorted(there.get(queue_id, ()), key=lambda each: each[0].envelope.generation)
         envelopes = []
-        for generation, place in sorted(story.places.items()):
+        for generation, place in sorted(timeline.places.items()):
             found = self.browser.read(place.lane, place.offset)
-            if found is not None and _is(found.envelope, story.queue_id, generation):
+            if found is not None and _is(found.envelope, timeline.queue_id, generation):
                 envelopes.append((found, True))
             yield
         return envelopes
 
-    def _find_bounces(self, story: Story, elsewhere: _Elsewhere) -> Steps[None]:
+    def _find_bounces(self, timeline: Timeline, elsewhere: _Elsewhere) -> Steps[None]:
         """Where a FINISH or REPLACED that was kept elsewhere rests on a bounce, that is not said with it."""
         browser = self.browser
-        for event, generation in story.unbounced[:BOUNCES_MAX]:
-            queue_id, at = bounce_queue_id(story.queue_id, generation), float(event["at"])
+        for event, generation in timeline.unbounced[:BOUNCES_MAX]:
+            queue_id, at = bounce_queue_id(timeline.queue_id, generation), float(event["at"])
             there = yield from envelopes_of(browser.disk, browser.queue_directory, [LOCAL], {queue_id}, at - SLACK_S)
             found = next((each for each, _ in there.get(queue_id, ()) if each.envelope.generation == 0), None)
             if found is None:
                 window = Window(at - SLACK_S, at + SLACK_S)
                 found = yield from elsewhere.archive.arrival(queue_id, window, elsewhere.trouble)
             if found is not None:
-                story.rests_on(event, queue_id, {"lane": found.lane, "offset": found.offset})
+                timeline.rests_on(event, queue_id, {"lane": found.lane, "offset": found.offset})
 
-    def _name(self, story: Story, found: Found) -> Steps[None]:
+    def _name(self, timeline: Timeline, found: Found) -> Steps[None]:
         """Addresses for the recipients' numbers; one envelope's batches are read only as far as somebody lacks his."""
         batches = self.browser.recipients(found)
-        while story.unnamed and (batch := next(batches, None)) is not None:
+        while timeline.unnamed and (batch := next(batches, None)) is not None:
             for recipient in batch:
-                if recipient.number in story.unnamed:
-                    story.unnamed.discard(recipient.number)
-                    story.names[recipient.number] = recipient.address
+                if recipient.number in timeline.unnamed:
+                    timeline.unnamed.discard(recipient.number)
+                    timeline.names[recipient.number] = recipient.address
             yield
 
-    def _told(self, story: Story, envelopes: list[tuple[Found, bool]]) -> list[dict[str, Any]]:
+    def _told(self, timeline: Timeline, envelopes: list[tuple[Found, bool]]) -> list[dict[str, Any]]:
         events = [accepted(envelopes[0][0].envelope)] if envelopes else []
         resting = {found.envelope.generation: found.envelope for found, _ in envelopes}
-        for event in story.events:
+        for event in timeline.events:
             for verdict in event.get("verdicts", ()):
-                verdict["address"] = story.names.get(verdict["number"], "")
+                verdict["address"] = timeline.names.get(verdict["number"], "")
             envelope = resting.get(event.get("generation", -1))
             if envelope is not None:
                 event["due_at"] = max(envelope.due_at, envelope.not_before)
@@ -206,25 +206,25 @@ class _Elsewhere:
         # What nobody knows, somebody may have mistyped: it is not looked for in the events of years.
         self.window = Window(earliest) if self.arrival is not None else Window(earliest, earliest + UNARRIVED_S)
 
-    def tell(self, story: Story, start: int, end: int) -> Steps[None]:
-        bodies = self.archive.bodies({story.queue_id}, start, end, self.window, self.trouble, beyond=1)
+    def tell(self, timeline: Timeline, start: int, end: int) -> Steps[None]:
+        bodies = self.archive.bodies({timeline.queue_id}, start, end, self.window, self.trouble, beyond=1)
         for told in bodies:
             if told is None:
                 yield
             else:
-                story.hear(told[1], elsewhere=True)
+                timeline.hear(told[1], elsewhere=True)
 
-    def name(self, story: Story) -> Steps[None]:
+    def name(self, timeline: Timeline) -> Steps[None]:
         """Who is not in an envelope that is still in a lane."""
-        if self.arrival is None or not story.unnamed:
+        if self.arrival is None or not timeline.unnamed:
             return
         envelope = self.arrival.envelope
-        story.know({recipient.number: recipient.address for recipient in envelope.recipients})
-        added = {envelope.recipient_count + number: address for number, address in enumerate(story.added)}
-        story.know(added)
-        if any(number < envelope.recipient_count for number in story.unnamed):
-            names = yield from self.archive.names(self.arrival, story.unnamed, self.trouble)
-            story.know(names)
+        timeline.know({recipient.number: recipient.address for recipient in envelope.recipients})
+        added = {envelope.recipient_count + number: address for number, address in enumerate(timeline.added)}
+        timeline.know(added)
+        if any(number < envelope.recipient_count for number in timeline.unnamed):
+            names = yield from self.archive.names(self.arrival, timeline.unnamed, self.trouble)
+            timeline.know(names)
 
 
 def _recipients(envelopes: list[tuple[Found, bool]]) -> int:

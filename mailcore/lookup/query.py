@@ -12,10 +12,10 @@ import msgspec
 from mailcore.lookup.browse import Browser, Found
 from mailcore.lookup.filter import NULL_SENDER, text_matcher
 
-__all__ = ["Hit", "Matches", "Wanted"]
+__all__ = ["Hit", "Matches", "Query"]
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class Query(msgspec.Struct, frozen=True, kw_only=True):
     """What is searched for; all that is given must hold. Texts as in ``matching.Filter``; ``queue_id`` is one, whole."""
 
     queue_id: str = ""
@@ -43,17 +43,17 @@ class Matches:
     """Called with an envelope; or its tests one by one, for who has columns. A test is None when anything will do. ``browser``:
     None for envelopes without batches."""
 
-    def __init__(self, wanted: Wanted, browser: Browser | None) -> None:
+    def __init__(self, query: Query, browser: Browser | None) -> None:
         self._browser = browser
-        self.queue_id = wanted.queue_id
-        self.sender: Callable[[str], bool] | None = text_matcher(wanted.sender)
-        if wanted.sender == NULL_SENDER:
+        self.queue_id = query.queue_id
+        self.sender: Callable[[str], bool] | None = text_matcher(query.sender)
+        if query.sender == NULL_SENDER:
             self.sender = lambda sender: not sender
-        message_id = text_matcher(_bare(wanted.message_id))
+        message_id = text_matcher(_bare(query.message_id))
         self.message_id: Callable[[str], bool] | None = (
             None if message_id is None else lambda text: message_id(_bare(text))
         )
-        self.recipient = text_matcher(wanted.recipient)
+        self.recipient = text_matcher(query.recipient)
 
     def __call__(self, found: Found) -> bool:
         envelope = found.envelope

@@ -19,8 +19,8 @@ from mailcore.envelope import Status
 from mailcore.log.reader import LaneReader
 from mailcore.lookup.archive import Archive, Trouble, Window
 from mailcore.lookup.browse import RECIPIENTS_SHOWN, WITHOUT_END, Browser, Found, Stretch, lane_order
-from mailcore.lookup.query import Hit, Matches, Wanted
-from mailcore.lookup.search_cursor import Seen
+from mailcore.lookup.query import Hit, Matches, Query
+from mailcore.lookup.search_cursor import SearchCursor
 from mailcore.lookup.tracing import (
     SLACK_S,
     Body,
@@ -36,7 +36,7 @@ from mailcore.lookup.tracing import (
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.records import Delivery, Finish, Start
 
-__all__ = ["Hit", "LaneSearch", "Wanted"]
+__all__ = ["Hit", "LaneSearch", "Query"]
 
 TOGETHER_MAX = 20  # messages that are looked up in one going through indexes and journal
 OLDER_TOGETHER_MAX = (
@@ -104,19 +104,19 @@ class LaneSearch:
         self,
         browser: Browser,
         stretches: Mapping[str, Stretch],
-        wanted: Wanted,
+        query: Query,
         cursor: str,
         limit: int,
         archive: Archive | None = None,
     ) -> None:
         self._browser = browser
         self._stretches = stretches
-        self._matches = Matches(wanted, browser)
-        self._queue_id = wanted.queue_id
+        self._matches = Matches(query, browser)
+        self._queue_id = query.queue_id
         self._limit = limit
         self._archive = archive
         self._trouble = Trouble()
-        self._seen = Seen.read(cursor)
+        self._search_cursor = SearchCursor.read(cursor)
         self._lanes = sorted(stretches, key=lane_order)
         self._told: set[str] = set()
         self._hits: list[Hit] = []
@@ -139,8 +139,8 @@ class LaneSearch:
         if self._queue_id:
             yield from self._one()
             return
-        if self._seen.older is None:
-            first = self._seen.lane
+        if self._search_cursor.older is None:
+            first = self._search_cursor.lane
             for lane in self._lanes:
                 if first and lane_order(lane) < lane_order(first):
                     continue
@@ -148,25 +148,25 @@ class LaneSearch:
                 if over:
                     return
         if self._archive is not None:
-            over = yield from self._elsewhere(self._archive, Window(), self._seen.older or "")
+            over = yield from self._elsewhere(self._archive, Window(), self._search_cursor.older or "")
             if over:
                 return
         self.cursor = None
 
     def _elsewhere(self, archive: Archive, window: Window, place: str) -> Steps[bool]:
         """Those whose arrival no lane has any more; whether the page ends among them."""
-        self.cursor = self._seen.elsewhere(place)
-        for scanned in archive.arrivals(self._matches, window, place, self._seen.has, self._trouble):
+        self.cursor = self._search_cursor.elsewhere(place)
+        for scanned in archive.arrivals(self._matches, window, place, self._search_cursor.has, self._trouble):
             left = list(scanned.found) if scanned is not None else []
             while left and len(self._told) < self._limit:
                 count = min(OLDER_TOGETHER_MAX, self._limit - len(self._told))
                 together, left = left[:count], left[count:]
                 yield from self._tell_elsewhere([found for found, _ in together])
-                self.cursor = self._seen.elsewhere(together[-1][1])
+                self.cursor = self._search_cursor.elsewhere(together[-1][1])
             if scanned is not None:
                 self.examined += scanned.examined
                 if not left and not scanned.found:
-                    self.cursor = self._seen.elsewhere(scanned.place)
+                    self.cursor = self._search_cursor.elsewhere(scanned.place)
                 if len(self._told) >= self._limit or self.stopping:
                     return True
             yield
@@ -203,8 +203,8 @@ class LaneSearch:
         untold = 0
         with open_lane(self._browser.disk, self._browser.queue_directory, lane) as reader:
             start = (reader.bases or (end,))[0]
-            if lane == self._seen.lane:
-                start = max(start, self._seen.offset)
+            if lane == self._search_cursor.lane:
+                start = max(start, self._search_cursor.offset)
             unread = [base for base in reader.bases if base >= (reader.base_for(start) or 0)]
             for record in reader.records(start, end) if start < end else ():
                 if unread and record.offset >= unread[0]:
@@ -247,8 +247,8 @@ class LaneSearch:
     def _been(self, lane: str, start: int, end: int) -> str:
         """The cursor behind that."""
         if self._archive is not None:
-            self._seen.been(lane, start, end)
-        return self._seen.in_lane(lane, end)
+            self._search_cursor.been(lane, start, end)
+        return self._search_cursor.in_lane(lane, end)
 
     def _tell(self, matching: list[tuple[Found, bool]], cursor: str) -> Steps[None]:
         gone = []

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from mailcore.lookup.browse import WITHOUT_END, CursorError
 
-__all__ = ["Seen"]
+__all__ = ["SearchCursor"]
 
 _STRETCH = re.compile(r"([^:;]+):(\d{1,19})-(\d{0,19})", re.ASCII)
 _IN_LANE = re.compile(r"([^:;]+):(\d{1,19})", re.ASCII)
@@ -24,7 +24,7 @@ STRETCHES_MAX = 3  # of a lane; more segments never went under one search
 
 
 @dataclass
-class Seen:
+class SearchCursor:
     """``lane`` and ``offset``: where to go on in the lanes. ``older``: the place elsewhere, once the lanes are done."""
 
     lane: str = ""
@@ -33,7 +33,7 @@ class Seen:
     stretches: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, cursor: str) -> Seen:
+    def read(cls, cursor: str) -> SearchCursor:
         """Raises CursorError."""
         place, *stretches = cursor.split(";")
         seen = cls()

@@ -1,4 +1,4 @@
-"""A message's story: records that speak of it become the events that a history tells.
+"""A message's timeline: records that speak of it become the events that a history tells.
 
 An event is a map of plain values, as clients get it: ``at`` (wall clock, seconds) and ``event``
 
@@ -29,7 +29,7 @@ from mailcore.lookup.tracing import Body
 from mailcore.queue.lanes import interval_of
 from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, Start
 
-__all__ = ["Story", "accepted"]
+__all__ = ["Timeline", "accepted"]
 
 EVENTS_MAX = 2_000  # of one answer; with the verdicts below a frame of wire.FRAME_BYTES_MAX at the most a tenth full
 VERDICTS_MAX = 1_000
@@ -39,7 +39,7 @@ TEXT_CHARACTERS = 1_000  # of what a client said of itself
 
 
 @dataclass
-class Story:
+class Timeline:
     """What is said of one message, in the order it was said. ``elsewhere``: it was kept by others than the journal."""
 
     queue_id: str

@@ -15,7 +15,7 @@ from mailcore.events.write.cutoff import take_cut
 from mailcore.log.disk import Disk
 from mailcore.lookup.browse import Browser, Stretch
 from mailcore.lookup.history import HistoryReader
-from mailcore.lookup.query import Wanted
+from mailcore.lookup.query import Query
 from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.tracing import Walk, lanes_in, open_lane
 from tests.events.reading import rows
@@ -85,7 +85,7 @@ def test_all_that_happened_is_told_once(seed: int, tmp_path: Path) -> None:
         assert (kinds[-1] == "finished") >= (queue_id in ended)
 
     stretches = {name: Stretch(0, 0, None) for name in lanes_in(browser)}
-    search = LaneSearch(browser, stretches, Wanted(sender="*"), "", 10_000, archive)
+    search = LaneSearch(browser, stretches, Query(sender="*"), "", 10_000, archive)
     search_walk = Walk(search.steps())
     assert search_walk.go(60.0, lambda: 0.0)
     hits = Counter(hit.queue_id for hit in search.take())

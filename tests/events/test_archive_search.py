@@ -14,7 +14,7 @@ from mailcore.events.write import files
 from mailcore.log import reader
 from mailcore.lookup.browse import CursorError
 from mailcore.lookup.query import Hit
-from mailcore.lookup.search_cursor import Seen
+from mailcore.lookup.search_cursor import SearchCursor
 from mailcore.lookup.tracing import Walk
 from tests.events.exported_lives import KeptWorld, unsynced
 from tests.events.test_archive import LIVES, bounced, deferred_and_delivered, delivered
@@ -248,8 +248,10 @@ def test_a_bad_cursor_is_an_error(world: KeptWorld, cursor: str) -> None:
 
 
 def test_a_cursor_says_what_was_seen() -> None:
-    seen = Seen.read(">2026-11-21:incoming.0:0:0:1;incoming.0:100-;incoming.1:5-50;incoming.1:60-1000")
-    assert seen.elsewhere(seen.older or "") == Seen.read(seen.elsewhere(seen.older or "")).elsewhere(seen.older or "")
+    seen = SearchCursor.read(">2026-11-21:incoming.0:0:0:1;incoming.0:100-;incoming.1:5-50;incoming.1:60-1000")
+    assert seen.elsewhere(seen.older or "") == SearchCursor.read(seen.elsewhere(seen.older or "")).elsewhere(
+        seen.older or ""
+    )
     assert [seen.has("incoming.1", offset) for offset in (4, 5, 49, 50, 60, 1000)] == [
         False, True, True, False, True, False,
     ]  # fmt: skip

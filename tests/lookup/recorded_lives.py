@@ -14,7 +14,7 @@ from mailcore.log.record import RecordType
 from mailcore.lookup.archive import Archive
 from mailcore.lookup.browse import Browser, Stretch
 from mailcore.lookup.history import History, HistoryReader
-from mailcore.lookup.query import Hit, Wanted
+from mailcore.lookup.query import Hit, Query
 from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.tracing import Walk
 from mailcore.queue.queue_id import QueueIds
@@ -100,7 +100,7 @@ class World:
         return search.take(), search.cursor
 
     def begun(self, cursor: str, limit: int, **wanted: str) -> LaneSearch:
-        return LaneSearch(self.browser, self.stretches, Wanted(**wanted), cursor, limit, self.archive)
+        return LaneSearch(self.browser, self.stretches, Query(**wanted), cursor, limit, self.archive)
 
     def walked(self, walk: Walk[Any]) -> Any:
         while not walk.go(0.0, lambda: self.ticks):

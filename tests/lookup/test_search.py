@@ -9,7 +9,7 @@ import pytest
 
 from mailcore.envelope import Recipient, Status
 from mailcore.lookup import search as search_module
-from mailcore.lookup.query import Wanted
+from mailcore.lookup.query import Query
 from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.tracing import Walk
 from mailcore.queue.records import Place
@@ -149,7 +149,7 @@ def test_a_search_that_is_to_stop_goes_on_where_it_was(world: World) -> None:
     found: list[str] = []
     rounds = 0
     while cursor is not None:
-        search = LaneSearch(world.browser, world.stretches, Wanted(sender="sender@*"), cursor, 10_000)
+        search = LaneSearch(world.browser, world.stretches, Query(sender="sender@*"), cursor, 10_000)
         walk = Walk(search.steps())
         search.stopping = not walk.go(0.0, lambda: 0.0)
         world.walked(walk)
