@@ -137,8 +137,8 @@ class LaneWriter:
                 # previous segment ends is lost, so the previous one is read.
                 continue
             try:
-                # What is about to be believed must be on disk, and be read from the disk: after a failed sync in a process
-                # that is dead now, the next sync succeeds and the page cache shows data that the disk lost (docs/facts.md).
+                # A segment that is about to be believed is synced, and then read from the disk: after a failed sync in a
+                # process that is dead now, the next sync succeeds and the page cache shows lost data (docs/facts.md).
                 self.disk.sync(segment.fd)
                 self.disk.drop_cache(segment.fd)
                 if end_at is None:

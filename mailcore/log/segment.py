@@ -10,7 +10,7 @@
 
 The header is written twice, at 0 and 2 048, in the first 4 096 bytes: without its salt no record of the segment is valid.
 ``base`` is the lane offset of the file's first byte, and the file's name. ``previous end`` is the lane offset where the records
-of the previous segment end, whatever its file contains after that (law: no-tail-reuse). The version is checked apart from the
+of the previous segment end, also if its file contains more (law: no-tail-reuse). The version is checked apart from the
 magic, so that a newer file is reported as newer and not as damaged. Damage is reported, and the records after it are read
 (law: damage-set-aside).
 """

@@ -9,7 +9,7 @@ alive: a lane never takes more than 1 / ``below`` times its living bytes, and a 
   rewritten into the lane for mail that is due at once, as if an operator had asked for a retry (``sent_round``).
 - Held messages are never due and are not in memory: a thread reads their segments (``HoldLook``), and they are written again
   into the hold lane.
-- The deleted lane empties by itself after undo_time, and so does a lane ahead of its runner.
+- The deleted lane empties automatically after undo_time, and so does a lane ahead of its runner.
 
 Each move is an ordinary replacement: data in the spool, an envelope of the next generation, REPLACED, and the mark when a
 checkpoint covers it. So it needs no laws of its own.
@@ -40,7 +40,7 @@ __all__ = ["WHO", "Compaction", "HoldLook", "sent_round"]
 MOVES_MAX = 100  # messages moved before one checkpoint: about 10 ms of the manager's time
 LOOK_S = 30.0  # between looks at the messages in memory; each goes through all active messages
 HOLD_LOOK_S = 600.0  # between looks through the hold lane's segments, which are read
-ACTIVE_S = 600.0  # a message worked on for less will probably end by itself; far longer than one delivery
+ACTIVE_S = 600.0  # a message worked on for less will probably end soon anyway; far longer than one delivery
 ENVELOPE_BYTES = 300  # measured on mail with the usual fields; only the share depends on it
 RECIPIENT_BYTES = 60  # an estimate: an address and its destination
 WHO = "compaction"
@@ -80,8 +80,8 @@ class Compaction:
         self.below = below
         self._look_at = 0.0
         self._hold_look_at = 0.0
-        self._hold_seen: tuple[int, int] | None = None  # what the last look through the hold lane saw
-        self._hold_at = 0  # moving goes on here
+        self._hold_seen: tuple[int, int] | None = None  # state of the hold lane at the last look
+        self._hold_at = 0  # moving continues here
         self._hold_upto = 0
 
     # -- messages being worked on

@@ -52,7 +52,7 @@ def retry_lane(interval_s: int) -> str:
 
 
 def interval_of(lane: str, undo_time_s: int) -> float | None:
-    """Returns the seconds that an envelope rests in the lane; None: for ever.
+    """Returns the seconds that an envelope rests in the lane; None: it is never due.
 
     Every ``retry.N`` has an interval, also if the ladder does not contain it any more: such a lane is drained like any other.
     """

@@ -141,7 +141,7 @@ class Queue:
         return writer
 
     def open_writer(self, lane: str, floor: int, end_at: int) -> LaneWriter:
-        """Opens a lane for writing, and gives it a runner if it has none. ``floor`` and ``end_at`` as in LaneWriter."""
+        """Opens a lane for writing, and gives it a runner if needed. ``floor`` and ``end_at`` as in LaneWriter."""
         writer = LaneWriter(
             self.disk,
             self.path(lane),

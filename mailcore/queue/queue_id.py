@@ -48,7 +48,7 @@ def arrival_of(queue_id: str) -> float:
     """Returns the arrival time in an id, in wall-clock seconds. Raises ValueError if it is not a queue id."""
     characters = queue_id[: _TIME_CHARACTERS + 2]
     if len(characters) < _TIME_CHARACTERS + 2 or any(character not in _VALUES for character in characters):
-        raise ValueError(f"{queue_id!r} is no queue id")
+        raise ValueError(f"{queue_id!r} is not a queue id")
     micros = 0
     for character in characters[:_TIME_CHARACTERS]:
         micros = micros << 5 | _VALUES[character]

@@ -1,7 +1,7 @@
 """Rebuilding restart positions from the files, if both kept positions are damaged.
 
 Everything is read: the whole journal and every lane. In the manager's lanes, envelopes beyond the last checkpoint cannot be
-told from those below it, so all of them count: a replacement whose REPLACED was lost may stand beside the message that it
+told from those below it, so all of them count: a replacement whose REPLACED was lost may exist beside the message that it
 replaced. Mail may then be delivered twice, but none is lost; the log reports the rebuild.
 
 Keeps law: rebuild-loses-nothing (docs/laws.md).

@@ -59,7 +59,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
     generation: int
     place: Place
     recipients: int
-    floor: int = -1  # lane offset of its first RECIPIENTS record; -1: it has none
+    floor: int = -1  # lane offset of its first RECIPIENTS record; -1: there is no such record
     resting: dict[str, int] = {}
     done: tuple[int, ...] = ()
     refused: tuple[Verdict, ...] = ()
@@ -102,7 +102,8 @@ class Administrative(msgspec.Struct, frozen=True, array_like=True):
     """Records an operator's change, with who and why.
 
     ``operation`` is delete, undelete, hold, release, delay, reroute, bounce, add_recipients or retry; or set, suspend or
-    resume, with queue_id "". ``anew`` marks a copy written after the START of a restated message: the events already have it.
+    resume, with queue_id "". The last field marks a copy written after the START of a restated message: the events already
+    have it.
     """
 
     operation: str

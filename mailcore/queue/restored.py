@@ -1,7 +1,7 @@
 """A queue restored from a backup: all mail of the backup is held, because it may have been delivered since.
 
 ``restored`` in the queue directory says how far each lane reached in the backup. The restore writes it before it gives the
-queue its name, so that no manager ever sees the queue without it. The file stays for ever: offsets are never used twice, so
+queue its name, so that no manager ever sees the queue without it. The file stays permanently: offsets are never used twice, so
 exactly the mail below them is from the backup.
 
 Laws

@@ -39,7 +39,7 @@ class Runner:
         self.position = position
         self.readable_end = readable_end
         self.interval_s = interval_s
-        self.waited_below = 0  # envelopes below this offset are due, whatever their time
+        self.waited_below = 0  # envelopes below this offset are due at any time
         self._on_damage = on_damage
         self._records: Iterator[Record] | None = None
         self._records_end = 0  # where they end: ``readable_end`` when they were begun

@@ -32,7 +32,7 @@ __all__ = ["DATA_AT", "FANOUT", "Spool", "SpoolDamaged", "SpoolFile"]
 _MAGIC = b"WAYSPL1\0"
 _HEAD = struct.Struct("<8sQQII")
 DATA_AT = _HEAD.size
-FANOUT = 64  # directories, each synced by itself; few, so that many files share one sync of names
+FANOUT = 64  # directories, each synced separately; few, so that many files share one sync of names
 
 
 _CHECKED = 24  # bytes of the head that the checksum covers, with the envelope

@@ -56,7 +56,7 @@ MUTATIONS = [
         f"{LANE} -k another_process_made",
     ),
     Mutation(
-        "who comes while a sync runs is told by it",
+        "a record that arrives during a sync counts as synced by it",
         "mailcore/log/commit.py",
         "        waiting, self._waiting = self._waiting, []\n",
         "        waiting = self._waiting\n",
@@ -98,7 +98,7 @@ MUTATIONS = [
         "tests/log/test_reader.py -k law_readable",
     ),
     Mutation(
-        "a failed writer goes on",
+        "a failed writer continues",
         "mailcore/log/lane.py",
         "                if self._failed or epoch != self._epoch:\n",
         "                if False:\n",
@@ -135,8 +135,8 @@ MUTATIONS = [
     Mutation(
         "a segment whose header is lost ends the lane where it begins",
         "mailcore/log/lane.py",
-        "                continue\n            try:\n                # What is about",
-        "                return base, behind\n            try:\n                # What is about",
+        "                continue\n            try:\n                # A segment that",
+        "                return base, behind\n            try:\n                # A segment that",
         f"{LANE} -k law_tail",
     ),
     Mutation(

@@ -34,7 +34,7 @@ MUTATIONS = [
         f"{LAWS} -k law_position",
     ),
     Mutation(
-        "an envelope is believed whatever its queue id and generation",
+        "an envelope is believed without a check of queue id and generation",
         "mailcore/queue/queue.py",
         "            or envelope.queue_id != known.queue_id\n            or envelope.generation != known.generation\n",
         "",
@@ -153,7 +153,7 @@ MUTATIONS = [
         f"{LAWS} {HISTORIES}",
     ),
     Mutation(
-        "what was done before a crash is not stated anew",
+        "a restated message forgets the recipients that were done",
         "mailcore/queue/fold.py",
         "    known.done.update(start.done)\n",
         "",
