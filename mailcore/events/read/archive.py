@@ -19,7 +19,7 @@ from mailcore.events.read.files import EventFile, EventFiles, Place
 from mailcore.log.disk import Disk
 from mailcore.lookup.archive import Scanned, Trouble, Window
 from mailcore.lookup.browse import Found
-from mailcore.lookup.query import Matches, Wanted
+from mailcore.lookup.query import Matches, Query
 from mailcore.lookup.tracing import Body, Steps
 from mailcore.queue.records import Delivery, Finish
 
@@ -69,7 +69,7 @@ class EventArchive:
 
     def arrival(self, queue_id: str, window: Window, trouble: Trouble) -> Steps[Found | None]:
         """Returns the envelope of a message as it was received; None if no file has it."""
-        matches = Matches(Wanted(queue_id=queue_id), None)
+        matches = Matches(Query(queue_id=queue_id), None)
         for scanned in self.arrivals(matches, window, "", lambda lane, offset: False, trouble):
             if scanned is not None and scanned.found:
                 return scanned.found[0][0]
