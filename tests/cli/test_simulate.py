@@ -55,7 +55,7 @@ def test_a_scenario_is_simulated_and_told_as_tables(small: Path, capsys: pytest.
     assert main(["simulate", str(small)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("An estimate: ")
-    assert "all done after" in out
+    assert "all mail finished after" in out
     assert "RECIPIENTS  MESSAGES" in out
     assert "smtp:a.example" in out
     assert max(map(len, out.splitlines())) <= 80
@@ -159,13 +159,13 @@ def test_no_drawing_library_is_imported_unless_a_picture_is_asked_for(small: Pat
     ("words", "says"),
     [
         ([], "nothing to simulate"),
-        (["--compare"], "--compare compares with what is --set"),
-        (["--picture", "x.jpg"], "is no picture"),
-        (["--seed", "-1"], "--seed -1; allowed"),
+        (["--compare"], "--compare needs a changed parameter"),
+        (["--picture", "x.jpg"], "--picture must be a file name ending in .png"),
+        (["--seed", "-1"], "--seed must be 0 or greater (got -1)"),
         (["--seed", "x"], "invalid int value"),
-        (["--until", "0"], "--until 0; allowed"),
+        (["--until", "0"], "--until must be greater than 0"),
         (["--until", "soon"], "is not a duration"),
-        (["--set", "x"], "--set 'x'; allowed: SCOPE:PARAMETER=VALUE"),
+        (["--set", "x"], "--set must be SCOPE:PARAMETER=VALUE"),
         (["--set", "smtp:nonsense=1"], "nonsense"),
         (
             ["--set", "smtp:destination_concurrency_limit=0"],

@@ -1,6 +1,6 @@
-"""The outcome of a simulation as a picture (PNG): four panels, and two outcomes in the same ones.
+"""Draws the outcome of a simulation as a chart (PNG) with four panels; two outcomes share the panels.
 
-Imported only when a picture is asked for. One outcome: colours tell things apart. Two: grey is before, colour is after.
+With one outcome, colours distinguish destinations. With two, grey is before and colour is after.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["draw"]
 
 INCHES = (13.0, 8.6)
 DPI = 100
-# Okabe and Ito's colours, which people who see few of them can tell apart.
+# Okabe and Ito's colours, which colour-blind people can distinguish.
 BLUE, ORANGE, GREEN, PURPLE, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#8a8a8a"
 DESTINATION_COLOURS = (BLUE, ORANGE, GREEN)
 NAME_CHARACTERS = 34
@@ -34,7 +34,7 @@ UNITS = ((2 * 86_400, 86_400, "days"), (2 * 3_600, 3_600, "hours"), (300, 60, "m
 
 
 def draw(path: Path, runs: Sequence[Run], note: str) -> None:
-    """Writes the picture. Raises OSError."""
+    """Writes the chart. Raises OSError."""
     figure = Figure(figsize=INCHES, dpi=DPI, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     figure.suptitle(_title(runs), fontsize=13, fontweight="bold", x=0.01, ha="left")
@@ -65,7 +65,7 @@ def _title(runs: Sequence[Run]) -> str:
     for label, outcome in runs:
         done = f"{outcome.waiting:,} recipients left after {shown_duration(outcome.simulated_s)}"
         if outcome.end == "drained":
-            done = f"all done after {shown_duration(outcome.simulated_s)}"
+            done = f"all mail finished after {shown_duration(outcome.simulated_s)}"
         deferrals = f"{outcome.deferrals:,} deferrals"
         parts.append(f"{label.capitalize()}: {done}, {deferrals}" if len(runs) > 1 else f"{done}, {deferrals}")
     return f"Simulated: {parts[0]}" if len(runs) == 1 else ". ".join(parts)
@@ -83,7 +83,7 @@ def _steps(outcome: Outcome, counts: Sequence[int], unit_s: int) -> tuple[list[f
 
 def _draw_rates(axes: Axes, runs: Sequence[Run], unit_s: int) -> None:
     axes.set_title("Deliveries and deferrals", loc="left")
-    axes.set_ylabel("recipients a second")
+    axes.set_ylabel("recipients per second")
     for place, (label, outcome) in enumerate(runs):
         is_before = len(runs) > 1 and place == 0
         suffix = f", {label}" if len(runs) > 1 else ""
@@ -102,7 +102,7 @@ def _draw_rates(axes: Axes, runs: Sequence[Run], unit_s: int) -> None:
 
 
 def _draw_waiting(axes: Axes, runs: Sequence[Run], unit_s: int) -> None:
-    axes.set_title("Recipients that wait for their verdict", loc="left")
+    axes.set_title("Waiting recipients", loc="left")
     axes.set_ylabel("recipients")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     for place, (label, outcome) in enumerate(runs):
@@ -119,14 +119,14 @@ def _draw_waiting(axes: Axes, runs: Sequence[Run], unit_s: int) -> None:
 
 
 def _at_start(outcome: Outcome) -> int:
-    """What waits at the first instant is known one step later only."""
+    """The recipients waiting at time 0, computed from the first step."""
     series = outcome.series
     return series.waiting[0] + series.delivered[0] + series.bounced[0]
 
 
 def _draw_windows(axes: Axes, runs: Sequence[Run], unit_s: int) -> None:
     compared = len(runs) > 1
-    axes.set_title("Window (line), deliveries at once (area), dead (shaded)", loc="left")
+    axes.set_title("Window (line), concurrent deliveries (area), dead (shaded)", loc="left")
     axes.set_ylabel("deliveries")
     for place, (label, outcome) in enumerate(runs):
         shown = outcome.destinations[: 1 if compared else len(DESTINATION_COLOURS)]
@@ -144,15 +144,15 @@ def _draw_destination(
     times = [at / unit_s for at in outcome.series.at_s]
     window: list[Any] = [float("nan") if each is None else each for each in destination.window]
     axes.stairs(destination.busy, [0.0, *times], fill=True, color=colour, alpha=0.3, linewidth=0)
-    # Where the scheduler has forgotten an idle destination there is no window: the markers show what stands alone.
+    # An idle destination that the scheduler removed has no window; markers show single values between such gaps.
     axes.plot(times, window, color=colour, linewidth=1.5, drawstyle="steps-pre", marker="_", markersize=4, label=label)
     for start, end in destination.dead:
         axes.axvspan(start / unit_s, end / unit_s, color=colour, alpha=0.12, linewidth=0)
 
 
 def _draw_delays(axes: Axes, runs: Sequence[Run]) -> None:
-    """For each class of recipients a bar from the median to 90 %, a line to 99 %, and a tick for the longest."""
-    axes.set_title("Delay by recipients: half, 90 % (bar), 99 % (line), all (tick)", loc="left")
+    """For each class of messages a bar from the median to 90 %, a line to 99 %, and a tick at the longest."""
+    axes.set_title("Delay by recipients per message: 50 to 90 % (bar), 99 % (line), 100 % (tick)", loc="left")
     kinds = list(dict.fromkeys(each.recipients for _, outcome in runs for each in outcome.delays))
     kinds.sort(key=lambda kind: int(kind.strip(">").partition("-")[0]) + kind.startswith(">"))
     height = 0.7 / len(runs)
@@ -166,7 +166,7 @@ def _draw_delays(axes: Axes, runs: Sequence[Run]) -> None:
             p50, p90, p99, longest = (
                 max(value, BARS_S_MIN) for value in (each.p50_s, each.p90_s, each.p99_s, each.max_s)
             )
-            if p50 == longest:  # one message, or all alike: nothing to draw a bar of
+            if p50 == longest:  # one message, or equal delays: a bar would have no length
                 axes.plot(
                     [p50],
                     [at],
@@ -199,7 +199,7 @@ def _draw_delays(axes: Axes, runs: Sequence[Run]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_yticks(range(len(kinds)), [f"{kind}\n{_messages(runs, kind)}" for kind in kinds], fontsize=9)
     axes.set_ylim(len(kinds) - 0.4, -0.6)
-    axes.set_ylabel("recipients of a message")
+    axes.set_ylabel("recipients per message")
     if len(runs) > 1:
         axes.legend(fontsize=8, frameon=False, loc="best")
 

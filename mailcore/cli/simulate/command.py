@@ -1,5 +1,5 @@
-"""``waypost simulate``: what would happen, by the scheduler itself over modelled next hops, with a scenario's mail or the live
-queue's. Status 0 also when mail is left at the end of the simulated time."""
+"""``waypost simulate``: predicts deliveries with the real scheduler and modelled next hops, for the mail of a scenario or of
+the live queue. The status is 0 even if mail is left at the end of the simulated time."""
 
 from __future__ import annotations
 
@@ -38,29 +38,40 @@ SMTP_PORT = 25  # RFC 5321 4.5.4.2; where no configuration says another
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO.toml", help="next hops and mail")
-    parser.add_argument("--live", action="store_true", help="with the mail of the live queue besides")
-    parser.add_argument("--seed", type=int, metavar="N", help="of chance; the same one gives the same outcome")
-    parser.add_argument("--until", type=duration, metavar="DURATION", help="simulated time at most; docs/simulate.md")
+    """Adds the arguments of the command."""
+    parser.add_argument(
+        "scenario",
+        nargs="?",
+        type=Path,
+        metavar="SCENARIO.toml",
+        help="scenario file: next hops and mail; docs/scenario.md has its keys",
+    )
+    parser.add_argument("--live", action="store_true", help="also simulate the mail of the live queue")
+    parser.add_argument("--seed", type=int, metavar="N", help="random seed (same seed, same result)")
+    parser.add_argument(
+        "--until", type=duration, metavar="DURATION", help="end the simulated time after 90s, 15m, 2h, 1d12h or 2w"
+    )
     parser.add_argument(
         "--set", action="append", default=[], metavar="SCOPE:PARAMETER=VALUE",
-        help="a parameter, as smtp:example.org:destination_concurrency_limit=5; may be repeated",
+        help="set a parameter, such as smtp:example.org:destination_concurrency_limit=5; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--compare", action="store_true", help="without and with what is --set, side by side")
-    parser.add_argument("--picture", type=Path, metavar="FILE.png", help="the outcome as a picture")
+    parser.add_argument(
+        "--compare", action="store_true", help="simulate without and with --set, and show both results side by side"
+    )
+    parser.add_argument("--picture", type=Path, metavar="FILE.png", help="write a chart of the result")
     add_common(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.scenario is None and not arguments.live:
-        raise UsageError("simulate: nothing to simulate; give a SCENARIO.toml, or --live, or both")
+        raise UsageError("simulate: there is nothing to simulate; give a SCENARIO.toml, --live, or both")
     if arguments.compare and not arguments.set:
-        raise UsageError("simulate: --compare compares with what is --set; give a --set SCOPE:PARAMETER=VALUE")
+        raise UsageError("simulate: --compare needs a changed parameter; give --set SCOPE:PARAMETER=VALUE")
     if arguments.picture is not None:
-        _check_picture(arguments.picture)
+        _check_chart_file(arguments.picture)
     if arguments.seed is not None and arguments.seed < 0:
-        raise UsageError(f"simulate: --seed {arguments.seed}; allowed: a whole number from 0 on")
+        raise UsageError(f"simulate: --seed must be 0 or greater (got {arguments.seed})")
     changes = tuple(_set(text) for text in arguments.set[:SETS_MAX])
     file = read_scenario(arguments.scenario) if arguments.scenario is not None else ScenarioFile()
     settings = _settings(arguments, file)
@@ -89,31 +100,31 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         for line in report(_short(runs), seed, width(sys.stdout)):
             say(line)
-    if arguments.picture is not None:  # last: should it fail, what was found out is there
+    if arguments.picture is not None:  # last, so that the tables are printed even if it fails
         sys.stdout.flush()
         _draw(arguments.picture, _short(runs), f"Seed {seed}")
         if not arguments.json:
-            say(f"\nThe picture is {arguments.picture}")
+            say(f"\nChart written to {arguments.picture}")
     return DONE
 
 
-def _draw(picture: Path, runs: list[Run], note: str) -> None:
-    """Draws the runs. Importing matplotlib takes half a second, so it is imported only when a picture is asked for."""
+def _draw(chart_file: Path, runs: list[Run], note: str) -> None:
+    """Draws the runs. Importing matplotlib takes half a second, so it is imported only for --picture."""
     from mailcore.cli.simulate import chart
 
-    chart.draw(picture, runs, note)
+    chart.draw(chart_file, runs, note)
 
 
-def _check_picture(picture: Path) -> None:
+def _check_chart_file(chart_file: Path) -> None:
     """Whether it can be written, before hours are simulated. Raises UsageError."""
     if sentence := missing("charts"):
         raise UsageError(f"simulate: --picture: {sentence}")
-    if picture.suffix.lower() != ".png":
-        raise UsageError(f"simulate: {str(picture)!r} is no picture; allowed: a file named .png")
-    if not picture.parent.is_dir():
-        raise UsageError(f"simulate: --picture {str(picture)!r}: there is no directory {str(picture.parent)!r}")
-    if picture.is_dir() or not os.access(picture if picture.exists() else picture.parent, os.W_OK):
-        raise UsageError(f"simulate: --picture {str(picture)!r} cannot be written")
+    if chart_file.suffix.lower() != ".png":
+        raise UsageError(f"simulate: --picture must be a file name ending in .png (got {str(chart_file)!r})")
+    if not chart_file.parent.is_dir():
+        raise UsageError(f"simulate: --picture {str(chart_file)!r}: there is no directory {str(chart_file.parent)!r}")
+    if chart_file.is_dir() or not os.access(chart_file if chart_file.exists() else chart_file.parent, os.W_OK):
+        raise UsageError(f"simulate: --picture {str(chart_file)!r} cannot be written")
 
 
 def _short(runs: list[Run]) -> list[Run]:
@@ -128,7 +139,7 @@ def _set(text: str) -> Change:
     scope, _, parameter = left.rpartition(":")
     scope = "" if scope == GLOBAL else scope
     if not equals or not parameter:
-        raise UsageError(f"simulate: --set {text!r}; allowed: SCOPE:PARAMETER=VALUE, {GLOBAL}:PARAMETER=VALUE")
+        raise UsageError(f"simulate: --set must be SCOPE:PARAMETER=VALUE or {GLOBAL}:PARAMETER=VALUE (got {text!r})")
     typed = number_from_text(given)
     value = given if typed is None else typed
     try:
@@ -142,7 +153,7 @@ def _simulated(scenario: Scenario, changes: tuple[Change, ...], seed: int) -> An
     def chances(name: str) -> Chance:
         return random.Random(f"{seed} {name}")  # noqa: S311 - chance that can be repeated is what is wanted
 
-    # What is --set holds from the start, above all else that is set then.
+    # A value of --set holds from the start, and overrides the values of the scenario.
     changed = dataclasses.replace(scenario, changes=(*scenario.changes, *changes))
     try:
         return simulate(changed, chances)
@@ -161,7 +172,7 @@ def _scenario(arguments: argparse.Namespace, file: ScenarioFile, settings: Setti
     limits = file.limits
     if arguments.until is not None:
         if arguments.until <= 0:
-            raise UsageError("simulate: --until 0; allowed: a duration above 0")
+            raise UsageError("simulate: --until must be greater than 0")
         limits = dataclasses.replace(limits, until_s=arguments.until)
     if settings is None:
         return Scenario(
@@ -210,7 +221,7 @@ def _defaults(file: ScenarioFile, destinations: Iterable[str]) -> Parameters:
 
 
 def _tuned(settings: Settings, wall: float) -> Iterable[Change]:
-    """What is set live, above the configuration; times on the simulation's clock."""
+    """The values set live, which override the configuration; times are on the simulation's clock."""
     try:
         values, timed = read_tuned(settings.home / "tuned.toml")
     except ValueError as error:

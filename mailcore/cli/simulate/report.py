@@ -1,4 +1,4 @@
-"""The outcome of a simulation as tables for people; two outcomes stand side by side."""
+"""Prints the outcome of a simulation as tables; two outcomes side by side."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from mailcore.terminal.times import shown_duration
 
 __all__ = ["ESTIMATE", "Run", "report"]
 
-ESTIMATE = "An estimate: the scheduler is the real one, next hops and mail are models."
-DEAD_SHOWN = 3  # times a destination was dead
+ESTIMATE = "An estimate: the scheduler is the real one; next hops and mail are models."
+DEAD_SHOWN = 3  # periods in which a destination was dead
 
-Run = tuple[str, Outcome]  # what it is called, what came out
+Run = tuple[str, Outcome]  # its name and its outcome
 
 
 def report(runs: Sequence[Run], seed: int, columns: int) -> list[str]:
-    """Lines that fit into ``columns``."""
+    """Returns lines of at most ``columns`` characters."""
     lines = [ESTIMATE, f"Seed {seed}.", ""]
     lines += _totals(runs, columns)
-    lines += ["", "Delay from arrival to the last verdict, by a message's recipients:"]
+    lines += ["", "Delay from arrival until all recipients are finished, by recipients per message:"]
     lines += table(*_delays(runs), columns, frozenset(range(1 + (len(runs) > 1), 9)))
     lines += ["", "Destinations with the most mail:"]
     lines += table(*_destinations(runs), columns, frozenset(range(1 + (len(runs) > 1), 10)))
@@ -28,7 +28,7 @@ def report(runs: Sequence[Run], seed: int, columns: int) -> list[str]:
         for each in outcome.destinations:
             if each.dead:
                 times = ", ".join(f"{start:.0f} to {end:.0f} s" for start, end in each.dead[:DEAD_SHOWN])
-                more = f" and {len(each.dead) - DEAD_SHOWN} times more" if len(each.dead) > DEAD_SHOWN else ""
+                more = f" and {len(each.dead) - DEAD_SHOWN} more times" if len(each.dead) > DEAD_SHOWN else ""
                 lines.append(f"{each.name} was dead{_in(label, runs)} from {times}{more}")
     return lines
 
@@ -39,33 +39,33 @@ def _in(label: str, runs: Sequence[Run]) -> str:
 
 def _end(outcome: Outcome) -> str:
     if outcome.end == "drained":
-        return f"all done after {_time(outcome.simulated_s)}"
+        return f"all mail finished after {_time(outcome.simulated_s)}"
     reasons = {
-        "until_s": "the end that was asked for, with mail left",
-        "events_max": "gave up after as many events as are allowed",
+        "until_s": "end of the simulated time; mail is left",
+        "events_max": "stopped after the maximum number of events",
     }
     return f"{_time(outcome.simulated_s)}: {reasons.get(outcome.end, outcome.end)}"
 
 
 def _pairs(outcome: Outcome) -> list[tuple[str, object]]:
-    tried = outcome.delivered + outcome.bounced + outcome.deferrals
+    attempts = outcome.delivered + outcome.bounced + outcome.deferrals
     return [
         ("simulated", _end(outcome)),
-        ("mail of the start done", _time(outcome.drained_s)),
+        ("initial mail finished", _time(outcome.drained_s)),
         ("messages", f"{outcome.messages_in} in, {outcome.messages_finished} finished"),
         ("recipients in", outcome.recipients_in),
         ("delivered", outcome.delivered),
         ("bounced", outcome.bounced),
         ("waiting", f"{outcome.waiting} ({outcome.deferred_waiting} deferred, {outcome.untried} untried)"),
-        ("deferrals", f"{outcome.deferrals} ({outcome.deferrals_untried} without a try)"),
-        ("deferred at first try", f"{100 * outcome.first_deferred_share:.2f} %"),
+        ("deferrals", f"{outcome.deferrals} ({outcome.deferrals_untried} without an attempt)"),
+        ("deferred at first attempt", f"{100 * outcome.first_deferred_share:.2f} %"),
         ("deliveries", f"{outcome.entries}, {outcome.site_failures} site failures"),
-        ("recipients a second", f"{tried / outcome.simulated_s:.1f} tried" if outcome.simulated_s else "-"),
+        ("recipients per second", f"{attempts / outcome.simulated_s:.1f} attempts" if outcome.simulated_s else "-"),
     ]
 
 
 def _totals(runs: Sequence[Run], columns: int) -> list[str]:
-    """A column a run; without what no run can say."""
+    """One column for each run; without rows that no run has a value for."""
     rows = [row for row in zip(*(_pairs(outcome) for _, outcome in runs), strict=True) if {v for _, v in row} != {"-"}]
     if len(runs) == 1:
         return rows_to_lines([row[0] for row in rows])
@@ -102,7 +102,7 @@ def _destinations(runs: Sequence[Run]) -> tuple[list[str], list[list[object]]]:
                     rows.append([*row, f"{each.concurrency_mean:.1f}", _time(each.dead_s or None)])
                     shown = ""
     heads = ["DESTINATION", *(["RUN"] if compared else []), "SENT", "DEFERRED", *(["BOUNCED"] if bounced else [])]
-    return [*heads, "TRIES", "FAILED", "AT ONCE", "DEAD"], rows
+    return [*heads, "ATTEMPTS", "FAILED", "CONCURRENT", "DEAD"], rows
 
 
 def _time(seconds: float | None) -> str:
