@@ -105,13 +105,11 @@ NOT_YET = {
     "docs/cli.md",
     "docs/configuration.md",  # the value "everybody" of require_totp
     "docs/doctor.md",
-    "docs/events.md",
     "docs/import-postfix.md",
     "docs/install.md",
     "docs/log.md",
     "docs/operate.md",
     "docs/portal.md",
-    "docs/reports.md",
     "docs/scheduler.md",
     "docs/security.md",
     "docs/simulate.toml",
