@@ -1,4 +1,4 @@
-"""What uvicorn serves: Django, and for as long as the server runs the one listener to the core that all live pages share."""
+"""The ASGI application that uvicorn serves: Django, and one listener to the core that all live pages share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Celery: who does at night what ``appliance.reports.tasks`` says, and where it is asked for (Redis).
+"""The Celery application: runs ``appliance.reports.tasks``, woken through Redis.
 
-Redis is no more than the bell: what is to be done, and how far it is, stands in the portal's database. A message that is
-lost is rung again within a minute, and one that comes twice does nothing.
+Redis only wakes the worker; all state is in the portal's database. A lost message is sent again within a minute, and a
+duplicate has no effect.
 """
 
 from __future__ import annotations

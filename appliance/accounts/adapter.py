@@ -1,4 +1,4 @@
-"""How allauth behaves here: nobody signs up or is written to; users are made, and passwords set anew, by an administrator."""
+"""Adapts allauth: there is no sign-up and no mail to users; administrators create accounts and reset passwords."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         return False
 
     def get_client_ip(self, request: HttpRequest) -> str:
-        """As uvicorn has it, which believes proxies on this host alone."""
+        """Returns the address from uvicorn, which trusts only proxies on this host."""
         return str(request.META.get("REMOTE_ADDR") or "127.0.0.1")
 
     def send_mail(self, *_: Any, **__: Any) -> None:
-        """Nobody has an address here; what would be told stands in the audit."""
+        """Sends nothing: accounts have no mail address, and the audit log records the event."""
 
     def send_notification_mail(self, *_: Any, **__: Any) -> None:
-        """As ``send_mail``."""
+        """Sends nothing, as ``send_mail``."""
 
 
 class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]
     """Encrypts TOTP secrets and keeps a required second factor from being removed."""
 
     def encrypt(self, text: str) -> str:
-        """A copy of the database alone lets nobody make codes."""
+        """Returns the secret encrypted, so that a copy of the database alone does not yield codes."""
         return _fernet().encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:

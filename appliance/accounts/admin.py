@@ -1,4 +1,4 @@
-"""Users, roles and locks in the administration."""
+"""The administration pages of users, roles and locks."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class UserAdmin(AuditedAdmin):
             )
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """What hangs on a user goes with it, whoever else may not touch it; the audit keeps the name."""
+        """Returns the objects deleted with a user, without asking for permissions on them; the audit keeps the name."""
         deleted, counts, _, protected = super().get_deleted_objects(objs, request)
         return deleted, counts, set(), protected
 
@@ -128,7 +128,7 @@ class UserAdmin(AuditedAdmin):
 
     @method_decorator(sensitive_post_parameters())
     def password(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """A forgotten one is set anew."""
+        """Resets another user's password."""
         user = self._other(request, pk)
         form = PasswordForm(user, request.POST or None)
         if request.method == "POST" and form.is_valid():
@@ -142,7 +142,7 @@ class UserAdmin(AuditedAdmin):
         return render(request, "admin/deed.html", context, status=422 if form.errors else 200)
 
     def remove_totp(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """For who has lost the telephone and the recovery codes."""
+        """Removes two-factor sign-in, for users who lost the authenticator app and the recovery codes."""
         user = self._other(request, pk)
         form = ReasonForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
@@ -217,7 +217,7 @@ class RoleAdmin(AuditedAdmin):
 
 
 class LockAdmin(AuditedAdmin):
-    """Deleting one unlocks. What was typed is not shown."""
+    """The administration page of locked accounts; deleting a lock unlocks the account. Shows no name that is not a user's."""
 
     action = "sign_in.lock"
     title = "Locks"

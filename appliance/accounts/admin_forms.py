@@ -1,4 +1,4 @@
-"""Forms of the administration for users and roles. Nobody changes what he himself may do: another administrator does."""
+"""Forms of the administration for users and roles. Users cannot change their own rights; another administrator can."""
 
 from __future__ import annotations
 

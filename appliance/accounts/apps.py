@@ -18,7 +18,7 @@ class AccountsConfig(AppConfig):
 
 
 class PortalAdminConfig(SimpleAdminConfig):
-    """Without autodiscovery: libraries would register what nobody should edit."""
+    """Registers administration pages without autodiscovery, because libraries would register pages that must not be edited."""
 
     default_site = "appliance.accounts.site.PortalAdmin"
 

@@ -1,7 +1,7 @@
-"""What all parts of the administration share: for administrators alone, nothing without a reason, everything in the audit.
+"""The common base of all administration pages: for administrators only, each change needs a reason and is audited.
 
-A change, its entry with before and after, and the ending of sessions are one transaction. Django's own log of the admin is not
-written: there is one audit.
+A change, its audit entry with the values before and after, and the ending of sessions are one transaction. Django's own admin
+log is not written.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def reason(request: HttpRequest) -> str:
 
 
 class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
-    """``action`` names what is done in the audit: user.add, user.change, user.delete."""
+    """An administration page whose changes are audited. ``action`` is the prefix of the audit action: user.add,
+    user.change, user.delete."""
 
     action = ""
     title = ""
@@ -105,7 +106,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         return str(obj)
 
     def described(self, obj: Any) -> dict[str, Any]:
-        """What the audit shows of it, before and after."""
+        """Returns what the audit records of the object before and after a change."""
         raise NotImplementedError
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
@@ -124,10 +125,10 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         )  # fmt: skip
 
     def finish(self, request: HttpRequest, obj: Any, form: Any) -> None:
-        """What is saved beside the model's own fields."""
+        """Stores values that are not fields of the model."""
 
     def refusal(self, request: HttpRequest, obj: Any) -> str:
-        """Why it may not be deleted; "" when it may."""
+        """Returns why the object cannot be deleted, or ""."""
         return ""
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:

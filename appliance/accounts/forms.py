@@ -1,6 +1,6 @@
-"""The forms of allauth in which a secret can be guessed: a wrong one counts as a wrong password, and too many lock.
+"""Forms of allauth that check a secret: a wrong code counts as a wrong password, and too many lock the account.
 
-Without this, who has somebody's password could try codes of TOTP, and who finds an open page could try its password.
+Otherwise an attacker with a password could try TOTP codes, and an attacker at an open page could try passwords.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What somebody sees after too many wrong passwords."""
+"""The page shown after too many wrong passwords."""
 
 from __future__ import annotations
 

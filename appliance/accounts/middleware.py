@@ -1,7 +1,7 @@
-"""Headers of every answer; sessions that live while somebody is there; TOTP before anything else where it is required.
+"""Middleware: headers of every response, expiry of idle sessions, and TOTP where the role requires it.
 
-Laws: what is not a static file is kept by nobody (``no-store``): a shared screen's Back button shows no queue. A page for which
-TOTP is required is never run without it. What an open page asks for by itself prolongs no session: nobody need sit there.
+Laws: only static files are cached (``no-store``), so that the Back button on a shared screen shows no queue. A page does not
+run before a required TOTP is set up. Automatic requests of an open page do not extend the session.
 
 Keeps law: nothing-cached (docs/laws.md).
 """

@@ -6,7 +6,7 @@ from django.db import models
 
 
 class Rights(models.Model):
-    """No table: a place for permissions."""
+    """Holds permissions; there is no table."""
 
     class Meta:
         """Defines the permission to read message bodies; there is no table."""

@@ -1,6 +1,6 @@
-"""What a user may do, as one thing that is shown, set and compared: role, bodies, active.
+"""The rights of a user: role, message bodies, active. Shown, set and compared as one value.
 
-Law: there is always somebody who is an active administrator; the check takes a lock, so that two who demote each other at the
+Law: there is always an active administrator; the check takes a lock, so that two administrators who demote each other at the
 same time do not both succeed.
 
 Keeps law: always-an-administrator (docs/laws.md).

@@ -1,8 +1,8 @@
-"""Viewer, operator, administrator: who may do what. A role is a group; who has several has the highest.
+"""Viewer, operator and administrator, and their rights. A role is a group; a user in several has the highest.
 
-Laws: every page needs a sign-in (LoginRequiredMiddleware); every view that changes something carries a decorator of this file,
-and tests/appliance/accounts/ holds the table of role × URL × method. The right to read bodies is apart (``may_read_bodies``):
-administrators have it, others by permission.
+Laws: every page requires a sign-in (LoginRequiredMiddleware); every view that changes something has a decorator of this file,
+and tests/appliance/accounts/ holds the table of role × URL × method. The right to read message bodies is separate
+(``may_read_bodies``): administrators have it, other users need the permission.
 
 Keeps law: every-view-has-a-role (docs/laws.md).
 """
@@ -37,7 +37,7 @@ View = Callable[..., HttpResponse]
 
 
 class Role(enum.IntEnum):
-    """Each may do what those below it may."""
+    """A role; each includes the rights of those below it."""
 
     VIEWER = 1  # sees everything except message bodies
     OPERATOR = 2  # changes the queue, destinations and parameters
@@ -79,7 +79,7 @@ def needs_totp(user: AbstractBaseUser | AnonymousUser) -> bool:
 
 
 def lacks_totp(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Whether it needs TOTP, and has none."""
+    """Returns whether the user must use TOTP and has not set it up."""
     return needs_totp(user) and not Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.TOTP).exists()
 
 

@@ -1,7 +1,7 @@
-"""Sessions end when their user is deactivated, or may from now on do more or less than before.
+"""Ends sessions when their user is disabled or gets other rights.
 
-The role is looked up with each request, so nothing depends on this; but who has left an open page has to sign in anew. A
-changed password ends the other sessions by Django's own session hash.
+The role is read with each request, so no right depends on this; but a user who left a page open has to sign in again.
+Changing a password ends the user's other sessions by Django's own session hash.
 """
 
 from __future__ import annotations

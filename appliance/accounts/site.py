@@ -1,6 +1,6 @@
-"""The administration: Django's admin in the portal's looks, for administrators alone, and never for the queue.
+"""The administration: Django's admin in the portal's layout, for administrators only, and never for the queue.
 
-Law: what can be changed here is changed with a reason and stands in the audit (``audited_admin``).
+Law: each change needs a reason and is audited (``audited_admin``).
 """
 
 from __future__ import annotations

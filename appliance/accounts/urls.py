@@ -1,7 +1,7 @@
-"""Where signing in, TOTP and the own account are: allauth's own pages, of which only these are open.
+"""URLs of sign-in, TOTP and the own account: those of allauth's pages that are open.
 
-There is no signing up and no password by mail: an administrator makes users and sets a forgotten password anew. Mail is what
-this appliance is there to repair, so nobody's way back in may hang on it.
+There is no sign-up and no password reset by mail: an administrator creates users and resets passwords. The portal is used to
+repair mail, so signing in must not depend on mail.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was changed, line by line, out of the before and after of an entry."""
+"""Compares the values of an audit entry before and after, line by line."""
 
 from __future__ import annotations
 

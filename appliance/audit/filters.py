@@ -1,7 +1,7 @@
-"""Which entries are asked for, and a page of them: newest first, from a cursor that no new entry moves.
+"""Filters audit entries and returns a page of them: newest first, from a cursor that new entries do not move.
 
-Law: a page costs a page. Who, action, subject and outcome are found by an index; where text has to be looked for in the entries
-themselves (a text, or a name ending in ``*``), a page examines so many and says where to read on.
+Law: a page has a bounded cost. User, action, subject and outcome are found by an index; a search in the text, or for a name
+that ends in ``*``, examines at most ``EXAMINED`` entries and says where to continue.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The audit: who did what to what, when, why, and what was before and after. Only ever appended to.
+"""The audit log: user, action, subject, time, reason, and the values before and after. Append-only.
 
-A deed is entered before it is done, with an end that is not known; its end, once it is, is all that is ever changed.
+An entry is written before the change, with the outcome unknown; setting the outcome is its only update.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Outcome(models.TextChoices):
 
 
 class Entries(models.QuerySet["Entry"]):
-    """What would change or delete entries is not there; retention goes past it (``retention``)."""
+    """A query set without changes and deletions; ``retention`` bypasses it."""
 
     def delete(self) -> NoReturn:
         """Raises TypeError: entries are deleted by the retention only."""
@@ -37,7 +37,8 @@ class Entries(models.QuerySet["Entry"]):
 
 
 class Entry(models.Model):
-    """One deed. ``action`` is a short name (queue.delete, tuning.set, message.read_body, user.change, sign_in.failed)."""
+    """One audited change. ``action`` is a short name (queue.delete, tuning.set, message.read_body, user.change,
+    sign_in.failed)."""
 
     at = models.DateTimeField(auto_now_add=True, db_index=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -77,14 +78,14 @@ class Entry(models.Model):
         super().save(*arguments, **named)
 
     def begin(self) -> None:
-        """Enters a deed that is about to be done. Whatever becomes of the portal, it is in the audit."""
+        """Stores the entry before the change is made, so that a crash of the portal leaves it with an unknown outcome."""
         self.outcome, self.words = Outcome.UNKNOWN, UNDER_WAY
         self.save()
         self.outcome, self.words = Outcome.DONE, ""
         self._under_way = True
 
     def end(self) -> None:
-        """How it ended: ``outcome``, ``words`` and ``after``. Once."""
+        """Stores the outcome, once: ``outcome``, ``words`` and ``after``."""
         if not self._under_way:
             raise TypeError("audit entries cannot be changed")
         self._under_way = False

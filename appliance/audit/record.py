@@ -37,7 +37,7 @@ def record(
     outcome: Outcome = Outcome.DONE,
     words: str = "",
 ) -> Entry:
-    """An entry, at once. ``who`` is needed where there is no request, or nobody is signed in."""
+    """Stores an entry at once. ``who`` is required without a request or a signed-in user."""
     entry = _entry(request, action, subject, who, before, after, why)
     entry.outcome, entry.words = outcome, words[:1000]
     entry.save()

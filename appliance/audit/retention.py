@@ -1,6 +1,6 @@
-"""The end of what is kept for a time: entries of the audit after audit_days, samples after sample_days, sessions, old locks.
+"""Deletes what has expired: audit entries after audit_days, samples after sample_days, sessions, and old locks.
 
-In pieces, so that nobody waits for a lock of the database; a run that is killed goes on where it was.
+Deletes in pieces, so that no other transaction waits for long; an interrupted run is continued by the next.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The audit: who changed what, and why; a page, one entry, CSV."""
+"""The audit pages: the list of entries, one entry, and CSV."""
 
 from __future__ import annotations
 

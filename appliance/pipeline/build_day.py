@@ -71,7 +71,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Told:
-    """What a report says of itself: report.json beside its tables."""
+    """The content of report.json, which describes a report."""
 
     directory: Path
     words: str

@@ -1,4 +1,5 @@
-"""Cuts: what was queued at an instant, counted by reading the lanes. The one thing a report is told and does not compute."""
+"""Counts of the queue at one moment ("cuts"), made by reading the lanes. They are the only input of a report besides
+events."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""The files of events: which there are, which are damaged, which overlap, and what is missing between them.
+"""The event files: which exist, are damaged, overlap, or are missing.
 
-A file is named LANE.FROM for the stretch of a lane it holds (``mailcore/events/schema.py``). Its footer says what
-offsets are in it, so that most files are known to share no row with any other without a row being read.
+A file is named LANE.FROM after the range of the lane that it holds (``mailcore/events/schema.py``). Its footer names its
+offsets, so that most files are known to share no row without reading them.
 
-A damaged file is set aside: named in the report, not read again until it changes, and left where it is. What the system
-did not let us read (no permission, a disk's error, too many open files) is no damage: it is left out of one run, and told as
-that.
+A damaged file is set aside: named in the report, not read again until it changes, and left where it is. A file that is
+temporarily unreadable (permission, disk error, too many open files) is left out of one run only, and reported as such.
 """
 
 from __future__ import annotations
@@ -104,9 +103,9 @@ class Damage:
 
 
 class SetAside:
-    """The files found damaged, kept in a small file, so that each is found once. When that one cannot be read it is set
-    aside itself, ``fault`` names it, and they are found again. What cannot be read now is known for this run alone, so that
-    all its steps go by the same files."""
+    """The damaged files, stored so that each is detected once. If the list is unreadable, it is set aside itself (``fault``
+    names it) and the files are checked again. Temporarily unreadable files are known for one run only, so that all its
+    steps use the same files."""
 
     def __init__(self, kept: Path) -> None:
         self.kept = kept

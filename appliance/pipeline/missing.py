@@ -1,8 +1,8 @@
-"""Which stretches of the lanes no file of events holds: what happened there is missing in every table, balanced or not.
+"""Finds ranges of lanes that no event file holds: their events are missing in every table, even if the day balances.
 
-A cut tells how far each lane that tells of mail was exported; the export writes a file for each stretch of these, also when
-nothing happened in it, and each file says on which days its stretch has others. So between two cuts a file that was lost shows,
-even one of deferrals or refusals only, which end nobody.
+A cut names how far each lane was exported; the exporter writes a file for each range, also when nothing happened in it, and
+each file names the days on which its range has others. So a lost file between two cuts is detected, even one with only
+deferrals or refusals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who owns the host that a message was given to: the registrable domain of its name."""
+"""Returns the owner of a host that received mail: the registrable domain of its name."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Makes the report of a day: ``python -m appliance.pipeline 2026-11-20 --events … --output … --zone …``.
 
-Also the days before it whose events came late, the weeks and months they are in, and those that a run before did not come to.
-What it says on standard output are lines of JSON, {"stage": …, "share": …}, and at the end what the report says of itself.
+Also updates earlier days with late events, the weeks and months that contain them, and those that an earlier run did not
+complete. Standard output has lines of JSON, {"stage": …, "share": …}, and at the end the report's summary.
 
-Ends with 0; 1 when the day does not balance (its tables are there, and say so); 2 when it, or a week or month, could not be
-made, the last line on standard error says which and why; 75 when another run is at work. So it can be started by hand, by
-Celery, by spark-submit.
+Exit status: 0; 1 if the day does not balance (its tables exist); 2 if the day, a week or a month could not be made (the last
+line on standard error gives the reason); 75 if another run is at work. It can be started by hand, by Celery or by
+spark-submit.
 """
 
 from __future__ import annotations

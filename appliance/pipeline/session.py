@@ -1,7 +1,7 @@
-"""The one place where a Spark session is made: its Java, its bounds of memory, and our code for those who work elsewhere.
+"""Starts Spark: its Java, its memory limits, and our code for a cluster's executors.
 
-Memory, 4 GB in all: one machine is the driver alone; a cluster is a small driver and executors of 1 GB. What does not
-fit is spilled to ``scratch``. Times are UTC throughout; the portal's zone is a matter of bounds (``days``).
+Memory: 4 GB in total. On one machine the driver does all the work; a cluster has a small driver and executors of 1 GB. Larger
+data spills to ``scratch``. Times are UTC; the portal's time zone only determines where a day begins (``days``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SCHEMA = (
 
 
 class NoMaster(Exception):
-    """Spark's master is not to be had, or is none."""
+    """Raised when Spark's master does not answer or is invalid."""
 
 
 def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> SparkSession:
@@ -102,7 +102,7 @@ def end(session: SparkSession) -> None:
 
 
 def shipped(scratch: Path) -> Path:
-    """Our code in a zip, for a cluster's executors."""
+    """Writes our code into a zip file for a cluster's executors, and returns its path."""
     archive = scratch / "waypost-reports.zip"
     pipeline = Path(__file__).resolve().parent
     files = [*(ROOT / name for name in (*SHIPPED, *SCHEMA)), *pipeline.rglob("*.py")]

@@ -1,7 +1,7 @@
-"""Whether event files are what was written, to the last byte, before silver is made of them.
+"""Checks that event files are unchanged, to the last byte, before rows are read from them.
 
-Spark checks pages as it reads them; what tells it where they lie, how to read them and which to pass over it believes. So
-all bytes are summed up first, at a gigabyte a second of one core, and only when a day is to be made.
+Spark checks the pages that it reads, but trusts the metadata that says where they are. So all bytes are checked first, at 1
+GB a second of one core, and only when a day is to be made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Weeks and months: what their days add up to.
+"""Makes weeks and months from the tables of their days.
 
-Each says of which days it was made, and of what these said. A run that ends between a day and its week (the disk is full, it
-is killed) leaves the week as it was; whichever run comes next finds that out and makes it.
+Each records the days it was made of, and their summaries. If a run ends between a day and its week (full disk, killed), the
+week stays as it was; the next run detects that and makes it.
 """
 
 from __future__ import annotations

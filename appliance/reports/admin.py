@@ -1,4 +1,4 @@
-"""Schedules in the administration: their time, and whether they run. What they do is code, and made by none here."""
+"""The administration page of schedules: their time and whether they are enabled. Tasks are code and cannot be added here."""
 
 from __future__ import annotations
 

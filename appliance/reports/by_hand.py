@@ -1,7 +1,6 @@
-"""A report that is made at a terminal, as the portal remembers it: who, how far it is, what it said, how it ended.
+"""Records a report made in a terminal: user, progress, log and result.
 
-Law: neither the portal nor its database is needed for it. Where there is none, or it does not answer, the report is made all
-the same, and nobody remembers.
+Law: the report does not need the portal or its database. Without them it is made all the same, and is not recorded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a report says, for the page and for the mail alike: its figures, its balance, its lines and its tables.
+"""The content of a report, for both the page and the mail: figures, balance, charts and tables.
 
-Law: page and mail are made from this and nothing else, so that they cannot say different things.
+Law: page and mail are made only from this, so that they cannot differ.
 
 Keeps law: letter-is-the-page (docs/laws.md).
 """
@@ -83,7 +83,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Lines:
-    """Columns of the same length: what stands below each place, and the values there; None where nothing is known."""
+    """Columns of equal length for a chart: the labels, and the values by name; None where a value is unknown."""
 
     labels: list[str]
     values: dict[str, list[float | None]]
@@ -122,7 +122,7 @@ class Content:
 
     @property
     def outstanding(self) -> list[str]:
-        """What stands out, in short: the first few, and how many more."""
+        """Returns the anomalies in short: the first few, and the number of the others."""
         shown = next((each for each in self.tables if each.spec.name == "comparison"), None)
         if shown is None or not shown.rows:
             return []

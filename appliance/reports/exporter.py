@@ -1,6 +1,6 @@
-"""What is asked of the core's exporter: a cut before a report is made, and midnights of the zone in which its days begin.
+"""Requests to the core's exporter: a count of the queue before a report, and counts at midnight of the reports' time zone.
 
-Without the core, or what it exports with, reports are made from what there is.
+Without the core, reports are made from the existing events.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The report by mail: HTML with its pictures inside and the same as plain text, handed to the core, so that Waypost delivers
-it.
+"""The report by mail: HTML with its charts, and plain text, handed to the core for delivery.
 
-Laws: it is made from the page's own content. Strangers' text is escaped, and nothing in the mail is fetched from anywhere.
-A letter is due when its run has ended for good; it is tried each minute for a day. One process sends at a time (a lock),
-and notes the queue id.
+Laws: the mail is made from the page's content. Untrusted text is escaped, and the mail loads nothing from the network. A mail
+is due when its run has ended for good, and is retried each minute for a day. One process sends at a time (a lock), and stores
+the queue id.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ def letter(report: Report, now: InForce) -> EmailMessage:
 
 
 def failure_letter(it: Run, now: InForce) -> EmailMessage:
-    """What there is no report of, and why: the day, or only its weeks and months."""
+    """Returns the mail about a failed run: the report of the day, or only its weeks and months."""
     report = report_store.report_of(Period.DAY, it.day)
     made = report is not None and made_by(it, report)
     context = {

@@ -1,4 +1,4 @@
-"""Which reports there are, and what is becoming of those that are not: days, weeks and months as lines of the first page."""
+"""The list of reports: days, weeks and months, with the state of those that are not made yet."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Line:
 
 
 def lines(period: Period, today: date, count: int) -> list[Line]:
-    """The one that is not over, if there is a report so far; the last ``count`` that are, newest first; and whatever older ones
-    there are, up to as many again."""
+    """Returns the current period if it has a report, the last ``count`` complete ones, newest first, and up to as many
+    older reports."""
     start = period.start(today)
     wanted = [start] if report_store.exists(period, start) else []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""What the portal remembers of the nights: each run of a report, and what was set in the portal about them."""
+"""The portal's data on reports: runs and preferences."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What runs beside the portal for what is done at night: Redis, unless there is another, and Celery's worker with its
-scheduler.
+"""Runs the report worker beside the portal: Celery's worker with its scheduler, and Redis unless another is configured.
 
-Laws: children end with this process, and it with ``./run``. One that ends is started again, at longer and longer intervals,
-and told once. Whatever happens here, mail and portal go on. Redis keeps nothing on disk: what is to be done is in the
-portal's database.
+Laws: child processes end with this process, and it ends with ``./run``. A child that exits is restarted at growing intervals,
+and reported once. Mail and portal do not depend on this process. Redis stores nothing on disk: all state is in the portal's
+database.
 """
 
 from __future__ import annotations

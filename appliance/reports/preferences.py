@@ -1,6 +1,4 @@
-"""What holds for the reports: the zone of their days, who gets them, how numbers are written. [reports], or what the portal
-set.
-"""
+"""The preferences of reports: time zone, recipients, number format. The portal's settings override [reports]."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which reports the pipeline has made: days, weeks and months, and what each says of itself. Their rows are read by ``rows``.
+"""Finds the reports that the pipeline published: days, weeks and months, with their report.json. ``rows`` reads their rows.
 
-``reports/gold/day=2026-11-20`` points at a directory with ``report.json`` and a directory of Parquet files for each table. A
-Report resolves that once, so that all it reads is of one version, also while a newer one is being made. What cannot be read is
-as if it were not there.
+``reports/gold/day=2026-11-20`` is a link to a directory with ``report.json`` and one directory of Parquet files for each
+table. A Report resolves the link once, so that it reads one version, even while a newer one is published. Unreadable reports
+are treated as missing.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Report:
 
     @property
     def balances(self) -> bool | None:
-        """None where that is not known: nobody counted what was queued at its beginning or its end."""
+        """Returns whether the report balances; None if that is unknown, because the queue was not counted."""
         given = self.balance.get("balances")
         if given is True and self.is_damaged:
             return False
@@ -130,8 +130,8 @@ class Report:
 
     @cached_property
     def behind(self) -> list[date]:
-        """Of a week or month: days that have a report other than the one this was made of. What of them could not be read then
-        is told in ``left_out``; a day that is gone is still in what was made of it."""
+        """Returns the days of a week or month whose reports are newer than this one. Days in ``left_out`` could not be
+        read; deleted days stay included."""
         made_of, left_out = self.told.get("made_of"), str(self.told.get("left_out"))
         if not isinstance(made_of, dict):
             return []
@@ -169,7 +169,7 @@ class Report:
 
 
 def report_of(period: Period, start: date) -> Report | None:
-    """None when there is none, or nobody can read it."""
+    """Returns the report, None if it is missing or unreadable."""
     if period.start(start) != start:
         return None
     try:

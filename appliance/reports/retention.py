@@ -1,7 +1,7 @@
-"""The end of what reports keep: each table of a day after its own time, weeks and months after ``keep_days``, what runs said.
+"""Deletes expired tables, reports and runs: each table after its own time, weeks and months after ``keep_days``.
 
-A version is never changed, so what is deleted is moved away in one step first: who reads sees a table whole, or that it is
-gone. A run that is killed goes on where it was.
+A version never changes, so a table is moved away in one step before it is deleted: readers see a complete table or none. An
+interrupted run is continued by the next.
 """
 
 from __future__ import annotations

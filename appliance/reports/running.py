@@ -1,12 +1,11 @@
-"""Making a report in a process of its own: one at a time, watched, ended when it takes too long. Knows no Django.
+"""Runs a report in a child process: one at a time, watched, stopped at its time limit. Does not use Django.
 
     with held(directory) as hold:
         ended = run(command, hold, timeout_s=3600, listen=...)
 
-Laws: never two at once, whoever starts them: the lock is the kernel's (flock), and its descriptor is handed to the child,
-so that it is free exactly when both have ended, however they did. The child ends with the process that watches it, and at
-its end whatever it started ends, too. What it says is read as it comes and bounded; a line that is JSON with a ``stage`` is
-its progress.
+Laws: two reports never run at once: the lock is the kernel's (flock), and the child inherits its descriptor, so that it is
+free only when both have ended. The child ends with the process that watches it, and all its own children end with it. Its
+output is read as it arrives, and bounded; a line of JSON with a ``stage`` is progress.
 
 Keeps law: one-report-at-a-time (docs/laws.md).
 """
@@ -49,7 +48,7 @@ class Busy(Exception):
 
 @dataclass(frozen=True)
 class Heard:
-    """How far the child is, by its own word, and the end of its log."""
+    """The progress that the child reported, and the end of its log."""
 
     stage: str
     share: float  # 0 to 1
@@ -89,7 +88,7 @@ def held(directory: Path) -> Iterator[int]:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether somebody makes a report."""
+    """Returns whether a report is being made."""
     try:
         hold = os.open(directory / "run.lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,9 +1,10 @@
-"""Runs of reports: asked for, begun, retried, taken up again after a kill. The database says what is to be done; Redis only
-rings.
+"""Runs of reports: requested, started, retried, and recovered after a kill. The database holds their state; Redis only
+wakes the worker.
 
-Laws: a run is begun under the lock of ``running``, and by whoever turns it from waiting to running in the database: ringing
-twice makes one report. A run that stands as running while nobody holds the lock was killed, and counts as failed. A failure
-is tried again ``retries`` times; that a report does not balance is a result, and is not, nor is what was made at a terminal.
+Laws: a run starts under the lock of ``running``, and only in the process that changes it from waiting to running in the
+database, so that waking twice makes one report. A run marked as running without the lock was killed, and counts as failed. A
+failure is retried ``retries`` times; a report that does not balance is a result and is not retried, nor is a report made in a
+terminal.
 
 Keeps law: one-report-at-a-time (docs/laws.md).
 """

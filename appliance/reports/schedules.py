@@ -1,7 +1,7 @@
-"""What starts by itself, and when: the two schedules of the portal, their form, and whether the scheduler runs.
+"""The two schedules of the portal, their form, and whether the scheduler runs.
 
-The schedules are entries of django-celery-beat, made by a migration. A third entry is the scheduler's sign of life: it is due
-every minute, so that its age says plainly whether anybody looks at the schedules at all.
+The schedules are entries of django-celery-beat, made by a migration. A third entry runs every minute, so that its age shows
+whether the scheduler runs.
 """
 
 from __future__ import annotations

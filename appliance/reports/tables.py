@@ -1,7 +1,7 @@
-"""How the pipeline's tables are shown: their titles and order, what a column is called, its unit, and where a cell leads to.
+"""How the pipeline's tables are shown: titles, order, column labels, units and links.
 
-A column's unit is the end of its name (delay_p50_s, delivered_share, size_bytes), so that a column nobody named here is shown
-rightly, too, and so is a table. The page, the mail and the CSV take it all from here.
+A column's unit is the end of its name (delay_p50_s, delivered_share, size_bytes), so that unlisted columns and tables are
+shown correctly, too. Page, mail and CSV all use it.
 """
 
 from __future__ import annotations

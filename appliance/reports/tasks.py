@@ -1,4 +1,4 @@
-"""What Celery does: the nightly report, making one, the retention, and each minute a look whether something is left to do."""
+"""The Celery tasks: the nightly report, making one report, the retention, and a check each minute for work that is left."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The report as plain text: what the HTML says, for who reads no HTML. Lines of at most 78 characters, but for the replies
-of remotes.
-"""
+"""Renders the report as plain text, with the content of the HTML. Lines have at most 78 characters, except replies of
+remote servers."""
 
 from __future__ import annotations
 

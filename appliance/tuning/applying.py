@@ -1,10 +1,12 @@
-"""Applying a draft: look once more, check all of it, then set one value after the other, each recorded and audited.
+"""Applies a draft: checks again what is in force, checks all values, then sets one after the other; each is recorded and
+audited.
 
 Laws
-- Nothing is sent when anything changed since it was seen, or the core would refuse any of it.
-- Each value has its row before it is sent, so that whatever ends in the middle leaves behind what was made and what not.
-- After the first that fails nothing more is sent. What was made stays, is named, and can be returned.
-- Two drafts of this process are applied one after the other. Who is outside is noticed by what the core says was before.
+- Nothing is sent if a value changed since the user saw it, or if the core would refuse any value.
+- Each value has its row before it is sent, so that an interruption leaves a record of what was set and what was not.
+- After the first failure nothing more is sent. Values that were set stay, are named, and can be reverted.
+- Two drafts of this process are applied one after the other. Changes from outside are detected by the previous value in the
+  core's answer.
 
 Keeps law: draft-checked-whole (docs/laws.md).
 """
@@ -35,7 +37,7 @@ one_at_a_time = threading.Lock()  # held from the last look until the value is s
 
 
 class Stale(Exception):
-    """Something changed since it was seen; nothing was sent."""
+    """Raised when a value changed since the user saw it; nothing was sent."""
 
 
 class Invalid(Exception):
@@ -70,7 +72,7 @@ def apply(
 
 
 def settle(core: Door, changes: list[Change], shown: dict[str, Shown]) -> None:
-    """Of changes without an answer: what is in force says whether they were made. Others are left alone."""
+    """Settles changes without an answer: the values in force show whether they were applied. Others stay as they are."""
     for change in changes:
         now = shown.get(change.parameter)
         if change.outcome != Outcome.UNKNOWN or now is None or (change.until or time.time() + 60) < time.time():

@@ -1,7 +1,7 @@
-"""A draft: what is to be changed in one scope, and what the person saw when they asked for it.
+"""A draft: the requested changes in one scope, and the values that the user saw.
 
-Laws: only what differs from what is in force is in it; nothing of it is sent before the core has checked all of it, in the
-order in which it would be sent; what changed since it was seen is told, not overwritten.
+Laws: a draft has only values that differ from those in force; nothing is sent before the core has checked all of it, in the
+order in which it would be sent; a value that changed since the user saw it is reported, not overwritten.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST, _SHORTEST = "maximal_backoff_time", "minimal_backoff_time"
 
 
 class DraftError(ValueError):
-    """What was sent is no draft: for a person."""
+    """Raised when the request is not a valid draft; the message is for the user."""
 
 
 @dataclass(frozen=True, slots=True)

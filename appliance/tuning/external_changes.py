@@ -1,4 +1,5 @@
-"""Other rooms that set parameters tell it here, so that the history has it and nobody takes it for a stranger's change.
+"""Records parameters that other pages set, so that the history has them and does not report them as changed outside the
+portal.
 
 note(request, scope, parameter, before=shown_before, after=shown_after, why=why)    # as ``transports`` shows them
 """

@@ -1,4 +1,4 @@
-"""What a person types to apply a draft: why, and for how long."""
+"""The form that applies a draft: reason and duration."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What became of the changes made here: in force, ended by themselves, replaced, returned; and what others changed.
+"""The state of changes made in the portal: in force, expired, replaced, reverted; and changes made elsewhere.
 
-Pure: takes the recorded changes and what the core shows now.
+Pure: takes the recorded changes and the values that the core reports now.
 """
 
 from __future__ import annotations

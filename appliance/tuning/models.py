@@ -1,7 +1,7 @@
-"""What the portal changed, why, what had been predicted, and what came of it.
+"""Changes made in the portal: value, reason, prediction and result.
 
-The value in force is the core's alone; a row here is what was asked for and answered. A prediction that nothing came of is
-forgotten after a while.
+Only the core knows the value in force; a row records what was requested and answered. A prediction without an applied change
+is deleted after a while.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The recorded changes, asked of the database: the last of each parameter, what came after one, and what is outside."""
+"""Finds recorded changes: the last ones, those before and after, and values that were changed elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the pages of this room are."""
+"""URLs of the tuning pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tuning: every parameter with what is in force and why; a draft, its diff, what would happen, and applying it."""
+"""The tuning pages: all parameters with their values and origins, a draft, its comparison, its prediction, and applying it."""
 
 from __future__ import annotations
 

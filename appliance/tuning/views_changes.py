@@ -1,4 +1,4 @@
-"""What was changed here: the history, one draft that was applied and what came of it, and the way back."""
+"""The change pages: the history, one applied draft and its result, and reverting changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sends most, from which clients, and to whom: the first of each, by messages."""
+"""The senders, clients and recipients with the most messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""By destination, and by who owns the hosts that were given the mail: messages, attempts, what came of them, delays.
+"""Messages, attempts, outcomes and delays by destination and by provider (the owner of the receiving hosts).
 
-Messages of a provider: one with recipients at two of its destinations is one.
+A message with recipients at two destinations of a provider counts once.
 """
 
 from __future__ import annotations

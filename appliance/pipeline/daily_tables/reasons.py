@@ -1,6 +1,6 @@
-"""Why recipients were deferred, bounced or given up: by enhanced status code and reply.
+"""Reasons for deferrals, bounces and expired recipients, by enhanced status code and reply.
 
-What differs from one message to the next is folded, so that one reason is one row.
+Parts that differ between messages are replaced by placeholders, so that one reason is one row.
 """
 
 from __future__ import annotations

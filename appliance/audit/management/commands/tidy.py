@@ -1,4 +1,4 @@
-"""``manage.py tidy``: ends what was kept long enough (audit_days, sample_days, sessions, locks)."""
+"""``manage.py tidy``: deletes expired entries (audit_days, sample_days, sessions, locks)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py mail_reports``: sends the reports that are to be mailed and have not been."""
+"""``manage.py mail_reports``: sends report mail that is due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py nights``: what is done at night, beside the portal. ``./run`` starts it; ends with its parent."""
+"""``manage.py nights``: runs the report worker beside the portal. ``./run`` starts it; it ends with its parent."""
 
 from __future__ import annotations
 
