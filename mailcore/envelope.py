@@ -51,6 +51,8 @@ class Recipient(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DataPlace(enum.IntEnum):
+    """Where the data of a message lies."""
+
     INLINE = 0  # in the ENVELOPE record, behind the envelope
     SPOOL = 1  # in the spool file of that queue id
 

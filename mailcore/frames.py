@@ -123,6 +123,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode(frame: Frame) -> bytes:
+    """Returns the frame with its length in front."""
     body = _encoder.encode(frame)
     return _LENGTH.pack(len(body)) + body
 
@@ -167,6 +168,7 @@ class FrameWriter:
         self._pending: list[bytes] = []
 
     def send(self, frame: Frame) -> None:
+        """Adds a frame to what is written at the end of this turn."""
         if not self._pending:
             self._loop.call_soon(self._flush)
         body = _encoder.encode(frame)

@@ -1,4 +1,4 @@
-"""Bounces: what a sender is told about mail that could not be delivered."""
+"""Bounces: the reports to senders about mail that could not be delivered."""
 
 from mailcore.bounce.dsn import bounce, bounce_queue_id, bounce_sender
 

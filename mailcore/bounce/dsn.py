@@ -1,13 +1,13 @@
 """A bounce: the delivery status notification that tells a sender what could not be delivered (RFC 3464, RFC 6522).
 
-Three parts: words for a person, fields for a program, and the header section of the message returned. Written here and
-not with the email package: the form is fixed, every line must be bounded and harmless, and the same arguments must give
-the same bytes. The tests read it with the email package.
+It has three parts: an explanation for a person, fields for a program, and the header section of the returned message. The
+email package is not used to write it: the form is fixed, every line must be bounded and harmless, and the same arguments
+must give the same bytes. The tests read it with the email package.
 
 Laws
-- A bounce never bounces: ``bounce_sender`` is None for a message from nobody, and for a bounce.
+- A bounce never bounces: ``bounce_sender`` is None for a message with an empty sender, and for a bounce.
 - A bounce's queue id is derived from its message and pass, so that writing one twice is writing it once.
-- All failed recipients are named, however many; what was said about each is cut, so that the size stays bounded.
+- Every failed recipient is in the report, however many there are; the replies are shortened, so that the size stays bounded.
 - The result is seven-bit, unless the sender's own address is not: then it is UTF-8 and needs SMTPUTF8 (RFC 6533).
 
 Pure: no clock, no I/O. Must not know: queue and log.
@@ -36,9 +36,9 @@ from mailcore.envelope import Envelope, Origin, Recipient, Status, Verdict
 __all__ = ["bounce", "bounce_queue_id", "bounce_sender"]
 
 REPLY_MAX = 500  # characters of one reply; RFC 5321 allows 512 bytes for a line
-REPLY_MIN = 80  # that much is told about everybody, however many they are
+REPLY_MIN = 80  # characters of each reply that are kept in any case
 REPLIES_MAX = 1_000_000  # characters of all replies together, while each has REPLY_MIN
-NAMED_MAX = 100  # recipients of each kind in the words for a person; the report names all
+NAMED_MAX = 100  # recipients of each kind in the part for a person; the report has all of them
 LINE_WIDTH = 72
 
 _status = re.compile(r"[45]\.\d{1,3}\.\d{1,3}", re.ASCII).fullmatch  # RFC 3463; 2.x.x is no failure
@@ -49,21 +49,21 @@ Failure = tuple[Recipient, Verdict]
 
 
 def bounce_sender(envelope: Envelope) -> str | None:
-    """Who is told, or None: a message from nobody, or a bounce, has no one to tell."""
+    """Returns the address that gets the bounce; None for a message with an empty sender, and for a bounce."""
     if not envelope.sender or envelope.origin is Origin.BOUNCE:
         return None
     return envelope.sender
 
 
 def bounce_queue_id(queue_id: str, generation: int) -> str:
-    """The queue id of the bounce for what failed in this pass of the message."""
+    """Returns the queue id of the bounce for what failed in this pass of the message."""
     return f"{queue_id}B{generation}"
 
 
 def bounce(
     envelope: Envelope, failures: Sequence[Failure], headers: bytes, hostname: str, now: float, queue_id: str
 ) -> bytes:
-    """The bounce's data as it goes over the wire and into the queue: CRLF, dot-stuffed, without the final dot.
+    """Returns the bounce's data as it goes over the wire and into the queue: CRLF, dot-stuffed, without the final dot.
 
     ``envelope`` is the message's that failed, ``headers`` the beginning of its data as stored (what follows the first empty
     line is not looked at), ``now`` wall-clock seconds, ``queue_id`` the bounce's own. If the result is not ASCII, the bounce
@@ -74,10 +74,10 @@ def bounce(
     returned = header_section(headers)
     reply_max = max(REPLY_MIN, min(REPLY_MAX, REPLIES_MAX // max(1, len(failures))))
     boundary = f"waypost.{queue_id}"
-    while f"--{boundary}".encode() in returned:  # only these lines begin as a stranger likes
+    while f"--{boundary}".encode() in returned:  # the sender chose how these lines begin
         boundary += "="
     parts = (
-        _part("text/plain", _words(envelope, failures, hostname, now, reply_max), "Notification", wide),
+        _part("text/plain", _explanation(envelope, failures, hostname, now, reply_max), "Notification", wide),
         _part(
             "message/global-delivery-status" if wide else "message/delivery-status",
             _fields(envelope, failures, hostname, reply_max, wide),
@@ -114,7 +114,8 @@ def _header(envelope: Envelope, boundary: str, hostname: str, now: float, queue_
     return _encode(lines)
 
 
-def _words(envelope: Envelope, failures: Sequence[Failure], hostname: str, now: float, reply_max: int) -> bytes:
+def _explanation(envelope: Envelope, failures: Sequence[Failure], hostname: str, now: float, reply_max: int) -> bytes:
+    """Returns the part for a person."""
     refused = [failure for failure in failures if failure[1].status is not Status.EXPIRED]
     expired = [failure for failure in failures if failure[1].status is Status.EXPIRED]
     lines = [
@@ -122,22 +123,21 @@ def _words(envelope: Envelope, failures: Sequence[Failure], hostname: str, now: 
         "",
         *_paragraph(
             f"Your message of {email.utils.formatdate(envelope.arrived_at)} could not be delivered to "
-            f"{_recipients(len(failures))}. It will not be tried again for them. "
-            "Its header section is at the end of this report."
+            f"{_recipients(len(failures))}. There will be no further attempt for the recipients below. "
+            "The header of your message is at the end of this report."
         ),
         "",
     ]
     if refused:
         lines += _paragraph(
-            f"Refused: the mail system of {_recipients(len(refused))} said that it will not take the message. "
-            "To send it again will help only when the reason given is mended."
+            f"Rejected: delivery to {_recipients(len(refused))} failed permanently, for the reason given below. "
+            "Sending the message again will not help until that problem is solved."
         )
         lines += _named(refused, reply_max)
     if expired:
-        waited = _interval(now - envelope.arrived_at)
         lines += _paragraph(
-            f"Given up: {_recipients(len(expired))} could not be reached. "
-            f"It was tried again and again for {waited}, as long as messages are kept here. What was said last stands below."
+            f"Not reached: delivery to {_recipients(len(expired))} was attempted for {_interval(now - envelope.arrived_at)} "
+            "without success. This mail system keeps messages no longer than that. The last error is given below."
         )
         lines += _named(expired, reply_max)
     return _encode(lines)
@@ -146,12 +146,12 @@ def _words(envelope: Envelope, failures: Sequence[Failure], hostname: str, now: 
 def _named(failures: Sequence[Failure], reply_max: int) -> list[str]:
     lines = [""]
     for recipient, verdict in failures[:NAMED_MAX]:
-        reply = clean(_reply(recipient, verdict), reply_max) or "no reason is known"
+        reply = clean(_reply(recipient, verdict), reply_max) or "the reason is unknown"
         lines.append(f"<{clean(recipient.address, ADDRESS_MAX)}>:")
         lines += textwrap.wrap(reply, LINE_WIDTH, initial_indent="    ", subsequent_indent="    ")
         lines.append("")
     if len(failures) > NAMED_MAX:
-        lines += [f"and {_recipients(len(failures) - NAMED_MAX)} more, all named in the report that follows.", ""]
+        lines += [f"and {len(failures) - NAMED_MAX} more; the delivery report that follows lists all recipients.", ""]
     return lines
 
 
@@ -170,7 +170,7 @@ def _fields(envelope: Envelope, failures: Sequence[Failure], hostname: str, repl
         lines.append(f"Status: {_status_code(verdict)}")
         reply = clean(_reply(recipient, verdict), reply_max)
         if reply:
-            # A reply of the remote's is "smtp"; words of our own are no SMTP reply and must not look like one.
+            # Only a reply of the remote server has the type "smtp"; our own texts must not look like one.
             kind = "smtp" if _reply_code(reply) else "x-waypost"
             text = reply if wide else reply.encode("ascii", "backslashreplace").decode("ascii")
             lines += textwrap.wrap(

@@ -1,7 +1,7 @@
-"""Strangers' text made fit to stand in a bounce: addresses, replies, and the header section of the message returned.
+"""Makes text from outside fit for a bounce: addresses, replies, and the header section of the returned message.
 
-Laws: what comes out holds no control character and no line break that was not put there here, whatever went in; everything
-has a length that is known beforehand. Nothing here raises.
+Laws: whatever goes in, what comes out has no control character, no line break from outside, and a bounded length. Nothing
+here raises.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _not_plain = re.compile(rb"[^\t\r\n -~]").search
 
 
 def clean(text: str, length_max: int) -> str:
-    """One line of printable characters."""
+    """Returns one line of printable characters."""
     if len(text) > length_max:
         text = text[:length_max] + SHORTENED
     if text.isprintable():
@@ -36,7 +36,7 @@ def clean(text: str, length_max: int) -> str:
 
 
 def address_field(address: str, wide: bool) -> str:
-    """The value of Final-Recipient: type and address (RFC 3464 2.3.2, RFC 6533 3). ``wide``: UTF-8 may stand as it is."""
+    """Returns the value of Final-Recipient: type and address (RFC 3464 2.3.2, RFC 6533 3). ``wide``: UTF-8 is allowed."""
     address = clean(address, ADDRESS_MAX)
     if address.isascii():
         return f"rfc822; {address}"
@@ -48,14 +48,17 @@ def address_field(address: str, wide: bool) -> str:
 
 
 def header_address(address: str) -> str:
-    """The value of To: for an address that is one, else a group without members: nobody can write a second address."""
+    """Returns the value of To: the address, or a group without members when it is not a valid one.
+
+    So an address cannot smuggle in a second one.
+    """
     if address.isprintable() and len(address.encode("utf-8", "replace")) <= ADDRESS_MAX and _mailbox(address):
         return f"<{address}>"
     return "undisclosed-recipients:;"
 
 
 def header_section(stored: bytes) -> bytes:
-    """The header section, out of the beginning of a message as stored: dots unstuffed, whole lines, at most HEADERS_MAX."""
+    """Returns the header section of a message as stored: dots unstuffed, whole lines, at most HEADERS_MAX bytes."""
     lines: list[bytes] = []
     size = 0
     for line in stored[: HEADERS_MAX + 2].split(b"\r\n"):
@@ -70,13 +73,13 @@ def header_section(stored: bytes) -> bytes:
 
 
 def is_seven_bit(body: bytes) -> bool:
-    """May it stand in a message as it is? Lines end in CRLF and are short enough, all is printable ASCII."""
+    """Whether the body can be sent as 7bit: lines end in CRLF and are short enough, and all is printable ASCII."""
     if _not_plain(body) is not None:
         return False
     return all(len(line) <= LINE_MAX and b"\r" not in line and b"\n" not in line for line in body.split(b"\r\n"))
 
 
 def quoted_printable(body: bytes) -> bytes:
-    """The same lines in quoted-printable (RFC 2045 6.7)."""
+    """Returns the same lines in quoted-printable (RFC 2045 6.7)."""
     encoded = (binascii.b2a_qp(line, istext=False).replace(b"\n", b"\r\n") for line in body.split(b"\r\n"))
     return b"\r\n".join(encoded)

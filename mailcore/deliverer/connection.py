@@ -88,10 +88,12 @@ class Connection(SMTPProtocol):
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Sets the bounds of the write buffer."""
         super().connection_made(transport)
         cast(asyncio.WriteTransport, transport).set_write_buffer_limits(WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW)
 
     def data_received(self, data: bytes) -> None:
+        """Parses replies and wakes the waiting transaction; data that no command asked for ends the connection."""
         if self.failure is not None:
             return
         replies = self._replies
@@ -113,10 +115,12 @@ class Connection(SMTPProtocol):
             self._set_deadline(self._patience_s)
 
     def eof_received(self) -> bool:
+        """Takes the end of the server's data as a lost connection."""
         self._fail(Failure.LOST)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stops the timer and tells the cache."""
         if self.failure is None:
             self._fail(Failure.LOST)
         super().connection_lost(exc)
@@ -127,9 +131,11 @@ class Connection(SMTPProtocol):
             self.on_lost(self)
 
     def pause_writing(self) -> None:
+        """Notes that the write buffer is full."""
         self._paused = True
 
     def resume_writing(self) -> None:
+        """Wakes a transaction that waits for room in the write buffer."""
         self._paused = False
         if not self._wanted:
             self._wake()
@@ -137,6 +143,7 @@ class Connection(SMTPProtocol):
     # Talking
 
     async def greeting(self, timeout_s: float) -> Reply | None:
+        """Returns the server's greeting; None when ``failure`` says why there is none."""
         replies = await self.replies(1, timeout_s)
         return replies[0] if replies else None
 

@@ -33,6 +33,8 @@ class _Resting:
 
 
 class ConnectionCache:
+    """Keeps idle connections for ``idle_s`` seconds: at most ``idle_max``, each for at most ``uses_max`` transactions."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, *, idle_s: float, idle_max: int, uses_max: int) -> None:
         self._loop = loop
         self._idle_s = idle_s
@@ -51,6 +53,7 @@ class ConnectionCache:
         return self._take_live(self._by_hop.get(hop))
 
     def take_for_address(self, address: AddressKey) -> Connection | None:
+        """Returns the connection to ``address`` that came to rest last, or None; it is the caller's from now on."""
         return self._take_live(self._by_address.get(address))
 
     def put(self, connection: Connection, hop: HopKey, address: AddressKey) -> None:

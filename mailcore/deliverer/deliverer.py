@@ -62,12 +62,14 @@ class ManagerLink(asyncio.Protocol):
         self.lost: asyncio.Future[None] = loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Introduces the deliverer to the manager."""
         transport = cast(asyncio.Transport, transport)  # uvloop has transports of its own
         self._transport = transport
         self._writer = FrameWriter(transport, self._loop)
         self._writer.send(Hello("deliverer", self._deliverer.number, os.getpid(), self._deliverer.concurrency))
 
     def data_received(self, data: bytes) -> None:
+        """Starts a delivery for each entry; drops the connection at a frame that is not one."""
         assert self._transport is not None  # made before it received
         try:
             for frame in self._decoder.feed(data):
@@ -83,6 +85,7 @@ class ManagerLink(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Cancels every delivery that came over this connection."""
         self._writer = None
         self._waiting.clear()
         for task in self._tasks:
@@ -170,6 +173,7 @@ class Deliverer:
         return result
 
     def close(self) -> None:
+        """Closes the connections and the files."""
         self._client.close()
         self._files.close()
 

@@ -53,6 +53,7 @@ class MessageData:
         return self._files.read(self._file, self.offset + start, min(length, self.length - start))
 
     def close(self) -> None:
+        """Releases the file; a second call does nothing."""
         if self._file is not None:
             self._files.release(self._file)
             self._file = None
@@ -86,6 +87,7 @@ class DataFiles:
         return MessageData(self, file, offset, length, None)
 
     def read(self, file: _File, offset: int, length: int) -> bytes:
+        """Returns exactly ``length`` bytes of ``file`` from ``offset`` on. Raises DataError when they are not there."""
         try:
             data = self._disk.read(file.fd, length, offset)
         except OSError as error:
@@ -95,11 +97,13 @@ class DataFiles:
         return data
 
     def release(self, file: _File) -> None:
+        """Closes the file when no other delivery reads it."""
         file.readers -= 1
         if not file.readers:
             self._disk.close(file.fd)
 
     def close(self) -> None:
+        """Closes the files that are kept open."""
         for file in self._kept.values():
             self._disk.close(file.fd)
         self._kept.clear()

@@ -55,9 +55,11 @@ class ReplyParser:
 
     @property
     def is_between_replies(self) -> bool:
+        """Whether no reply has begun."""
         return not self._rest and not self._code
 
     def clear(self) -> None:
+        """Forgets a reply that has begun."""
         self.__init__()  # type: ignore[misc]
 
     def feed(self, data: bytes, replies: list[Reply]) -> None:

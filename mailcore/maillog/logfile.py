@@ -54,6 +54,7 @@ class Logfile:
             self._write()
 
     def close(self) -> None:
+        """Writes what there is and closes the file."""
         self._write()
         self._close()
 

@@ -72,6 +72,7 @@ class MailLog:
         self._json.flush(now)
 
     def close(self) -> None:
+        """Writes what was logged and closes both files."""
         self._syslog.close()
         self._json.close()
 

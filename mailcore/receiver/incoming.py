@@ -72,9 +72,11 @@ class IncomingMessage:
 
     @property
     def is_spooled(self) -> bool:
+        """Whether the data goes to a spool file."""
         return self._upload is not None
 
     def feed(self, chunk: bytes) -> None:
+        """Takes a piece of the data as it came from the client; not while ``busy``."""
         reader = self._reader
         block = reader.feed(chunk)
         if block and not self.failure:
@@ -121,6 +123,7 @@ class IncomingMessage:
             self._room()
 
     def fail(self, reply: bytes) -> None:
+        """Refuses the message with ``reply`` and throws away what was kept."""
         self.failure = reply
         self._header = None
         self._taken()

@@ -33,6 +33,8 @@ REPLIES_HIGH_WATER = 16 * 1024  # bytes of replies a client may leave unread bef
 
 
 class State(enum.Enum):
+    """What a session does with the next bytes of its client."""
+
     COMMAND = enum.auto()
     SKIP = enum.auto()  # the rest of a command line that was too long
     DATA = enum.auto()
@@ -85,9 +87,11 @@ class LineSession(SMTP):
 
     @property
     def waits_for_disk(self) -> bool:
+        """Whether nothing more can be taken until the disk has answered."""
         raise NotImplementedError
 
     def error(self, reply: bytes) -> None:
+        """Replies to a mistake of the client."""
         raise NotImplementedError
 
     def reply(self, reply: bytes) -> None:
@@ -95,6 +99,7 @@ class LineSession(SMTP):
         self._replies.append(reply)
 
     def flush(self) -> None:
+        """Writes the replies of this turn."""
         replies = self._replies
         if replies and self.transport is not None:
             replies.append(b"")
@@ -121,10 +126,12 @@ class LineSession(SMTP):
             transport.close()
 
     def abort(self) -> None:
+        """Closes the connection at once; replies that were not sent are lost."""
         if self.transport is not None:
             self.transport.abort()
 
     def stop_reading(self) -> None:
+        """Reads nothing more until ``go_on``."""
         transport = self.transport
         if transport is not None and not self._stopped_reading and not transport.is_closing():
             self._stopped_reading = True
@@ -155,11 +162,13 @@ class LineSession(SMTP):
     # -- for the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greets the client."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop has transports of its own
         self.transport.set_write_buffer_limits(REPLIES_HIGH_WATER)
         self.transport.write(self.context.greeting)
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Ends the session and tells the server."""
         self.state = State.CLOSED
         self._buffer = b""
         self.transport = None
@@ -172,14 +181,17 @@ class LineSession(SMTP):
         return self.waits_for_disk and self.transport is not None and self.transport.can_write_eof()
 
     def pause_writing(self) -> None:
+        """Stops reading from a client that does not read its replies."""
         self._write_paused = True
         self.stop_reading()
 
     def resume_writing(self) -> None:
+        """Reads again from a client that has read its replies."""
         self._write_paused = False
         self.go_on()
 
     def data_received(self, data: bytes) -> None:
+        """Runs one turn: takes what came and writes the replies."""
         if self.state is _TLS:  # the plain transport is not read any more: this is the first that came encrypted
             self._buffer += data
             self._held_back = True

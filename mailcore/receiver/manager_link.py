@@ -40,6 +40,7 @@ class ManagerLink:
         self._connection: _Connection | None = None
 
     def durable(self, end: int, messages: int, recipients: int) -> None:
+        """Tells the manager that the lane is synced up to ``end``, with so many new messages and recipients."""
         self._end = end
         self._messages += messages
         self._recipients += recipients
@@ -77,12 +78,14 @@ class ManagerLink:
     # -- for the connection
 
     def connected(self, connection: _Connection) -> None:
+        """Introduces the receiver on a new connection and says how far its lane is synced."""
         self._connection = connection
         connection.send(Hello("receiver", self._number, os.getpid()))
         self._messages = self._recipients = 0
         connection.send(Durable(self._lane, self._end, 0, 0))
 
     def disconnected(self, connection: _Connection) -> None:
+        """Forgets the connection."""
         if self._connection is connection:
             self._connection = None
 

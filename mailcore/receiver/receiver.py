@@ -103,6 +103,7 @@ class Receiving:
         self._loop = loop
 
     def start(self, listeners: Sequence[socket.socket]) -> None:
+        """Accepts connections on ``listeners``, and begins to look for the manager."""
         self.server.start(listeners)
         self._linking = self._loop.create_task(self.link.run())
 

@@ -92,6 +92,7 @@ class Reception:
     # -- Intake
 
     def unavailable(self, size_bytes: int) -> bytes:
+        """Returns the reply that refuses MAIL while the disk is full, the lane lags or the log fails; b"" otherwise."""
         now = self._loop.time()
         if now >= self._look_at:
             self._look_at = now + DISK_LOOK_S
@@ -106,12 +107,15 @@ class Reception:
         return b""
 
     def closed(self) -> bytes:
+        """Returns the reply that refuses a connection while the log cannot be written; b"" otherwise."""
         return b"421 4.3.0 Mail system storage failure" if self._closed else b""
 
     def upload(self, queue_id: str) -> SpoolUpload:
+        """Begins a spool file for data beyond the inline limit."""
         return SpoolUpload(self._spool, queue_id, self._loop, self._threads, self._spool_failed)
 
     def store(self, envelope: Envelope, more: Sequence[Recipient], data: bytes, done: Done) -> None:
+        """Appends the message to the lane; calls ``done`` once the group commit has synced it, or has failed."""
         writer = self._writer
         try:
             if more:
@@ -128,12 +132,14 @@ class Reception:
         self._commit.then(functools.partial(self._synced, envelope, writer.end, done))
 
     def session_failed(self, client_address: str, error: BaseException) -> None:
+        """Logs an exception of a session, with its traceback as long as there are few of them."""
         if self._failures.taken(self._loop.time()):
             self._log.session_failed(client_address, repr(error))
             self._log.flush()
             _log.error("session with %s failed", client_address, exc_info=error)
 
     def accept_paused(self, error: OSError, pause_s: float) -> None:
+        """Logs that no connection can be accepted for now."""
         self._log.accepting_paused(error.strerror or str(error), pause_s)
         self._log.flush()
 

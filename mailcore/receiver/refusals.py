@@ -42,6 +42,7 @@ class Allowance:
         self.over = 0
 
     def taken(self, now: float) -> bool:
+        """Whether one more is within the allowance at ``now`` (monotonic seconds); if so, it is used up."""
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
         if self._left < 1.0:
@@ -75,6 +76,7 @@ class Refusals:
         self._log_timer: asyncio.TimerHandle | None = None
 
     def record(self, refusal: Refusal) -> None:
+        """Writes a refusal into the mail log and the lane, if the allowance has room for it."""
         if self._log_timer is None:
             self._log_timer = self._loop.call_later(LOG_FLUSH_S, self._flush_log)
         if self.disk_full:

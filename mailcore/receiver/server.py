@@ -79,6 +79,7 @@ class Server:
         self._ticking = loop.call_later(settings.idle_timeout_s / IDLE_TICKS, self._tick)
 
     def start(self, listeners: Iterable[socket.socket]) -> None:
+        """Accepts connections on ``listeners``, which do not block."""
         for listener in listeners:
             self._listeners.append(listener)
             self._watch(listener)

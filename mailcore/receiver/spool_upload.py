@@ -48,12 +48,15 @@ class SpoolUpload:
         self._abandoned = False
 
     def write(self, blocks: Sequence[bytes], done: Done) -> None:
+        """Writes the blocks in a thread."""
         self._run(lambda: self._write(blocks), done)
 
     def complete(self, blocks: Sequence[bytes], envelope: Envelope, done: Done) -> None:
+        """Writes the last blocks and the envelope in a thread, and syncs the file."""
         self._run(lambda: self._complete(blocks, envelope), done)
 
     def abandon(self) -> None:
+        """Removes the file, after the call that is under way."""
         self._abandoned = True
         if not self._running:
             self._remove()
