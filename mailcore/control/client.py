@@ -61,11 +61,14 @@ class Refused(ControlError):
 
 def _no_connection(path: str, error: OSError) -> NotRunning:
     if isinstance(error, FileNotFoundError):
-        return NotRunning(f"{path}: there is no control socket: the appliance is not running, or its home is another")
+        missing = f"Waypost is not running: no control socket at {path}"
+        return NotRunning(f"{missing}. If it runs with another home, pass --config FILE.")
     if isinstance(error, ConnectionRefusedError):
-        return NotRunning(f"{path}: nobody listens: the control process is not running")
+        return NotRunning(f"Waypost is not running: no process listens on {path}. See waypost doctor.")
     if isinstance(error, PermissionError):
-        return NotRunning(f"{path}: this user (uid {os.getuid()}) may not use the control socket (control.group)")
+        return NotRunning(
+            f"{path}: this user (uid {os.getuid()}) has no permission to use the control socket; see [control] group"
+        )
     return NotRunning(f"{path}: {error.strerror or error}")
 
 

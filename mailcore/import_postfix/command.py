@@ -1,6 +1,6 @@
-"""``waypost import-postfix``: Postfix's settings as a waypost.toml, line by line what became of each; and its queue.
+"""``waypost import-postfix``: translates Postfix's settings to a waypost.toml, reports on each, and imports its queue.
 
-Law: nothing below Postfix's directories is changed. A file that is there is not written over.
+Law: nothing in Postfix's directories is changed, and no existing file is overwritten.
 
 Keeps law: import-reads-only (docs/laws.md).
 """
@@ -21,19 +21,20 @@ from mailcore.terminal.output import plain, print_json, say
 
 __all__ = ["configure"]
 
-HOME = "/var/lib/waypost"  # where the packaged appliance keeps its own
+HOME = "/var/lib/waypost"  # home of an installation by Ansible
 HEAD = [
-    "Made by waypost import-postfix from Postfix's main.cf and master.cf. What it took over, changed and left out it said",
-    "when it ran. All keys, defaults and bounds: docs/configuration.md. Try a change with waypost check-config.",
+    "Made by waypost import-postfix from Postfix's main.cf and master.cf. Its output lists the settings that were taken over,",
+    "changed and left out. All keys and bounds: docs/configuration.md. Check a change with waypost check-config.",
 ]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", type=Path, help="with main.cf, such as /etc/postfix")
+    """Adds the options of this command to ``parser``."""
+    parser.add_argument("directory", metavar="DIR", type=Path, help="directory of main.cf, such as /etc/postfix")
+    parser.add_argument("--write", metavar="FILE", type=Path, help="write the configuration to FILE; default: print it")
     parser.add_argument(
-        "--write", metavar="FILE", type=Path, help="the waypost.toml; default: shown behind the findings"
+        "--home", default=HOME, metavar="DIR", help=f"home of Waypost, for the configuration; default: {HOME}"
     )
-    parser.add_argument("--home", default=HOME, metavar="DIR", help=f"of Waypost, for the file; default: {HOME}")
     import_queue.configure(parser)
     add_common(parser)
     parser.set_defaults(run=_run)
@@ -43,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.queue or arguments.dry_run or arguments.list_done:
         if arguments.write is not None:
             raise UsageError(
-                "import-postfix: --write and --queue do not go together: first the settings, then the mail"
+                "import-postfix: --write cannot be combined with --queue; import the settings first, then the queue"
             )
         return import_queue.run(arguments)
     try:
@@ -65,7 +66,7 @@ def _run(arguments: argparse.Namespace) -> int:
         say()
         say(text.rstrip())
     else:
-        say(f"\n{arguments.write} is written; look at it with: waypost check-config --config {arguments.write}")
+        say(f"\nwrote {arguments.write}; check it with: waypost check-config --config {arguments.write}")
     return DONE
 
 
@@ -81,11 +82,11 @@ def _say(draft: Draft) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all, and never over another."""
+    """Writes a new file. Raises UsageError if it exists."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
-        raise UsageError(f"import-postfix: {path} is there already; give another, or move it away") from None
+        raise UsageError(f"import-postfix: {path} already exists; give another name, or move it away") from None
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

@@ -1,6 +1,6 @@
-"""Postfix's own values of the parameters that are looked at here, as ``postconf -d`` of Postfix 3.7 says them.
+"""Postfix's defaults of the parameters that are read here, from ``postconf -d`` of Postfix 3.7.
 
-A test compares the table with the Postfix that is installed. Names of the host are no constants: ``of_host`` makes them.
+A test compares the table with the installed Postfix. Names of the host are not constants: ``of_host`` makes them.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ DEFAULTS = {
     "virtual_mailbox_maps": "",
 }
 
-_NO_DOMAIN = "localdomain"  # what Postfix calls the domain of a host without one
+_NO_DOMAIN = "localdomain"  # Postfix's name for the domain of a host without one
 
 
 def of_host(hostname: str, given: dict[str, str]) -> dict[str, str]:
-    """``myhostname`` and ``mydomain`` where they are not set; each is made from the other, as mail_params(3) does."""
+    """Returns defaults of ``myhostname`` and ``mydomain``, each derived from the other as in mail_params(3)."""
     mydomain = given.get("mydomain", "")
     name = hostname if "." in hostname else f"{hostname}.{mydomain or _NO_DOMAIN}"
     full = given.get("myhostname", name)

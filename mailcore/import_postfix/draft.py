@@ -1,6 +1,6 @@
-"""What becomes of Postfix's settings: a waypost.toml in the making, and a line about each of them.
+"""The result of a translation: a waypost.toml under construction, and a finding about each setting of Postfix.
 
-Law: every setting of the old machine has a finding: taken over, changed (and why), or not taken over (and what that means).
+Law: every setting of the old host has a finding: taken over, changed (and why), or not taken over (and the consequence).
 
 Keeps law: every-setting-has-a-finding (docs/laws.md).
 """
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import enum
 import json
-import typing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
+from mailcore.bounds import Kind, bounds_by_name
 from mailcore.config.settings import SECTIONS, Transport
 from mailcore.import_postfix.values import number, seconds
 from mailcore.scheduler.feedback import Feedback
@@ -21,6 +21,8 @@ __all__ = ["Draft", "Fate", "Finding", "Take"]
 
 
 class Fate(enum.Enum):
+    """The result for a setting."""
+
     TAKEN = "taken over"
     CHANGED = "changed"
     LEFT = "not taken over"
@@ -28,7 +30,7 @@ class Fate(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``where``: "main.cf:12"; ``what``: the setting as it stands there; ``said``: what became of it."""
+    """The result for one setting. ``where``: "main.cf:12"; ``what``: the setting as written; ``said``: the explanation."""
 
     fate: Fate
     where: str
@@ -38,8 +40,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """How a value is read. ``unit``: of a time without one, "" for a number, "feedback" or "flag". ``zero``: what 0 means,
-    where it is no number like any other: "unlimited"."""
+    """How a value is parsed. ``unit``: default unit of a time, "" for a number, "feedback" or "flag".
+
+    ``zero``: the special meaning of 0, such as "unlimited".
+    """
 
     unit: str = ""
     zero: str = ""
@@ -47,37 +51,41 @@ class Take:
 
 @dataclass
 class Draft:
-    """``sections``, ``transports`` and ``routes`` are tables of the file."""
+    """The tables of the new file, and the findings."""
 
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
     transports: dict[str, dict[str, Any]] = field(default_factory=dict)
     routes: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
-    # What is said
+    # Findings
 
     def taken(self, where: str, what: str, said: str) -> None:
+        """Adds a finding: taken over."""
         self.findings.append(Finding(Fate.TAKEN, where, what, said))
 
     def changed(self, where: str, what: str, said: str) -> None:
+        """Adds a finding: taken over with a change."""
         self.findings.append(Finding(Fate.CHANGED, where, what, said))
 
     def left(self, where: str, what: str, said: str) -> None:
+        """Adds a finding: not taken over."""
         self.findings.append(Finding(Fate.LEFT, where, what, said))
 
-    # What is set
+    # Settings
 
     def put(self, section: str, key: str, value: Any) -> None:
+        """Sets a value of a section, without a finding."""
         self.sections.setdefault(section, {})[key] = value
 
     def measure(self, section: str, key: str, text: str, take: Take, where: str, what: str) -> None:
-        """A number or time into a section, within its bounds; and what is said about it."""
+        """Sets a number or time of a section within its bounds, and adds a finding."""
         kind = SECTIONS[section]
         target = self.sections.setdefault(section, {})
         self._bounded(target, f"[{section}]", kind, key, text, take, where, what)
 
     def tune(self, transport: str, key: str, text: str, take: Take, where: str, what: str) -> None:
-        """The same for a parameter of a transport."""
+        """Sets a parameter of a transport within its bounds, and adds a finding."""
         target = self.transports.setdefault(transport, {})
         self._bounded(target, f"[transports.{transport}]", Transport, key, text, take, where, what)
 
@@ -95,7 +103,7 @@ class Draft:
         try:
             value, note = _read(kind, key, text, take)
         except ValueError as error:
-            default = "Waypost's default holds"
+            default = "Waypost uses its default"
             self.left(where, what, f"{error}; {default}")
             return
         target[key] = value
@@ -108,6 +116,7 @@ class Draft:
     # The file
 
     def toml(self, home: str, head: list[str]) -> str:
+        """Returns the text of the file; ``head`` are lines of its first comment."""
         lines = [*(f"# {line}".rstrip() for line in head), "", f"home = {_toml(home)}"]
         for name, table in self.sections.items():
             lines += _table(name, table)
@@ -118,24 +127,23 @@ class Draft:
 
 
 def _read(kind: type, key: str, text: str, take: Take) -> tuple[Any, str]:
-    """The value within the bounds of the setting, and why it is another than in Postfix. Raises ValueError."""
+    """Returns the value within the bounds of the setting, and why it differs from Postfix's. Raises ValueError."""
     if take.unit == "feedback":
         return str(Feedback.parse(text)), ""
     if take.unit == "flag":
         return text.strip().lower() == "yes", ""
     given = seconds(text, take.unit) if take.unit else number(text)
-    (metadata,) = (each.metadata for each in fields(kind) if each.name == key)
-    low, high = metadata["low"], metadata["high"]
-    whole = typing.get_type_hints(kind)[key] is int
+    bounds = bounds_by_name(kind)[key]
+    low, high = bounds.low, bounds.high
     value: float = given
     note = ""
     if take.zero and not given:
-        value, note = high, f"0 is {take.zero} in Postfix; this is the most Waypost allows"
+        value, note = high, f"0 means {take.zero} in Postfix; this is the maximum of Waypost"
     elif given < low:
-        value, note = low, f"{given} is less than Waypost allows"
+        value, note = low, f"{given} is below the minimum of Waypost"
     elif given > high:
-        value, note = high, f"{given} is more than Waypost allows"
-    return (int(value) if whole else float(value)), note
+        value, note = high, f"{given} is above the maximum of Waypost"
+    return (int(value) if bounds.kind is Kind.WHOLE else float(value)), note
 
 
 def _table(name: str, table: dict[str, Any], quoted: bool = False) -> list[str]:

@@ -1,7 +1,7 @@
-"""What Postfix's cleanup would still have done to mail in maildrop, which nothing has looked at yet: cleanup(8).
+"""Completes mail in maildrop as Postfix's cleanup(8) would have done.
 
-Addresses without a domain get ``myorigin``; Bcc and the like leave the header; From, Date and Message-ID are added where they
-are missing. Addresses inside header fields stay as they are written.
+Addresses without a domain get ``myorigin``; Bcc and similar fields are removed; missing From, Date and Message-ID fields are
+added. Addresses inside header fields are not changed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mailcore.import_postfix.queue_file import QueuedMessage
 
 __all__ = ["cleaned", "origin", "qualified"]
 
-HEADER_BYTES_MAX = 1 << 20  # header_size_limit is 100 kB a field; beyond this a header is taken as it is
+HEADER_BYTES_MAX = 1 << 20  # header_size_limit is 100 kB per field; a longer header is not changed
 _DROPPED = frozenset({b"bcc", b"content-length", b"resent-bcc", b"return-path"})  # message_drop_headers
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:")
 
 
 def origin(machine: Machine) -> str:
-    """``myorigin``; a path is a file whose first line says it (Debian)."""
+    """Returns ``myorigin``; a path names a file with the value in its first line (Debian)."""
     given = machine.cf.value("myorigin")
     if not given.startswith("/"):
         return given
@@ -33,12 +33,12 @@ def origin(machine: Machine) -> str:
 
 
 def qualified(address: str, domain: str) -> str:
-    """The empty sender stays empty."""
+    """Adds the domain to an address without one; the empty sender stays empty."""
     return address if not address or "@" in address else f"{address}@{domain}"
 
 
 def cleaned(message: QueuedMessage, pieces: Iterable[bytes], domain: str, hostname: str) -> Iterator[bytes]:
-    """The data, its header completed; lines end in LF."""
+    """Yields the data with a completed header; lines end in LF."""
     rest = iter(pieces)
     beginning = b""
     end = None
@@ -65,20 +65,20 @@ def cleaned(message: QueuedMessage, pieces: Iterable[bytes], domain: str, hostna
 
 
 def _end_of_header(data: bytes) -> int | None:
-    """Where the empty line is, or the first line that is no field; None: not yet."""
+    """Returns the offset of the empty line or of the first line that is not a field; None if not reached yet."""
     at = 0
     first = True
     while (end := data.find(b"\n", at)) >= 0:
         line = data[at:end]
-        goes_on = not first and line[:1] in (b" ", b"\t")
-        if not goes_on and not _FIELD.match(line):
+        continues = not first and line[:1] in (b" ", b"\t")
+        if not continues and not _FIELD.match(line):
             return at
         at, first = end + 1, False
     return None
 
 
 def _fields(header: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Name in lower case, and the field with its line ends."""
+    """Yields the name in lower case, and the field with its line ends."""
     text = b""
     for line in header.splitlines(keepends=True):
         if text and line[:1] not in (b" ", b"\t"):

@@ -1,8 +1,8 @@
-"""``waypost import-postfix DIR --queue``: Postfix's mail into ours, each recipient once, whatever is killed in between.
+"""``waypost import-postfix DIR --queue``: imports Postfix's queue, each recipient once, even if a process is killed.
 
-Each message goes through the control socket, several at a time. Before one is complete the ledger says which it will be,
-synced; where it does not say how that ended, the queue's history is asked the next time. Law: what is not known for certain is
-not handed in again, but told. Nothing below Postfix's directories is changed.
+Messages go through the control socket, several at a time. Before a message is completed, the ledger records its queue ID,
+synced; if the result is missing there, the next run asks the history of the queue. Law: a message whose result is uncertain is
+not imported again, but reported. Nothing in Postfix's directories is changed.
 
 Keeps law: import-hands-in-once (docs/laws.md).
 """
@@ -27,7 +27,7 @@ from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.dropped import cleaned, origin, qualified
 from mailcore.import_postfix.ledger import Begun, Ledger, LedgerInUse
 from mailcore.import_postfix.machine import open_machine
-from mailcore.import_postfix.queue_directory import MasterRuns, aside, message_files, nobody_else, strangers
+from mailcore.import_postfix.queue_directory import MasterRuns, aside, message_files, other_files, postfix_stopped
 from mailcore.import_postfix.queue_file import QueuedMessage, content, read_message
 from mailcore.import_postfix.records import FileFault
 from mailcore.import_postfix.relaying import local_domains
@@ -38,59 +38,68 @@ __all__ = ["configure", "run"]
 
 LEDGER = "import-postfix.ledger"  # below home
 AT_ONCE = 16  # messages: they share syncs and checkpoints; control takes 20
-TOLD_MAX = 100  # messages that stay are named, the rest is counted
-SETTLED_S = 90.0  # after which control has answered or given up: it waits 60 s for the manager
+NAMES_SHOWN = 100  # messages listed by name; the rest is counted
+SETTLED_S = 90.0  # control answers or gives up within this time: it waits 60 s for the manager
 ASK_AGAIN_S = 1.0
 HELD_BECAUSE = "it was held in Postfix's queue"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the queue (Waypost runs, Postfix does not)")
-    group.add_argument("--queue", action="store_true", help="hand in what is in Postfix's queue, each message once")
-    group.add_argument("--dry-run", action="store_true", help="only say what --queue would hand in")
+    """Adds the options of the queue import to ``parser``."""
+    group = parser.add_argument_group("queue import (Waypost must be running, Postfix must be stopped)")
+    group.add_argument("--queue", action="store_true", help="import the messages of Postfix's queue, each once")
+    group.add_argument("--dry-run", action="store_true", help="only report what --queue would import")
     group.add_argument(
-        "--queue-directory", metavar="DIR", type=Path, help="a copy of it; default: main.cf's queue_directory"
+        "--queue-directory",
+        metavar="DIR",
+        type=Path,
+        help="queue directory or a copy of it; default: queue_directory of main.cf",
     )
-    group.add_argument("--ledger", metavar="FILE", type=Path, help=f"what is in already; default: {LEDGER} below home")
-    group.add_argument("--list-done", action="store_true", help="queue ids that are wholly in, for postsuper -d -")
+    group.add_argument(
+        "--ledger", metavar="FILE", type=Path, help=f"record of imported messages; default: {LEDGER} in the home"
+    )
+    group.add_argument(
+        "--list-done", action="store_true", help="list queue IDs that are imported completely, for postsuper -d -"
+    )
 
 
 @dataclass
 class _Tally:
-    """What came of it. ``stays``: queue id and why."""
+    """The result of an import. ``stays``: queue ID and reason."""
 
     messages: int = 0
     recipients: int = 0
     held: int = 0
-    before: int = 0  # messages wholly in since an earlier run
-    nobody: int = 0  # messages that nobody is waiting for: all delivered
-    done_before: int = 0  # recipients Postfix delivered to
+    before: int = 0  # messages imported completely by an earlier run
+    finished: int = 0  # messages without undelivered recipients
+    done_before: int = 0  # recipients that Postfix has finished
     notes: dict[str, int] = field(default_factory=dict)
     stays: list[tuple[str, str]] = field(default_factory=list)
     done_ids: list[str] = field(default_factory=list)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Imports the queue and returns the exit status. Raises UsageError, ConfigError, ControlError, OSError."""
     try:
         machine = open_machine(arguments.directory, socket.gethostname())
     except UnicodeDecodeError:
         raise UsageError(f"import-postfix: {arguments.directory}/main.cf is not UTF-8") from None
     directory: Path = arguments.queue_directory or Path(machine.cf.value("queue_directory"))
     if not directory.is_dir():
-        raise UsageError(f"import-postfix: {directory} is no directory; give the queue with --queue-directory DIR")
+        raise UsageError(f"import-postfix: {directory} is not a directory; give the queue with --queue-directory DIR")
     settings = settings_of(arguments)
     ledger_path = arguments.ledger or settings.home / LEDGER
     size = min(RECIPIENTS_PER_RECORD, settings.receiver.recipient_limit)
     names = (origin(machine), machine.cf.value("myhostname"))
     try:
-        with nobody_else(directory), contextlib.closing(Ledger(ledger_path)) as ledger:
+        with postfix_stopped(directory), contextlib.closing(Ledger(ledger_path)) as ledger:
             work = _Import(arguments, directory, ledger, names, size, local_domains(machine, Draft()))
             if arguments.list_done:
                 return work.list_done()
             if not arguments.dry_run:
                 work.settle()
             work.all_messages()
-            return work.told(machine.other_instances())
+            return work.report(machine.other_instances())
     except (MasterRuns, LedgerInUse) as refused:
         complain(refused)
         return NOT_DONE
@@ -116,42 +125,42 @@ class _Import:
         self._lock = threading.Lock()
         self._local = threading.local()
         self._clients: list[ControlClient] = []
-        self._doubtful: dict[str, str] = {}  # key -> why nothing more is done about it
+        self._doubtful: dict[str, str] = {}  # key -> why it is not imported
 
-    # What an earlier run left open
+    # Entries without a result from an earlier run
 
     def settle(self) -> None:
-        """Asks the queue about what was begun. Raises ControlError."""
+        """Asks the queue for the result of entries that were begun. Raises ControlError."""
         for entry in self._ledger.open_ends():
             while (found := self._found(entry)) is None and time.time() < entry.at + SETTLED_S:
-                complain(f"{entry.queue_id} was under way when the last import ended: waiting whether it arrives")
+                complain(f"{entry.queue_id} was in progress when the last import ended; waiting for it to arrive")
                 time.sleep(ASK_AGAIN_S)
             if found:
                 self._ledger.done(entry)
             elif found is False:
                 self._doubtful[entry.key] = (
-                    f"may be in the queue as {entry.queue_id}: the journal of that time is gone. Look for it; when it was not "
-                    f'delivered, remove the line "begun {entry.key}" from {self._ledger.path}'
+                    f"may be in the queue as {entry.queue_id}; its journal no longer exists. If it was not delivered, "
+                    f'remove the line "begun {entry.key}" from {self._ledger.path}'
                 )
             else:
                 self._ledger.void(entry)
 
     def _found(self, entry: Begun) -> bool | None:
-        """None: it did not get in. False: nobody knows any more."""
-        told = self._client().call("history", {"queue_id": entry.queue_id})
-        if told["events"]:
+        """Tells whether an entry was imported. None: it was not. False: unknown, its journal no longer exists."""
+        history = self._client().call("history", {"queue_id": entry.queue_id})
+        if history["events"]:
             return True
-        since = told["since"]
+        since = history["since"]
         return False if since is not None and since > entry.at else None
 
     # The messages
 
     def all_messages(self) -> None:
-        """Raises ControlError when nobody takes mail any more; what was handed in until then is in the ledger."""
+        """Imports all messages. Raises ControlError if Waypost stops; the ledger holds everything imported until then."""
         pending: set[Future[None]] = set()
         pool = ThreadPoolExecutor(AT_ONCE)
         self._tally.stays += [
-            (name, "is no message by its name: Postfix passes it over, too") for name in strangers(self._directory)
+            (name, "is not a message, by its name; Postfix ignores it, too") for name in other_files(self._directory)
         ]
         try:
             for queue, path in message_files(self._directory):
@@ -173,7 +182,7 @@ class _Import:
         return rest
 
     def _read(self, queue: str, path: Path) -> QueuedMessage | None:
-        """None: nothing is to be done about it."""
+        """Reads a message; None if it needs no import, which is counted or reported."""
         tally = self._tally
         try:
             with path.open("rb") as file:
@@ -186,7 +195,7 @@ class _Import:
             return None
         tally.done_before += message.done
         if not message.recipients:
-            tally.nobody += 1
+            tally.finished += 1
             tally.done_ids.append(path.name)
             return None
         if all(self._ledger.is_done(message.key, place) for place, _ in message.recipients):
@@ -237,7 +246,7 @@ class _Import:
             self._ledger.begun(entry)
             client.call("inject_end", why=why)
         except (Refused, FileFault, OSError):
-            client.close()  # a message half handed in goes with its connection
+            client.close()  # closing the connection discards an incomplete message
             raise
         self._ledger.done(entry)
 
@@ -250,24 +259,25 @@ class _Import:
                 yield piece[at : at + CHUNK_BYTES_MAX]
 
     def _client(self) -> ControlClient:
-        """Each thread has its own."""
+        """Returns the client of this thread."""
         client: ControlClient | None = getattr(self._local, "client", None)
         if client is None:
             client = self._local.client = control_client(self._arguments)
             self._clients.append(client)
         return client
 
-    # What is said
+    # Output
 
     def list_done(self) -> int:
+        """Prints the queue IDs of messages that are imported completely."""
         for queue, path in message_files(self._directory):
             self._read(queue, path)
         for queue_id in self._tally.done_ids:
             say(queue_id)
         return DONE
 
-    def told(self, others: list[str]) -> int:
-        """``others``: Postfixes that were not looked at."""
+    def report(self, others: list[str]) -> int:
+        """Prints the result. ``others``: Postfix instances that were not imported."""
         tally = self._tally
         bounces = sorted(aside(self._directory, "bounce"))
         corrupt = sorted(aside(self._directory, "corrupt"))
@@ -276,50 +286,50 @@ class _Import:
             print_json(
                 {
                     "messages": tally.messages, "recipients": tally.recipients, "held": tally.held, "before": tally.before,
-                    "nobody": tally.nobody, "done_before": tally.done_before, "notes": tally.notes,
+                    "nobody": tally.finished, "done_before": tally.done_before, "notes": tally.notes,  # lang: quoted
                     "stays": [{"queue_id": queue_id, "why": why} for queue_id, why in tally.stays],
                     "unsent_bounces": bounces, "corrupt": corrupt, "other_instances": others,
                     "ledger": str(self._ledger.path),
                 }
             )  # fmt: skip
             return status
-        verb = "would be handed in" if self._arguments.dry_run else "handed in"
+        verb = "would be imported" if self._arguments.dry_run else "imported"
         say(f"{tally.messages} messages with {tally.recipients} recipients {verb}, {tally.held} of them held")
         for count, what in (
-            (tally.before, "messages were in already"),
-            (tally.nobody, "messages have nobody left to be delivered to"),
-            (tally.done_before, "recipients Postfix had delivered to or refused; they get nothing again"),
-            *((count, f"messages: {note}, which Waypost does not do") for note, count in sorted(tally.notes.items())),
+            (tally.before, "messages were imported before"),
+            (tally.finished, "messages have no undelivered recipients"),
+            (tally.done_before, "recipients were already finished by Postfix; they get no second copy"),
+            *((count, f"messages: {note}; not supported by Waypost") for note, count in sorted(tally.notes.items())),
         ):
             if count:
                 say(f"{count} {what}")
         for names, what in (
-            (bounces, "messages have refusals that Postfix has not told their senders (its directory bounce):"),
-            (corrupt, "files in Postfix's directory corrupt, which were not looked at:"),
+            (bounces, "messages have failures that Postfix has not reported to their senders (its directory bounce):"),
+            (corrupt, "files in Postfix's directory corrupt were not read:"),
             ([f"{queue_id}: {why}" for queue_id, why in tally.stays], "files stay in Postfix's queue:"),
-            (others, "more Postfixes on this host, whose queues were not looked at; import each by itself:"),
+            (others, "other Postfix instances on this host were not imported; import each separately:"),
         ):
             if names:
                 say(f"{len(names)} {what}")
-            for name in names[:TOLD_MAX]:
+            for name in names[:NAMES_SHOWN]:
                 say(f"  {plain(name)}")
         if not self._arguments.dry_run:
             self._afterwards()
         return status
 
     def _afterwards(self) -> None:
-        """What only the operator may do."""
+        """Prints the remaining steps for the operator."""
         directory = self._arguments.directory
         say(
-            "Ages and lifetimes count on from Postfix. Do not start Postfix on this queue again: it would send all once more."
+            "Messages keep their age. Do not start Postfix with this queue again: it would deliver every message twice."
         )
-        say("When all is well, delete there what is in here, and keep the ledger until then:")
+        say("After checking the result, delete the imported messages from Postfix's queue; keep the ledger until then:")
         say(f"  waypost import-postfix {directory} --queue --list-done | postsuper -c {directory} -d -")
         say(f"  ledger: {self._ledger.path}")
 
 
 def _stretches(message: QueuedMessage, left: list[tuple[int, str]], size: int) -> Iterator[list[tuple[int, str]]]:
-    """At most ``size`` recipients each; one is not to reach over places that the ledger has already."""
+    """Yields stretches of at most ``size`` recipients; a stretch contains no positions that the ledger has already."""
     todo = {place for place, _ in left}
     there = {place for place, _ in message.recipients}
     part: list[tuple[int, str]] = []

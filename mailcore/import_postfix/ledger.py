@@ -1,13 +1,13 @@
-"""The ledger of an import: which recipients of Postfix's messages are in our queue, so that none is handed in twice.
+"""The ledger of an import: records the recipients that are in our queue, so that none is imported twice.
 
-A text file, a line each, synced before anything rests on it:
+A text file with these lines, synced before a message is completed:
 
-    begun KEY FIRST-LAST QUEUE_ID SECONDS   about to be handed in; whether it was is to be asked
-    done KEY FIRST-LAST QUEUE_ID            it was
-    void KEY FIRST-LAST QUEUE_ID            it was not
+    begun KEY FIRST-LAST QUEUE_ID SECONDS   about to be imported; the next run asks the queue for the result
+    done KEY FIRST-LAST QUEUE_ID            imported
+    void KEY FIRST-LAST QUEUE_ID            not imported
 
-KEY is the old queue id with its time of arrival; FIRST and LAST are places of recipients in the old file, which stay the same
-whatever is delivered in between. A line that is cut off (power went) is passed over: what it was to say had no effect yet.
+KEY is the old queue ID with its time of arrival; FIRST and LAST are positions of recipients in the old file, which deliveries
+do not change. A torn line (power failure) is ignored, because its step had no effect yet.
 
 Keeps law: import-hands-in-once (docs/laws.md).
 """
@@ -27,11 +27,13 @@ _LINE = re.compile(r"(begun|done|void) (\S+) (\d+)-(\d+) ([0-9A-Z]{13,20})(?: (\
 
 
 class LedgerInUse(Exception):
-    """Another import is under way."""
+    """Another import is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
+    """A stretch of recipients about to be imported as ``queue_id``."""
+
     key: str
     first: int
     last: int
@@ -40,10 +42,10 @@ class Begun:
 
 
 class Ledger:
-    """Of one import at a time; several threads may write. To be closed."""
+    """The open ledger file. One import holds it at a time; several threads may write. Must be closed."""
 
     def __init__(self, path: Path) -> None:
-        """Raises LedgerInUse, OSError."""
+        """Opens and locks the file, and reads it. Raises LedgerInUse, OSError."""
         self.path = path
         self._lock = threading.Lock()
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -51,33 +53,36 @@ class Ledger:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._descriptor)
-            raise LedgerInUse(f"{path}: another import is under way") from None
+            raise LedgerInUse(f"{path}: another import is running") from None
         self._begun: dict[str, Begun] = {}  # by our queue id
         self._done: dict[str, list[tuple[int, int]]] = {}
         self._read()
         _sync_directory(path.parent)
 
     def close(self) -> None:
+        """Closes the file and releases its lock."""
         os.close(self._descriptor)
 
     def open_ends(self) -> list[Begun]:
-        """Of which nobody wrote down how they ended."""
+        """Returns the entries that were begun and have no result."""
         return list(self._begun.values())
 
     def is_done(self, key: str, place: int) -> bool:
+        """Tells whether the recipient at this position was imported."""
         return any(first <= place <= last for first, last in self._done.get(key, ()))
 
     def begun(self, entry: Begun) -> None:
-        """Synced when this returns."""
+        """Records an entry; it is synced when this returns. Raises OSError."""
         self._write(f"begun {entry.key} {entry.first}-{entry.last} {entry.queue_id} {entry.at}\n")
         self._begun[entry.queue_id] = entry
 
     def done(self, entry: Begun) -> None:
-        """Not synced for itself: should the line be lost, the queue is asked."""
+        """Records that an entry was imported. Not synced: if the line is lost, the next run asks the queue."""
         self._write(f"done {entry.key} {entry.first}-{entry.last} {entry.queue_id}\n", sync=False)
         self._finish(entry)
 
     def void(self, entry: Begun) -> None:
+        """Records that an entry was not imported. Raises OSError."""
         self._write(f"void {entry.key} {entry.first}-{entry.last} {entry.queue_id}\n")
         self._begun.pop(entry.queue_id, None)
 

@@ -1,4 +1,4 @@
-"""The old machine: its main.cf, its services and its tables, read once; and which settings somebody has looked at."""
+"""The old host: its main.cf, services and tables, read once, and the settings that have a finding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE_BYTES_MAX = 64 << 20
 
 @dataclass
 class Machine:
-    """``seen``: names of main.cf that have a finding. ``services`` is None where there is no master.cf."""
+    """The configuration of a Postfix. ``seen``: names of main.cf with a finding. ``services``: None without master.cf."""
 
     directory: Path
     cf: MainCf
@@ -27,31 +27,31 @@ class Machine:
     seen: set[str] = field(default_factory=set)
 
     def where(self, name: str) -> str:
-        """``main.cf:12``; where it is not set, Postfix's default holds."""
+        """Returns the place of a setting, such as ``main.cf:12``; without a line if it is not set."""
         line = self.cf.lines.get(name)
         return "main.cf" if line is None else f"main.cf:{line}"
 
     def what(self, name: str) -> str:
-        """As it stands there."""
+        """Returns the setting as written, or Postfix's default with a note."""
         shown = " ".join(self.cf.raw(name).split())
         return f"{name} = {shown}" + ("" if name in self.cf else " (Postfix's default)")
 
     def look(self, name: str) -> str:
-        """The value, and a note that somebody says what becomes of it."""
+        """Returns the expanded value and marks the setting as having a finding."""
         self.seen.add(name)
         return self.cf.value(name)
 
     def other_instances(self) -> list[str]:
-        """Configuration directories of more Postfixes on this host, each with a queue of its own (postmulti(1))."""
+        """Returns the configuration directories of other Postfix instances on this host (postmulti(1))."""
         return self.cf.list("multi_instance_directories")
 
     def smtp_services(self) -> list[Service]:
-        """Those that deliver over SMTP."""
+        """Returns the services that deliver over SMTP."""
         return [each for each in self.services or () if each.kind == "unix" and each.command == "smtp"]
 
 
 def read_text(path: Path) -> str:
-    """Raises OSError, UnicodeDecodeError."""
+    """Reads a file of at most FILE_BYTES_MAX. Raises OSError, UnicodeDecodeError."""
     with path.open("rb") as file:
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
@@ -60,7 +60,7 @@ def read_text(path: Path) -> str:
 
 
 def open_machine(directory: Path, hostname: str) -> Machine:
-    """Raises OSError and UnicodeDecodeError where there is no main.cf to read; a missing master.cf is only told."""
+    """Reads a configuration. Raises OSError, UnicodeDecodeError without a readable main.cf; a missing master.cf is a fault."""
     text = read_text(directory / "main.cf")
     given, _, _ = parse_main_cf(text)
     cf = MainCf(text, DEFAULTS | of_host(hostname, given))
@@ -70,5 +70,5 @@ def open_machine(directory: Path, hostname: str) -> Machine:
         services, more = parse_master_cf(read_text(directory / "master.cf"))
         faults += more
     except (OSError, UnicodeDecodeError) as error:
-        faults.append(f"master.cf: cannot be read, so listeners and transports are Postfix's usual ones ({error})")
+        faults.append(f"master.cf: cannot be read; assuming Postfix's default listeners and transports ({error})")
     return Machine(directory, cf, services, Tables(directory, read_text), faults)

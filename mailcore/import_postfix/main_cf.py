@@ -1,7 +1,7 @@
-"""Postfix's main.cf, read as postconf(5) says: logical lines, comments, and ``$name`` in its forms.
+"""Parses Postfix's main.cf as in postconf(5): logical lines, comments, and all forms of ``$name``.
 
-Pure: text in, values out. Nobody needs ``postconf`` for it; the tests compare with it. Law: reading ends, whatever the text
-is: a name that leads to itself, or endlessly deep, is a fault that is told and not followed.
+Pure: text in, values out; ``postconf`` is needed only by the tests. Law: parsing ends for any text: a name that refers to
+itself, or is nested too deeply, becomes a reported fault and is not expanded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 __all__ = ["MainCf", "logical_lines", "parse_main_cf", "split_list"]
 
 EXPANSION_DEPTH_MAX = 50  # Postfix gives up at 100; a name within a name within a name is three
-EXPANSION_CHARACTERS_MAX = 1 << 20  # of one value: names in names may double with each step
+EXPANSION_CHARACTERS_MAX = 1 << 20  # of one value: nested names may double it with each step
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _ASSIGNMENT = re.compile(r"(?P<name>[^=\s][^=]*?)\s*=\s*(?P<value>.*)", re.DOTALL)
@@ -20,20 +20,20 @@ _COMPARE = re.compile(r"\s*(==|!=|<=|>=|<|>)(level)?\s*")  # "<=level" compares 
 
 
 class _TooDeep(Exception):
-    """A value that leads to itself."""
+    """A value refers to itself or is nested too deeply."""
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Number of the first physical line, and the whole: a line that begins with white space goes on with the one before.
+    """Yields the number of the first physical line and the logical line; white space at its start continues a line.
 
-    Empty lines and those whose first other character is ``#`` are comments, also amidst a line that goes on.
+    Empty lines and lines that start with ``#`` are comments, also between continued lines.
     """
     first, so_far = 0, ""
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         if line[0].isspace():
-            if so_far:  # Postfix passes over a file that begins with white space
+            if so_far:  # Postfix ignores such a line at the start of a file
                 so_far += " " + line.strip()
             continue
         if so_far:
@@ -44,7 +44,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def split_list(value: str) -> list[str]:
-    """Elements between commas and white space; what stands in braces is one."""
+    """Splits at commas and white space; braces group one element."""
     found: list[str] = []
     depth, word = 0, ""
     for character in value:
@@ -59,7 +59,7 @@ def split_list(value: str) -> list[str]:
 
 
 def parse_main_cf(text: str) -> tuple[dict[str, str], dict[str, int], list[str]]:
-    """Values as written, the line of each, and what is no setting. Of a name set twice the last counts."""
+    """Returns the values as written, their lines, and the faults. The last of several values of a name counts."""
     values: dict[str, str] = {}
     lines: dict[str, int] = {}
     faults: list[str] = []
@@ -68,12 +68,12 @@ def parse_main_cf(text: str) -> tuple[dict[str, str], dict[str, int], list[str]]
             values[match["name"]] = match["value"].strip()
             lines[match["name"]] = number
         else:
-            faults.append(f"main.cf:{number}: is no name = value")
+            faults.append(f"main.cf:{number}: is not of the form name = value")
     return values, lines, faults
 
 
 class MainCf:
-    """The parameters; ``defaults`` are Postfix's own, for those that are not set."""
+    """The parameters; ``defaults`` apply to those that are not set."""
 
     def __init__(self, text: str, defaults: Mapping[str, str] | None = None) -> None:
         self.given, self.lines, self.faults = parse_main_cf(text)
@@ -83,23 +83,26 @@ class MainCf:
         return name in self.given
 
     def raw(self, name: str) -> str:
+        """Returns a value as written, or its default; "" if there is neither."""
         return self.given.get(name, self._defaults.get(name, ""))
 
     def value(self, name: str, overrides: Mapping[str, str] | None = None) -> str:
-        """With all names put in; ``overrides`` are a service's ``-o``."""
+        """Returns a value with all names expanded; ``overrides`` are the ``-o`` options of a service."""
         overrides = overrides or {}
         text = overrides[name] if name in overrides else self.raw(name)
         return self.expand(text, overrides, name)
 
     def list(self, name: str) -> list[str]:
+        """Returns an expanded value as a list."""
         return split_list(self.value(name))
 
     def expand(self, text: str, overrides: Mapping[str, str] | None = None, name: str = "") -> str:
+        """Expands all names in a text; "" and a fault if that does not end."""
         try:
             return self._expand(text, overrides or {}, 0).strip()
         except _TooDeep:
             where = name or "a value"
-            fault = f"main.cf: {where} leads to itself, or is too long, and was taken as empty"
+            fault = f"main.cf: {where} refers to itself or is too long; treated as empty"
             if fault not in self.faults:
                 self.faults.append(fault)
             return ""
@@ -125,7 +128,7 @@ class MainCf:
         return "".join(out)
 
     def _macro(self, text: str, at: int, overrides: Mapping[str, str], depth: int) -> tuple[str, int]:
-        """What the ``$`` before ``at`` stands for, and where the text goes on."""
+        """Returns the expansion of the ``$`` before ``at``, and the offset after it."""
         following = text[at : at + 1]
         if following == "$":
             return "$", at + 1
@@ -182,7 +185,7 @@ class MainCf:
 
 
 def _holds(one: str, operator: str, other: str, levels: bool) -> bool:
-    """Numbers are compared as numbers, all else as text, as in mac_expand(3)."""
+    """Compares numbers as numbers and everything else as text, as in mac_expand(3)."""
     left, right = _level(one, levels), _level(other, levels)
     as_text = left is None or right is None
     sign = (one > other) - (one < other) if as_text else (left > right) - (left < right)  # type: ignore[operator]
@@ -197,7 +200,7 @@ def _holds(one: str, operator: str, other: str, levels: bool) -> bool:
 
 
 def _level(text: str, levels: bool) -> tuple[int, ...] | None:
-    """A number, or a release such as 3.6 as its parts; None when it is neither."""
+    """Parses a number, or a release such as 3.6, to its parts; None if it is neither."""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,2}" if levels else r"[0-9]{1,18}", text):
         return None
     parts = [int(part) for part in text.split(".")]
@@ -205,7 +208,7 @@ def _level(text: str, levels: bool) -> tuple[int, ...] | None:
 
 
 def _balanced(text: str, at: int) -> tuple[str, int]:
-    """What stands between the bracket at ``at`` and its partner, and where it goes on. Without a partner: all the rest."""
+    """Returns the text between the bracket at ``at`` and its partner, and the offset after it; without partner, all."""
     opening = text[at]
     closing = {"{": "}", "(": ")"}[opening]
     depth = 0

@@ -1,4 +1,4 @@
-"""Postfix's master.cf, master(5): services, what they run, and their ``-o`` overrides."""
+"""Postfix's master.cf, master(5): services, their commands, and ``-o`` overrides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COLUMNS = 8  # service type private unpriv chroot wakeup maxproc command
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One line. ``limit``: its maxproc, None for ``default_process_limit``, 0 for none."""
+    """One service. ``limit``: its maxproc; None for ``default_process_limit``, 0 for no limit."""
 
     name: str
     kind: str  # inet, unix, unix-dgram, pass, fifo
@@ -24,7 +24,7 @@ class Service:
 
 
 def parse_master_cf(text: str) -> tuple[list[Service], list[str]]:
-    """Services in the order of the file, and what could not be read."""
+    """Parses services in the order of the file, and the errors."""
     services: list[Service] = []
     faults: list[str] = []
     for number, line in logical_lines(text):
@@ -34,7 +34,7 @@ def parse_master_cf(text: str) -> tuple[list[Service], list[str]]:
             continue
         maxproc = columns[6]
         if maxproc != "-" and not maxproc.isdigit():
-            faults.append(f"master.cf:{number}: {maxproc!a} is no process limit")
+            faults.append(f"master.cf:{number}: {maxproc!a} is not a process limit")
             continue
         words = _words(columns[7])
         limit = None if maxproc == "-" else int(maxproc)
@@ -43,7 +43,7 @@ def parse_master_cf(text: str) -> tuple[list[Service], list[str]]:
 
 
 def _words(text: str) -> list[str]:
-    """As the shell would, but only braces hold words together: ``{ ... }``."""
+    """Splits a command line; only braces group words: ``{ ... }``."""
     return [
         word[1:-1].strip() if word.startswith("{") and word.endswith("}") else word
         for word in split_list(text.replace(",", "\0"))

@@ -1,13 +1,13 @@
-"""What is lost with the settings that Waypost has nothing for: a sentence each, for who runs the machine.
+"""The consequence of each setting that Waypost does not support, as a sentence for the operator.
 
-A name is looked for whole, then by its longest beginning in ``BEGINNINGS``.
+A name is looked up completely, then by its longest prefix in ``_BEGINNINGS``.
 """
 
 from __future__ import annotations
 
 __all__ = ["HOUSEKEEPING", "meaning"]
 
-# Postfix's own house: directories, users, what it logs and how it is built. Nothing of mail hangs on them.
+# Internal to Postfix: directories, users, logging and build. Mail does not depend on them.
 # fmt: off
 HOUSEKEEPING = frozenset((
     "alias_database", "biff", "command_directory", "compatibility_level", "config_directory", "daemon_directory",
@@ -23,31 +23,31 @@ HOUSEKEEPING = frozenset((
 ))
 # fmt: on
 
-_REWRITING = "Waypost rewrites no address: who relies on it must have it done before or behind Waypost"
-_TESTS = "Waypost has no such test of clients, senders and recipients: mail from networks goes anywhere, other mail to domains"
+_REWRITING = "Waypost does not rewrite addresses; if you need it, do it in a server before or after Waypost"
+_TESTS = "Waypost has no such checks: [relay] networks may send anywhere, other clients only to [relay] domains"
 _BACKSCATTER = (
-    "Waypost takes any recipient of its domains, and returns what the next hop refuses: backscatter if they are guessed"
+    "Waypost accepts any recipient in its domains and bounces what the next hop rejects, which can cause backscatter"
 )
 _LOGIN_OUT = (
-    "Waypost can't log in to a next hop: one that wants a login will refuse mail. Use another, or keep Postfix for it"
+    "Waypost cannot log in to a next hop; a server that requires it will reject mail. Use another one, or keep Postfix"
 )
 _LOGIN_IN = (
-    "Waypost has no login of clients: add their networks to [relay] networks, or keep a server with a login before it"
+    "Waypost has no client login; add client networks to [relay] networks, or keep a server with login before it"
 )
 _FILTERS = (
-    "Waypost has no filters and no milters: mail is not scanned, signed or changed. Put the filter before or behind it"
+    "Waypost has no filters or milters; mail is not scanned, signed or changed. Run the filter before or after Waypost"
 )
 _MAILBOXES = "Waypost has no mailboxes and no aliases"
 
 _EXACT = {
     "always_bcc": "no copies are made",
     "content_filter": _FILTERS,
-    "delay_warning_time": "senders are not warned of delays, only told at the end",
-    "disable_dns_lookups": "Waypost looks up MX hosts unless the next hop stands in brackets: look at [routes]",
-    "smtp_dns_support_level": "Waypost looks up MX hosts unless the next hop stands in brackets: look at [routes]",
+    "delay_warning_time": "senders get no delay warnings, only the final bounce",
+    "disable_dns_lookups": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
+    "smtp_dns_support_level": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
     "smtpd_peername_lookup": "Waypost looks up no names of clients",
-    "disable_vrfy_command": "Waypost answers VRFY to nobody's advantage: it says neither yes nor no",
-    "fallback_relay": "there is no fallback: mail waits until its next hop takes it",
+    "disable_vrfy_command": "Waypost answers VRFY with 252, without confirming the address",
+    "fallback_relay": "no fallback; mail waits until its next hop accepts it",
     "header_checks": _FILTERS,
     "local_recipient_maps": _BACKSCATTER,
     "mime_header_checks": _FILTERS,
@@ -56,31 +56,31 @@ _EXACT = {
     "myorigin": "mail whose sender has no domain is not completed",
     "notify_classes": "the postmaster gets no copies; the portal and the reports show what happened",
     "relay_recipient_maps": _BACKSCATTER,
-    "smtp_bind_address": "connections come from the address the host chooses; look at reverse DNS and SPF",
-    "smtp_bind_address6": "connections come from the address the host chooses; look at reverse DNS and SPF",
-    "smtp_fallback_relay": "there is no fallback: mail waits until its next hop takes it",
+    "smtp_bind_address": "the kernel chooses the source address; check reverse DNS and SPF",
+    "smtp_bind_address6": "the kernel chooses the source address; check reverse DNS and SPF",
+    "smtp_fallback_relay": "no fallback; mail waits until its next hop accepts it",
     "smtp_generic_maps": _REWRITING,
     "smtp_header_checks": _FILTERS,
     "smtp_tls_policy_maps": 'TLS is set for a transport, not a destination: make one with tls = "encrypt" and route to it',
     "smtpd_banner": "the greeting is Waypost's",
-    "smtpd_helo_required": "Waypost wants a greeting from everybody",
+    "smtpd_helo_required": "Waypost always requires HELO or EHLO",
     "smtpd_milters": _FILTERS,
     "non_smtpd_milters": _FILTERS,
     "smtputf8_enable": "Waypost offers SMTPUTF8",
     "recipient_delimiter": _MAILBOXES,
     "sender_bcc_maps": "no copies are made",
     "recipient_bcc_maps": "no copies are made",
-    "sender_dependent_relayhost_maps": "routes go by the recipient alone: mail of these senders takes the usual ways",
-    "sender_dependent_default_transport_maps": "routes go by the recipient alone: mail of these senders takes the usual ways",
-    "defer_transports": "nothing is deferred by itself; suspend the destinations: waypost destination suspend",
+    "sender_dependent_relayhost_maps": "routes depend on the recipient only; the sender is not considered",
+    "sender_dependent_default_transport_maps": "routes depend on the recipient only; the sender is not considered",
+    "defer_transports": "no automatic deferral; suspend the destinations with waypost destination suspend",
 }
 
 _BEGINNINGS = {
     "address_verify_": _BACKSCATTER,
     "alias_": _MAILBOXES,
-    "anvil_": "Waypost bounds connections of a client, not their rate",
+    "anvil_": "Waypost limits the connections of a client, not their rate",
     "append_": _REWRITING,
-    "bounce_": "Waypost's bounces have a text of their own (RFC 3464)",
+    "bounce_": "Waypost uses its own bounce text (RFC 3464)",
     "canonical_": _REWRITING,
     "dovecot_": _MAILBOXES,
     "forward_": _MAILBOXES,
@@ -93,13 +93,13 @@ _BEGINNINGS = {
     "masquerade_": _REWRITING,
     "milter_": _FILTERS,
     "postscreen_": _TESTS,
-    "proxy_": "tables are read once, now",
+    "proxy_": "tables are read once, during this import",
     "receive_override_": _FILTERS,
     "recipient_canonical_": _REWRITING,
     "relocated_": _REWRITING,
     "sender_canonical_": _REWRITING,
     "smtp_sasl_": _LOGIN_OUT,
-    "smtp_tls_": "Waypost's client takes the system's TLS settings; certificates are not checked",
+    "smtp_tls_": "Waypost's client uses the system's TLS settings and does not check certificates",
     "smtpd_client_": _TESTS,
     "smtpd_data_": _TESTS,
     "smtpd_end_of_data_": _TESTS,
@@ -109,15 +109,16 @@ _BEGINNINGS = {
     "smtpd_recipient_": _TESTS,
     "smtpd_sasl_": _LOGIN_IN,
     "smtpd_sender_": _TESTS,
-    "smtpd_tls_": "Waypost's server takes the system's TLS settings",
-    "soft_bounce": "refusals are final",
+    "smtpd_tls_": "Waypost's server uses the system's TLS settings",
+    "soft_bounce": "rejections are permanent",
     "virtual_alias_": _REWRITING,
     "virtual_": _MAILBOXES,
 }
-_UNKNOWN = "Waypost has nothing for it: look whether mail depends on it"
+_UNKNOWN = "not supported by Waypost; check whether your mail depends on it"
 
 
 def meaning(name: str) -> str:
+    """Returns the consequence of not taking over a setting."""
     if name in _EXACT:
         return _EXACT[name]
     fitting = [beginning for beginning in _BEGINNINGS if name.startswith(beginning)]

@@ -36,11 +36,11 @@ MEASURES: tuple[tuple[str, str, str, Take], ...] = (
     ("bounce_queue_lifetime", "scheduler", "bounce_queue_lifetime", DAYS),
     ("transport_retry_time", "scheduler", "transport_retry_time", TIME),
 )
-_UNLIKE_OURS = frozenset({"message_size_limit"})  # 10 MB in Postfix: who relied on it is not to get 50 of a sudden
+_UNLIKE_OURS = frozenset({"message_size_limit"})  # 10 MB in Postfix, 50 MB in Waypost: the old limit is kept
 
 _FEEDBACK = Take("feedback")
 
-# What Postfix has for a transport and its destinations: key here, and the name of the default. NAME_key is a transport's own.
+# Parameters of a transport and its destinations: our key, and the name of Postfix's default; NAME_key is for one transport.
 DESTINATION: tuple[tuple[str, str, Take], ...] = (
     ("initial_destination_concurrency", "initial_destination_concurrency", COUNT),
     ("destination_concurrency_limit", "default_destination_concurrency_limit", NO_LIMIT),
@@ -63,6 +63,7 @@ DESTINATION: tuple[tuple[str, str, Take], ...] = (
 
 
 def measures(machine: Machine, draft: Draft) -> None:
+    """Sets all numbers and times of MEASURES and the settings that depend on them."""
     for name, section, key, take in MEASURES:
         if name in machine.cf or name in _UNLIKE_OURS:
             draft.measure(section, key, machine.look(name), take, machine.where(name), machine.what(name))

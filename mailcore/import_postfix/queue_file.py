@@ -1,6 +1,6 @@
-"""A message in Postfix's queue: its envelope, what is still to be delivered, and its data.
+"""A message in Postfix's queue: its envelope, undelivered recipients, and data.
 
-Law: a file is only read. What could not be delivered as Postfix would have done it is a fault, and stays where it is.
+Law: a file is only read. A message that cannot be delivered as Postfix would have done is a fault and stays in its queue.
 """
 
 from __future__ import annotations
@@ -24,44 +24,46 @@ _DSN = {Kind.DSN_RETURN, Kind.DSN_ENVELOPE_ID, Kind.DSN_NOTIFY}
 _TIME = re.compile(rb"([0-9]{1,12})(?:\s+([0-9]{1,6}))?")
 _STAYS = {
     Kind.REDIRECT: "a filter or rule redirects it",
-    Kind.VERP: "its sender is made anew for each recipient (VERP)",
-    Kind.KILLED: "Postfix was told to throw it away",
+    Kind.VERP: "its sender is different for each recipient (VERP)",
+    Kind.KILLED: "it is marked for deletion in Postfix",
 }
 
 
 @dataclass
 class QueuedMessage:
-    """``queue``: incoming, active, deferred, hold or maildrop. ``arrived``: as in the file, seconds and microseconds."""
+    """A queued message. ``queue``: incoming, active, deferred, hold or maildrop. ``arrived``: seconds and microseconds."""
 
     queue: str
     queue_id: str
     path: Path
     sender: str = ""
-    recipients: list[tuple[int, str]] = field(default_factory=list)  # still to be delivered to, each with its place
+    recipients: list[tuple[int, str]] = field(default_factory=list)  # undelivered, each with its position
     done: int = 0
     arrived: tuple[int, int] = (0, 0)
     content_bytes: int = 0
     attributes: dict[str, str] = field(default_factory=dict)
-    notes: set[str] = field(default_factory=set)  # what Waypost has nothing for
+    notes: set[str] = field(default_factory=set)  # features that Waypost does not support
 
     @property
     def key(self) -> str:
-        """Its name in the ledger. Postfix gives short queue ids again after a while, so the time of arrival is in it."""
+        """Returns its name in the ledger, with the time of arrival, because Postfix reuses short queue IDs."""
         return f"{self.queue_id}@{self.arrived[0]}.{self.arrived[1]:06}"
 
     @property
     def arrived_at(self) -> float:
+        """Returns the time of arrival in seconds since 1970."""
         return self.arrived[0] + self.arrived[1] / 1e6
 
     @property
     def held(self) -> bool:
+        """Tells whether the message was on hold."""
         return self.queue == "hold"
 
 
 def read_message(queue: str, path: Path, file: BinaryIO) -> QueuedMessage:
-    """Everything but the data. Raises FileFault, OSError."""
+    """Reads everything except the data. Raises FileFault, OSError."""
     if not os.fstat(file.fileno()).st_mode & _READY:
-        raise FileFault("is not complete: Postfix was still taking it, and has told nobody that it has it")
+        raise FileFault("is not complete: Postfix was still receiving it and had not confirmed it")
     message = QueuedMessage(queue, path.name, path)
     sender: bytes | None = None
     timed = in_content = False
@@ -75,9 +77,9 @@ def read_message(queue: str, path: Path, file: BinaryIO) -> QueuedMessage:
         elif kind in (Kind.LINE, Kind.PART) and in_content:
             message.content_bytes += len(data) + (kind is Kind.LINE)
         elif in_content:  # Postfix would not send it either: "unreadable mail queue entry" (smtp_proto.c)
-            raise FileFault(f"is damaged: the record at byte {record.offset} is none of a message's content")
+            raise FileFault(f"is damaged: the record at byte {record.offset} does not belong to message content")
         elif kind in (Kind.PART, Kind.INSPECTOR):
-            message.notes.add("a content filter was to see it")
+            message.notes.add("a content filter was requested")
         elif kind is Kind.SENDER:
             sender = data
         elif kind is Kind.TIME and not timed and (match := _TIME.match(data)):
@@ -88,7 +90,7 @@ def read_message(queue: str, path: Path, file: BinaryIO) -> QueuedMessage:
             place += 1
             if len(message.recipients) > RECIPIENTS_MAX:
                 raise FileFault(f"has more than {RECIPIENTS_MAX} recipients")
-        elif kind in (Kind.DONE, Kind.CANCELLED):  # Postfix wrote it over the recipient: places stay
+        elif kind in (Kind.DONE, Kind.CANCELLED):  # Postfix overwrote the recipient in place: positions stay
             message.done += 1
             place += 1
         elif kind is Kind.ATTRIBUTE and len(data) <= _ATTRIBUTE_BYTES_MAX:
@@ -97,7 +99,7 @@ def read_message(queue: str, path: Path, file: BinaryIO) -> QueuedMessage:
         elif kind in _STAYS:
             raise FileFault(_STAYS[kind])
         elif kind in _DSN:
-            message.notes.add("it asks for or against notices of delivery (DSN)")
+            message.notes.add("delivery status notifications (DSN) were requested")
     if sender is None or not timed:
         raise FileFault("has no sender, or no time of arrival")
     message.sender = _address(sender)
@@ -112,7 +114,7 @@ def _address(data: bytes) -> str:
 
 
 def content(file: BinaryIO, piece_bytes: int) -> Iterator[bytes]:
-    """The data in pieces of at most about ``piece_bytes``, lines ended by LF, as Postfix keeps them. Raises FileFault."""
+    """Yields the data in pieces of about ``piece_bytes`` at most; lines end in LF, as in the file. Raises FileFault."""
     inside = False
     pieces: list[bytes] = []
     size = 0

@@ -5,9 +5,8 @@
     | 1    | 1 .. 5                | length    |   come first, and the highest bit of a byte says that another follows
     +------+----------------------+-----------+
 
-A pointer record goes on at another offset of the same file: that is how recipients and headers are added later, and headers
-changed in place. Padding stands where something was. Law: reading ends, and never reads more than it was told to, whatever
-the file holds.
+A pointer record continues at another offset of the same file; recipients and headers are added and changed that way. Padding
+replaces removed records. Law: reading ends and respects its limits, even for a damaged or malicious file.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _JUMPS_MAX = 100_000  # pointers of one file: one for each header a milter chang
 
 
 class Kind(enum.Enum):
-    """What is looked at; a record of another type is passed over, as Postfix itself does."""
+    """Record types that are used here; others are ignored, as Postfix does."""
 
     SIZE = "C"
     TIME = "T"
@@ -38,7 +37,7 @@ class Kind(enum.Enum):
     KILLED = "K"
     REDIRECT = ">"
     MESSAGE = "M"  # the content begins
-    PART = "L"  # of a line that goes on; before the content: a filter
+    PART = "L"  # of a line that continues; before the content: a filter
     LINE = "N"
     PADDING = "w"
     EXTRACTED = "X"  # the content is over
@@ -56,24 +55,26 @@ _KINDS = {kind.value: kind for kind in Kind if kind.value}
 
 
 class FileFault(Exception):
-    """What is wrong with a queue file, for the operator as it is."""
+    """A queue file is damaged or not supported. The message is for the operator."""
 
 
 class Record(NamedTuple):
+    """A record: its type, data, and offset in the file."""
+
     kind: Kind
     data: bytes
     offset: int
 
 
 def records(file: BinaryIO) -> Iterator[Record]:
-    """All up to and with END, pointers followed, padding left out. Raises FileFault, OSError."""
+    """Yields all records up to END; follows pointers and skips padding. Raises FileFault, OSError."""
     jumps: set[int] = set()
     file.seek(0)
     while True:
         offset = file.tell()
         head = file.read(1)
         if not head:
-            raise FileFault(f"ends at byte {offset} without its last record: it was never complete")
+            raise FileFault(f"ends at byte {offset} without its last record; it was not complete")
         length = _length(file, offset)
         data = file.read(length)
         if len(data) < length:
@@ -83,7 +84,7 @@ def records(file: BinaryIO) -> Iterator[Record]:
             target = _target(data, offset)
             if target:
                 if offset in jumps or len(jumps) >= _JUMPS_MAX:
-                    raise FileFault(f"the pointer at byte {offset} leads round in a circle")
+                    raise FileFault(f"the pointer at byte {offset} points back in a circle")
                 jumps.add(offset)
                 file.seek(target)
             continue
@@ -104,15 +105,15 @@ def _length(file: BinaryIO, offset: int) -> int:
         if not byte[0] & 0x80:
             break
     else:
-        raise FileFault(f"the length of the record at byte {offset} is none")
+        raise FileFault(f"the length of the record at byte {offset} is invalid")
     if length > DATA_BYTES_MAX:
         raise FileFault(f"the record at byte {offset} has {length} bytes")
     return length
 
 
 def _target(data: bytes, offset: int) -> int:
-    """0: no jump is meant."""
+    """Returns the target of a pointer; 0 means no jump. Raises FileFault."""
     text = data.strip()
     if not text.isdigit() or len(text) > 18:
-        raise FileFault(f"the pointer at byte {offset} leads nowhere")
+        raise FileFault(f"the pointer at byte {offset} has no valid target")
     return int(text)

@@ -1,4 +1,4 @@
-"""Where the old machine listens, who may send through it, and for which domains: [receiver] and [relay]."""
+"""Translates listeners, relay permissions and domains of the old host to [receiver] and [relay]."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _NAMED_MAX = 5  # domains named in a finding; the rest is counted
 
 
 def server_names(machine: Machine, draft: Draft) -> None:
+    """Sets the names in the greeting and in EHLO."""
     for name, section in (("myhostname", "receiver"), ("smtp_helo_name", "deliverer")):
         text = machine.look(name)
         try:
             host = values.host_name(text)
         except ValueError as error:
-            draft.left(machine.where(name), machine.what(name), f"{error}; Waypost takes this host's name")
+            draft.left(machine.where(name), machine.what(name), f"{error}; Waypost uses the name of this host")
             continue
         draft.put(section, "hostname", host)
         draft.taken(machine.where(name), machine.what(name), f'[{section}] hostname = "{host}"')
@@ -42,6 +43,7 @@ def server_names(machine: Machine, draft: Draft) -> None:
 
 
 def listeners(machine: Machine, draft: Draft) -> None:
+    """Sets [receiver] listen from inet_interfaces and master.cf."""
     hosts = _interfaces(machine, draft)
     found: list[str] = []
     for service in machine.services if machine.services is not None else [_USUAL]:
@@ -51,7 +53,7 @@ def listeners(machine: Machine, draft: Draft) -> None:
         draft.put("receiver", "listen", found)
     else:
         draft.left(
-            "master.cf", "listeners", "none is left: Waypost would listen on 127.0.0.1:2525; set [receiver] listen"
+            "master.cf", "listeners", "none taken over; Waypost would listen on 127.0.0.1:2525. Set [receiver] listen"
         )
 
 
@@ -68,7 +70,7 @@ def _interfaces(machine: Machine, draft: Draft) -> list[str]:
             try:
                 hosts.append(ipaddress.ip_address(word.strip("[]")).compressed)
             except ValueError:
-                said = f"{word!a} is a name, and Waypost listens on addresses; add its address to [receiver] listen"
+                said = f"{word!a} is a name, but Waypost needs addresses; add its address to [receiver] listen"
                 draft.left(machine.where(name), machine.what(name), said)
     machine.seen.add(name)
     wanted = {4, 6} if "all" in protocols else {int(each[-1]) for each in protocols if each in ("ipv4", "ipv6")}
@@ -82,24 +84,24 @@ def _listener(service: Service, hosts: list[str], found: list[str], draft: Draft
     where, what = f"master.cf:{service.line}", f"{service.name} {service.kind} {service.command}"
     options = service.overrides
     if service.kind == "pass":
-        return  # what postscreen hands on; its listener stands in a line of its own
+        return  # gets connections from postscreen, whose listener has its own line
     if service.command not in ("smtpd", "postscreen"):
         draft.left(where, what, "Waypost has no such service")
         return
     if truth(options.get("smtpd_tls_wrappermode", "no")):
         draft.left(
-            where, what, "Waypost has no TLS from the first byte, only STARTTLS: clients of this port need another way"
+            where, what, "Waypost supports only STARTTLS, not implicit TLS; clients of this port need another server"
         )
         return
     if truth(options.get("smtpd_sasl_auth_enable", "no")):
-        draft.left(where, what, "Waypost has no login: keep this port on another server that relays to Waypost")
+        draft.left(where, what, "Waypost has no client login; keep this port on another server that relays to Waypost")
         return
     host, _, name = service.name.rpartition(":")
     try:
         number = port(name)
         mine = hosts if not host else [ipaddress.ip_address(host.strip("[]")).compressed]
     except (ValueFault, ValueError):
-        draft.left(where, what, f"{service.name!a} is no address with a port; add it to [receiver] listen")
+        draft.left(where, what, f"{service.name!a} is not an address with a port; add it to [receiver] listen")
         return
     endpoints = [f"[{each}]:{number}" if ":" in each else f"{each}:{number}" for each in mine]
     found += [each for each in endpoints if each not in found]
@@ -112,10 +114,11 @@ def _listener(service: Service, hosts: list[str], found: list[str], draft: Draft
         draft.taken(where, what, said)
 
 
-# Who may relay
+# Relay permissions
 
 
 def networks(machine: Machine, draft: Draft) -> None:
+    """Sets [relay] networks from mynetworks."""
     name = "mynetworks"
     machine.seen.add("mynetworks_style")
     if name not in machine.cf:
@@ -124,7 +127,7 @@ def networks(machine: Machine, draft: Draft) -> None:
             "main.cf",
             f"{name} is not set (mynetworks_style = {style})",
             "[relay] networks is this host alone (127.0.0.0/8, ::1). Postfix made it from the machine's interfaces "
-            f"({'their whole networks' if style == 'subnet' else 'their addresses'}): add who else may send",
+            f"({'their whole networks' if style == 'subnet' else 'their addresses'}): add other clients",
         )
         draft.put("relay", "networks", ["127.0.0.0/8", "::1/128"])
         return
@@ -133,46 +136,46 @@ def networks(machine: Machine, draft: Draft) -> None:
     try:
         words = list(machine.tables.elements(machine.cf.list(name)))
     except TableFault as fault:
-        draft.left(where, what, f"{fault}; only this host may send to anywhere: add the others to [relay] networks")
+        draft.left(where, what, f"{fault}; only this host may send anywhere; add other clients to [relay] networks")
         return
     found, faults = networks_without(iter(words))
     for unread in faults:
-        draft.left(where, what, f"{unread}: its clients may not send to anywhere")
+        draft.left(where, what, f"{unread}: its clients may not send anywhere")
     texts = [str(each) for each in found]
     try:
         values.refuse_open_relay(texts)
     except ValueError as error:
-        draft.left(where, what, f"{error}; only this host may send to anywhere")
+        draft.left(where, what, f"{error}; only this host may send anywhere")
         return
     draft.put("relay", "networks", texts)
     if all(true for true, _ in words):
         draft.taken(where, what, f"[relay] networks: {_some(texts)}")
     else:
-        draft.changed(where, what, f"[relay] networks, without what ! took out: {_some(texts)}")
+        draft.changed(where, what, f"[relay] networks, without the excluded ones (!): {_some(texts)}")
 
 
 def restrictions(machine: Machine, draft: Draft) -> None:
-    """Waypost's one rule is Postfix's usual one."""
+    """Compares smtpd_relay_restrictions with Waypost's fixed rule, which is Postfix's default."""
     name = "smtpd_relay_restrictions"
     if name not in machine.cf:
         return
     machine.seen.add(name)
     where, what = machine.where(name), machine.what(name)
     others = [word for word in machine.cf.list(name) if word not in _KNOWN_RESTRICTIONS]
-    rule = "networks may send to anywhere, all others to [relay] domains"
+    rule = "[relay] networks may send anywhere, all others only to [relay] domains"
     if others:
-        draft.left(where, what, f"Waypost has one rule ({rule}); this is not in it: {', '.join(others)}")
+        draft.left(where, what, f"Waypost has one fixed rule ({rule}); not part of it: {', '.join(others)}")
     elif "permit_sasl_authenticated" in machine.cf.list(name) and truth(machine.cf.value("smtpd_sasl_auth_enable")):
-        draft.changed(where, what, f"{rule}; nobody can log in")
+        draft.changed(where, what, f"{rule}; clients cannot log in")
     else:
         draft.taken(where, what, rule)
 
 
-# For which domains
+# Domains
 
 
 def local_domains(machine: Machine, draft: Draft) -> set[str]:
-    """Domains with mailboxes or aliases on the old machine: Waypost has neither. Said once for each list."""
+    """Returns domains with mailboxes or aliases on the old host, which Waypost does not have; adds a finding for each list."""
     found: set[str] = set()
     for name, gone in (
         ("mydestination", "Waypost has no mailboxes"),
@@ -190,14 +193,14 @@ def local_domains(machine: Machine, draft: Draft) -> set[str]:
             draft.left(
                 machine.where(name),
                 machine.what(name),
-                f"{gone}: mail for {_some(sorted(names))} is refused from outside. Where it has mailboxes elsewhere, add "
+                f"{gone}: mail for {_some(sorted(names))} is refused from outside. If its mailboxes are elsewhere, add "
                 "the domain to [relay] domains and a route to that host",
             )
     return found
 
 
 def relay_domains(machine: Machine, draft: Draft, local: set[str]) -> list[str]:
-    """Patterns as Waypost has them; where Postfix takes a domain for all below it, too, there are two."""
+    """Sets and returns [relay] domains; two patterns for a domain that includes its subdomains in Postfix."""
     name = "relay_domains"
     machine.seen |= {name, "parent_domain_matches_subdomains"}
     where, what = machine.where(name), machine.what(name)
@@ -205,7 +208,7 @@ def relay_domains(machine: Machine, draft: Draft, local: set[str]) -> list[str]:
     words = list(machine.tables.elements(machine.cf.list(name), unread))
     for table, why in unread:
         refused = "mail for the domains in it is refused from outside until they are in [relay] domains"
-        excepted = "what it excepts is not excepted here: look whether it matters"
+        excepted = "its exclusions are not taken over; check whether that matters"
         draft.left(where, f"{name} = {table}", f"{why}; {excepted if table.startswith('!') else refused}")
     below = name in machine.cf.list("parent_domain_matches_subdomains")
     found: list[str] = []
@@ -214,7 +217,7 @@ def relay_domains(machine: Machine, draft: Draft, local: set[str]) -> list[str]:
             continue
         if not true:
             draft.left(
-                where, what, f"{word!a} is excepted in Postfix; Waypost knows no exceptions: look whether it matters"
+                where, what, f"{word!a} is excluded in Postfix; Waypost has no exclusions; check whether that matters"
             )
             continue
         try:
@@ -227,10 +230,10 @@ def relay_domains(machine: Machine, draft: Draft, local: set[str]) -> list[str]:
         found += [each for each in patterns if each not in found]
     if found:
         draft.put("relay", "domains", found)
-        more = "; each also with all below it, as Postfix's parent_domain_matches_subdomains says" if below else ""
+        more = "; each includes its subdomains, as set by parent_domain_matches_subdomains" if below else ""
         draft.taken(where, what, f"[relay] domains: {_some(found)}{more}")
     elif name in machine.cf and not unread:
-        draft.taken(where, what, "[relay] domains is empty: from outside no mail is taken")
+        draft.taken(where, what, "[relay] domains is empty; no mail is accepted from outside")
     return found
 
 
@@ -238,6 +241,7 @@ def relay_domains(machine: Machine, draft: Draft, local: set[str]) -> list[str]:
 
 
 def tls(machine: Machine, draft: Draft) -> None:
+    """Sets the certificate and key of the receivers."""
     names = (
         "smtpd_tls_cert_file",
         "smtpd_tls_key_file",
@@ -256,17 +260,19 @@ def tls(machine: Machine, draft: Draft) -> None:
         draft.changed(
             machine.where(names[3]),
             machine.what(names[3]),
-            "Waypost offers STARTTLS and does not insist: who asks for none gets none",
+            "Waypost offers STARTTLS but does not require it",
         )
     if not used or not certificate:
         if any(name in machine.cf for name in names):
-            draft.taken(where, what, "no STARTTLS is offered, as before")
+            draft.taken(where, what, "STARTTLS is not offered, as before")
         return
     certificate, key = (str(Path(machine.directory, each)) for each in (certificate, key))
     try:
         values.check_certificate(certificate, key)
     except ValueError as error:
-        draft.left(where, what, f"{error}; no STARTTLS is offered until [receiver] tls_certificate and tls_key are set")
+        draft.left(
+            where, what, f"{error}; STARTTLS is not offered until [receiver] tls_certificate and tls_key are set"
+        )
         return
     draft.put("receiver", "tls_certificate", certificate)
     draft.put("receiver", "tls_key", key)

@@ -1,4 +1,4 @@
-"""Where mail goes: relayhost, relay_transport, default_transport and the transport maps become [routes]."""
+"""Translates relayhost, relay_transport, default_transport and transport_maps to [routes]."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["routes"]
 
 FAULTS_MAX = 100  # of one table: each has a line of its own; the rest is counted
 _NAMED_MAX = 3  # patterns named in a finding; the rest is counted
-_NO_ROUTE = "smtp"  # where nothing says otherwise: by MX
+_NO_ROUTE = "smtp"  # the default: by MX
 
 
 class _NoRoute(Exception):
-    """Why mail can't go there, and what that means."""
+    """Mail cannot be routed there. The message gives the reason."""
 
 
 def routes(machine: Machine, draft: Draft, names: dict[str, str], relay_domains: list[str]) -> None:
-    """``names``: transports, Postfix's name to ours; ``relay_domains`` as in [relay] domains."""
+    """Sets [routes]. ``names``: our names of transports by Postfix's; ``relay_domains``: as in [relay] domains."""
     roads = _Roads(machine, draft, names)
     roads.defaults(relay_domains)
     roads.maps()
@@ -34,7 +34,7 @@ def routes(machine: Machine, draft: Draft, names: dict[str, str], relay_domains:
 
 
 class _Roads:
-    """Law: what became of a setting is said when all routes are known, for transport_maps go before the other three."""
+    """Law: findings are added when all routes are known, because transport_maps override the other three settings."""
 
     def __init__(self, machine: Machine, draft: Draft, names: dict[str, str]) -> None:
         self._machine = machine
@@ -91,8 +91,8 @@ class _Roads:
         if what:
             raise _NoRoute(f"Waypost has no route that {what} mail")
         if command:
-            raise _NoRoute(f"{name} is no transport that speaks SMTP ({command})")
-        raise _NoRoute(f"there is no transport {name!a} in master.cf")
+            raise _NoRoute(f"{name} is not a transport that delivers over SMTP ({command})")
+        raise _NoRoute(f"master.cf has no transport {name!a}")
 
     # Transport maps
 
@@ -104,7 +104,7 @@ class _Roads:
             try:
                 table = machine.tables.table(given)
             except TableFault as fault:
-                said = f"{fault}; what it routes goes by the other routes: add it to [routes] by hand"
+                said = f"{fault}; its mail uses the other routes; add it to [routes] manually"
                 draft.left(machine.where(name), f"{name} = {given}", said)
                 continue
             for line in table.faults:
@@ -133,18 +133,18 @@ class _Roads:
             if note:
                 draft.changed(where, f"{key} {value}", f'[routes] "{pattern}" = "{route}"{note}')
         if left > FAULTS_MAX:
-            draft.left(table.name, f"{left - FAULTS_MAX} more lines", "for reasons such as those above")
+            draft.left(table.name, f"{left - FAULTS_MAX} more lines", "for reasons like those above")
         draft.taken(table.name, f"{taken} of {len(table.entries)} lines", "[routes]")
 
     def _map_relay_domains(self, seen: set[str]) -> None:
-        """In Postfix a map's line for everything, or for all below a domain, goes before relay_transport."""
+        """Applies map entries for "*" or for parent domains, which override relay_transport in Postfix."""
         for pattern in self._relayed.keys() - seen:
             value = _closest(self._mapped, pattern)
             if value is not None:
                 self._draft.routes[pattern] = str(self._looked_up(value, pattern)[0])
 
     def _looked_up(self, value: str, pattern: str) -> tuple[Route, str]:
-        """transport(5): nothing at all is what held without the table, no transport is the domain's own."""
+        """Returns the route of a map entry, transport(5): empty fields are taken from the route without the map."""
         transport, _, hop = value.partition(":")
         usual = self._usual(pattern)
         if not transport and not hop:
@@ -156,10 +156,10 @@ class _Roads:
         return replace(route, transport=usual.transport), note
 
     def _usual(self, pattern: str) -> Route:
-        """What the domain's mail took without the table."""
+        """Returns the route of a domain without the map."""
         return parse_route(_closest(self._relayed, pattern) or _NO_ROUTE)
 
-    # What is said, of what is written
+    # Findings
 
     def say(self) -> None:
         for each in self._sayings:
@@ -170,7 +170,7 @@ class _Roads:
         where, what = self._machine.where(name), self._machine.what(name)
         kept = [each for each in patterns if routes[each] == route]
         others = [f'"{each}" = "{routes[each]}"' for each in patterns if routes[each] != route]
-        before = f"transport_maps goes before it, as in Postfix: [routes] {_some(others)}"
+        before = f"transport_maps overrides it, as in Postfix: [routes] {_some(others)}"
         if others and not kept:
             draft.left(where, what, before)
             return
@@ -200,7 +200,7 @@ class _Roads:
         (draft.changed if others else draft.taken)(where, what, said)
 
     def _say_no_route(self, where: str, key: str, value: str, error: str) -> None:
-        """And what happens to the mail instead; that may be worse than nothing."""
+        """Reports an unusable map entry and the route that its mail uses instead."""
         whole = "+" in key.partition("@")[0] or "@" not in key
         how = "goes" if whole else "goes as that for its domain,"
         route = _closest(self._draft.routes, key) or _NO_ROUTE
@@ -212,7 +212,7 @@ class _Roads:
 
 
 def _closest(table: dict[str, str], pattern: str) -> str | None:
-    """What the table has for a pattern, for the domains above it, or for everything; as routing.resolve looks it up."""
+    """Returns the entry for a pattern, its parent domains, or "*", in the order of routing.resolve."""
     domain = pattern.rpartition("@")[2]
     labels = domain.removeprefix(".").split(".")
     above = ("." + ".".join(labels[n:]) for n in range(1, len(labels)))

@@ -1,7 +1,7 @@
-"""Postfix's lookup tables and lists, as far as they are plain text: the source file of an indexed one is read, not the index.
+"""Reads Postfix's lookup tables and lists in plain text; for an indexed table, its source file.
 
-Types: texthash, and hash, btree, lmdb, cdb, dbm, sdbm by their source; inline; cidr for networks; ``proxy:`` in front of any.
-What is asked elsewhere (ldap, mysql, ...) or is a rule (regexp, pcre) is told and not read.
+Types: texthash, and hash, btree, lmdb, cdb, dbm, sdbm by their source; inline; cidr for networks; any with ``proxy:``. Other
+types (ldap, mysql, ...) and rules (regexp, pcre) are reported and not read.
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class TableFault(Exception):
-    """Why a table is not read, and what was in it; for the operator as it is."""
+    """A table cannot be read. The message is for the operator."""
 
 
 @dataclass(frozen=True)
 class Table:
+    """A lookup table: its name, entries and faults."""
+
     name: str  # as in main.cf
-    entries: list[tuple[str, str, str]]  # key, value, where it stands
+    entries: list[tuple[str, str, str]]  # key, value, place
     faults: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Tables:
-    """``directory`` is that of main.cf; ``read`` gives a file's text, or raises OSError."""
+    """Reads tables. ``directory``: that of main.cf; ``read``: returns the text of a file, or raises OSError."""
 
     directory: Path
     read: Callable[[Path], str]
 
     def table(self, name: str) -> Table:
-        """Raises TableFault."""
+        """Reads a table such as hash:/etc/postfix/transport. Raises TableFault."""
         kind, colon, rest = name.removeprefix("proxy:").partition(":")
         if not colon:
             kind, rest = "hash", kind  # default_database_type
@@ -65,13 +67,13 @@ class Tables:
     def elements(
         self, words: list[str], unread: list[tuple[str, str]] | None = None, depth: int = 0
     ) -> Iterator[tuple[bool, str]]:
-        """Of a list such as mynetworks or relay_domains: (is it so, element); ``!`` in front says that it is not.
+        """Yields (included, element) of a list such as mynetworks or relay_domains; ``!`` before an element excludes it.
 
-        A file's lines and a table's keys are elements. What is not read goes to ``unread``, as (word, why), and the rest is
-        given; without it raises TableFault.
+        Lines of files and keys of tables are elements. Unreadable ones go to ``unread`` as (word, reason); without
+        ``unread`` raises TableFault.
         """
         if depth > _LIST_DEPTH_MAX:
-            raise TableFault("files name files that name files")
+            raise TableFault("lists are nested too deeply")
         for given in words:
             try:
                 yield from self._element(given, unread, depth)
@@ -119,7 +121,7 @@ class Tables:
 
 
 def networks_without(words: Iterator[tuple[bool, str]]) -> tuple[list[Network], list[str]]:
-    """The networks of a list, those behind ``!`` taken out of what follows (the first that matches counts); and faults."""
+    """Returns the networks of a list without those excluded by ``!`` before them, and the faults."""
     found: list[Network] = []
     out: list[Network] = []
     faults: list[str] = []
@@ -127,7 +129,7 @@ def networks_without(words: Iterator[tuple[bool, str]]) -> tuple[list[Network], 
         try:
             network = _network(word)
         except ValueError:
-            faults.append(f"{word!a} is no network")
+            faults.append(f"{word!a} is not a network")
             continue
         if not true:
             out.append(network)
@@ -140,7 +142,7 @@ def networks_without(words: Iterator[tuple[bool, str]]) -> tuple[list[Network], 
 
 
 def _network(word: str) -> Network:
-    """``192.0.2.0/24``, ``[2001:db8::]/32``, an address; mapped IPv4 (``[::ffff:127.0.0.0]/104``) is IPv4."""
+    """Parses ``192.0.2.0/24``, ``[2001:db8::]/32`` or an address; mapped IPv4 (``[::ffff:127.0.0.0]/104``) is IPv4."""
     network = ipaddress.ip_network(word.replace("[", "").replace("]", ""))
     if isinstance(network, ipaddress.IPv6Network):
         mapped = network.network_address.ipv4_mapped

@@ -1,4 +1,4 @@
-"""From Postfix's configuration directory to a waypost.toml, with a finding for each setting. Nothing is changed there."""
+"""Translates Postfix's configuration to a waypost.toml, with a finding for each setting; changes nothing in Postfix."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAMED = re.compile(r"\$[{(]?\s*([A-Za-z0-9_]+)")
 
 
 def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
-    """``hostname``: of this host, where main.cf has none. Raises OSError, UnicodeDecodeError: there is no main.cf to read."""
+    """Translates a configuration. ``hostname``: used if main.cf sets no name. Raises OSError, UnicodeDecodeError."""
     machine = open_machine(directory, hostname)
     draft = Draft()
     server_names(machine, draft)
@@ -43,7 +43,7 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     _rest(machine, draft)
     for fault in [*machine.faults, *(each for each in machine.cf.faults if each not in machine.faults)]:
         where, _, said = fault.partition(": ")
-        draft.left(where, "what stands there", said)
+        draft.left(where, "unreadable line", said)
     return draft, machine
 
 
@@ -52,14 +52,14 @@ def _instances(machine: Machine, draft: Draft) -> None:
     for directory in machine.other_instances():
         machine.seen.add(name)
         said = (
-            "another Postfix of this host, with settings and a queue of its own: neither is in this import. Do one for each: "
+            "another Postfix instance on this host; its settings and its queue are not part of this import. Run: "
             f"waypost import-postfix {directory}"
         )
         draft.left(machine.where(name), f"{name} = {directory}", said)
 
 
 def _rest(machine: Machine, draft: Draft) -> None:
-    """Each setting that nothing looked at."""
+    """Adds a finding for each setting without one."""
     inside = {name for text in machine.cf.given.values() for name in _NAMED.findall(text)}
     house = []
     for name in machine.cf.given:
@@ -68,12 +68,12 @@ def _rest(machine: Machine, draft: Draft) -> None:
         if name in HOUSEKEEPING:
             house.append(name)
         elif not machine.cf.value(name) or (name.endswith("_rate_limit") and machine.cf.value(name) == "0"):
-            draft.taken(machine.where(name), machine.what(name), "nothing is asked for, and nothing is lost")
+            draft.taken(machine.where(name), machine.what(name), "empty or 0; nothing to take over")
         elif name in inside:
-            draft.taken(machine.where(name), machine.what(name), "put in where it is named")
+            draft.taken(machine.where(name), machine.what(name), "expanded in the settings that use it")
         elif own := next((f"{name[: -len(key) - 1]}" for key, _, _ in DESTINATION if name.endswith(f"_{key}")), ""):
-            draft.left(machine.where(name), machine.what(name), f"{own} is no transport that delivers over SMTP")
+            draft.left(machine.where(name), machine.what(name), f"{own} is not a transport that delivers over SMTP")
         else:
             draft.left(machine.where(name), machine.what(name), meaning(name))
     if house:
-        draft.taken("main.cf", ", ".join(house), "of Postfix's own house: nothing of mail depends on it")
+        draft.taken("main.cf", ", ".join(house), "internal to Postfix; mail does not depend on it")

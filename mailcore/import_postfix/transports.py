@@ -1,4 +1,4 @@
-"""Transports of master.cf that speak SMTP, with what Postfix's queue manager and client are told about each."""
+"""Transports of master.cf that deliver over SMTP, with the settings of Postfix's queue manager and client for each."""
 
 from __future__ import annotations
 
@@ -14,32 +14,36 @@ from mailcore.routing.route import TRANSPORT_NAME
 
 __all__ = ["transports"]
 
-TRANSPORTS_MAX = 90  # of the 100 the configuration takes; the shipped ones are among them
+TRANSPORTS_MAX = 90  # of the 100 that a configuration may have, including the built-in ones
 _PROCESSES = Take(zero="unlimited")
-_SILENT = frozenset({"syslog_name"})  # says nothing about mail
+_SILENT = frozenset({"syslog_name"})  # does not affect mail
 _LEVELS = {"": "none", "none": "none", "may": "may", "encrypt": "encrypt"}
-_UNCHECKED = "mail goes out encrypted or not at all, but nobody's certificate is checked"
-# Levels that Waypost has not: the nearest it has, by what each means in postconf(5), and what is lost.
+_UNCHECKED = "mail is sent only encrypted, but certificates are not checked"
+# Levels that Waypost does not have: the nearest level by postconf(5), and the difference.
 _NEAREST = {
     "dane": (
         "may",
-        "Waypost asks for no TLSA records. Postfix encrypts where there are some, and checks the certificate by them; Waypost "
-        "encrypts where the other side can, and nobody's certificate is checked",
+        "Waypost does not use TLSA records. Postfix requires TLS and checks the certificate if they exist; Waypost "
+        "encrypts if the server supports it and does not check certificates",
     ),
-    "dane-only": ("encrypt", f"{_UNCHECKED}, also to hosts without TLSA records, to which Postfix sends nothing"),
+    "dane-only": ("encrypt", f"{_UNCHECKED}; also to hosts without TLSA records, to which Postfix does not deliver"),
     **dict.fromkeys(("fingerprint", "verify", "secure"), ("encrypt", _UNCHECKED)),
 }
 
 
 def transports(machine: Machine, draft: Draft) -> dict[str, str]:
-    """Postfix's names of those that deliver over SMTP -> their names here."""
+    """Translates the transports that deliver over SMTP; returns their new names by Postfix's names."""
     names: dict[str, str] = {}
     services = machine.smtp_services()
     if machine.services is None:
         services = [Service(name, "unix", None, "smtp") for name in ("smtp", "relay")]
     for service in services:
         if len(names) >= TRANSPORTS_MAX:
-            draft.left(f"master.cf:{service.line}", service.name, f"Waypost takes {TRANSPORTS_MAX} transports")
+            draft.left(
+                f"master.cf:{service.line}",
+                service.name,
+                f"Waypost supports at most {TRANSPORTS_MAX} imported transports",
+            )
             continue
         name = _named(service.name, set(names.values()))
         names[service.name] = name
@@ -47,7 +51,7 @@ def transports(machine: Machine, draft: Draft) -> dict[str, str]:
         _service(machine, draft, service, name)
     for service in machine.services or ():
         if service.kind == "unix" and service.command in ("pipe", "lmtp"):
-            said = f"Waypost delivers over SMTP only, not by {service.command}; see the routes that name it"
+            said = f"Waypost delivers over SMTP only, not by {service.command}; check the routes that use it"
             draft.left(f"master.cf:{service.line}", f"{service.name} {service.command}", said)
     return names
 
@@ -63,7 +67,7 @@ def _service(machine: Machine, draft: Draft, service: Service, name: str) -> Non
     where = f"master.cf:{service.line}" if service.line else "main.cf"
     what = f"{service.name} unix smtp"
     if name != service.name:
-        draft.changed(where, what, f"is called {name} here: names are a letter, then a-z, 0-9, _ and -")
+        draft.changed(where, what, f"renamed to {name}: a name is a letter, then a-z, 0-9, _ and -")
     elif name not in SHIPPED_TRANSPORTS:
         draft.taken(where, what, f"[transports.{name}]")
     if service.limit is not None:
@@ -83,12 +87,12 @@ def _service(machine: Machine, draft: Draft, service: Service, name: str) -> Non
     _tls(machine, draft, service, name)
     for option in sorted(service.overrides):
         if option not in _SILENT and not option.startswith("smtp_tls_"):
-            said = f"of one transport this can't be set here; [transports.{name}] goes without"
+            said = f"cannot be set for a single transport; not set in [transports.{name}]"
             draft.left(where, f"{what} -o {option}={service.overrides[option]}", said)
 
 
 def _tls(machine: Machine, draft: Draft, service: Service, name: str) -> None:
-    """Without a word Postfix's client uses no TLS; Waypost's would when it is offered, so it is said either way."""
+    """Sets the TLS level of a transport. It is always written: by default Postfix uses no TLS, but Waypost does if offered."""
     names = ("smtp_tls_security_level", "smtp_use_tls", "smtp_enforce_tls")
     level, use, enforce = (machine.cf.value(each, service.overrides) for each in names)
     machine.seen.update(names)
@@ -102,8 +106,8 @@ def _tls(machine: Machine, draft: Draft, service: Service, name: str) -> None:
     table = draft.transports[name]
     if level in _LEVELS:
         table["tls"] = _LEVELS[level]
-        advice = '; "may" would encrypt where the other side can' if not level or level == "none" else ""
+        advice = '; "may" would encrypt if the server supports it' if not level or level == "none" else ""
         draft.taken(where, what, f'[transports.{name}] tls = "{table["tls"]}"{advice}')
     else:
-        table["tls"], said = _NEAREST.get(level, ("encrypt", f"{level!a} is no level Waypost knows: {_UNCHECKED}"))
+        table["tls"], said = _NEAREST.get(level, ("encrypt", f"{level!a} is not a known level: {_UNCHECKED}"))
         draft.changed(where, what, f'[transports.{name}] tls = "{table["tls"]}": {said}')

@@ -1,4 +1,4 @@
-"""Values as Postfix writes them: times with units, numbers, next hops with ports."""
+"""Parses values of Postfix: times with units, numbers, next hops with ports."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ _SERVICES = {"smtp": 25, "smtps": 465, "submissions": 465, "submission": 587}  #
 
 
 class ValueFault(ValueError):
-    """What is wrong with a value, for the operator as it is."""
+    """A value cannot be parsed. The message is for the operator."""
 
 
 def seconds(text: str, unit: str = "s") -> int:
-    """``unit`` is the parameter's own, where none is written. Raises ValueFault."""
+    """Parses a time to seconds; ``unit`` is the parameter's default unit. Raises ValueFault."""
     match = _TIME.fullmatch(text.strip())
     if match is None:
-        raise ValueFault(f"{text!a} is no time")
+        raise ValueFault(f"{text!a} is not a time")
     return int(match[1]) * _UNITS[match[2] or unit]
 
 
 def number(text: str) -> int:
-    """Raises ValueFault."""
+    """Parses a number. Raises ValueFault."""
     if not re.fullmatch(r"[0-9]{1,18}", text.strip()):
-        raise ValueFault(f"{text!a} is no number")
+        raise ValueFault(f"{text!a} is not a number")
     return int(text)
 
 
 def truth(text: str) -> bool:
+    """Tells whether a value is "yes"."""
     return text.strip().lower() == "yes"
 
 
 def port(text: str) -> int:
-    """A number, or a service by name. Raises ValueFault."""
+    """Parses a port number or service name. Raises ValueFault."""
     if text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= 65_535:
         return int(text)
     if text in _SERVICES:
@@ -46,15 +47,17 @@ def port(text: str) -> int:
     try:
         return socket.getservbyname(text, "tcp")
     except (OSError, ValueError):
-        raise ValueFault(f"{text!a} is no port") from None
+        raise ValueFault(f"{text!a} is not a port") from None
 
 
 def next_hop(text: str) -> tuple[Route, list[str]]:
-    """``host``, ``[host]``, each with ``:port`` or ``:service``; the transport is "x". And those behind a comma, which
-    Postfix tries when the first fails. Raises ValueFault."""
+    """Parses ``host`` or ``[host]``, each with ``:port`` or ``:service``, to a route with transport "x".
+
+    Also returns the hosts after a comma, which Postfix tries if the first fails. Raises ValueFault.
+    """
     hosts = [part for part in re.split(r"[,\s]+", text.strip()) if part]
     if not hosts:
-        raise ValueFault("there is no next hop")
+        raise ValueFault("the next hop is missing")
     first = hosts[0]
     host, colon, service = first.rpartition(":")
     in_brackets = host.startswith("[") and host.endswith("]")

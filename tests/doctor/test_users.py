@@ -58,6 +58,6 @@ async def test_who_may_see_little_is_told_so(house: OwnUsers) -> None:
     unseen = {each.subject: each.remedy for each in findings if "has no permission to read it" in each.found}
     assert {"disk", "lag"} <= unseen.keys()
     assert all("root" in remedy for remedy in unseen.values())
-    assert "may not use the control socket" in found(findings, "control socket").found
+    assert "has no permission to use the control socket" in found(findings, "control socket").found
     worse = {f"{each.subject} {each.what}" for each in findings if each.state is State.BAD}
     assert worse == {"processes control socket"}

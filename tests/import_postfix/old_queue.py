@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.mta import Postfix
-from mailcore.import_postfix.queue_directory import MasterRuns, nobody_else
+from mailcore.import_postfix.queue_directory import MasterRuns, postfix_stopped
 from tests.eventually import PATIENCE_S, eventually_blocking
 
 __all__ = ["OldQueue", "make_old_queue", "postcat", "send", "spread"]
@@ -106,7 +106,7 @@ def spread(old: OldQueue, directory: Path) -> OldQueue:
 
 def _refusal(queue: Path) -> str:
     try:
-        with nobody_else(queue):
+        with postfix_stopped(queue):
             return ""
     except MasterRuns as refused:
         return str(refused)

@@ -18,7 +18,7 @@ import pytest
 from mailcore.cli.main import main
 from mailcore.import_postfix import import_queue
 from mailcore.import_postfix.ledger import Begun, Ledger
-from mailcore.import_postfix.queue_directory import nobody_else
+from mailcore.import_postfix.queue_directory import postfix_stopped
 from tests.end_to_end.appliance import Appliance
 from tests.import_postfix.importing import Import, arrived
 from tests.import_postfix.old_queue import LONG_LINE, OldQueue
@@ -81,14 +81,14 @@ async def test_what_postfix_had_to_deliver_is_delivered_once_and_what_it_held_is
             with (old.etc / "main.cf").open("a") as main_cf:
                 main_cf.write("mydestination = $myhostname\nmulti_instance_directories = /etc/postfix-out\n")
             dry = await run("--dry-run")
-            assert "6 messages with 9 recipients would be handed in, 1 of them held" in dry
+            assert "6 messages with 9 recipients would be imported, 1 of them held" in dry
             assert "1 messages: a recipient's domain had mailboxes or aliases on the old host" in dry
-            assert "1 more Postfixes on this host, whose queues were not looked at" in dry
+            assert "1 other Postfix instances on this host were not imported" in dry
             told = await run.told("--queue")
             assert (told["messages"], told["recipients"], told["held"], told["done_before"]) == (6, 9, 1, 1)
             assert (told["stays"], told["other_instances"]) == ([], ["/etc/postfix-out"])
             assert await arrived(catcher, len(WAITING)) == WAITING
-            assert "6 messages were in already" in await run("--queue")
+            assert "6 messages were imported before" in await run("--queue")
             assert sorted((await run("--list-done")).split()) == sorted(old.ids.values())
             held = await the_only_one(appliance)
             assert (held["state"], held["recipients"]) == ("held", [HELD])
@@ -192,7 +192,7 @@ async def test_nothing_is_touched_while_the_master_runs_or_the_appliance_does_no
     appliance.home.mkdir()
     run = Import(old, appliance, capsys)
     assert "no control socket" in await run("--queue", status=3)
-    with nobody_else(old.queue):
+    with postfix_stopped(old.queue):
         assert "stop it first" in await run("--queue", status=1)
 
 
@@ -209,7 +209,7 @@ def test_the_file_is_written_whole_never_over_another_and_the_appliance_takes_it
     assert main(["check-config", "--config", str(target)]) == 0
     before = target.read_text()
     assert main(["import-postfix", str(tmp_path / "etc"), "--write", str(target)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert target.read_text() == before
     assert main(["import-postfix", str(tmp_path / "etc"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -94,15 +94,15 @@ async def test_what_is_being_delivered_or_has_just_come_arrives_once_and_what_is
             told = await run.told("--queue", status=1)
             stays = {each["queue_id"]: each["why"] for each in told["stays"]}
             assert stays.keys() == {half_id, cut.name, "incoming/123456.7890"}
-            assert "not complete: Postfix was still taking it" in stays[half_id]
+            assert "not complete: Postfix was still receiving it" in stays[half_id]
             assert re.search("ends (at byte|within)", stays[cut.name])
-            assert "no message by its name" in stays["incoming/123456.7890"]
+            assert "is not a message, by its name" in stays["incoming/123456.7890"]
             assert (told["messages"], told["recipients"]) == (IN_ACTIVE + 2, len(expected))
             assert told["done_before"] == IN_ACTIVE + 1
             assert (told["unsent_bounces"], told["corrupt"]) == ([ids["partly"]], ["4BADBADBAD"])
             assert await arrived(catcher, len(expected)) == sorted(expected)
             again = await run("--queue", status=1)
-            assert f"{IN_ACTIVE + 2} messages were in already" in again
+            assert f"{IN_ACTIVE + 2} messages were imported before" in again
             for name in (*stays, ids["partly"], "4BADBADBAD"):
                 assert f"  {name}" in again
             done = (await run("--list-done")).split()

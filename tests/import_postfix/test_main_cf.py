@@ -110,12 +110,12 @@ def test_names_of_the_host_are_made_of_each_other(host: str, given: dict[str, st
 def test_a_value_without_an_end_is_told_and_ends(text: str) -> None:
     read = MainCf(text)
     assert read.value("a") == ""
-    assert "x?" in text or read.faults == ["main.cf: a leads to itself, or is too long, and was taken as empty"]
+    assert "x?" in text or read.faults == ["main.cf: a refers to itself or is too long; treated as empty"]
 
 
 def test_what_is_no_setting_is_told_with_its_line() -> None:
     read = MainCf("myhostname = a.example\nnonsense\n")
-    assert read.faults == ["main.cf:2: is no name = value"]
+    assert read.faults == ["main.cf:2: is not of the form name = value"]
     assert read.lines == {"myhostname": 1}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.import_postfix.queue_directory import MasterRuns, aside, message_files, nobody_else
+from mailcore.import_postfix.queue_directory import MasterRuns, aside, message_files, postfix_stopped
 from mailcore.import_postfix.queue_file import QueuedMessage, content, read_message
 from mailcore.import_postfix.records import FileFault, records
 from tests.import_postfix.old_queue import OldQueue, postcat
@@ -89,7 +89,7 @@ def test_a_spoilt_file_is_a_fault_or_another_message_and_nothing_else(old: OldQu
         (b"p\x05    3", "ends|circle"),
         (b"N\xff\xff\xff\xff\xff\x01", "length"),
         (b"N\xff\xff\xff\x7f", "has .* bytes"),
-        (b"p\x03abc", "leads nowhere"),
+        (b"p\x03abc", "no valid target"),
     ],
 )
 def test_pointers_and_lengths_lead_to_an_end(data: bytes, fault: str) -> None:
@@ -120,18 +120,21 @@ def test_a_message_with_something_else_amidst_its_content_stays(tmp_path: Path, 
     whole = b"T\x011S\x01sR\x01rM\x00N\x01ap\x010w\x01 L\x01bN\x01cX\x00E\x00"
     path.write_bytes(whole.replace(b"L\x01b", record + b"L\x01b"))
     path.chmod(0o700)
-    with pytest.raises(FileFault, match="is damaged: the record at byte 20 is none of a message's content"):
+    with pytest.raises(FileFault, match="is damaged: the record at byte 20 does not belong to message content"):
         read("deferred", path)
     path.write_bytes(whole)
     assert read("deferred", path)[1] == b"a\nbc\n"
 
 
 def test_a_queue_whose_master_runs_is_not_touched(old: OldQueue) -> None:
-    assert old.refused == f"Postfix runs on {old.refused_at} (process {old.master}): stop it first, or copy its queue"
-    with nobody_else(old.queue), pytest.raises(MasterRuns, match="stop it first"), nobody_else(old.queue):
+    assert (
+        old.refused
+        == f"Postfix is running on {old.refused_at} (process {old.master}); stop it first, or import a copy of its queue"
+    )
+    with postfix_stopped(old.queue), pytest.raises(MasterRuns, match="stop it first"), postfix_stopped(old.queue):
         pass
     (old.queue / "pid" / "master.pid").unlink()
-    with nobody_else(old.queue):
+    with postfix_stopped(old.queue):
         pass
 
 

@@ -30,11 +30,11 @@ def test_a_line_of_transport_maps_for_everything_goes_before_the_relayhost_and_t
     everything = '[routes] "*" = "slow:[gate.example]"'
     for what, fate, said in (
         ("relayhost", Fate.TAKEN, f'only for "own.example"; {everything}, by transport_maps'),
-        ("default_transport", Fate.LEFT, f"transport_maps goes before it, as in Postfix: {everything}"),
+        ("default_transport", Fate.LEFT, f"transport_maps overrides it, as in Postfix: {everything}"),
         (
             "relay_transport",
             Fate.TAKEN,
-            'for own.example; transport_maps goes before it, as in Postfix: [routes] "exam',
+            'for own.example; transport_maps overrides it, as in Postfix: [routes] "exam',
         ),
         ("refused.example", Fate.LEFT, "mail for it goes slow:[gate.example], unless"),
         ("user@own.example", Fate.LEFT, "as that for its domain, relay:[smtp.provider.example]:587, unless"),
@@ -47,12 +47,12 @@ def test_a_line_of_transport_maps_for_everything_goes_before_the_relayhost_and_t
 @pytest.mark.parametrize(
     ("main", "transport", "relayhost", "default"),
     [
-        ("relayhost = [hop.example]\ndefault_transport = smtp\n", "* slow:", "no mail goes there", "goes before it"),
+        ("relayhost = [hop.example]\ndefault_transport = smtp\n", "* slow:", "no mail goes there", "overrides it"),
         (
             "relayhost =\ndefault_transport = smtp\n",
             "* slow:[a.example]",
             "mail goes slow:[a.example]",
-            "goes before it",
+            "overrides it",
         ),
         (
             "relayhost = \ndefault_transport = smtp\n",

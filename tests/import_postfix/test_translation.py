@@ -141,28 +141,28 @@ def test_mail_goes_where_postfix_sent_it(directory: Path, address: str, destinat
 @pytest.mark.parametrize(
     ("what", "fate", "said"),
     [
-        ("submission inet", Fate.LEFT, "no login"),
+        ("submission inet", Fate.LEFT, "no client login"),
         ("smtps inet", Fate.LEFT, "only STARTTLS"),
         ("2525 inet", Fate.CHANGED, "content_filter"),
-        ("mynetworks", Fate.CHANGED, "without what ! took out"),
+        ("mynetworks", Fate.CHANGED, "without the excluded ones (!)"),
         ("mydestination", Fate.LEFT, "no mailboxes"),
-        ("smtp_tls_security_level = dane", Fate.CHANGED, 'tls = "may": Waypost asks for no TLSA records'),
-        ("relay_destination_recipient_limit", Fate.CHANGED, "0 is unlimited"),
-        ("Old.Hop unix", Fate.CHANGED, "is called told-hop"),
-        ("slow unix smtp -o smtp_bind_address", Fate.LEFT, "can't be set here"),
+        ("smtp_tls_security_level = dane", Fate.CHANGED, 'tls = "may": Waypost does not use TLSA records'),
+        ("relay_destination_recipient_limit", Fate.CHANGED, "0 means unlimited"),
+        ("Old.Hop unix", Fate.CHANGED, "renamed to told-hop"),
+        ("slow unix smtp -o smtp_bind_address", Fate.LEFT, "cannot be set for a single transport"),
         ("two.example", Fate.CHANGED, "[b.example]:25 is left out"),
         ("refused.example", Fate.LEFT, "no route that refuses mail; mail for it goes smtp:[gateway"),
-        ("mailbox.example", Fate.LEFT, "no transport that speaks SMTP (pipe)"),
+        ("mailbox.example", Fate.LEFT, "not a transport that delivers over SMTP (pipe)"),
         ("nonsense.example", Fate.LEFT, "goes smtp:[gateway"),
         ("a line", Fate.LEFT, "has no value"),
         ("transport_maps = regexp", Fate.LEFT, "2 rules"),
-        ("smtp_sasl_auth_enable", Fate.LEFT, "can't log in to a next hop"),
+        ("smtp_sasl_auth_enable", Fate.LEFT, "cannot log in to a next hop"),
         ("header_checks", Fate.LEFT, "no filters"),
-        ("virtual_alias_maps", Fate.LEFT, "rewrites no address"),
-        ("always_bcc", Fate.TAKEN, "nothing is lost"),
-        ("surprise_setting", Fate.LEFT, "look whether mail depends on it"),
-        ("my_own", Fate.TAKEN, "put in where it is named"),
-        ("local_destination_concurrency_limit", Fate.LEFT, "local is no transport that delivers over SMTP"),
+        ("virtual_alias_maps", Fate.LEFT, "does not rewrite addresses"),
+        ("always_bcc", Fate.TAKEN, "nothing to take over"),
+        ("surprise_setting", Fate.LEFT, "check whether your mail depends on it"),
+        ("my_own", Fate.TAKEN, "expanded in the settings that use it"),
+        ("local_destination_concurrency_limit", Fate.LEFT, "local is not a transport that delivers over SMTP"),
         ("message_size_limit", Fate.TAKEN, "message_size_limit = 20000000"),
     ],
 )
@@ -173,7 +173,7 @@ def test_what_became_of_it_is_said(directory: Path, what: str, fate: Fate, said:
 
 def test_each_setting_has_a_finding(directory: Path) -> None:
     draft, machine = translate(directory, "host")
-    house = next(each.what for each in draft.findings if "own house" in each.said)
+    house = next(each.what for each in draft.findings if "internal to Postfix" in each.said)
     told = {each.what.partition(" = ")[0] for each in draft.findings} | set(house.split(", "))
     # Looked at together with another: what is listened on, how a list is read.
     assert set(machine.cf.given) - told <= {"inet_protocols", "relay_transport", "smtp_mail_timeout"}
@@ -186,12 +186,12 @@ def test_each_setting_has_a_finding(directory: Path) -> None:
         ("none", "none", Fate.TAKEN, '"may" would encrypt'),
         ("may", "may", Fate.TAKEN, 'tls = "may"'),
         ("encrypt", "encrypt", Fate.TAKEN, 'tls = "encrypt"'),
-        ("dane", "may", Fate.CHANGED, "nobody's certificate is checked"),
+        ("dane", "may", Fate.CHANGED, "does not check certificates"),
         ("dane-only", "encrypt", Fate.CHANGED, "also to hosts without TLSA records"),
-        ("fingerprint", "encrypt", Fate.CHANGED, "nobody's certificate is checked"),
-        ("verify", "encrypt", Fate.CHANGED, "nobody's certificate is checked"),
-        ("secure", "encrypt", Fate.CHANGED, "nobody's certificate is checked"),
-        ("dnae", "encrypt", Fate.CHANGED, "'dnae' is no level Waypost knows"),
+        ("fingerprint", "encrypt", Fate.CHANGED, "certificates are not checked"),
+        ("verify", "encrypt", Fate.CHANGED, "certificates are not checked"),
+        ("secure", "encrypt", Fate.CHANGED, "certificates are not checked"),
+        ("dnae", "encrypt", Fate.CHANGED, "'dnae' is not a known level"),
     ],
 )
 def test_each_level_of_tls_becomes_the_nearest(tmp_path: Path, level: str, tls: str, fate: Fate, said: str) -> None:
@@ -210,9 +210,9 @@ def test_other_postfixes_of_the_host_are_named_each(tmp_path: Path) -> None:
     assert [each.what.partition(" = ")[2] for each in found] == ["/etc/postfix-out", "/etc/postfix-bulk"]
     for each in found:
         assert (each.fate, each.where) == (Fate.LEFT, "main.cf:3")
-        assert "settings and a queue of its own" in each.said
+        assert "its settings and its queue are not part of this import" in each.said
     assert "waypost import-postfix /etc/postfix-bulk" in found[1].said
-    assert not any("multi_instance_directories" in each.what for each in draft.findings if "own house" in each.said)
+    assert not any("multi_instance_directories" in each.what for each in draft.findings if "internal to Postfix" in each.said)
 
 
 def test_of_relay_domains_what_can_be_read_is_taken_and_the_table_that_can_not_is_named(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_of_relay_domains_what_can_be_read_is_taken_and_the_table_that_can_not_i
     assert found[0].what.endswith(f"regexp:{tmp_path}/etc/rules")
     assert "2 rules" in found[0].said
     assert "is refused from outside" in found[0].said
-    assert "what it excepts is not excepted" in found[2].said
+    assert "its exclusions are not taken over" in found[2].said
     assert found[3].fate is Fate.TAKEN
     assert [each.fate for each in said_of(draft, "mydestination")] == [Fate.LEFT, Fate.LEFT]
 
