@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from mailcore.change_rules import refusal
 from mailcore.control.arguments import MESSAGES_MAX, AddRecipientsArguments, ChangeArguments, ChangeMatchingArguments
 from mailcore.control.manager_link import ManagerAway
 from mailcore.control.protocol import CHANGES, ArgumentError
@@ -25,26 +26,13 @@ from mailcore.control.view import NotFound, Place, View
 from mailcore.lookup.browse import Budget, Item, Stretch
 from mailcore.lookup.cutoff import Cutoff, CutoffError
 from mailcore.lookup.filter import Filter, text_matcher
-from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL
+from mailcore.queue.lanes import DELETED, state_in
 
-__all__ = ["Changes", "fits"]
+__all__ = ["Changes"]
 
 ERRORS_SHOWN = 100  # of a change to all that match; the count goes on
 LOOKS_AGAIN = 3  # for a message that went elsewhere; it rests for seconds at least between two journeys
 PROGRESS_S = 1.0  # a client hears at least this often how far it is
-
-
-def fits(change: str, lane: str) -> bool:
-    """Whether a change can do anything to a message in this lane: the manager's own rule, so that it is not asked in vain."""
-    if change == "undelete":
-        return lane == DELETED
-    if lane == DELETED:
-        return False
-    if change == "release":
-        return lane == HOLD
-    if change == "retry":
-        return lane not in (HOLD, AT_ONCE, LOCAL)
-    return change != "hold" or lane != HOLD
 
 
 class Changes:
@@ -213,7 +201,7 @@ class _Seen:
 
 
 def _fitting(stretches: Mapping[str, Stretch], change: str) -> dict[str, Stretch]:
-    return {lane: stretch for lane, stretch in stretches.items() if fits(change, lane)}
+    return {lane: stretch for lane, stretch in stretches.items() if not refusal(change, state_in(lane))}
 
 
 def _beyond(before: Mapping[str, Stretch], later: Mapping[str, Stretch]) -> dict[str, Stretch]:

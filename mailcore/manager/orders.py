@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from mailcore.change_rules import MessageState, refusal
 from mailcore.envelope import DataPlace, Envelope, Origin
 from mailcore.faults import Code, FaultError
 from mailcore.frames import Request
@@ -22,7 +23,7 @@ from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.passes import Passes
 from mailcore.queue.active import Active
-from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
+from mailcore.queue.lanes import LOCAL, retry_lane, state_in
 from mailcore.queue.queue import Elsewhere, Gone
 from mailcore.queue.records import Administrative
 from mailcore.queue.undelete import HELD
@@ -114,21 +115,21 @@ class Orders:
                 break
             await asyncio.sleep(BUSY_S)
         else:
-            raise Gone("it is just being put elsewhere; try again")
+            raise Gone("message is being moved to another lane; retry in a second")
         if active is not None:
-            _fits_active(operation, active.order)
+            _check_fits(operation, _state_of_active(active.order), active.order)
             if operation in ("delete", "undelete") and (held := context.restored.held_before(active)) is not None:
                 order = msgspec.structs.replace(order, arguments={**arguments, HELD: held})
             context.queue.administer(order)
             active.order = order
             self.flow.stop_for_order(active)
         elif any(known.queue_id == queue_id for known, _ in context.queue.recovered):
-            raise Gone("it waits to be taken up again after a restart; try again")
+            raise Gone("message is still being recovered after the restart; retry")
         elif context.restored.covers(lane, offset):
-            raise Gone("it came out of a backup and is about to be held; try again then")
+            raise Gone("message came out of a backup and is about to be held; retry then")
         else:
             try:
-                _fits(operation, lane)
+                _check_fits(operation, state_in(lane))
             except Gone:
                 context.queue.resting(lane, offset, queue_id)  # else what is true of this lane is not of the message
                 raise
@@ -180,37 +181,21 @@ class Orders:
 _PLACED = ("hold", "delete", "delay", "retry", "undelete", "release")  # only where it rests: the last of them counts
 
 
-def _fits_active(operation: str, before: Administrative | None) -> None:
-    """Whether the change makes sense for a message being worked on, whose deliveries in flight ``before`` may be waiting
-    for. Raises Gone."""
-    if before is None:
-        if operation in ("undelete", "release"):
-            raise Gone("it is being delivered: neither deleted nor held")
-        return
-    if before.operation == "hold":
-        _fits(operation, HOLD)
-    elif before.operation == "delete":
-        _fits(operation, DELETED)
-    elif before.operation == "undelete" and HELD in before.arguments:
-        _fits(operation, HOLD)
-    elif operation in ("undelete", "release"):
-        raise Gone("it is being delivered: neither deleted nor held")
-    if operation not in _PLACED or before.operation not in _PLACED:
-        raise Gone(f"its {before.operation} waits for deliveries in flight; try again when they have ended")
+def _state_of_active(order: Administrative | None) -> MessageState:
+    """Returns the state of a message being worked on; an order that waits for deliveries in flight counts as done."""
+    if order is None:
+        return MessageState.ACTIVE
+    if order.operation == "hold" or (order.operation == "undelete" and HELD in order.arguments):
+        return MessageState.HELD
+    return MessageState.DELETED if order.operation == "delete" else MessageState.ACTIVE
 
 
-def _fits(operation: str, lane: str) -> None:
-    """Whether the change makes sense for a message resting in this lane. Raises Gone."""
-    if operation == "undelete" and lane != DELETED:
-        raise Gone("it is not deleted")
-    if operation != "undelete" and lane == DELETED:
-        raise Gone("it is deleted; undelete it first")
-    if operation == "release" and lane != HOLD:
-        raise Gone("it is not held")
-    if operation == "hold" and lane == HOLD:
-        raise Gone("it is held already")
-    if operation == "retry" and lane in (HOLD, AT_ONCE, LOCAL):
-        raise Gone("it is held; release it" if lane == HOLD else "it is due already")
+def _check_fits(operation: str, state: MessageState, order: Administrative | None = None) -> None:
+    """Raises Gone when the change does not fit the state, or the order that waits for deliveries in flight."""
+    if why := refusal(operation, state):
+        raise Gone(why)
+    if order is not None and (operation not in _PLACED or order.operation not in _PLACED):
+        raise Gone(f"{order.operation} waits for deliveries in flight; retry when they have ended")
 
 
 def _check(operation: str, messages: Sequence[Any] | None, arguments: dict[str, Any]) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
+from mailcore.change_rules import MessageState
+
 __all__ = [
     "AT_ONCE",
     "DELETED",
@@ -19,6 +21,7 @@ __all__ = [
     "interval_of",
     "is_incoming",
     "retry_lane",
+    "state_in",
     "tells_of_mail",
 ]
 
@@ -92,3 +95,12 @@ class Ladder:
         than itself: rewriting the message until its time would cost more.
         """
         return self.fitting(delay_s) or (self.steps_s[0] if delay_s > 0 else 0)
+
+
+def state_in(lane: str) -> MessageState:
+    """Returns the state of a message that rests in this lane."""
+    if lane == HOLD:
+        return MessageState.HELD
+    if lane == DELETED:
+        return MessageState.DELETED
+    return MessageState.DUE if lane in (AT_ONCE, LOCAL) else MessageState.WAITING

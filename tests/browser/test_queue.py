@@ -6,6 +6,7 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
+from mailcore.change_rules import MessageState, refusal
 from mailcore.lab.lab import Lab
 from tests.browser.queue_steps import (
     PATIENCE_MS,
@@ -81,7 +82,7 @@ async def test_messages_are_filtered_selected_changed_and_brought_back(tmp_path:
         await select(page, good[1])
         await page.click("#acts button:text-is('Retry now')")
         await give_reason(page)
-        await expect(page.locator("#dialog")).to_contain_text("it is held; release it")
+        await expect(page.locator("#dialog")).to_contain_text(refusal("retry", MessageState.HELD))
         await close(page)
         await select(page, good[1])
         await page.click("#acts button:text-is('Release')")

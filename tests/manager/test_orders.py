@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mailcore.change_rules import MessageState, refusal
 from mailcore.faults import Code
 from mailcore.lab.lab import Lab
 from tests.faults import refused
@@ -50,8 +51,8 @@ async def test_what_is_held_waits_until_it_is_released(tmp_path: Path, killed: b
         item = await house.until_in(queue_id, "hold")
         assert (item["state"], item["reason"]) == ("held", "a question of its author")
         assert (await house.size())["lanes"] == {"hold": {"messages": 1, "recipients": 1}}
-        assert "held already" in await house.refusal("hold", queue_id)
-        assert "release it" in await house.refusal("retry", queue_id)
+        assert await house.refusal("hold", queue_id) == refusal("hold", MessageState.HELD)
+        assert await house.refusal("retry", queue_id) == refusal("retry", MessageState.HELD)
         await house.order("release", queue_id)
         await house.until_empty()
         assert recipients_of(lab.messages) == ["a@example.org"]
@@ -123,7 +124,7 @@ async def test_what_a_list_said_of_its_lane_is_not_held_against_a_message_that_h
         answer = await house.ask("hold", messages=[[queue_id, "hold", item["offset"]]])
         assert answer == {"changed": 1, "errors": {}}
         assert await house.until_in(queue_id, "hold")
-        assert await house.refusal("hold", queue_id) == "it is held already"
+        assert await house.refusal("hold", queue_id) == refusal("hold", MessageState.HELD)
 
 
 async def test_a_message_is_returned_to_its_sender(tmp_path: Path) -> None:
@@ -162,7 +163,7 @@ async def test_recipients_added_while_the_others_are_delivered_are_not_lost(tmp_
 async def test_orders_reach_a_message_whose_destination_is_suspended(tmp_path: Path, killed: bool) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
         queue_id = await suspended(house, lab)
-        assert "neither deleted nor held" in await house.refusal("release", queue_id)
+        assert await house.refusal("release", queue_id) == refusal("release", MessageState.ACTIVE)
         await house.order("hold", queue_id)
         if killed:
             await house.kill("manager")
@@ -190,7 +191,9 @@ async def test_an_order_waits_for_what_is_in_flight(tmp_path: Path, killed: bool
         await house.order("delete", queue_id)  # the last word counts
         assert "undelete it first" in await house.refusal("hold", queue_id)
         await house.order("undelete", queue_id)
-        assert "held already" in await house.refusal("hold", queue_id)  # as it was before the delete
+        assert await house.refusal("hold", queue_id) == refusal(
+            "hold", MessageState.HELD
+        )  # as it was before the delete
         await house.order("release", queue_id)
         await house.order("hold", queue_id)
         if killed:
