@@ -1,4 +1,4 @@
-"""The mail log: what happened to the mail, for people (mail.log, in Postfix's form) and for programs (mail.jsonl)."""
+"""The mail log: the events of every message, for people (mail.log, in Postfix's form) and for programs (mail.jsonl)."""
 
 from mailcore.maillog.maillog import MailLog
 

@@ -1,9 +1,9 @@
-"""A log file that several processes append to: whole lines, one write a flush, opened anew when it was rotated.
+"""A log file that several processes append to: whole lines, one write per flush, reopened after a rotation.
 
 Laws
 - A flush is one ``write`` to a file opened with O_APPEND, so that lines of several processes never mix.
-- Nothing here raises for what goes wrong outside. Lines that cannot be written are lost and counted; that is said once
-  on standard error when it begins, and in the file itself when it is over.
+- Nothing here raises for what goes wrong outside. Lines that cannot be written are lost and counted; one line
+  on standard error reports it when it begins, and one in the file when it is over.
 - Memory is bounded: the buffer is written when it is full, flush or no flush.
 
 Keeps law: log-never-blocks-mail (docs/laws.md).
@@ -21,17 +21,17 @@ __all__ = ["Logfile"]
 
 LINES_MAX = 1_000  # in the buffer; at 2 700 messages a second and a flush each 100 ms there are fewer
 LOOK_INTERVAL_S = 1.0  # how often to look whether the file was rotated
-MODE = 0o660  # less the umask; addresses are nobody's business
+MODE = 0o660  # less the umask; mail addresses are private
 
 
 class Logfile:
-    """``append`` lines, ``flush`` now and then. ``lost_line`` makes the line that says how many were lost, and why."""
+    """Buffers lines and writes them. ``lost_line`` makes the line that says how many were lost, and why."""
 
     def __init__(self, path: Path, lost_line: Callable[[int, str], str]) -> None:
         self.path = path
         self.lost = 0  # lines, since the start
         self._lost_line = lost_line
-        self._unsaid = 0  # lost lines the file does not tell of yet
+        self._unsaid = 0  # lost lines that the file does not report yet
         self._why = ""
         self._lines: list[str] = []
         self._file = -1
@@ -40,13 +40,13 @@ class Logfile:
         self._torn = False  # the last write ended within a line
 
     def append(self, line: str) -> None:
-        """``line`` ends with a newline and holds no other."""
+        """Adds a line, which ends with a newline and has no other."""
         self._lines.append(line)
         if len(self._lines) >= LINES_MAX:
             self._write()
 
     def flush(self, now: float) -> None:
-        """Writes what there is. ``now`` is monotonic seconds."""
+        """Writes the buffered lines. ``now`` is monotonic seconds."""
         if self._lines:
             if not 0.0 <= now - self._looked_at < LOOK_INTERVAL_S:
                 self._looked_at = now
@@ -92,7 +92,7 @@ class Logfile:
             lines.insert(0, self._lost_line(self._unsaid, self._why))
         if self._torn:
             lines.insert(0, "\n")
-        # Strangers' text is ASCII by now; a file name of ours may still hold undecodable bytes.
+        # Text from outside is ASCII by now; a file name of ours may still hold undecodable bytes.
         data = "".join(lines).encode("utf-8", "backslashreplace")
         written = 0
         try:
@@ -116,7 +116,9 @@ class Logfile:
         if not self._unsaid:
             with contextlib.suppress(OSError, ValueError):
                 print(
-                    f"waypost: {self.path}: {self._why}; log lines are lost, mail goes on", file=sys.stderr, flush=True
+                    f"waypost: {self.path}: {self._why}; log lines are being lost; mail is still processed",
+                    file=sys.stderr,
+                    flush=True,
                 )
         self._unsaid += count
         self._looked_at = float("-inf")  # the file may be the wrong one by now

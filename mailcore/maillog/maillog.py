@@ -1,4 +1,4 @@
-"""The mail log: one function per event, each of them one line in Postfix's form and one JSON object.
+"""The mail log: one function per event, each writes one line in Postfix's form and one JSON object.
 
 ``mail.log`` is read by people and by pflogsumm (``--syslog-name=waypost``); ``mail.jsonl`` by programs, with the same
 names for the same things. docs/log.md shows each line.
@@ -8,7 +8,7 @@ Laws
 - Lines are buffered; the process calls ``flush`` once per turn of its loop. **A receiver flushes before it tells the
   manager of a message**, or else a delivery may stand before its arrival, and a summary would miss the size.
 - Text from outside goes through ``mailcore.maillog.text`` only.
-- Must not know: queue, scheduler, processes. It is told.
+- Must not know: queue, scheduler, processes. Their callers pass it what it writes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mailcore.maillog.text import free, inside, seconds, word
 __all__ = ["MailLog"]
 
 PROGRAM = "waypost"
-# A recipient's status in Postfix's words; an operator's deletion has none there.
+# A recipient's status as Postfix names it; Postfix has no name for an operator's deletion.
 STATUS = {
     Status.DELIVERED: "sent",
     Status.DEFERRED: "deferred",
@@ -66,7 +66,7 @@ class MailLog:
         self._json = Logfile(directory / "mail.jsonl", self._lost_json)
 
     def flush(self) -> None:
-        """Writes what was logged since. Never raises for a disk's sake."""
+        """Writes what was logged since the last flush. Never raises because of a disk."""
         now = self._monotonic()
         self._syslog.flush(now)
         self._json.flush(now)
@@ -84,7 +84,7 @@ class MailLog:
     # -- mail
 
     def accepted(self, envelope: Envelope, client_name: str = "unknown") -> None:
-        """A message is on disk: its client, its Message-ID, and that it is queued (three lines, as in Postfix)."""
+        """Logs that a message is on disk: its client, its Message-ID, and that it is queued (three lines, as in Postfix)."""
         queue_id = envelope.queue_id
         if envelope.origin is Origin.SMTP:
             login = f", sasl_username={word(envelope.login)}" if envelope.login else ""
@@ -111,7 +111,7 @@ class MailLog:
         )
 
     def active(self, envelope: Envelope) -> None:
-        """A deferred message is tried again."""
+        """Logs that another attempt begins for a deferred message."""
         self._queue_active(envelope)
         self._object(
             "active",
@@ -136,17 +136,17 @@ class MailLog:
         protocol: str = "ESMTP",
         queue_id: str = "NOQUEUE",
     ) -> None:
-        """A client was refused at ``stage`` (CONNECT, HELO, MAIL, RCPT, DATA, END-OF-MESSAGE) with ``reply``."""
+        """Logs that a client was refused at ``stage`` (CONNECT, HELO, MAIL, RCPT, DATA, END-OF-MESSAGE) with ``reply``."""
         client = _client(client_name, client_address)
         about = f" from=<{inside(sender)}>" if sender is not None else ""
-        said = free(reply)
+        text = free(reply)
         if recipient is not None:
             about += f" to=<{inside(recipient)}>"
-            code, said = _split_code(said)
-            said = f"{code}<{inside(recipient)}>: {said}"
+            code, text = _split_code(text)
+            text = f"{code}<{inside(recipient)}>: {text}"
         self._line(
             "smtpd",
-            f"{queue_id}: reject: {word(stage)} from {client}: {said};{about} "
+            f"{queue_id}: reject: {word(stage)} from {client}: {text};{about} "
             f"proto={word(protocol)} helo=<{inside(helo)}>",
         )
         self._object(
@@ -173,23 +173,23 @@ class MailLog:
         transport: str = "smtp",
         tls: str = "",
     ) -> None:
-        """What came of one attempt for one recipient, once it is synced.
+        """Logs the result of one attempt for one recipient, once it is synced.
 
         ``relay`` is ``host[address]:port``, or "none". ``delays_s``: before the manager, in the queue, connecting,
         transmitting.
         """
         status = STATUS[verdict.status]
         reply = verdict.reply
-        said = free(reply)
+        text = free(reply)
         if status != "sent" and relay != "none" and reply[:3].isdigit():
-            said = f"host {word(relay.rpartition(':')[0])} said: {said}"
+            text = f"host {word(relay.rpartition(':')[0])} said: {text}"
         before, queued, connecting, transmitting = delays_s
         delay = before + queued + connecting + transmitting
         self._line(
             "smtp",
             f"{queue_id}: to=<{inside(recipient)}>, relay={word(relay)}, delay={seconds(delay)}, "
             f"delays={seconds(before)}/{seconds(queued)}/{seconds(connecting)}/{seconds(transmitting)}, "
-            f"dsn={word(verdict.dsn)}, status={status} ({said})",
+            f"dsn={word(verdict.dsn)}, status={status} ({text})",
         )
         # Written out: this is the event of which there are most.
         self._json.append(
@@ -213,43 +213,43 @@ class MailLog:
         )
 
     def expired(self, queue_id: str, sender: str) -> None:
-        """The message reached the queue lifetime; each recipient that did has its own delivery line."""
+        """Logs that a message reached the queue lifetime; each recipient concerned has a delivery line of its own."""
         self._line("qmgr", f"{queue_id}: from=<{inside(sender)}>, status=expired, returned to sender")
         self._object("expired", queue_id=queue_id, sender=sender)
 
     def bounced(self, queue_id: str, bounce_id: str) -> None:
-        """The sender is told; ``bounce_id`` is the message that tells."""
+        """Logs that a bounce was queued for the sender; ``bounce_id`` is its queue id."""
         self._line("bounce", f"{queue_id}: sender non-delivery notification: {bounce_id}")
         self._object("bounced", queue_id=queue_id, bounce_id=bounce_id)
 
     def removed(self, queue_id: str) -> None:
-        """Nothing of the message is left to do."""
+        """Logs that a message left the queue."""
         self._line("qmgr", f"{queue_id}: removed")
         self._object("removed", queue_id=queue_id)
 
     def administered(self, queue_id: str, operation: str, who: str, why: str) -> None:
-        """A person changed a message: delete, undelete, hold, release, delay, reroute, bounce, add recipients."""
-        self._line("postsuper", f"{queue_id}: {word(operation)} by {word(who) or 'nobody'} ({free(why)})")
+        """Logs an operator's change of a message: delete, undelete, hold, release, delay, reroute, bounce, add recipients."""
+        self._line("postsuper", f"{queue_id}: {word(operation)} by {word(who) or 'unknown'} ({free(why)})")
         self._object("administered", queue_id=queue_id, operation=operation, who=who, why=why)
 
     def tuned(self, scope: str, parameter: str, value: object, who: str, why: str, until: float | None = None) -> None:
-        """A person set a parameter, for good or until a time, or suspended or resumed a destination."""
+        """Logs that an operator set a parameter, for good or until a time, or suspended or resumed a destination."""
         name = f"{word(scope)} {word(parameter)}".strip()
-        shown = word(value) if isinstance(value, str) else value
+        written = word(value) if isinstance(value, str) else value
         end = "" if until is None else f" until {until:.0f}"
-        self._line("qmgr", f"tuned: {name} = {shown}{end} by {word(who) or 'nobody'} ({free(why)})")
+        self._line("qmgr", f"tuned: {name} = {written}{end} by {word(who) or 'unknown'} ({free(why)})")
         self._object("tuned", scope=scope, parameter=parameter, value=value, until=until, who=who, why=why)
 
     def tuned_ended(self, scope: str, parameter: str, value: object, until: float | None, holds: object) -> None:
-        """What was set until a time ended by itself; ``holds`` is in force now, nothing after a suspension."""
+        """Logs that an override has expired; ``holds`` is the value in force now, None after a suspension."""
         name = f"{word(scope)} {word(parameter)}".strip()
-        self._line("qmgr", f"tuned: {name} = {value} ended by itself" + ("" if holds is None else f"; {holds} holds"))
+        self._line("qmgr", f"tuned: {name} = {value} expired" + ("" if holds is None else f"; now {holds}"))
         self._object("tuned_ended", scope=scope, parameter=parameter, value=value, until=until, holds=holds)
 
     def window_changed(
         self, destination: str, limit: int, window: int, success: float, failure: float, fail_cohorts: float
     ) -> None:
-        """Feedback of a delivery, where destination_concurrency_feedback_debug asks for it; a window of 0 is dead."""
+        """Logs the feedback of a delivery (destination_concurrency_feedback_debug); a window of 0 is a dead destination."""
         counts = f"success {success:g} failure {failure:g} fail_cohorts {fail_cohorts:g}"
         self._line("qmgr", f"window: queue {word(destination)}: limit {limit} window {window} {counts}")
         self._object(
@@ -260,77 +260,78 @@ class MailLog:
     # -- processes and disks. "warning" and "fatal" are words pflogsumm gathers.
 
     def started(self, process: str, pid: int | str) -> None:
-        """A process was started: "receiver.0"."""
+        """Logs that a process was started. ``process``: "receiver.0"."""
         self._line("master", f"process {word(process)} started, pid {int(pid)}")
         self._object("started", process=process, child_pid=int(pid))
 
     def recovered(self, messages: int, seconds_taken: float, held: str = "") -> None:
-        """The working suffix was read; so many messages were being worked on. ``held``: why, of a queue out of a backup."""
+        """Logs a recovery: how many messages were being worked on. ``held``: why a queue from a backup is on hold."""
         self._line("qmgr", f"recovered: {messages} messages in {seconds(seconds_taken)} s")
         self._object("recovered", messages=messages, seconds=seconds_taken, **({"held": held} if held else {}))
         if held:
-            self._warning("qmgr", f"all mail that was in this queue is held: {free(held)}")
+            self._warning("qmgr", f"all mail that was in this queue is on hold: {free(held)}")
 
     def child_ended(self, process: str, pid: int, how: str) -> None:
-        """``how``: "exit status 1", "signal 9"."""
-        self._warning("master", f"process {word(process)} pid {pid} ended: {free(how)}; it is started again")
+        """Logs that a process ended. ``how``: "exit status 1", "signal 9"."""
+        self._warning("master", f"process {word(process)} pid {pid} ended: {free(how)}; restarting it")
         self._object("child_ended", process=process, child_pid=pid, how=how)
 
     def record_set_aside(self, file: str, offset: int, what: str) -> None:
-        """A damaged record was skipped; it stays where it is, and what follows it is still read."""
+        """Logs a damaged record. It stays where it is, and what follows it is still read."""
         self._warning("qmgr", f"damaged record in {word(file)} at {offset}: {free(what)}; set aside")
         self._object("record_set_aside", file=file, offset=offset, what=what)
 
     def swept(self, files: int) -> None:
-        """Spool files that no message speaks of were removed; crashes leave them."""
+        """Logs how many spool files without a message were removed; crashes leave them."""
         self._line("qmgr", f"swept: {files} spool files without a message removed")
         self._object("swept", files=files)
 
     def sync_failed(self, file: str, error: str) -> None:
-        """The disk did not take a sync: the segment is sealed at the last good one, a new one begins."""
+        """Logs a failed sync: the segment is sealed at the last good one, and a new one begins."""
         self._warning("qmgr", f"sync of {word(file)} failed: {free(error)}; the segment is sealed, a new one begins")
         self._object("sync_failed", file=file, error=error)
 
     def disk_full(self, directory: str, free_bytes: int, reserve_bytes: int) -> None:
-        """New mail gets 452; deliveries go on."""
-        sizes = f"{free_bytes} bytes free, {reserve_bytes} are kept for deliveries"
-        self._warning("smtpd", f"{word(directory)} is full: {sizes}; new mail gets 452")
+        """Logs that new mail gets 452 for want of disk space; deliveries continue."""
+        sizes = f"{free_bytes} bytes free, {reserve_bytes} reserved for deliveries"
+        self._warning("smtpd", f"{word(directory)} is full: {sizes}; refusing new mail with 452")
         self._object("disk_full", directory=directory, free_bytes=free_bytes, reserve_bytes=reserve_bytes)
 
     def stopped_accepting(self, why: str) -> None:
-        """The log cannot be written at all."""
-        self._warning("smtpd", f"no mail is accepted: {free(why)}")
+        """Logs that mail is not accepted because the lane cannot be written at all."""
+        self._warning("smtpd", f"not accepting mail, the queue cannot be written: {free(why)}")
         self._object("stopped_accepting", why=why)
 
     def accepting_again(self) -> None:
-        """A sync succeeded after ``stopped_accepting``."""
-        self._line("smtpd", "mail is accepted again")
+        """Logs that a sync succeeded after ``stopped_accepting``."""
+        self._line("smtpd", "accepting mail again")
         self._object("accepting_again")
 
     def accepting_paused(self, why: str, pause_s: float) -> None:
-        """No connection can be accepted for want of descriptors or memory; said once until one can."""
-        self._warning(
-            "smtpd", f"no connection is accepted: {free(why)}; trying again every {seconds(pause_s)} s or later"
-        )
+        """Logs that no connection can be accepted for want of descriptors or memory; once until one can."""
+        self._warning("smtpd", f"cannot accept connections: {free(why)}; next try in {seconds(pause_s)} s")
         self._object("accepting_paused", why=why, pause_s=pause_s)
 
     def lane_lags(self, lane: str, lag_bytes: int) -> None:
-        """Nobody reads the lane as fast as it is written; new mail gets 452."""
-        self._warning("smtpd", f"lane {word(lane)} has {lag_bytes} bytes nobody has read; new mail gets 452")
+        """Logs that the manager does not read the lane as fast as it is written; new mail gets 452."""
+        self._warning(
+            "smtpd",
+            f"lane {word(lane)} has {lag_bytes} bytes that the manager has not read; refusing new mail with 452",
+        )
         self._object("lane_lags", lane=lane, lag_bytes=lag_bytes)
 
     def refusals_not_recorded(self, count: int) -> None:
-        """So many refusals were left out of log and lane, because there were too many a second."""
-        self._warning("smtpd", f"{count} refusals were not recorded: too many a second")
+        """Logs how many refusals were left out of log and lane, because there were too many per second."""
+        self._warning("smtpd", f"{count} refusals were not recorded: too many per second")
         self._object("refusals_not_recorded", count=count)
 
     def session_failed(self, client_address: str, error: str) -> None:
-        """A bug or a broken world met a client, who was told to try again."""
+        """Logs an exception in a session; the client was asked to try again later."""
         self._warning("smtpd", f"session with [{word(client_address)}] failed: {free(error)}")
         self._object("session_failed", client_address=client_address, error=error)
 
     def failed(self, process: str, error: str) -> None:
-        """A process ends itself for what it cannot mend."""
+        """Logs why a process ends itself."""
         self._line("master", f"fatal: process {word(process)}: {free(error)}")
         self._object("failed", process=process, error=error)
 
@@ -375,7 +376,7 @@ class MailLog:
 
 
 def _json_line(fields: dict[str, Any]) -> str:
-    """ASCII only, so that no terminal obeys what a stranger wrote."""
+    """Returns a line of ASCII only, so that text from outside cannot control a terminal."""
     try:
         line = _encode(fields)
         if line.isascii():
@@ -386,12 +387,12 @@ def _json_line(fields: dict[str, Any]) -> str:
 
 
 def _client(name: str, address: str) -> str:
-    """name[address]; a name out of the DNS holds no bracket that could begin another address."""
+    """Returns name[address]; a bracket in a name from the DNS is escaped, so that it cannot begin another address."""
     return f"{word(name).replace('[', chr(92) + 'x5b') or 'unknown'}[{word(address)}]"
 
 
 def _split_code(reply: str) -> tuple[str, str]:
-    """("554 5.7.1 ", "Relay access denied"): the codes, and the words after them."""
+    """Returns the codes of a reply and its text: ("554 5.7.1 ", "Relay access denied")."""
     words = reply.split(" ", 2)
     if len(words) == 3 and words[0].isdigit() and words[1][:1] in ("2", "4", "5") and words[1].count(".") == 2:
         return f"{words[0]} {words[1]} ", words[2]

@@ -1,4 +1,4 @@
-"""What is written into a line of the mail log: strangers' text made harmless, delays in Postfix's form.
+"""The values in a line of the mail log: text from outside made harmless, delays in Postfix's form.
 
 Law: whatever a client, a server or an operator said, a line stays one line of printable ASCII, and no text from outside
 can begin a field: ``=<`` and the end of a field never come out of it. Nothing here raises.
@@ -28,11 +28,11 @@ def _ascii(text: str) -> str:
 
 
 def free(text: str) -> str:
-    """Running text at the end of a line: a reply, a reason."""
+    """Returns text for the end of a line: a reply, a reason."""
     text = _ascii(text)
     if "=<" in text:
         text = text.replace("=<", "=\\x3c")
-    if "forwarded as" in text:  # with these words pflogsumm takes a message off the delivered ones
+    if "forwarded as" in text:  # pflogsumm does not count a message with this text as delivered
         text = text.replace("forwarded as", "forwarded\\x20as")
     return text
 
@@ -44,13 +44,13 @@ _not_plain = re.compile(r"[^!-~]|[<>,;=]").search
 
 
 def inside(text: str) -> str:
-    """What stands in angle brackets: an address, a HELO name, a Message-ID."""
+    """Returns text for inside angle brackets: an address, a HELO name, a Message-ID."""
     text = _ascii(text)
     return text.translate(_INSIDE) if "<" in text or ">" in text or " " in text else text
 
 
 def word(text: str) -> str:
-    """What stands alone between separators: a host, a relay, a file."""
+    """Returns text that stands between separators: a host, a relay, a file."""
     if len(text) <= TEXT_MAX and _not_plain(text) is None:
         return text
     return _ascii(text).translate(_WORD)
@@ -71,7 +71,7 @@ _SECONDS = tuple(_format(hundredths / 100) for hundredths in range(_HUNDREDTHS))
 
 
 def seconds(value: float) -> str:
-    """A delay: 0.05, 1.2, 12. What is negative (a clock set back) or no number is 0."""
+    """Returns a delay as text: 0.05, 1.2, 12. A negative one (a clock set back) and NaN are 0."""
     if 0.0 <= value < 9.99:
         return _SECONDS[int(value * 100 + 0.5)]
     return _format(value) if 0.0 < value < 1e12 else "0"

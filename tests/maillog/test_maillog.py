@@ -161,12 +161,12 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     assert (
         "waypost/qmgr: tuned: smtp destination_concurrency_positive_feedback = 1/concurrency until 1795000000 by anna ()"
     ) in found
-    assert ("waypost/qmgr: tuned: smtp:b.example destination_concurrency_limit = 5 ended by itself; 20 holds") in found
-    assert "waypost/qmgr: tuned: smtp:b.example suspended_until = 1795000000.0 ended by itself" in found
+    assert ("waypost/qmgr: tuned: smtp:b.example destination_concurrency_limit = 5 expired; now 20") in found
+    assert "waypost/qmgr: tuned: smtp:b.example suspended_until = 1795000000.0 expired" in found
     assert (
         "waypost/qmgr: window: queue smtp:b.example: limit 20 window 5 success 0.25 failure 0 fail_cohorts 0.333333"
     ) in found
-    assert "waypost/master: warning: process receiver.0 pid 42 ended: signal 9; it is started again" in found
+    assert "waypost/master: warning: process receiver.0 pid 42 ended: signal 9; restarting it" in found
     assert "waypost/master: fatal: process manager: the home is locked" in found
     assert [each["event"] for each in objects(tmp_path)] == [
         "accepted", "active", "refused", "refused", "expired", "bounced", "administered", "tuned", "tuned",
