@@ -27,6 +27,7 @@ SECTIONS = (
 
 
 def portal(request: HttpRequest) -> dict[str, Any]:
+    """Returns what the frame of every page shows: the role, the sections it may see, and the current section."""
     user = getattr(request, "user", None)  # an error page may come before there is one
     role = role_of(user) if user is not None and user.is_authenticated else None
     match = getattr(request, "resolver_match", None)

@@ -70,10 +70,12 @@ def as_outcome(error: Refused) -> ControlError:
 
 
 def door(request: HttpRequest) -> Door:
+    """Returns a door that acts in the name of the signed-in user."""
     return door_of(request.user.get_username() if request.user.is_authenticated else "")
 
 
 def door_of(who: str) -> Door:
+    """Returns a door that acts in this name."""
     return Door(who)
 
 

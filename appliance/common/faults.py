@@ -19,7 +19,7 @@ from django.views import defaults
 
 __all__ = ["NotEntered", "server_error", "title_of", "too_many_requests"]
 
-CANNOT_WRITE = "The portal cannot write to its own database; the mail goes on"
+CANNOT_WRITE = "The portal cannot write to its database; mail delivery continues"
 _PROBE, _PROBE_S = "portal:written", 10
 _SQLITE_NO_WRITING = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY})
 _POSTGRESQL_NO_WRITING = frozenset({"53100", "25006"})  # disk_full, read_only_sql_transaction
@@ -31,10 +31,10 @@ class NotEntered(OperationalError):
 
 def title_of(error: OperationalError, method: str | None) -> str:
     """One sentence for a person, without its end."""
-    title = CANNOT_WRITE if _cannot_write(error) else "The portal cannot use its own database; the mail goes on"
+    title = CANNOT_WRITE if _cannot_write(error) else "The portal cannot use its database; mail delivery continues"
     if isinstance(error, NotEntered):
         return f"{title}. Nothing was changed"
-    return f"{title}. Look whether the change was made before you repeat it" if method == "POST" else title
+    return f"{title}. Check whether the change was made before you repeat it" if method == "POST" else title
 
 
 def _cannot_write(error: BaseException | None) -> bool:
@@ -52,7 +52,7 @@ def too_many_requests(request: HttpRequest) -> HttpResponse:
     """For allauth, which takes a database that cannot be written for one in which too many are waiting."""
     if _writes():
         return HttpResponse(loader.get_template("429.html").render({}, request), status=429)
-    return _page(request, f"{CANNOT_WRITE}. Nobody can sign in until it can", "Is its disk full?")
+    return _page(request, f"{CANNOT_WRITE}. Sign-in is not possible until this is repaired", "Is its disk full?")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

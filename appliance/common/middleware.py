@@ -55,6 +55,7 @@ class CoreErrorsMiddleware:
         return self._get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Returns the page for a ControlError or an OperationalError; None for all other errors."""
         if not isinstance(exception, ControlError | OperationalError):
             return None
         status, title = 503, "The core does not answer"
@@ -64,8 +65,8 @@ class CoreErrorsMiddleware:
         elif isinstance(exception, NotRunning):
             title = "The core is not running"
         elif isinstance(exception, Refused):
-            status, title = 409, "The core says no"
+            status, title = 409, "The core refused the request"
         elif isinstance(exception, TimedOut) and request.method == "POST":
-            title = "The core has not answered: look whether the change was made"
+            title = "The core has not answered; check whether the change was made"
         template = "common/error_piece.html" if request.headers.get("HX-Request") else "common/error.html"
         return render(request, template, {"title": title, "words": str(exception)}, status=status)

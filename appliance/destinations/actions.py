@@ -35,6 +35,7 @@ ENDS_AT_ONCE_S = 0.01  # a value set for so long leaves the lasting one below it
 @operator
 @require_http_methods(["GET", "POST"])
 def suspend(request: HttpRequest, name: str) -> HttpResponse:
+    """Renders the dialog that suspends a destination; a POST suspends it."""
     form = SuspendForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         until, why = form.cleaned_data["until"], form.cleaned_data["why"]
@@ -44,13 +45,14 @@ def suspend(request: HttpRequest, name: str) -> HttpResponse:
         ):
             core.change("suspend", {"destination": name, "until": until}, why=why)
         return _done(request, name, f"{visible(name)} is suspended{'' if until else ' until it is resumed'}.")
-    words = "No delivery to it is begun until then. Its mail waits and grows older; what is in flight goes on."
+    words = "No new delivery starts until then. Its mail stays in the queue; deliveries in progress continue."
     return _dialog(request, name, form, f"Suspend {visible(name)}", words, "Suspend")
 
 
 @operator
 @require_http_methods(["GET", "POST"])
 def resume(request: HttpRequest, name: str) -> HttpResponse:
+    """Renders the dialog that resumes a destination; a POST resumes it."""
     form = ReasonForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         why = form.cleaned_data["why"]
@@ -61,22 +63,23 @@ def resume(request: HttpRequest, name: str) -> HttpResponse:
             entry.after = {"suspended": wider}
         if wider:
             scope = wider.get("scope", "")
-            messages.warning(request, f"It stays suspended by the suspension of {visible(scope)}.")
+            messages.warning(request, f"It stays suspended because of the suspension of {visible(scope)}.")
         return _done(request, name, f"{visible(name)} is resumed.")
-    words = "Deliveries begin again at once, as from new. If it is dead, it is tried at once, too."
+    words = "Deliveries start again now, with the initial window. A dead destination is tried now, too."
     return _dialog(request, name, form, f"Resume {visible(name)}", words, "Resume")
 
 
 @operator
 @require_http_methods(["GET", "POST"])
 def override(request: HttpRequest, name: str) -> HttpResponse:
+    """Renders the dialog that overrides a parameter of a destination; a POST sets the value."""
     core = door(request)
     parameters = core.read("parameters")["scopes"]["destination"]
     asked = {"parameter": request.GET.get("parameter", "destination_concurrency_limit"), "value": "50%"}
     if request.method == "GET":
         asked["seen"] = as_text(_values(core, name))
     form = OverrideForm(parameters, request.POST or None, initial=asked)
-    words = "It holds for this destination alone, at once, and over a restart."
+    words = "The value applies to this destination only. It takes effect now and survives a restart."
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
         parameter, value, for_s, why = (given[each] for each in ("parameter", "value", "for_s", "why"))
@@ -84,7 +87,7 @@ def override(request: HttpRequest, name: str) -> HttpResponse:
         with one_at_a_time:
             before = _in_force(core, name, parameter)
             if _has_changed(core, name, form, parameter, before):
-                return _dialog(request, name, form, f"Another value for {visible(name)}", words, "Set", parameters)
+                return _dialog(request, name, form, f"Override a value of {visible(name)}", words, "Set", parameters)
             with audited(
                 request,
                 "destination.set",
@@ -105,7 +108,7 @@ def override(request: HttpRequest, name: str) -> HttpResponse:
             name,
             f"{parameter} is {visible(answer['value'])} instead of {visible(answer['before'])}{how_long}.",
         )
-    return _dialog(request, name, form, f"Another value for {visible(name)}", words, "Set", parameters)
+    return _dialog(request, name, form, f"Override a value of {visible(name)}", words, "Set", parameters)
 
 
 @operator
@@ -129,13 +132,13 @@ def end(request: HttpRequest, name: str, parameter: str) -> HttpResponse:
                 request, "destination.take_back", name, before=before | {"parameter": parameter}, why=why
             ) as entry:
                 answer = core.change("set", arguments, why=why)
-                entry.words = f"{parameter} taken back"
+                entry.words = f"{parameter} removed"
         _tell_of_another(request, answer, before)
         shown: dict[str, Any] = {}
         with contextlib.suppress(ControlError):  # it was taken back, whatever is known of what holds now
             shown = _in_force(core, name, parameter)
         note(request, name, parameter, before=before, after=shown, why=why)
-        return _done(request, name, f"{parameter} is taken back.")
+        return _done(request, name, f"{parameter} is removed; the value of the wider scope applies.")
     return _take_back_dialog(request, name, form, parameter, before)
 
 
@@ -145,8 +148,11 @@ def end(request: HttpRequest, name: str, parameter: str) -> HttpResponse:
 def _take_back_dialog(
     request: HttpRequest, name: str, form: SeenForm, parameter: str, now: dict[str, Any]
 ) -> HttpResponse:
-    words = f"{parameter} is {visible(now['value'])} now, for this destination alone. Then the wider value holds again."
-    return _dialog(request, name, form, f"Take back {parameter}", words, "Take back")
+    words = (
+        f"{parameter} is {visible(now['value'])} now, for this destination only. "
+        "After this, the value of the wider scope applies."
+    )
+    return _dialog(request, name, form, f"Remove the override of {parameter}", words, "Remove")
 
 
 def _has_changed(core: Door, name: str, form: SeenForm, parameter: str, now: dict[str, Any]) -> bool:
@@ -162,8 +168,8 @@ def _tell_of_another(request: HttpRequest, answer: dict[str, Any], before: dict[
     if "before" in answer and not same(answer["before"], before.get("value")):
         messages.warning(
             request,
-            f"Somebody else changed it in the same moment from {visible(before.get('value'))} to "
-            f"{visible(answer['before'])}, which is replaced.",
+            f"Another user changed the value at the same moment, from {visible(before.get('value'))} to "
+            f"{visible(answer['before'])}, which your change replaced.",
         )
 
 

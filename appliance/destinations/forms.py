@@ -35,8 +35,11 @@ class ReasonForm(forms.Form):
         min_length=WHY_MIN,
         max_length=WHY_MAX,
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
-        help_text="it is kept in the audit and in the journal",
-        error_messages={"required": "Say why; it is kept in the audit.", "min_length": "Say why, in a few words."},
+        help_text="stored in the audit log and in the journal",
+        error_messages={
+            "required": "Enter a reason; it is stored in the audit log.",
+            "min_length": "Enter a reason of at least three characters.",
+        },
     )
     field_order: Any = None
 
@@ -51,30 +54,33 @@ class SeenForm(ReasonForm):
 
     def changed_meanwhile(self, words: str, now: str) -> None:
         """Tells the person; sent once more, it is about what is in force ``now``."""
-        self.add_error(None, f"{words} Nothing was changed. If you still want to, send it once more.")
+        self.add_error(None, f"{words} Nothing was changed. To change it anyway, send the form again.")
         given = self.data.dict() if isinstance(self.data, QueryDict) else self.data
         self.data = {**given, "seen": now}
 
 
 class SuspendForm(ReasonForm):
+    """Asks how long a destination is to be suspended: for a duration, until a time, or until it is resumed."""
+
     how = forms.ChoiceField(
         label="How long",
-        choices=[("for", "for a while"), ("until", "until a time"), ("open", "until it is resumed")],
+        choices=[("for", "for a duration"), ("until", "until a time"), ("open", "until it is resumed")],
         initial="for",
     )
     duration = forms.CharField(
-        label="For", required=False, max_length=40, initial="1h", help_text="15m, 2h, 1d12h; when for a while"
+        label="For", required=False, max_length=40, initial="1h", help_text='15m, 2h, 1d12h; for "for a duration"'
     )
     moment = forms.CharField(
         label="Until",
         required=False,
         max_length=40,
         widget=forms.TextInput(attrs={"type": "datetime-local"}),
-        help_text="in your time zone; when until a time",
+        help_text='in your time zone; for "until a time"',
     )
     field_order = ["how", "duration", "moment", "why"]
 
     def clean(self) -> dict[str, Any]:
+        """Adds ``until``, in wall-clock seconds; None means until it is resumed."""
         cleaned = super().clean() or {}
         how = cleaned.get("how")
         name, read = {"for": ("duration", duration_of), "until": ("moment", moment_of)}.get(str(how), ("", None))
@@ -89,7 +95,7 @@ class SuspendForm(ReasonForm):
         now = time.time()
         cleaned["until"] = now + given if how == "for" else given
         if cleaned["until"] <= now:
-            self.add_error(name, "That time is over.")
+            self.add_error(name, "This time has passed.")
         return cleaned
 
 
@@ -101,14 +107,14 @@ class OverrideForm(SeenForm):
         label="Value",
         max_length=VALUE_MAX,
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
-        help_text="as the parameter takes it; 50% is half of what is in force",
+        help_text="a value the parameter accepts; 50% is half of the effective value",
     )
     duration = forms.CharField(
         label="For",
         required=False,
         max_length=40,
         initial="2h",
-        help_text="15m, 2h, 1d12h; empty: until it is taken back",
+        help_text="15m, 2h, 1d12h; empty: until it is removed",
     )
     field_order = ["parameter", "value", "duration", "why"]
 
@@ -120,6 +126,7 @@ class OverrideForm(SeenForm):
         choice.choices = [(name, name.replace("_", " ")) for name in self._kinds]
 
     def clean(self) -> dict[str, Any]:
+        """Adds ``for_s``, None without an end, and converts the value to the kind of its parameter."""
         cleaned = super().clean() or {}
         cleaned["for_s"] = None
         if text := cleaned.get("duration"):

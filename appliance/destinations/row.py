@@ -28,6 +28,8 @@ class Badge:
 
 @dataclass
 class Row:
+    """Holds what the core reported about one destination. None: the core did not report it."""
+
     name: str
     known: Mapping[str, Any] = field(default_factory=dict)  # what the scheduler and the outcomes say
     queued: int | None = None  # recipients, wherever they lie
@@ -36,30 +38,37 @@ class Row:
 
     @property
     def transport(self) -> str:
+        """Returns the name of the transport, the part before the first colon."""
         return self.name.partition(":")[0]
 
     @property
     def window(self) -> int | None:
+        """Returns the maximum of concurrent deliveries, now."""
         return self.known.get("window")
 
     @property
     def limit(self) -> int | None:
+        """Returns the value that the window never exceeds."""
         return self.known.get("limit")
 
     @property
     def busy(self) -> int | None:
+        """Returns the number of deliveries in progress."""
         return self.known.get("busy")
 
     @property
     def messages(self) -> int | None:
+        """Returns the number of active messages."""
         return self.known.get("messages")
 
     @property
     def success_share(self) -> float | None:
+        """Returns the share of delivered recipients among all attempts since the manager started."""
         return self.known.get("success_share")
 
     @property
     def site_failures(self) -> int | None:
+        """Returns the number of failures of the site since the manager started."""
         return self.known.get("site_failures")
 
     @property
@@ -69,10 +78,12 @@ class Row:
 
     @property
     def dead_until(self) -> float | None:
+        """Returns when a dead destination is tried again, in wall-clock seconds; None if it is not dead."""
         return self.known.get("dead_until")
 
     @property
     def last_reply(self) -> Mapping[str, Any]:
+        """Returns the latest reply that was not a success; empty if there is none."""
         replies = self.known.get("last_replies") or ()
         return replies[0] if replies else {}
 
@@ -100,6 +111,7 @@ class Row:
 
     @property
     def in_trouble(self) -> bool:
+        """Returns whether it is dead, suspended or failing."""
         return bool(self.dead_until or self.suspended or self.failing or (self.known.get("fail_cohorts") or 0) > 0)
 
     @property
@@ -113,6 +125,7 @@ class Row:
 
     @property
     def badges(self) -> list[Badge]:
+        """Returns the badges of its states, the worst first."""
         return badges(self)
 
 
@@ -137,6 +150,8 @@ def badges(row: Row) -> list[Badge]:
 
 @dataclass
 class Table:
+    """Holds all destinations of an answer to ``destinations``."""
+
     rows: list[Row]
     unnamed: int  # recipients whose destinations have no name in the core's counts
     may_be_more: bool  # the core named as many as it names at most

@@ -30,12 +30,15 @@ def meanwhile(text: str, parameter: str, now: Shown) -> str:
         return ""
     seen = _seen(text).get(parameter)
     if seen is None:
-        return "The page is too old to be sent; open it anew."
+        return "This page has expired. Reload it and try again."
     if same_shown(seen, now):
         return ""
     if typed(seen["value"]) == typed(now["value"]):
-        return f"Somebody changed it meanwhile: it is {_said(now)} as before, but for another time or from elsewhere."
-    return f"Somebody changed it meanwhile: it is {_said(now)} now; when you opened this it was {_said(seen)}."
+        return (
+            f"The value was changed since you opened this: it is still {_said(now)}, "
+            "but with another end or from another scope."
+        )
+    return f"The value was changed since you opened this: it is {_said(now)} now and was {_said(seen)}."
 
 
 def _seen(text: str) -> dict[str, Shown]:

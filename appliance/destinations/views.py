@@ -32,6 +32,7 @@ COLUMNS = (  # sort, heading, class
 
 @viewer
 def listed(request: HttpRequest) -> HttpResponse:
+    """Renders the list of destinations, filtered and sorted as the URL says."""
     given = request.GET
     text, trouble = given.get("q", "").strip()[:400], given.get("trouble") == "1"
     sort = given.get("sort", "trouble")
@@ -81,6 +82,7 @@ def listed(request: HttpRequest) -> HttpResponse:
 
 @viewer
 def one(request: HttpRequest, name: str) -> HttpResponse:
+    """Renders the page of one destination. Raises Http404 for a name without a transport."""
     core = door(request)
     row, others = known_row(core, name)
     in_force = core.read("transports", {"destination": name})

@@ -6,4 +6,6 @@ from django.apps import AppConfig
 
 
 class LiveConfig(AppConfig):
+    """Configures the application for Django."""
+
     name = "appliance.live"

@@ -26,18 +26,22 @@ SLACK_MINUTES = 3  # of a sample before the day's start that still stands for it
 
 @dataclass(frozen=True, slots=True)
 class Balance:
+    """Holds the balance of today, in recipients. An amount is None while nothing is known."""
+
     rows: list[tuple[str, str, int | None]]  # name, words, amount
     since: str
     difference: int
 
     @property
     def verdict(self) -> str:
+        """Returns whether it balances, as a sentence."""
         if self.rows[-1][2] is None:
             return "No data yet."
         return "It balances." if not self.difference else f"It does not balance: a difference of {self.difference}."
 
 
 def balance_of(snapshot: Mapping[str, Any]) -> Balance:
+    """Returns the balance of today as of a snapshot, with times in the active time zone."""
     totals = snapshot["totals"]
     labels = _labels()
     if totals is None:

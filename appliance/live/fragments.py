@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
@@ -22,6 +23,7 @@ from appliance.live.samples import in_thread
 
 __all__ = ["Channel", "LivePage", "LiveState", "Part", "frame_fragments", "page_in_zone"]
 
+_LINE_BREAK = re.compile(r"\n\s*")  # of a template; in what the core reports, line breaks are written out
 _log = logging.getLogger("waypost.live")
 
 
@@ -91,8 +93,9 @@ class Channel:
     def update(self, state: LiveState) -> None:
         """Renders a state and encodes its events. Raises ValueError for a number that JSON cannot hold."""
         part = self.page.render(state)
-        changed = {name: html for name, html in part.fragments.items() if self._fragments.get(name) != html}
-        fragments = {**self._fragments, **part.fragments}
+        rendered = {name: _LINE_BREAK.sub(" ", html) for name, html in part.fragments.items()}
+        changed = {name: html for name, html in rendered.items() if self._fragments.get(name) != html}
+        fragments = {**self._fragments, **rendered}
         core = state.snapshot["core"]
         head = {
             "at": state.snapshot["at"],

@@ -83,11 +83,16 @@ class TooManyReaders(Exception):
 class Keeper(Protocol):
     """Keeps samples and the last snapshot beyond a restart; called in a thread, and may fail."""
 
-    def load(self) -> dict[str, Any] | None: ...
-    def keep(self, snapshot: dict[str, Any]) -> None: ...
+    def load(self) -> dict[str, Any] | None:
+        """Returns the last snapshot that was kept; None if there is none."""
+
+    def keep(self, snapshot: dict[str, Any]) -> None:
+        """Keeps the sample of this minute and the snapshot."""
 
 
 class Hub:
+    """Asks the core for all live pages of this process, and sends each page its events."""
+
     def __init__(
         self,
         client: Callable[[float], AsyncControlClient],
@@ -144,6 +149,7 @@ class Hub:
             await self.close()
 
     async def close(self) -> None:
+        """Closes the connections to the core."""
         await self._client.close()
         await self._slow_client.close()
 
@@ -341,6 +347,7 @@ class Hub:
         return told | {name: rows[name] for name in ("messages", "recipients")}
 
     def destination_lines(self, name: str) -> dict[str, list[float | None]]:
+        """Returns the last 15 minutes of one destination; empty lists if the hub does not know it."""
         ring = self._rings.get(name)
         rows = ring.since(self._wall() - LINES_S) if ring is not None else {}
         return {each: rows.get(each, []) for each in ("t", *DESTINATION_LINES)}

@@ -30,6 +30,8 @@ LOOK_S = 2.0  # with a picture a second, or every four from a core that hangs, a
 
 
 class Listeners:
+    """Knows the sessions of the open streams, and which of them may still listen."""
+
     def __init__(self, look: Callable[[frozenset[str]], frozenset[str]]) -> None:
         """``look``: those of these sessions whose user may listen; called in a thread."""
         self._look = look

@@ -27,6 +27,8 @@ class Sample(models.Model):
     recipients = models.BigIntegerField(help_text="queued")
 
     class Meta:
+        """Orders samples by their minute."""
+
         ordering = ("minute",)
 
     def __str__(self) -> str:

@@ -27,6 +27,7 @@ class Ring:
         return self._count
 
     def add(self, at: float, values: Mapping[str, float | None]) -> None:
+        """Adds a row. A time that is not later than the last one clears the ring first."""
         last = self.last_at()
         if last is not None and at <= last:
             self.clear()
@@ -39,9 +40,11 @@ class Ring:
         self._count = min(self._count + 1, len(self._columns[0]))
 
     def clear(self) -> None:
+        """Removes all rows."""
         self._next = self._count = 0
 
     def last_at(self) -> float | None:
+        """Returns the time of the newest row; None if there is no row."""
         return self._columns[0][self._next - 1] if self._count else None
 
     def since(self, at: float) -> dict[str, list[float | None]]:

@@ -39,8 +39,11 @@ def in_thread(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class DatabaseKeeper:
+    """Keeps samples and the last snapshot in the database."""
+
     @in_thread
     def load(self) -> dict[str, Any] | None:
+        """Returns the last snapshot; None if there is none."""
         row = LastPicture.objects.first()
         return None if row is None else dict(row.picture)
 

@@ -44,11 +44,13 @@ TROUBLE_MAX = 20  # on one page
 
 
 def counts_of(state: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the recipients that the manager counted since its start."""
     counters = state["counters"]
     return {name: int(counters[counter]) for name, counter in COUNTS.items()}
 
 
 def queue_of(state: Mapping[str, Any], size: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the size of the queue in all and by lane; lanes in the order in which mail passes through them."""
     lanes: dict[str, Any] = {}
     for lane in sorted({*state["lanes"], *size["lanes"]} - {"deleted"}, key=_lane_order):
         there = size["lanes"].get(lane, {"messages": 0, "recipients": 0})

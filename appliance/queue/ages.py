@@ -30,6 +30,8 @@ OTHERS = "others"  # the core's row for those it has no name for; destinations h
 
 @dataclass(frozen=True)
 class Cell:
+    """Holds one number of the heat map."""
+
     count: int
     heat: int  # 0: nothing there
     link: str
@@ -37,6 +39,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
+    """Holds the numbers of one destination."""
+
     name: str  # "" for those without one
     cells: list[Cell]
     total: Cell
@@ -44,6 +48,8 @@ class Line:
 
 @dataclass(frozen=True)
 class HeatMap:
+    """Holds the table of ages: its columns, a line per destination, and the sums."""
+
     columns: list[tuple[str, str]]  # short, and in full
     lines: list[Line]
     sums: Line
@@ -51,6 +57,7 @@ class HeatMap:
 
 @viewer
 def ages(request: HttpRequest) -> HttpResponse:
+    """Renders the ages of the queued mail, or how far the count is; for htmx the table only."""
     refresh, piece = request.GET.get("refresh") == "1", bool(request.headers.get("HX-Request"))
     core = door(request)
     answer = _look(core, refresh=refresh, patience_s=NEXT_LOOK_S if piece else FIRST_LOOK_S)

@@ -27,9 +27,9 @@ def duration_of(text: str) -> float:
     elif _DURATION.fullmatch(squeezed):
         seconds = float(sum(int(number) * _UNITS_S[unit] for number, unit in _PART.findall(squeezed)))
     else:
-        raise ValueError("This is no duration; allowed: 90s, 15m, 2h, 1d12h, 2w.")
+        raise ValueError("Not a valid duration; examples: 90s, 15m, 2h, 1d12h, 2w.")
     if not 0 < seconds <= _SECONDS_MAX:
-        raise ValueError("Allowed: more than 0 s, up to a hundred years.")
+        raise ValueError("The duration must be more than 0 s and at most 100 years.")
     return seconds
 
 
@@ -37,10 +37,10 @@ def size_of(text: str) -> int:
     """Bytes. Raises ValueError with words."""
     match = _SIZE.fullmatch("".join(text.lower().split()))
     if match is None:
-        raise ValueError("This is no size; allowed: 512, 20k, 1.5 MB, 2G.")
+        raise ValueError("Not a valid size; examples: 512, 20k, 1.5 MB, 2G.")
     size = round(float(match[1]) * _FACTORS[match[2]])
     if not 0 < size <= _BYTES_MAX:
-        raise ValueError("Allowed: 1 byte or more.")
+        raise ValueError("The size must be at least 1 byte.")
     return size
 
 
@@ -51,10 +51,10 @@ def moment_of(text: str) -> float:
         at = float(text) if re.fullmatch(r"\d{1,11}(?:\.\d{1,6})?", text) else _written(text)
     except (ValueError, OverflowError, OSError):
         raise ValueError(
-            "This is no time; allowed: 2026-11-21T10:00, with Z or +01:00 where it is not yours."
+            "Not a valid time; example: 2026-11-21T10:00, with Z or +01:00 if it is not in your time zone."
         ) from None
     if not math.isfinite(at) or not 0 < at <= 32_503_680_000.0:
-        raise ValueError("Allowed: a time up to the year 3000.")
+        raise ValueError("The time must be before the year 3000.")
     return at
 
 

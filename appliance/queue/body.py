@@ -29,6 +29,8 @@ TAB = 8
 
 @dataclass
 class Part:
+    """Holds one part of a message."""
+
     kind: str  # text/plain
     name: str  # of the file, "" when it has none
     size: int  # bytes, decoded
@@ -38,6 +40,8 @@ class Part:
 
 @dataclass
 class Body:
+    """Holds the parts of a message as far as it was parsed."""
+
     parts: list[Part] = field(default_factory=list)
     size: int = 0
     cut: bool = False
@@ -45,10 +49,12 @@ class Body:
 
     @property
     def texts(self) -> list[Part]:
+        """Returns the parts that are shown as text."""
         return [part for part in self.parts if part.text is not None]
 
     @property
     def attachments(self) -> list[Part]:
+        """Returns the parts that are only listed."""
         return [part for part in self.parts if part.text is None]
 
 
@@ -87,13 +93,13 @@ def parsed(data: bytes, cut: bool) -> Body:
         message = email.message_from_bytes(data, policy=_POLICY)
         for number, part in enumerate(message.walk()):
             if number >= PARTS_MAX:
-                body.words = f"It has more than {PARTS_MAX} parts; the rest is not shown."
+                body.words = f"This message has more than {PARTS_MAX} parts; the others are not shown."
                 break
             if not part.is_multipart():
                 body.parts.append(_part(part))
     except Exception as error:
         # The parser has met mail it could not read before; the raw view still shows it.
-        body.words = f"It could not be taken apart ({type(error).__name__}); see it raw."
+        body.words = f"This message could not be parsed ({type(error).__name__}); see the raw view."
     return body
 
 

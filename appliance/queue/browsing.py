@@ -33,6 +33,7 @@ class Reading:
 
     @property
     def over(self) -> bool:
+        """Returns whether the end of the queue was reached."""
         return self.cursor is None
 
 
@@ -72,6 +73,7 @@ class Place:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Place:
+        """Returns the place that a URL names; the first page if it names none."""
         cursor = str(given.get("cursor", ""))[:CURSOR_MAX]
         back = tuple(each[:CURSOR_MAX] for each in str(given.get("back", "")).split(",")[-BACK_MAX:])
         number = str(given.get("page", "1"))
@@ -82,12 +84,14 @@ class Place:
         )
 
     def query(self, filter_query: str) -> str:
+        """Returns the query of a URL for this place with a filter."""
         if not self.cursor:
             return filter_query
         own = urlencode({"cursor": self.cursor, "back": ",".join(self.back), "page": self.number})
         return f"{filter_query}&{own}" if filter_query else own
 
     def next(self, cursor: str) -> Place:
+        """Returns the place of the next page, which begins at ``cursor``."""
         return Place(cursor, (*self.back, self.cursor)[-BACK_MAX:], self.number + 1)
 
     @property

@@ -19,6 +19,8 @@ _MESSAGE = re.compile(r"([0-9A-Z]{13,20})(?::([^\s:]{1,100}):(\d{1,19}))?")
 
 
 class WhyForm(forms.Form):
+    """Asks for the reason of a change."""
+
     why = forms.CharField(
         label="Reason", min_length=3, max_length=WHY_MAX, widget=forms.TextInput(attrs={"autocomplete": "off"})
     )
@@ -38,6 +40,7 @@ class RouteForm(forms.Form):
         self._transports = None if transports is None else sorted(transports)
 
     def clean_route(self) -> str:
+        """Returns the route. Raises ValidationError for a transport that does not exist."""
         route = str(self.cleaned_data["route"]).strip()
         transport, colon, next_hop = route.partition(":")
         if not colon or not next_hop or any(character.isspace() for character in route):
@@ -71,6 +74,7 @@ class GoForm(WhyForm):
             )
 
     def clean_typed(self) -> str:
+        """Returns the number that was typed. Raises ValidationError unless it is the number of messages."""
         typed = "".join(character for character in self.cleaned_data["typed"] if character.isdigit())
         if typed != str(self._matched):
             raise forms.ValidationError(f"This is not {self._matched}.")

@@ -78,7 +78,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     _check(operation)
     asked = FilterForm.of(request.POST)
     if not asked.is_valid():
-        return _sorry(request, "The filter is not right; nothing was counted.")
+        return _sorry(request, "The filter is not valid; nothing was counted.")
     form = _form(CountForm, RoutedCountForm, request, operation)
     if not form.is_valid():
         return _count_dialog(request, operation, form)
@@ -107,6 +107,7 @@ def change(request: HttpRequest, tag: str) -> HttpResponse:
 @viewer
 @require_safe
 def changes(request: HttpRequest) -> HttpResponse:
+    """Renders the latest changes to messages."""
     counted = Change.objects.exclude(phase__in=(Phase.COUNTING, Phase.COUNTED))
     return render(request, "queue/changes.html", {"changes": [_context(each) for each in counted[:CHANGES_SHOWN]]})
 
@@ -183,7 +184,7 @@ def _count_dialog(request: HttpRequest, operation: str, form: Any = None) -> Htt
     given = request.POST if request.method == "POST" else request.GET
     asked = FilterForm.of(given)
     if not asked.is_valid():
-        return _sorry(request, "The filter is not right; nothing was counted.")
+        return _sorry(request, "The filter is not valid; nothing was counted.")
     context = {
         "operation": operation,
         "doc": doc_of(operation),

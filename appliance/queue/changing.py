@@ -54,10 +54,12 @@ class TooMany(ValueError):
 
 
 def past_of(operation: str) -> str:
+    """Returns the past participle of an operation: delete, deleted."""
     return _PAST.get(operation, operation)
 
 
 def doc_of(operation: str) -> str:
+    """Returns what an operation does, as a sentence."""
     return OPERATIONS.get(operation, "").format(undo=span(settings.WAYPOST.queue.undo_time_s))
 
 

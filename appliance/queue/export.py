@@ -35,6 +35,7 @@ COLUMNS = (
 @require_GET
 @never_cache
 def csv(request: HttpRequest) -> HttpResponse:
+    """Streams the messages that match a filter as CSV."""
     asked = FilterForm.of(request.GET)
     if not asked.is_valid():
         return HttpResponse("The filter is not right.", status=400, content_type="text/plain")
@@ -67,6 +68,7 @@ async def _lines(asked: FilterForm, reading: Reading, who: str) -> AsyncIterator
 
 
 def cells(item: dict[str, Any]) -> list[object]:
+    """Returns the cells of one message."""
     return [
         item["queue_id"],
         item["state"],

@@ -41,6 +41,7 @@ class AmountField(forms.CharField):
         self._read = read
 
     def validate(self, value: Any) -> None:
+        """Raises ValidationError for an amount that cannot be read."""
         super().validate(value)
         if value:
             try:
@@ -65,6 +66,7 @@ class FilterForm(forms.Form):
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> FilterForm:
+        """Returns a form with the filter of a URL; fields that are missing are empty."""
         data = {name: given.get(name, "") for name in FIELDS}
         for name, (alias, _) in AMOUNTS.items():
             data[name] = data[name] or given.get(alias, "")
@@ -86,6 +88,7 @@ class FilterForm(forms.Form):
 
     @property
     def query(self) -> str:
+        """Returns the filter as the query of a URL."""
         return urlencode(self.given)
 
     @property

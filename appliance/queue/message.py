@@ -34,10 +34,12 @@ class Message:
 
     @property
     def known(self) -> bool:
+        """Returns whether the message is in the queue or in the history."""
         return self.item is not None or bool(self.history.events)
 
     @property
     def state(self) -> str:
+        """Returns its state; for a message that has left the queue, how it ended."""
         if self.item is not None:
             return str(self.item["state"])
         if self.finished is None:

@@ -21,6 +21,7 @@ STOP_POLLING = 286  # htmx asks no more
 @require_safe
 @never_cache
 def message(request: HttpRequest, queue_id: str) -> HttpResponse:
+    """Renders the page of a message; status 404 if it is not known."""
     told = message_of(door(request), queue_id)
     context = {"message": told, "may_read_bodies": may_read_bodies(request.user), "actions": _actions(told)}
     return render(request, "queue/message.html", context, status=200 if told.known else 404)
@@ -29,6 +30,7 @@ def message(request: HttpRequest, queue_id: str) -> HttpResponse:
 @viewer
 @require_safe
 def recipients(request: HttpRequest, queue_id: str) -> HttpResponse:
+    """Renders one page of the recipients of a message."""
     given = request.GET.get("start", "0")
     start = int(given) if given.isascii() and given.isdigit() and len(given) < 9 else 0
     rows, more = recipients_of(door(request), queue_id, start)

@@ -24,10 +24,13 @@ SILENT_S = 15.0  # beyond the patience with the core: then whoever made the chan
 
 
 def new_tag() -> str:
+    """Returns a random tag of ``TAG_CHARACTERS`` letters and digits."""
     return "".join(secrets.choice(_LETTERS) for _ in range(TAG_CHARACTERS))
 
 
 class Phase(models.TextChoices):
+    """How far a change is."""
+
     COUNTING = "counting", "counting"
     COUNTED = "counted", "counted"
     RUNNING = "running", "under way"
@@ -68,12 +71,15 @@ class Change(models.Model):
     undoes = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="undone_by")
 
     class Meta:
+        """Orders changes by their beginning, the newest first."""
+
         ordering = ("-begun_at",)
 
     def __str__(self) -> str:
         return f"{self.operation} {self.tag}"
 
     def save(self, *arguments: Any, **named: Any) -> None:
+        """Saves the change; a new one first deletes those older than ``KEPT_DAYS``."""
         if self._state.adding:
             Change.objects.filter(begun_at__lt=timezone.now() - timedelta(days=KEPT_DAYS)).delete()
         super().save(*arguments, **named)
@@ -90,6 +96,7 @@ class Change(models.Model):
 
     @property
     def under_way(self) -> bool:
+        """Returns whether it is counting or running."""
         return self.phase in UNDER_WAY
 
     @property
@@ -113,9 +120,11 @@ class Change(models.Model):
 
     @property
     def can_be_undone(self) -> bool:
+        """Returns whether it is a deletion that can still be undone."""
         until = self.undo_until
         return until is not None and until > timezone.now().timestamp()
 
     @property
     def undos(self) -> list[Change]:
+        """Returns the changes that undid this one."""
         return list(self.undone_by.all())

@@ -18,6 +18,7 @@ _ENDED = ("Z", "X")
 
 
 def own() -> str:
+    """Returns the name of this process, by which another one can tell whether it is gone."""
     return _named(os.getpid())
 
 

@@ -10,12 +10,16 @@ PATTERN = "[0-9A-Z]{13,20}"  # as the core takes them
 
 
 class QueueIdConverter:
+    """Converts queue ids in URLs."""
+
     regex = PATTERN
 
     def to_python(self, value: str) -> str:
+        """Returns the queue id of a URL."""
         return value
 
     def to_url(self, value: str) -> str:
+        """Returns a queue id as it is in a URL."""
         return str(value)
 
 

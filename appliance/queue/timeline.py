@@ -20,6 +20,8 @@ VERDICTS_SHOWN = 20  # of one attempt; the others are among the recipients
 
 @dataclass
 class Bar:
+    """Holds one part of a delay as a bar of a chart."""
+
     name: str
     seconds: float
     x: float
@@ -44,10 +46,12 @@ class Timeline:
 
     @property
     def attempts(self) -> int:
+        """Returns the number of attempts at delivery."""
         return sum(1 for event in self.events if event["event"] == "attempt")
 
 
 def timeline(history: Mapping[str, Any]) -> Timeline:
+    """Returns the timeline of an answer to ``history``."""
     told = Timeline(
         complete=bool(history.get("complete")),
         note=history.get("note", ""),

@@ -6,4 +6,6 @@ from django.apps import AppConfig
 
 
 class PositionsConfig(AppConfig):
+    """Configures the application for Django."""
+
     name = "appliance.status"

@@ -18,6 +18,8 @@ GROUPS_MAX = 12  # lines of a lane's table; the rest is told in one
 
 @dataclass(frozen=True)
 class Box:
+    """Holds one rectangle of the diagram, in its units."""
+
     x: float
     width: float
     words: str
@@ -37,6 +39,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Lane:
+    """Holds the diagram of one lane, and the groups of its segments."""
+
     name: str
     known: Mapping[str, Any]
     boxes: list[Box]
@@ -51,6 +55,7 @@ class Lane:
 
     @property
     def lag(self) -> int:
+        """Returns how many bytes the runner is behind the end of the lane."""
         return int(self.known.get("lag_bytes") or 0)
 
 

@@ -88,7 +88,7 @@
     const type = event.detail.xhr.getResponseHeader("Content-Type") || "";
     const whole = event.detail.xhr.responseText.includes("<!doctype");
     if (!type.startsWith("text/html") || whole) {
-      event.detail.serverResponse = '<p class="notice error" role="alert">The portal answered ' + status + ".</p>";
+      event.detail.serverResponse = '<p class="notice error" role="alert">The portal answered with status ' + status + ".</p>";
     }
     if (status !== 422 || !dialog.open) {
       event.detail.target = document.querySelector("dialog[open] .dialog-notice") || document.getElementById("notice");
@@ -100,7 +100,7 @@
     const place = document.querySelector("dialog[open] .dialog-notice") || document.getElementById("notice");
     place.innerHTML =
       '<p class="notice error" role="alert">The portal does not answer.' +
-      (read ? "" : " Whether anything was changed is not known: look again.") +
+      (read ? "" : " The change may have been made; check before you repeat it.") +
       "</p>";
   };
   document.body.addEventListener("htmx:sendError", unreachable);

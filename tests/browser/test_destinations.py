@@ -45,7 +45,7 @@ async def test_a_suspension_keeps_mail_until_it_is_resumed(tmp_path: Path) -> No
         await page.click("text=Suspend…")
         await page.select_option("#dialog select[name=how]", "open")
         await page.click("#dialog button:has-text('Suspend')")  # without a reason
-        await expect(page.locator("#dialog .errorlist")).to_contain_text("Say why")
+        await expect(page.locator("#dialog .errorlist")).to_contain_text("Enter a reason")
         await give_reason(page, "Suspend", "their disk is full")
         await expect(page.locator("#destination .states")).to_contain_text("suspended")
         await it.house.send("a@example.org")
@@ -82,7 +82,7 @@ async def test_a_value_for_a_time_is_seen_in_the_window_and_ends(tmp_path: Path)
         name = route_to(lab, 0)
         page = await it.sign_in("operator")
         await page.goto(it.url(path_of(name)))
-        await page.click("text=Another value for a time…")
+        await page.click("text=Override a value…")
         await set_value(page, "10%", "1h", "a tenth of the speed")
         shown = page.locator(f"tr[data-parameter={LIMIT}]")
         await expect(shown).to_contain_text("tuned live")
@@ -95,8 +95,8 @@ async def test_a_value_for_a_time_is_seen_in_the_window_and_ends(tmp_path: Path)
         await it.house.until_empty()
         assert lab.hops[0].counters.connections_peak <= 2
 
-        await shown.locator("text=Take back…").click()
-        await give_reason(page, "Take back", "full speed again")
+        await shown.locator("text=Remove…").click()
+        await give_reason(page, "Remove", "full speed again")
         await page.reload()
         await expect(shown).to_contain_text("configuration file")
 
@@ -104,7 +104,7 @@ async def test_a_value_for_a_time_is_seen_in_the_window_and_ends(tmp_path: Path)
         await page.fill("#dialog input[name=value]", "none")
         await page.fill("#dialog input[name=why]", "a mistake")
         await page.click("#dialog button:has-text('Set')")
-        await expect(page.locator("#dialog .dialog-notice")).to_contain_text("must be between 1 and 10000 deliveries")
+        await expect(page.locator("#dialog .dialog-notice")).to_contain_text("must be a whole number between 1 and 10000 deliveries")
         await set_value(page, "3", "2s", "slower for a moment")
 
         async def over() -> bool:

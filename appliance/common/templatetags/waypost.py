@@ -162,6 +162,7 @@ def number(value: float | None) -> str:
 
 @register.filter
 def share(value: float | None) -> str:
+    """Returns a share as per cent with one decimal. Only a share of exactly 1 is shown as 100.0%."""
     return "–" if value is None else f"{value:.1%}" if value < 0.9995 or value == 1 else ">99.9%"
 
 

@@ -97,7 +97,7 @@ def test_no_page_that_takes_a_post_takes_it_from_another_site() -> None:
             assert ask(client, "POST", path_of(route, number))[0] == 403, name
     client.get("/accounts/password/")
     text = client.post("/accounts/password/", {}).content.decode()
-    assert "This form is too old" in text
+    assert "This form has expired" in text
     assert "appliance/waypost.css" in text
 
 

@@ -35,7 +35,7 @@ def test_a_full_disk_is_told_and_nothing_is_sent() -> None:
         assert core.asked("suspend") == []
     text = answer.content.decode()
     assert answer.status_code == 503
-    assert "cannot write to its own database; the mail goes on. Nothing was changed" in text
+    assert "cannot write to its database; mail delivery continues. Nothing was changed" in text
     assert "database or disk is full" in text
 
 
@@ -57,7 +57,7 @@ def unwritable() -> Iterator[None]:
     connection.connection.execute("PRAGMA query_only = OFF")
 
 
-SAID = "The portal cannot write to its own database; the mail goes on"
+SAID = "The portal cannot write to its database; mail delivery continues"
 
 
 def test_signing_in_says_that_nothing_can_be_written(request: pytest.FixtureRequest) -> None:
@@ -117,7 +117,7 @@ def test_a_change_whose_end_cannot_be_written_is_told_to_be_looked_after(monkeyp
         answer = client_of("operator").post("/destinations/smtp:a.example/suspend/", given)
         assert len(core.asked("suspend")) == 1
     assert answer.status_code == 503
-    assert f"{SAID}. Look whether the change was made before you repeat it" in answer.content.decode()
+    assert f"{SAID}. Check whether the change was made before you repeat it" in answer.content.decode()
     assert Entry.objects.get(action="destination.suspend").outcome == Outcome.UNKNOWN
 
 
@@ -133,5 +133,5 @@ def test_a_database_that_cannot_be_read_is_told_by_a_page_that_needs_none(monkey
         answer = client.get("/reports/", headers=header)
         assert answer.status_code == 503
         text = answer.content.decode()
-        assert "The portal cannot use its own database; the mail goes on" in text
+        assert "The portal cannot use its database; mail delivery continues" in text
         assert ("<!doctype" in text) != bool(header)

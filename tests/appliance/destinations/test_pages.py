@@ -130,17 +130,17 @@ def test_one_shows_its_replies_its_values_and_where_they_come_from(core: FakeCor
 
 def test_one_that_nobody_knows_is_shown_with_nothing_known(core: FakeCore) -> None:
     client = signed_in("viewer")
-    assert "Nothing is known of it" in text_of(client, "/destinations/smtp:new.example/")
-    assert "None of its mail has been tried" in text_of(client, "/destinations/smtp:<i>x<%2Fi>.example/")
+    assert "The core does not know it" in text_of(client, "/destinations/smtp:new.example/")
+    assert "No delivery to it was attempted" in text_of(client, "/destinations/smtp:<i>x<%2Fi>.example/")
     assert client.get("/destinations/nothing/").status_code == 404
 
 
 def test_a_suspension_needs_a_reason_and_a_time_that_is_one(core: FakeCore) -> None:
     client = signed_in("operator")
     for given, complaint in (
-        ({"how": "open"}, "Say why"),
-        ({"how": "for", "duration": "soon", "why": "they ask"}, "This is no duration"),
-        ({"how": "until", "moment": "2001-01-01T00:00", "why": "they ask"}, "That time is over"),
+        ({"how": "open"}, "Enter a reason"),
+        ({"how": "for", "duration": "soon", "why": "they ask"}, "Not a valid duration"),
+        ({"how": "until", "moment": "2001-01-01T00:00", "why": "they ask"}, "This time has passed"),
         ({"how": "never", "why": "they ask"}, "Select a valid choice"),
     ):
         answer = client.post(BASE + "suspend/", given)
@@ -173,7 +173,7 @@ def test_a_resume_tells_which_wider_suspension_holds_on(core: FakeCore) -> None:
     client.post(BASE + "resume/", {"why": "they are back"})
     assert core.asked("resume") == [{"destination": NAME}]
     text = text_of(client, BASE)
-    assert "It stays suspended by the suspension of smtp:[192.0.2.1]." in text
+    assert "It stays suspended because of the suspension of smtp:[192.0.2.1]." in text
 
 
 def test_half_of_a_value_for_two_hours_is_asked_as_it_was_typed(core: FakeCore) -> None:
@@ -260,7 +260,7 @@ def test_of_two_who_set_the_same_value_the_second_is_told_what_the_first_did(cor
     answer = otto.post(BASE + "set/", given | {"value": "50%"} | seen_by_otto)
     assert answer.status_code == 422
     text = markup_of(answer)
-    assert "Somebody changed it meanwhile: it is 5 now; when you opened this it was 20. Nothing was changed." in text
+    assert "The value was changed since you opened this: it is 5 now and was 20. Nothing was changed." in text
     assert shared.shown["value"] == 5
     assert [entry.who for entry in entries()] == ["operator"]
     again = re.search(r'name="seen" value="([^"]*)"', text)
@@ -277,11 +277,11 @@ def test_a_value_that_became_another_is_not_taken_back_unseen(core: FakeCore) ->
     shared.shown = {"value": 4, "origin": "tuned"}
     answer = client.post(f"{BASE}take-back/{LIMIT}/", {"why": "full speed again"} | seen)
     assert answer.status_code == 422
-    assert "it is 4 now; when you opened this it was 3" in markup_of(answer)
+    assert "it is 4 now and was 3" in markup_of(answer)
     assert core.asked("set") == []
     shared.shown = {"value": 3, "origin": "tuned", "until": time.time() + 60}
     answer = client.post(f"{BASE}take-back/{LIMIT}/", {"why": "full speed again"} | seen)
-    assert "it is 3 as before, but for another time" in markup_of(answer)
+    assert "it is still 3, but with another end" in markup_of(answer)
     assert core.asked("set") == []
 
 
@@ -291,7 +291,7 @@ def test_who_was_quicker_than_our_look_is_told_of(core: FakeCore) -> None:
     client = signed_in("operator")
     given = {"parameter": LIMIT, "value": "5", "duration": "", "why": "they throttle us"}
     client.post(BASE + "set/", given | opened(client, BASE + "set/"))
-    assert "in the same moment from 20 to 7, which is replaced" in text_of(client, BASE)
+    assert "at the same moment, from 20 to 7, which your change replaced" in text_of(client, BASE)
 
 
 @pytest.mark.parametrize("seen", ["{", "[]", "3", '{"x": 3}', "[" * 9_000, f'{{"{LIMIT}": {{"value": [1]}}}}'])
@@ -299,5 +299,5 @@ def test_what_was_seen_cannot_be_made_up(core: FakeCore, seen: str) -> None:
     given = {"parameter": LIMIT, "value": "5", "duration": "", "why": "they throttle us", "seen": seen}
     answer = signed_in("operator").post(BASE + "set/", given)
     assert answer.status_code == 422
-    assert "too old to be sent" in markup_of(answer)
+    assert "This page has expired" in markup_of(answer)
     assert core.asked("set") == []

@@ -78,7 +78,7 @@ def test_a_change_whose_process_was_killed_is_told_at_the_next_look(client: Clie
         process.kill()
     eventually_blocking(lambda: change.abandoned)  # a process that ended and was not waited for has ended
     text = markup_of(client.get(page))
-    assert "The portal ended in the middle of it" in text
+    assert "The portal stopped during this change" in text
     assert "At least 2 were deleted" in text
     assert f'hx-post="{page}undo/"' in text
     process.wait()

@@ -32,13 +32,17 @@ NICER = 5  # the mail goes first where there is not enough processor for both
 
 
 class Command(BaseCommand):
+    """Serves the portal, or prepares its home for it."""
+
     help = "Serve the portal."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Adds the options of the command."""
         parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
         parser.add_argument("--prepare", action="store_true", help="make everything ready, and end")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        """Runs the command until its server ends."""
         if options["with_parent"]:
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             if os.getppid() != options["with_parent"]:  # it ended before we could say so
@@ -77,6 +81,7 @@ class Command(BaseCommand):
         )
 
     def say(self, words: str) -> None:
+        """Writes a line for the person who started it."""
         print(words, file=sys.stderr, flush=True)
 
 
