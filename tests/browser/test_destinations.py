@@ -104,7 +104,9 @@ async def test_a_value_for_a_time_is_seen_in_the_window_and_ends(tmp_path: Path)
         await page.fill("#dialog input[name=value]", "none")
         await page.fill("#dialog input[name=why]", "a mistake")
         await page.click("#dialog button:has-text('Set')")
-        await expect(page.locator("#dialog .dialog-notice")).to_contain_text("must be a whole number between 1 and 10000 deliveries")
+        await expect(page.locator("#dialog .dialog-notice")).to_contain_text(
+            "must be a whole number between 1 and 10000"
+        )
         await set_value(page, "3", "2s", "slower for a moment")
 
         async def over() -> bool:

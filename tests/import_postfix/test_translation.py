@@ -212,7 +212,9 @@ def test_other_postfixes_of_the_host_are_named_each(tmp_path: Path) -> None:
         assert (each.fate, each.where) == (Fate.LEFT, "main.cf:3")
         assert "its settings and its queue are not part of this import" in each.said
     assert "waypost import-postfix /etc/postfix-bulk" in found[1].said
-    assert not any("multi_instance_directories" in each.what for each in draft.findings if "internal to Postfix" in each.said)
+    assert not any(
+        "multi_instance_directories" in each.what for each in draft.findings if "internal to Postfix" in each.said
+    )
 
 
 def test_of_relay_domains_what_can_be_read_is_taken_and_the_table_that_can_not_is_named(tmp_path: Path) -> None:
