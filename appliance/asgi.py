@@ -56,7 +56,7 @@ def _end_with_parent() -> None:
 
 
 def _end_streams_first(hub: Hub) -> None:
-    """uvicorn, told to end, waits for all that is open; streams would be for ever."""
+    """Ends open streams on exit, because uvicorn waits for all open connections."""
     for number in (signal.SIGTERM, signal.SIGINT):
         before = signal.getsignal(number)
 

@@ -190,7 +190,7 @@ CSRF_COOKIE_NAME = "__Host-waypost-csrf" if HTTPS else "waypost-csrf"
 CSRF_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_HTTPONLY = True  # forms and hx-headers carry the token
 
-# What the browser may do
+# Restrictions for the browser
 
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
@@ -232,14 +232,14 @@ STORAGES = {
 FILE_UPLOAD_MAX_MEMORY_SIZE = 64 << 10
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 3_000  # a page of 1 000 messages selected
 
-# What is done at night (appliance/celery.py). A Redis that is away is told at once, and never waited for by a page.
+# Celery (appliance/celery.py). Pages never wait for Redis; an unavailable Redis is an immediate error.
 
 CELERY_BROKER_URL = os.environ.get("REDIS_URL") or REPORTS.broker_url or f"redis+socket://{REDIS_SOCKET}"
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 2, "socket_timeout": 5, "max_retries": 0}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # the worker waits for it for ever
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # the worker waits for it without limit
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
-CELERY_TASK_IGNORE_RESULT = True  # what came of it is in the portal's database
+CELERY_TASK_IGNORE_RESULT = True  # results are in the portal's database
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TIMEZONE = "UTC"
@@ -253,7 +253,7 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "stream": sys.stderr, "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {
-        # Who may not, or asks for what is not there, is told so on the page; thirty lines for each would bury a fault.
+        # Responses 403 and 404 are pages; thirty log lines for each would bury real errors.
         "django.request": {"level": "ERROR"},
         # It writes down the names that were typed, which may be passwords; the audit has what happened.
         "axes": {"level": "ERROR"},

@@ -97,7 +97,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         return False
 
     def get_urls(self) -> list[URLPattern]:
-        """Without what may not be done, and without Django's redirects of old."""
+        """Without what may not be done, and without Django's obsolete redirects."""
         gone = ("_add",) * (not self.may_add) + ("_delete",) * (not self.may_delete)
         return [each for each in super().get_urls() if each.name and not each.name.endswith(gone)]
 
@@ -150,7 +150,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Deletes the object and records it in the audit. Raises PermissionDenied if ``refusal`` rejects it."""
         subject, before = self.subject(obj), self.described(obj)
-        if words := self.refusal(request, obj):  # once more, now that nobody else can change it
+        if words := self.refusal(request, obj):  # checked again inside the transaction
             raise PermissionDenied(words)
         self.delete(obj)
         record(request, f"{self.action}.delete", subject, before=before, why=reason(request))

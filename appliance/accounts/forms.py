@@ -33,7 +33,7 @@ def failed(user: User) -> None:
 
 
 class _Code:
-    """What both forms for a code share."""
+    """The common part of both forms for a code."""
 
     user: User
 

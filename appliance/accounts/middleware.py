@@ -31,7 +31,7 @@ _POLICY = ", ".join(
         "screen-wake-lock", "usb", "xr-spatial-tracking",
     )
 )  # fmt: skip
-AGAIN = "Waypost-Again"  # a header of what an open page asks for by itself (static/appliance/page.js)
+AGAIN = "Waypost-Again"  # header of automatic requests of an open page (static/appliance/page.js)
 _ALWAYS_AGAIN = frozenset(("live:stream", "live:history"))  # asked for by scripts alone
 _SEEN = "waypost_seen"
 _SEEN_SHARE = 10  # a session is written again when a tenth of its time is over
@@ -92,5 +92,5 @@ def _seen(request: HttpRequest) -> None:
         request.session[_SEEN] = now
         try:
             request.session.save()
-        except (UpdateError, DatabaseError):  # a full disk: who only reads goes on reading, and is not told of it
+        except (UpdateError, DatabaseError):  # full disk: reading continues without this update
             request.session.modified = False

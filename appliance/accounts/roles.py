@@ -48,7 +48,7 @@ GROUPS = {"viewer": Role.VIEWER, "operator": Role.OPERATOR, "administrator": Rol
 
 
 def role_of(user: AbstractBaseUser | AnonymousUser) -> Role | None:
-    """The highest role; None for who has none, and may see nothing."""
+    """Returns the user's highest role; None without a role, and then without access."""
     if not user.is_authenticated or not user.is_active:
         return None
     if getattr(user, "is_superuser", False):

@@ -41,7 +41,7 @@ class EntryAdmin(AuditedAdmin):
         """Returns the time of the entry."""
         return clock(entry.at)
 
-    @admin.display(description="Who")
+    @admin.display(description="User")
     def by(self, entry: Entry) -> str:
         """Returns the name of the user."""
         return shown(entry.who)

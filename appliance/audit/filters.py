@@ -54,7 +54,7 @@ class LocalTime(forms.DateTimeInput):
 class FilterForm(forms.Form):
     """The filter of the audit page."""
 
-    who = _line("Who", 150, list="audit-who")
+    who = _line("User", 150, list="audit-who")
     action = _line("Action", 60, list="audit-action", placeholder="queue.delete, queue.*")
     subject = _line("Subject", 400)
     outcome = forms.ChoiceField(choices=[("", "any"), *Outcome.choices], required=False)
@@ -86,7 +86,7 @@ class FilterForm(forms.Form):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What was filled in."""
+        """Returns the fields that are filled in."""
         return {name: value for name, value in self.cleaned_data.items() if value} if self.is_valid() else {}
 
     @property
@@ -109,7 +109,7 @@ class FilterForm(forms.Form):
         return entries
 
     def read(self) -> Q | None:
-        """What has to be looked for in each entry; None when nothing."""
+        """Returns the conditions that no index serves; None if there are none."""
         wanted = Q()
         for name in _NAMES:
             if (value := self.asked.get(name, "")).endswith("*"):
@@ -119,7 +119,7 @@ class FilterForm(forms.Form):
         return wanted or None
 
 
-_SKEW = timedelta(minutes=5)  # a transaction that took so long has an older id than its time says
+_SKEW = timedelta(minutes=5)  # a transaction of that length has an older id than its time suggests
 
 
 def _first(since: datetime) -> int:

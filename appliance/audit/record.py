@@ -1,4 +1,4 @@
-"""Writing the audit: around each change, so that what was refused, and what nobody knows the end of, is in it, too.
+"""Writes the audit log around each change, so that refused and interrupted changes are recorded, too.
 
 with audited(request, "queue.delete", subject=queue_id, before=..., why=why) as entry:
     answer = door(request).change("delete", {...}, why=why)
@@ -84,11 +84,11 @@ def client_address(request: HttpRequest) -> str | None:
 def _entry(
     request: HttpRequest | None, action: str, subject: str, who: str, before: Any, after: Any, why: str
 ) -> Entry:
-    user = getattr(request, "user", None)  # signing in may happen before there is one
+    user = getattr(request, "user", None)  # None during a sign-in
     user = user if isinstance(user, User) else None
     return Entry(
         user=user,
-        who=(who or (user.get_username() if user is not None else "nobody"))[:150],
+        who=(who or (user.get_username() if user is not None else "anonymous"))[:150],
         address=client_address(request) if request is not None else None,
         action=action,
         subject=subject[:400],

@@ -20,7 +20,7 @@ from appliance.common.csv import CONTENT_TYPE, line
 __all__ = ["csv", "entries", "entry"]
 
 ROWS_MAX = 20_000  # some megabytes; the last line says when it was cut
-NAMES_MAX = 200  # offered while somebody types
+NAMES_MAX = 200  # suggestions for the user filter
 LATELY = 2_000  # entries whose actions are offered
 COLUMNS = ("id", "at", "who", "address", "action", "subject", "outcome", "words", "why", "before", "after")
 

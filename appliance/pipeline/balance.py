@@ -1,7 +1,7 @@
-"""Does it balance: accepted + queued at the start = delivered + bounced + expired + deleted + queued at the end, per
+"""Checks the balance: accepted + queued at the start = delivered + bounced + expired + deleted + queued at the end, per
 recipient.
 
-What is queued is given by two cuts, near the day's beginning and its end; events are counted between exactly these. So
+Two cuts, near the start and the end of the day, count queued mail; events are counted between exactly these. So
 an event that was lost, or is there twice, shows: events alone would always agree with themselves.
 
 Compared are two numbers: recipients, and the sum over messages of crc32(queue id) * recipients, which the cuts tell as
@@ -69,8 +69,8 @@ class Balance:
     deleted: int = 0
     queued_at_start: int | None = None
     queued_at_end: int | None = None
-    difference: int | None = None  # what came in less what went out; above 0: recipients without an end
-    message_by_message: bool | None = None  # whether the checksums agree; None: a cut has none, of an older version
+    difference: int | None = None  # arrivals less departures; above 0: recipients without an outcome
+    message_by_message: bool | None = None  # whether the checksums agree; None: a cut of an older version lacks it
     suspects: list[Suspect] = field(default_factory=list)
     suspects_left_out: int = 0
     gaps: list[Gap] = field(default_factory=list)
@@ -128,14 +128,14 @@ def balance(session: SparkSession, silver: Sequence[Silver], first: Cut | None, 
 
 
 def _counted(recipients: Column, checked: bool) -> list[Column]:
-    """So many, and the sum over their messages that cuts tell as ``checksum``."""
+    """Returns the columns with the number of recipients and their ``checksum``, as cuts have it."""
     checksum = F.sum(F.crc32("queue_id") * recipients) if checked else F.lit(0)
     sums = {"recipients": F.sum(recipients), "checksum": checksum}
     return [F.coalesce(each, F.lit(0)).cast("long").alias(name) for name, each in sums.items()]
 
 
 def _size(listed: Column) -> Column:
-    """Of what is no list 0, where Spark's own says -1."""
+    """Returns the length of a list, 0 for null, where Spark's function returns -1."""
     return F.greatest(F.size(listed), F.lit(0))
 
 

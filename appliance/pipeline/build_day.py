@@ -4,7 +4,7 @@ Laws
 - The tables of a day, its balance and report.json are written aside, and seen together (``store``).
 - A file that is not as it was written, or that Spark cannot read, is set aside and named, and the step is done again
   without it.
-- The same events and cuts make the same tables, byte for byte but for the version of the library that writes them.
+- The same events and cuts make the same tables, byte for byte except for the version of the library that writes them.
 
 Keeps law: same-events-same-tables (docs/laws.md).
 """
@@ -53,7 +53,7 @@ from appliance.pipeline.verify import whole
 
 __all__ = ["VERSION", "Maker", "Told", "read_table", "write_json"]
 
-VERSION = 1  # of the tables: raise it, and days are made anew when next asked for
+VERSION = 1  # of the tables: raise it to have days rebuilt at the next request
 DAMAGED_MAX = 100  # files set aside in one run; more, and something else is wrong
 HISTORY_DAYS = 10  # read back for those that do not add up: a queue lifetime of five days, twice
 TABLES_AT_ONCE = 4  # while one is planned or collected, another keeps the cores busy
@@ -95,7 +95,7 @@ class Maker:
         self._silver: dict[str, Silver] = {}
         self._files: dict[str, list[EventFile]] = {}
         self._damaged: dict[str, list[Damage]] = {}
-        self._left_out: list[str] = []  # of the day being made: what of the days before nobody can read
+        self._left_out: list[str] = []  # of the day being made: unreadable tables of earlier days
 
     # -- silver
 
@@ -134,7 +134,7 @@ class Maker:
         raise error
 
     def partition(self, rows: int) -> None:
-        """A task for each so many rows; a small day is one task each step, as a task costs more than its rows."""
+        """Sets the number of tasks of a step: one for each ``ROWS_PER_PARTITION`` rows; more would only cost time."""
         least = 1 if rows < SMALL_ROWS else self.session.sparkContext.defaultParallelism
         number = max(least, min(2_000, rows // ROWS_PER_PARTITION + 1))
         self.session.conf.set("spark.sql.shuffle.partitions", str(number))
@@ -142,7 +142,7 @@ class Maker:
     # -- a day
 
     def day(self, day: Day) -> Told:
-        """Made anew and published, whatever is there."""
+        """Builds and publishes the day, even if it exists."""
         so_far = self.now() < day.end
         self._left_out = [self.aside.fault] if self.aside.fault else []
         dts = day.partitions()

@@ -28,10 +28,10 @@ class Cut:
     at: float  # wall clock, seconds
     messages: int  # queued
     recipients: int  # queued, those that are done not counted
-    lanes: Mapping[str, int] = field(default_factory=dict)  # what lies before these positions is counted in
+    lanes: Mapping[str, int] = field(default_factory=dict)  # records before these positions are included
     checksum: int | None = None  # of what is queued, as ``mailcore/events/schema.py`` has it; None: an older version's
     exported: Mapping[str, int] | None = None  # files of events have these lanes up to there; None: an older version's
-    ids: Path | None = None  # a JSON line for each message that is queued, when somebody asked for it
+    ids: Path | None = None  # a JSON line for each queued message, on request
 
 
 def cuts_in(events: Path) -> tuple[list[Cut], list[str]]:
@@ -72,7 +72,7 @@ def nearest(cuts: Sequence[Cut], at: float) -> Cut | None:
 
 def ends(cuts: Sequence[Cut], day: Day) -> tuple[Cut | None, Cut | None]:
     """Between which the day balances: those nearest to its beginning and its end. Where counting began within it, from then
-    on; where nobody has counted since it ended, or it is not over, until the last count."""
+    on; without a count since its end, or during the day, until the last count."""
     first, last = nearest(cuts, day.begin), nearest(cuts, day.end)
     inside = [cut for cut in cuts if day.begin < cut.at < day.end]
     if first is None and inside and cuts[0] is inside[0]:
@@ -91,7 +91,7 @@ def stretch(cuts: Sequence[Cut], day: Day, first: Cut, last: Cut) -> str:
 
 
 def _clock(day: Day, at: float) -> str:
-    """On the wall; with the date when it is another, with what lies between it and UTC when the day's hours are not 24."""
+    """Returns the local time; with the date if it is not the day's, and with the UTC offset if the day has not 24 hours."""
     there = datetime.fromtimestamp(at, ZoneInfo(day.zone))
     shift = " %z" if len(day.hours()) != 24 else ""
     return there.strftime(f"%H:%M{shift}" if there.date() == day.date else f"%Y-%m-%d %H:%M{shift}")

@@ -60,7 +60,7 @@ _TYPES: dict[str, DataType] = {
 RAW = StructType([StructField(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
 _PHYSICAL = {"offset": "INT64", "kind": "BYTE_ARRAY"}
 _NAMED = re.compile(r"(?P<lane>.+)\.(?P<begin>\d+)\.parquet")
-WINDOWS = "windows"  # samples, which are no lane: what lies between two files of it is not missing
+WINDOWS = "windows"  # samples, not a lane: gaps between its files are normal
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class EventFile:
     damaged: int = 0  # records of its stretch that the export set aside
     kinds: frozenset[str] | None = None  # of its rows; None: its footer does not say
     days: tuple[str, ...] = ()  # the UTC days its stretch has files on
-    identity: str = ""  # another whenever anybody wrote to the file, or put another in its place
+    identity: str = ""  # changes with each write to the file, and when it is replaced
 
     @property
     def written(self) -> str:
@@ -126,7 +126,7 @@ class SetAside:
         return self.known.get(identity) or self._now.get(identity)
 
     def found(self, file: str, identity: str, error: Exception) -> Damage:
-        """What came of reading it. An OSError without a number is Arrow's word for what is in the file."""
+        """Returns the damage for an error while reading. Arrow raises an OSError without a number for invalid content."""
         if isinstance(error, OSError) and error.errno is not None:
             return self.not_now(file, identity, error.strerror or os.strerror(error.errno))
         damage = Damage.of(file, error, identity)
@@ -155,7 +155,7 @@ class SetAside:
 
 
 def look(events: Path, dt: str, aside: SetAside) -> tuple[list[EventFile], list[Damage]]:
-    """What is there of a UTC day: files that can be read, as far as their footers tell, and those that cannot."""
+    """Returns the event files of a UTC day: the readable ones, judged by their footers, and the damaged ones."""
     good, damaged = [], []
     directory = events / f"dt={dt}"
     for path in sorted(directory.glob("*.parquet")) if directory.is_dir() else ():
@@ -201,10 +201,10 @@ def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
     first, last = _offsets(footer)
     lost = json.loads(said.get("waypost.damaged", "[]"))
     if not isinstance(lost, list):
-        raise ValueError("what it says of damaged records is no list")
+        raise ValueError("its list of damaged records is invalid")
     days = json.loads(said.get("waypost.days", "[]"))
     if not isinstance(days, list):
-        raise ValueError("what it says of its days is no list")
+        raise ValueError("its list of days is invalid")
     end = said.get("waypost.to")
     return EventFile(
         path=path,

@@ -28,7 +28,7 @@ QUICK = {
     "-XX:MaxMetaspaceSize=400m",
     **INTERPRETED,
 }
-# A table's columns make methods that Java does not compile for their size unless told to.
+# By default Java does not compile methods as large as those of wide tables.
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-DontCompileHugeMethods"
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("appliance/__init__.py", "mailcore/__init__.py")
@@ -64,19 +64,19 @@ def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> 
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.ansi.enabled": "false",  # a reply that is no number is null, not the end of the run
+        "spark.sql.ansi.enabled": "false",  # a reply that is not a number becomes null instead of failing the run
         "spark.sql.adaptive.enabled": "false",  # partitions are chosen by the size of the data (``events``)
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # files are named one by one
         "spark.sql.files.openCostInBytes": "1m",
         "spark.sql.files.maxPartitionBytes": "32m",
         "spark.sql.parquet.compression.codec": "snappy",
         "spark.sql.maxConcurrentOutputFileWriters": "16",  # a file for each kind at once, instead of sorting by kind
-        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",  # nobody sees it before it is published
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",  # the output is published later
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
         "spark.shuffle.compress": "true",
     }
     if local:
-        # Nothing comes from elsewhere, and a host name that does not resolve stops nobody: Spark asks for its own address
+        # Spark listens on this host only, and starts even if the host name does not resolve: it looks up its address
         # before it reads its settings.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         for name in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"):
@@ -89,7 +89,7 @@ def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> 
         session = builder.getOrCreate()
         if not local:
             session.sparkContext.addPyFile(str(shipped(scratch)))
-    except Exception as error:  # who does not answer is told of as a context that has stopped
+    except Exception as error:  # a silent master is reported as a stopped context
         raise NoMaster(
             f"Spark cannot start at {master}: {in_short(error, scratch, master)}; check the address and that the master runs"
         ) from error

@@ -1,6 +1,6 @@
 """Events, typed and each there once: one row an event, by UTC day and kind, from which all tables are made.
 
-A day is made anew, whole, when its files are others than those it was made from; so what comes late comes in, and making
+A day is rebuilt as a whole when its files changed since it was made, so that late events are included, and making
 it again from the same files changes nothing.
 
 Rows are the same event when lane, offset and part are. Files whose offsets lie across each other's are looked through
@@ -38,7 +38,7 @@ from mailcore.events.schema import FIELDS, KINDS
 
 __all__ = ["TYPED", "VERSION", "Silver", "made", "make", "manifest", "read", "typed"]
 
-VERSION = 4  # of what this file makes of the events: raise it, and all days are made anew when next asked for
+VERSION = 4  # of the rows: raise it to have all days rebuilt at the next request
 IDENTITY = ("lane", "offset", "part")
 HALF = "delivered"  # of attempts: whether they are
 OF_ALL = (*IDENTITY, "at", "queue_id")
@@ -78,7 +78,7 @@ _COLUMNS = (
     ("dsn", StringType()),
     ("reply", StringType()),
     ("destination", StringType()),
-    ("provider", StringType()),  # who owns the relay
+    ("provider", StringType()),  # owner of the relay
     ("delay_a_us", LongType()),
     ("delay_b_us", LongType()),
     ("delay_c_us", LongType()),
@@ -102,7 +102,7 @@ TYPED = StructType([StructField(name, kind) for name, kind in _COLUMNS])
 
 def typed(events: DataFrame, kind: str) -> DataFrame:
     """One row an event of that kind, with the columns of TYPED that it has. Durations are whole microseconds, so that
-    their sums are the same in whatever order they are added up."""
+    their sums do not depend on the order of addition."""
     made = {"at": F.timestamp_micros(_micros("at")), "provider": provider_of(F.col("relay"))}
     made |= {f"delay_{letter}_us": _micros(f"delay_{letter}") for letter in "abcd"}
     fields = FIELDS[kind]
@@ -152,7 +152,7 @@ def made(store: Store, dt: str, files: Sequence[EventFile]) -> Silver | None:
 
 
 def manifest(store: Store, dt: str) -> Silver | None:
-    """None when it is not there, or nobody can read what it says, or a file it names is gone or cut short: it is made anew
+    """Returns None if it is missing or unreadable, or a file it names is missing or truncated: it is rebuilt
     then."""
     path = store.current(f"silver/dt={dt}")
     if path is None:

@@ -9,8 +9,8 @@ OUTPUT/scratch/                              Spark's own, while it runs
 
 Laws
 - What a name points at is never written to again. A run killed at any point leaves the pointers as they were, and a
-  version nobody points at, which the next run sweeps, with what its Java spilled.
-- What was replaced stays until the next run begins, so that who is reading it reads on. Who reads several tables of a day
+  version without a pointer, which the next run removes, with the temporary files of its Java.
+- A replaced version stays until the next run begins, for processes that still read it. A reader of several tables of a day
   resolves its pointer once.
 
 Keeps law: day-published-whole (docs/laws.md).
@@ -101,7 +101,7 @@ class Store:
         return pointer.resolve() if pointer.exists() else None
 
     def names(self, family: str) -> list[str]:
-        """What there is of one: "day=2026-11-20" of "gold"."""
+        """Returns the names published under a directory: "day=2026-11-20" of "gold"."""
         directory = self.root / family
         return sorted(pointer.name for pointer in directory.iterdir() if pointer.exists()) if directory.is_dir() else []
 

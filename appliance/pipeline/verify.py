@@ -17,7 +17,7 @@ __all__ = ["whole"]
 
 
 def whole(files: Sequence[EventFile], aside: SetAside) -> bool:
-    """Whether all are; those that are not, or that nobody can read now, are set aside."""
+    """Returns whether all files are unchanged; changed and unreadable ones are set aside."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         found = [(file, error) for file, error in zip(files, pool.map(_fault, files), strict=True) if error is not None]
     for file, error in found:

@@ -30,7 +30,7 @@ SMALL_BYTES = 8 << 20  # of tables: some hundred thousand steps of sketches
 
 
 def make_period(maker: Maker, period: Period, zone: str) -> Path | None:
-    """What its days add up to, of those that are made; None when none is."""
+    """Makes the period from the reports of its days; returns None if no day has a report."""
     there = _made(maker.store, period, zone)
     broken = {name: why for name, (version, _) in there.items() if (why := damaged(version))}
     for name in broken:  # as it is not in what this is made of, each run looks whether it has been made again
@@ -58,7 +58,7 @@ def behind(store: Store, zone: str) -> list[Period]:
     in what was made of it."""
     days = []
     for name in store.names("gold"):
-        with contextlib.suppress(ValueError):  # a week's, a month's, somebody else's
+        with contextlib.suppress(ValueError):  # a week, a month, or a foreign file
             days.append(date.fromisoformat(name.removeprefix("day=")))
     periods = dict.fromkeys(of(day) for day in days for of in (week_of, month_of))
     return [period for period in periods if _is_behind(store, period, zone)]
@@ -79,7 +79,7 @@ def _is_behind(store: Store, period: Period, zone: str) -> bool:
 
 
 def _made(store: Store, period: Period, zone: str) -> dict[str, tuple[Path, bytes]]:
-    """Of its days those that are made: where, and what each says of itself. One that nobody can read is none."""
+    """Returns the directories and summaries of its days' reports; unreadable ones are left out."""
     found = {}
     for day in period.days(zone):
         version = store.current(f"gold/{day.name}")

@@ -39,7 +39,7 @@ class Noted:
                 )
 
     def heard(self, told: Heard) -> bool:
-        """False when somebody stopped it on the page."""
+        """Stores the progress. Returns False if the run was stopped on its page."""
         if self._it is not None:
             with contextlib.suppress(DatabaseError):
                 return runs.heard(self._it.pk, told, self.not_exported)

@@ -65,7 +65,7 @@ class Figure:
 class Balance:
     """The balance of a report as page and mail show it: its words, both sides of the equation, and what to do."""
 
-    balances: bool | None  # None: nobody counted what was queued
+    balances: bool | None  # None: the queue was not counted
     words: str
     left: list[tuple[str, int]]
     right: list[tuple[str, int]]
@@ -73,7 +73,7 @@ class Balance:
     suspects_left_out: int
     gaps: list[str]
     red_days: list[date]  # of a week or month: those that do not balance
-    advice: list[str]  # what to do about it
+    advice: list[str]  # next steps for the operator
 
     @property
     def red(self) -> bool:
@@ -108,7 +108,7 @@ class Content:
     inside: Lines  # its hours, or its days
     trend: Lines  # the days up to its end
     tables: list[Shown]
-    notes: list[str] = field(default_factory=list)  # files set aside, and whatever else the pipeline says
+    notes: list[str] = field(default_factory=list)  # files set aside and other notes of the pipeline
 
     @property
     def title(self) -> str:
@@ -117,7 +117,7 @@ class Content:
 
     @property
     def empty(self) -> bool:
-        """Nothing happened at all. What was deleted, or cannot be read, does not say so."""
+        """Returns whether the period had no mail at all; False if its totals were deleted or are unreadable."""
         return bool(self.figures) and not any(figure.value for figure in self.figures)
 
     @property
@@ -249,7 +249,7 @@ def _words(report: Report) -> str:
 
 
 def _advice(report: Report, suspects: bool, gaps: bool) -> Iterator[str]:
-    """What whoever is on duty does next."""
+    """Yields the next steps for the operator on call."""
     if report.balances is None and report.period is Period.DAY:
         yield (
             "The core counts the queue each hour and at midnight, while it runs and exports. "
@@ -269,7 +269,7 @@ def _advice(report: Report, suspects: bool, gaps: bool) -> Iterator[str]:
     if suspects:
         yield (
             "For each message: its page shows what the log holds, `waypost export show FILE --id QUEUE_ID` shows its "
-            "events say. One that was accepted and neither ended nor is queued counts as lost until somebody has found it."
+            "events say. One that was accepted and neither ended nor is queued counts as lost until it is found."
         )
 
 

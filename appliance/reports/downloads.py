@@ -21,7 +21,7 @@ __all__ = ["csv", "parquet"]
 
 
 def csv(report: Report, table: str) -> HttpResponse:
-    """What the page's columns have, all rows. Raises Unreadable."""
+    """Returns the columns of the page, all rows. Raises Unreadable."""
     names = [column.name for column in columns_of(report, table)]
     response = StreamingHttpResponse(_lines(report, table, names), content_type=CONTENT_TYPE)
     response["Content-Disposition"] = f'attachment; filename="{_name(report, table)}.csv"'

@@ -14,7 +14,7 @@ from mailcore.control.client import ControlClient, ControlError
 __all__ = ["cut", "tell_zone"]
 
 CUT_S = 120.0  # reading what a busy hour left takes seconds
-ZONE_S = 5.0  # it is told again each minute
+ZONE_S = 5.0  # it is sent again each minute
 log = logging.getLogger(__name__)
 
 

@@ -128,7 +128,7 @@ def _envelope(subject: str, now: InForce) -> EmailMessage:
     message["Subject"] = subject
     message["Date"] = email.utils.localtime()
     message["Message-ID"] = email.utils.make_msgid(domain=own.rpartition("@")[2])
-    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's holiday notice answers it
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no vacation notice answers it
     return message
 
 
@@ -151,7 +151,7 @@ def _pictures(content: Content, writing: Writing) -> list[tuple[str, str, bytes]
 
 
 def _shortened(table: Shown) -> Shown | None:
-    """What of it goes into the mail."""
+    """Returns the part of the table that the mail shows; None if it shows nothing."""
     spec = table.spec
     if table.fault or table.gone:
         return table

@@ -14,7 +14,7 @@ __all__ = ["ENDED", "LOG_MAX", "NOT_EXPORTED", "Preferences", "Run", "State"]
 
 LOG_MAX = 40_000  # characters: the end of what a run said
 NOT_EXPORTED = "the core could not export the latest events: "  # and why: the first line of a run's log
-WAITED = timedelta(minutes=3)  # longer, and nobody seems to be there to begin: who does looks every minute
+WAITED = timedelta(minutes=3)  # longer, and the worker seems to be down: it checks every minute
 
 
 class State(models.TextChoices):
@@ -25,7 +25,7 @@ class State(models.TextChoices):
     DONE = "done", "made"
     RED = "red", "does not balance"
     FAILED = "failed", "failed"
-    STOPPED = "stopped", "stopped"  # by somebody
+    STOPPED = "stopped", "stopped"  # by a user
 
 
 ENDED = (State.DONE, State.RED, State.FAILED, State.STOPPED)
@@ -36,8 +36,8 @@ class Run(models.Model):
 
     day = models.DateField(db_index=True)
     state = models.CharField(max_length=10, choices=State.choices, default=State.ASKED, db_index=True)
-    who = models.CharField(max_length=150)  # "the schedule", or somebody
-    by_hand = models.BooleanField(default=False)  # at a terminal: who began it is told there, and nobody tries again
+    who = models.CharField(max_length=150)  # "the schedule", or a user
+    by_hand = models.BooleanField(default=False)  # in a terminal: reported there, and not retried
     attempt = models.PositiveSmallIntegerField(default=1)
     asked_at = models.DateTimeField(auto_now_add=True)
     due_at = models.DateTimeField(default=timezone.now)  # not before
@@ -73,7 +73,7 @@ class Run(models.Model):
 
     @property
     def forgotten(self) -> bool:
-        """Whether its time has come and nobody began, though no other is being made."""
+        """Returns whether the run is due but not started, although no other runs."""
         late = self.state == State.ASKED and timezone.now() - max(self.due_at, self.asked_at) > WAITED
         return late and self.behind is None
 
@@ -95,11 +95,11 @@ class Run(models.Model):
 
 
 class Preferences(models.Model):
-    """One row: what was set in the portal. What is empty is as [reports] says."""
+    """One row: what was set in the portal. Empty fields take the value of [reports]."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     zone = models.CharField(max_length=64, blank=True)
-    recipients = models.JSONField(null=True)  # null: as in the file; []: nobody
+    recipients = models.JSONField(null=True)  # null: as in the file; []: no mail
     numbers = models.CharField(max_length=5, blank=True)
 
     class Meta:

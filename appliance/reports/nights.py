@@ -23,9 +23,9 @@ from appliance.reports import running
 __all__ = ["Child", "redis_command", "redis_server", "supervise", "worker_command"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-LOG_BYTES_MAX = 1 << 20  # of a child's log: at a start that finds more it begins anew
+LOG_BYTES_MAX = 1 << 20  # of a child's log: truncated at a start if it is longer
 WAIT_S, WAIT_S_MAX = 1.0, 60.0  # before a child is started again
-WELL_S = 60.0  # who ran so long is started again at once
+WELL_S = 60.0  # after running this long, a child is restarted at once
 LOOK_S = 0.5
 REDIS_MEMORY = "64mb"  # some bytes are needed
 
@@ -100,7 +100,7 @@ def worker_command() -> list[str]:
 
 
 def supervise(children: list[Child], lock: Path, say: Callable[[str], None]) -> None:
-    """For ever. Waits for another that is just ending; whoever holds the lock is the only one."""
+    """Runs until it is stopped. Waits for another instance that is ending; the lock allows only one."""
     hold = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     fcntl.flock(hold, fcntl.LOCK_EX)
     for child in children:
@@ -114,7 +114,7 @@ def supervise(children: list[Child], lock: Path, say: Callable[[str], None]) -> 
 
 
 def main(lock: str, logs: str, socket: str) -> int:
-    """``socket``: of our own Redis; "" when there is another."""
+    """``socket``: of our own Redis; "" if another is configured."""
     os.environ["CELERY_SKIP_CHECKS"] = (
         "1"  # Django's checks of all pages, and with them the pages, in a worker's memory
     )

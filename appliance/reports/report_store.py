@@ -119,7 +119,7 @@ class Report:
 
     @property
     def balance(self) -> dict[str, Any]:
-        """Returns the balance out of report.json, empty if it has none."""
+        """Returns the balance out of report.json, empty if it is missing."""
         given = self.told.get("balance")
         return given if isinstance(given, dict) else {}
 

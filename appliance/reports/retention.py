@@ -59,7 +59,7 @@ def tidy() -> Tidied:
                     _end(period, start)
                     done.reports += 1
                     continue
-                if report is None:  # nobody can read it; it goes when it is old
+                if report is None:  # unreadable: it is deleted when it is old
                     continue
                 for table in report.tables:
                     if age > days_kept(table):
@@ -76,7 +76,7 @@ def tidy() -> Tidied:
 
 @contextlib.contextmanager
 def _nobody_writes() -> Iterator[None]:
-    """The pipeline's own lock, for one that somebody started without us. Raises Busy."""
+    """Takes the pipeline's own lock, against runs started outside the portal. Raises Busy."""
     with (settings.REPORTS_DIRECTORY / "lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -86,7 +86,7 @@ def _nobody_writes() -> Iterator[None]:
 
 
 def _silver(today: date) -> int:
-    """Days of typed events. A report that needs one again makes it anew, while there are events."""
+    """Deletes days of typed events. A report that needs one again rebuilds it while the events exist."""
     ended = 0
     for pointer in (settings.REPORTS_DIRECTORY / "silver").glob("dt=*"):
         with contextlib.suppress(ValueError):
@@ -100,7 +100,7 @@ def _silver(today: date) -> int:
 
 
 def _end(period: Period, start: date) -> None:
-    """Its name first, then what it named, whether anybody can read it or not."""
+    """Removes the name first, then the directory, even if it is unreadable."""
     pointer = settings.REPORTS_DIRECTORY / "gold" / period.directory(start)
     version = pointer.resolve()
     if pointer.is_symlink():

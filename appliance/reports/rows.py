@@ -89,7 +89,7 @@ def _files(report: Report, table: str) -> list[Path]:
 
 
 class _reading:
-    """What Arrow and the system say of a table becomes Unreadable."""
+    """Turns errors of Arrow and the system into Unreadable."""
 
     def __init__(self, table: str) -> None:
         self._table = table

@@ -56,7 +56,7 @@ def run_now(request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def run(request: HttpRequest, pk: int) -> HttpResponse:
-    """A page, or for htmx a piece that asks again until it is over. Then the page of a report is loaded anew: there is one."""
+    """Renders the page of a run, or for htmx a part that refreshes until the run ends; then the page is reloaded."""
     it = get_object_or_404(Run, pk=pk)
     piece = bool(request.headers.get("HX-Request"))
     answer = render(request, "reports/run_piece.html" if piece else "reports/run.html", _context(it))
@@ -81,6 +81,6 @@ def _context(it: Run) -> dict[str, Any]:
     now = in_force()
     report = report_store.report_of(report_store.Period.DAY, it.day) if it.state == State.FAILED else None
     return {
-        "run": it, "percent": round(it.share * 100), "writing": now.writing, "nobody": not now.recipients,
+        "run": it, "percent": round(it.share * 100), "writing": now.writing, "no_recipients": not now.recipients,
         "made": report is not None and runs.made_by(it, report),
     }  # fmt: skip

@@ -132,7 +132,7 @@ def run(
                     open_ = bool(data)
                     reading.feed(data)
                 elif child.poll() is not None:
-                    break  # somebody it left behind holds the pipe
+                    break  # a process it left behind holds the pipe
                 if time.monotonic() - told >= TICK_S:
                     told = time.monotonic()
                     why = "stopped" if not listen(reading.heard) else why

@@ -50,7 +50,7 @@ TRIED_FOR = timedelta(days=1)
 LETTERS_S = 300.0  # drawing some pictures takes seconds
 MADE = (0, 1)  # the pipeline's word for it: all of it; 1 when the day does not balance
 BUSY, BUSY_WAIT_S = 75, 60.0  # the same (EX_TEMPFAIL of sysexits.h)
-# What Spark and Java say at each start; it is no reason for anything.
+# Output of Spark and Java at each start, never the cause of a failure.
 CHATTER = re.compile(
     r"^Setting (default |Spark )?log level|^To adjust logging level|^Using Spark's default log4j|^WARNING: "
     r"|^\d\d/\d\d/\d\d \d\d:\d\d:\d\d (WARN|INFO) "
@@ -75,7 +75,7 @@ def ask(day: date, who: str, *, mail: bool = False, attempt: int = 1, wait_s: fl
 
 
 def ring(asked: Run) -> bool:
-    """False when Redis does not answer: whoever looks each minute will find it, once somebody does."""
+    """Wakes the worker. Returns False if Redis does not answer; the check each minute will then find the run."""
     try:
         app.send_task(MAKE, (asked.pk,), expires=RING_EXPIRES_S, retry=False, ignore_result=True)
     except Exception as error:  # kombu's, redis' and the system's have no common ancestor
@@ -123,13 +123,13 @@ def make(pk: int) -> Run | None:
 
 
 def heard(pk: int, told: Heard, not_exported: str = "") -> bool:
-    """Notes how far it is; False when somebody wants it stopped."""
+    """Stores the progress. Returns False if a user stopped the run."""
     Run.objects.filter(pk=pk).update(stage=told.stage, share=told.share, log=_log(told.log, not_exported))
     return not Run.objects.filter(pk=pk, stop_wanted=True).exists()
 
 
 def ended(it: Run, came: Ended, not_exported: str = "") -> Run:
-    """Notes what the run's end says, and what the report beside the tables says of itself."""
+    """Stores the result of the run and the summary of its report."""
     report = report_store.report_of(report_store.Period.DAY, it.day)
     if came.why == "stopped":
         state, words = State.STOPPED, "stopped"
@@ -152,7 +152,7 @@ def ended(it: Run, came: Ended, not_exported: str = "") -> Run:
 
 
 def _log(said: str, not_exported: str) -> str:
-    """What is kept of it: its end, and in front of that why the core exported nothing."""
+    """Returns the end of the log, preceded by the reason why the core exported nothing."""
     head = f"{NOT_EXPORTED}{not_exported[:1000]}\n" if not_exported else ""
     return head + said[-(LOG_MAX - len(head)) :]
 

@@ -44,7 +44,7 @@ class Scheduled:
     """One schedule as the page shows it."""
 
     task: Any  # PeriodicTask
-    at: str  # "01:30", or the cron line when it is no plain time of day
+    at: str  # "01:30", or the cron line if it is not a time of day
     zone: str
     explanation: str
     next: datetime | None

@@ -46,7 +46,7 @@ class Kind(enum.Enum):
     MEASURE = "measure"  # its unit is in the row's ``measure``
 
     def of(self, row: Mapping[str, Any]) -> Kind:
-        """What a cell of this kind is in its row."""
+        """Returns the CSS class of a cell of this kind."""
         if self is not Kind.MEASURE:
             return self
         measure = str(row.get("measure", ""))
@@ -199,7 +199,7 @@ _MEASURES = frozenset(("value", "day_before", "week_before"))  # of the comparis
 
 
 def spec_of(name: str) -> Spec:
-    """One the pipeline has and nobody named here gets its own name for a title."""
+    """Returns how a table is shown; an unlisted table has its own name as title."""
     return next((spec for spec in SPECS if spec.name == name), Spec(name, name.replace("_", " ").capitalize()))
 
 
@@ -211,7 +211,7 @@ def shown_tables(report: Report) -> list[str]:
 
 
 def columns_of(report: Report, name: str) -> list[Column]:
-    """What people see of it: no microseconds that sums are made of, no sketches. Raises Unreadable."""
+    """Returns the columns shown to readers, without microsecond sums and sketches. Raises Unreadable."""
     spec = spec_of(name)
     found = []
     for each in rows.schema(report, name):
@@ -244,7 +244,7 @@ def _label(name: str) -> str:
 
 
 def table(report: Report, name: str, sort: str, rows_max: int, read_max: int) -> Shown:
-    """``sort``: a column's name, with a minus in front from the greatest; what is no column counts as not given.
+    """``sort``: a column's name, with a minus in front from the greatest; an unknown column is ignored.
 
     Raises Unreadable.
     """

@@ -63,7 +63,7 @@ def reports(request: HttpRequest) -> HttpResponse:
 
 
 def _seen(runs: list[Run], day: date) -> str:
-    """Another word when the list is another: a run more, or at another point, or a report that was published."""
+    """Returns a fingerprint of the list: it changes with each run, its progress, and each published report."""
     states = [(run.pk, run.state, run.mailed_at, run.forgotten) for run in runs]
     published = [report_store.last_published(), str(day)]
     return hashlib.sha256(repr((states, published)).encode()).hexdigest()[:16]

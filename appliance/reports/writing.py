@@ -76,7 +76,7 @@ class Writing:
         return f"{self.number(1234.5)}, {self.day(date(2026, 11, 20))}"
 
     def value(self, kind: Kind, value: Any) -> str:
-        """Of a cell; strangers' text made harmless, but not escaped."""
+        """Returns a cell; untrusted text is made harmless but not escaped."""
         if value is None:
             return "–"
         if kind is Kind.SHARE:
@@ -95,7 +95,7 @@ class Writing:
         return self.number(value) if kind in (Kind.NUMBER, Kind.MEASURE) else visible(value)
 
     def plain(self, text: object) -> str:
-        """A stranger's text made harmless."""
+        """Returns untrusted text, made harmless."""
         return visible(text)
 
     def number(self, value: float) -> str:
@@ -105,7 +105,7 @@ class Writing:
         )
 
     def share(self, value: float) -> str:
-        """With one decimal, so that they stand below each other; what is not quite all or nothing is not written as that."""
+        """Returns a percentage with one decimal; only exactly all and nothing are written as 100 and 0."""
         sign, value = (">", 0.999) if 0.9995 <= value < 1 else ("<", 0.001) if 0 < value < 0.0005 else ("", value)
         return f"{sign}{self._translated(f'{value * 100:,.1f}')}{self._words.percent}"
 

@@ -51,7 +51,7 @@ class Invalid(Exception):
 def apply(
     request: HttpRequest, draft: Draft, *, why: str, until: float | None, prediction: Prediction | None
 ) -> uuid.UUID:
-    """The batch, whatever came of it. Raises Stale, Invalid, and ControlError as long as nothing was sent."""
+    """Applies the draft and returns its batch, also after a failure. Raises Stale, Invalid, ControlError: nothing was sent."""
     core = door(request)
     with one_at_a_time:
         _, shown = in_force(core, draft.scope)
@@ -79,7 +79,7 @@ def settle(core: Door, changes: list[Change], shown: dict[str, Shown]) -> None:
             continue
         is_made = not is_own(now) if change.value is None else is_own(now) and same(now["value"], change.value)
         if not is_made and not same_shown(now, change.before):
-            continue  # somebody else was there since
+            continue  # another user changed it since
         change.outcome = Outcome.APPLIED if is_made else Outcome.NOT_SENT
         change.after = now if is_made else None
         change.words = (
@@ -154,7 +154,7 @@ def _set(core: Door, each: Wanted, change: Change) -> dict[str, Any]:
 
 
 def _look(core: Door, scope: str, changes: list[Change]) -> None:
-    """What is in force now, as the core spells it; when it does not say, the rows are as they are."""
+    """Stores the values now in force, as the core writes them; without an answer the rows stay as they are."""
     made = [change for change in changes if change.outcome == Outcome.APPLIED]
     if not made:
         return

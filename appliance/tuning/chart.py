@@ -20,7 +20,7 @@ class Row:
     before: str
     after: str
     difference: str
-    better: bool | None = None  # None: as it was, or nobody can say
+    better: bool | None = None  # None: no change, or unknown
 
 
 def rows(prediction: Prediction) -> list[Row]:

@@ -85,7 +85,7 @@ class Line:
     after: str
     takes_back: bool
     error: str = ""
-    was: str | None = None  # what the person had seen, when it is something else now
+    was: str | None = None  # the value the user saw, if it changed since
     hint: str = ""
 
 

@@ -13,7 +13,7 @@ __all__ = ["UNITS", "ApplyForm"]
 
 UNITS = {"s": (1, "seconds"), "min": (60, "minutes"), "h": (3_600, "hours"), "d": (86_400, "days")}
 FOR_S_MAX = 366 * 86_400
-SOON_S = 1.0  # what ends before it is in force is a typing error
+SOON_S = 1.0  # an end before the start is a typing error
 FOREVER, FOR, UNTIL = "forever", "for", "until"
 
 

@@ -24,7 +24,7 @@ class Past:
 
     change: Change
     state: str
-    by: Change | None = None  # what replaced it, or returned it
+    by: Change | None = None  # the change that replaced or reverted it
 
     @property
     def words(self) -> str:
@@ -57,7 +57,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a return sets: a value for good, one until a time that is still to come, or None for the configured one."""
+    """The value that a revert sets: lasting, until a future time, or None for the configured one."""
 
     value: Value
     until: float | None = None
@@ -78,7 +78,7 @@ def latest(changes: Iterable[Change]) -> dict[Key, Change]:
 
 
 def past_of(change: Change, later: Change | None, shown: dict[Key, Shown] | None, now: float) -> Past:
-    """``later``: the next change made of the same key; ``shown``: what is in force, None when nobody could be asked."""
+    """Returns the state of a change. ``later``: the next change of the key; ``shown``: the values in force, None if unknown."""
     if change.outcome != Outcome.APPLIED:
         return Past(change, change.outcome)
     over_at = change.until
@@ -92,7 +92,7 @@ def past_of(change: Change, later: Change | None, shown: dict[Key, Shown] | None
 
 
 def outside(last: dict[Key, Change], shown: dict[Key, Shown], now: float) -> list[Outside]:
-    """Values set live that nobody set here, and those set here that somebody changed since."""
+    """Returns values set outside the portal, and values set here and changed elsewhere since."""
     found = []
     for key, each in sorted(shown.items()):
         change = last.get(key)
@@ -106,7 +106,7 @@ def outside(last: dict[Key, Change], shown: dict[Key, Shown], now: float) -> lis
 
 
 def target_of(change: Change, earlier: Iterable[Change], now: float) -> Target:
-    """What was before it. ``earlier``: changes made of the same key before it, newest first.
+    """Returns the target of a revert. ``earlier``: earlier changes of the same key, newest first.
 
     What was for a time that is over by now has ended: then what was before that.
     """

@@ -17,7 +17,7 @@ __all__ = ["Change", "Outcome", "Prediction"]
 class Outcome(models.TextChoices):
     """The result of a change."""
 
-    NOT_SENT = "not_sent", "not applied"  # one before it failed, or nobody was there to be asked
+    NOT_SENT = "not_sent", "not applied"  # an earlier one failed, or the core was down
     APPLIED = "applied", "applied"
     REFUSED = "refused", "refused"  # in the core's words
     UNKNOWN = "unknown", "unknown"  # asked for, and no answer came
@@ -47,7 +47,7 @@ class Prediction(models.Model):
 
 
 class Change(models.Model):
-    """One value set, or taken back. Those applied together have the same ``batch``."""
+    """One value set or removed. Changes applied together have the same ``batch``."""
 
     at = models.DateTimeField(auto_now_add=True, db_index=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")

@@ -45,7 +45,7 @@ GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the core says of its parameters, whatever is in force."""
+    """The core's descriptions of its parameters, independent of the values in force."""
 
     scopes: dict[str, list[dict[str, Any]]]
     transports: list[str]
@@ -56,7 +56,7 @@ class Known:
         return {each["name"]: each for each in self.scopes[kind_of(scope)]}
 
     def configured_value(self, scope: str, parameter: str) -> Value:
-        """What a value taken back leaves, if nothing wider is set live; None where only a wider scope says something."""
+        """Returns the value after a removal, if no wider scope is set live; None if only a wider scope has a value."""
         value: Value = self.configured.get(scope, {}).get(parameter)
         return value
 

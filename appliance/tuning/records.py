@@ -12,7 +12,7 @@ from appliance.tuning.parameter import Shown
 
 __all__ = ["all_outside", "earlier_than", "last_of", "later_of", "outside_names", "shown_by_key"]
 
-LOOKED_AT = 2_000  # changes; of a parameter nobody touched in so many, what is in force says enough
+LOOKED_AT = 2_000  # changes; for parameters without a change among these, the value in force is enough
 EARLIER = 20
 
 
@@ -25,7 +25,7 @@ def last_of(scope: str | None = None) -> dict[Key, Change]:
 
 
 def outside_names(scope: str, shown: dict[str, Shown]) -> dict[str, Outside]:
-    """By parameter, what somebody else changed in this scope."""
+    """Returns by parameter the values of this scope that were changed elsewhere."""
     found = outside(last_of(scope), {(scope, name): each for name, each in shown.items()}, time.time())
     return {each.parameter: each for each in found}
 

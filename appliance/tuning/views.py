@@ -141,7 +141,7 @@ def what_if(request: HttpRequest) -> HttpResponse:
     )
     answer["Cache-Control"] = "no-store"
     answer["X-Accel-Buffering"] = "no"
-    return cast(HttpResponse, answer)  # what the decorators pass on is any answer
+    return cast(HttpResponse, answer)  # the decorators return any response
 
 
 @require_safe

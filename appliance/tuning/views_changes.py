@@ -152,7 +152,7 @@ def _of_batch(batch: uuid.UUID) -> list[Change]:
 
 
 def _asked(core: Door, changes: list[Change]) -> tuple[dict[str, Any] | None, str]:
-    """What is in force everywhere, and "" or why nobody said. What had no answer is settled by it."""
+    """Returns the values in force everywhere, and "" or the core's error. Settles changes without an answer."""
     try:
         everything = dict(core.read("transports"))
         for scope in {change.scope for change in changes if change.outcome == Outcome.UNKNOWN}:

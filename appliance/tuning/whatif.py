@@ -28,7 +28,7 @@ __all__ = ["KEPT", "KEPT_S", "running", "store"]
 PATIENCE_S = 30.0  # for each part: the core sends one twice a second, but it measures first
 KEPT = 20  # predictions of a person that nothing came of
 KEPT_S = 86_400
-SERIES = ("t", "backlog", "window")  # what the pictures need
+SERIES = ("t", "backlog", "window")  # the series of the charts
 
 
 async def running(user: User, changes: list[dict[str, Any]], asked: dict[str, Any]) -> AsyncIterator[str]:

@@ -1,5 +1,5 @@
 // The bars of a report: delivered, deferred and bounced on each other, accepted as a line. How its tables are sorted stays in the
-// address, so that a reload, or somebody it is sent to, finds them so.
+// address, so that a reload or a shared link keeps them.
 "use strict";
 (() => {
   const STACKED = ["bounced", "deferred", "delivered"]; // from the top: the whole is drawn first, what is below it over it

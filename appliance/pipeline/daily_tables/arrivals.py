@@ -1,7 +1,7 @@
 """When the messages arrived that the day accepted, and those that it finished: days of it add up to the ages of the queue.
 
-Queue ids sort by arrival, so the first characters of one are a stretch of time, 18 minutes long. What was accepted in a
-stretch, less what was ever finished of it, is still queued: no message need be followed through the days.
+Queue ids sort by arrival, so the first characters of one are a stretch of time, 18 minutes long. Messages accepted in a
+stretch, less those of it that ever finished, are still queued: no message need be followed through the days.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def distinct(facts: Facts, cells: DataFrame, key: str) -> DataFrame:
     """By ``key``, destination or provider: how many messages had attempts there, and how many recipients.
 
     Only recipients that were deferred, or ended later, can have several attempts in a day and need telling apart. Messages,
-    recipients and keys are told apart by 64 bits of a hash, which are sorted and shuffled in half the time: of ten million,
+    recipients and keys are distinguished by 64 bits of a hash, which are sorted and shuffled in half the time: of ten million,
     two are taken for one in a day out of 300 000.
     """
     attempts = facts.attempts.select(
@@ -79,7 +79,7 @@ def _only() -> Column:
 
 
 def of_statuses(count: str = "n") -> list[Column]:
-    """Attempts and what came of them. That the queue lifetime was over, or somebody deleted it, is an end, but no attempt."""
+    """Counts attempts and their outcomes. Expiry and deletion end a recipient, but are not attempts."""
     tried = F.when(F.col("status").isin("delivered", "deferred", "bounced"), F.col(count)).otherwise(0)
     ends = (F.sum(F.when(F.col("status") == each, F.col(count)).otherwise(0)).alias(each) for each in STATUSES)
     return [F.sum(tried).alias("attempts"), *ends]

@@ -1,7 +1,7 @@
 """Sketches of delays: how many lay in each of many narrow steps, so that days add up to weeks and months.
 
 A step ends 2 % above where it begins (DDSketch, Masson et al. 2019): a quantile is within 1 % of the true value, on
-whatever scale, and two sketches merge by adding counts. Nothing in it is left to chance or to the order of rows, so the
+any scale, and two sketches merge by adding counts. Nothing in it is left to chance or to the order of rows, so the
 same events make the same table wherever they are counted; KLL sketches do not promise that (docs/decisions/0014-reports.md).
 
 A sketch is an array of (bucket, count), ascending: bucket 0 is up to 1 ms, bucket n up to 1.02^n ms.
@@ -27,11 +27,11 @@ QUANTILES = {"delay_p50_s": 0.5, "delay_p90_s": 0.9, "delay_p99_s": 0.99}
 def bucket_of(delay_us: Column) -> Column:
     """Returns the number of the bucket that a delay in microseconds falls into."""
     steps = F.log(F.greatest(delay_us, F.lit(LEAST_US)) / LEAST_US) / math.log(GROWTH)
-    return F.ceil(steps - 1e-9).cast("int")  # what lies on a step's end by a rounding is in it
+    return F.ceil(steps - 1e-9).cast("int")  # a value at the end of a step, up to rounding, belongs to it
 
 
 def sketched(cells: DataFrame, *keys: str) -> DataFrame:
-    """``keys`` and ``delays``, from rows of keys, bucket and n; rows without a bucket are no delays."""
+    """``keys`` and ``delays``, from rows of keys, bucket and n; rows without a bucket are not delays."""
     counted = cells.where(F.col("bucket").isNotNull()).groupBy(*keys, "bucket").agg(F.sum("n").alias("count"))
     return counted.groupBy(*keys).agg(F.sort_array(F.collect_list(F.struct("bucket", "count"))).alias("delays"))
 
@@ -59,7 +59,7 @@ def with_quantiles(table: pyarrow.Table) -> pyarrow.Table:
     longest = _longest_s(table)
     for name, share in QUANTILES.items():
         rank = np.maximum(np.ceil(total * share), 1).astype(np.int64)
-        found = np.searchsorted(seen[1:], before + rank)  # the step with which so many are seen
+        found = np.searchsorted(seen[1:], before + rank)  # the step that contains this rank
         bucket = buckets[np.minimum(found, len(buckets) - 1)] if len(buckets) else np.zeros(len(total))
         middle = np.round(GROWTH**bucket * (2 / (1 + GROWTH)) * (LEAST_US / 1e6), 4)
         middle = np.fmin(middle, longest)
@@ -69,7 +69,7 @@ def with_quantiles(table: pyarrow.Table) -> pyarrow.Table:
 
 
 def _longest_s(table: pyarrow.Table) -> np.ndarray:
-    """The greatest delay of each row, seconds to four digits; without bound where none is told."""
+    """The greatest delay of each row, seconds to four digits; infinite where it is not known."""
     if "delay_max_us" not in table.column_names:
         return np.full(table.num_rows, np.inf)
     longest = table["delay_max_us"].cast(pyarrow.float64()).to_numpy()

@@ -15,7 +15,7 @@ __all__ = ["ROWS_MAX", "folded", "reasons"]
 ROWS_MAX = 2_000  # the most frequent; a next hop that says something else each time makes no endless table
 REPLY_CHARACTERS = 400  # a reply's line has at most 512 octets (RFC 5321 4.5.3.1.5)
 
-# What to look for, and what stands in its place. In this order: an address has a host in it, an IP address has numbers.
+# Pattern and placeholder, in this order: an address has a host in it, an IP address has numbers.
 _FOLDS = (
     (r"https?://[^\s<>\"']+", "<url>"),
     (r"<?[^\s<>@,;:()\[\]\"']+@[^\s<>@,;()\[\]\"']+>?", "<address>"),
@@ -27,7 +27,7 @@ _FOLDS = (
         r"(?<![\w<.-])(?=[\w.-]*\d)(?=[\w.-]*[A-Za-z])(?![\w-]+\.[A-Za-z]{2,}(?!\w))[\w-]{8,}(?:[.-][\w-]+)*(?!\w)",
         "<id>",
     ),
-    # A number, but for enhanced status codes and the reply code at the front: of the text, or of what a host said.
+    # A number, except enhanced status codes and the reply code at the front: of the text, or of what a host said.
     (r"(?<!^)(?<!said: (?=[245]\d\d[ -]))(?<![\w.<])\d+(?![\w>]|\.\d)", "<n>"),
     (r"[\s\p{Cntrl}]+", " "),
 )

@@ -56,7 +56,7 @@ def short_day(day: date, writing: Writing) -> str:
 
 @register.simple_tag
 def listed(writing: Writing, period: Period, start: date) -> str:
-    """As a line of the list of reports: what stands below each other is as long."""
+    """Returns the period for the list of reports, with aligned widths."""
     if period is Period.MONTH:
         return writing.month(start)
     if period is Period.WEEK:
@@ -66,7 +66,7 @@ def listed(writing: Writing, period: Period, start: date) -> str:
 
 @register.filter
 def commands(text: str) -> SafeString:
-    """What stands between backticks is typed."""
+    """Renders text between backticks as code."""
     pieces = enumerate(text.split("`"))
     return format_html_join(
         "", "{}", ((format_html("<code>{}</code>", each) if at % 2 else each,) for at, each in pieces)
@@ -75,7 +75,7 @@ def commands(text: str) -> SafeString:
 
 @register.filter
 def lines_shown(text: str) -> SafeString:
-    """Several lines of a stranger's, each made harmless."""
+    """Renders lines of untrusted text, each made harmless."""
     return format_html_join("\n", "{}", ((visible(line),) for line in text.splitlines()))
 
 
