@@ -1,13 +1,14 @@
-"""The file of a backup: a tar, compressed with zstd, whose last member says what must be in it.
+"""The file of a backup: a tar, compressed with zstd, whose last member lists everything in it.
 
 ```
-waypost-backup.json   first: version of this format, of Waypost, when it was made, what is in it
+waypost-backup.json   first: version of this format, of Waypost, when it was made, its parts
 ...                   the files
-manifest.json         last: each member with its size and SHA-256, and what a restore must know
+manifest.json         last: each member with its size and SHA-256, and data for the restore
 ```
 
-`tar --zstd -tf FILE` lists it. Laws: it has its name only when it is whole and synced, and never another's; nobody but its
-owner may read it (keys are in it). A file without its last member, or of which any byte differs, is damaged, and says in what.
+`tar --zstd -tf FILE` lists it. Law: the file gets its name when it is complete and synced, and never replaces another; only its
+owner may read it, because it has keys. A file without its last member, or with any byte changed, is damaged; the error says
+which member.
 
 Keeps law: backup-named-when-whole (docs/laws.md).
 """
@@ -47,7 +48,7 @@ MODE = 0o600
 
 
 class BackupDamaged(Exception):
-    """The file is no backup, or not whole; the message says what is wrong."""
+    """The file is not a backup, or it is damaged; the message says where."""
 
 
 class BackupTooNew(Exception):
@@ -74,7 +75,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """Who a directory belongs to."""
+    """Owner, group and mode of a directory."""
 
     mode: int
     user: str
@@ -90,19 +91,19 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Archive:
-    """An archive being read. ``files`` gives what is in it, once; only when it has ended all of it is known to be whole."""
+    """Reads an archive. ``files`` yields its content once; the archive is known to be complete when that has ended."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.manifest = Manifest(())
         self._file = open(path, "rb")  # noqa: SIM115
         try:
-            with self._blaming("it does not begin as a backup does"):
+            with self._blaming("it does not begin like a backup"):
                 self._stream = pa.CompressedInputStream(self._file, "zstd")
                 self._tar = tarfile.open(fileobj=self._stream, mode="r|")  # noqa: SIM115
                 first = self._tar.next()
             if first is None or first.name != HEAD or not first.isreg():
-                raise BackupDamaged(f"{path} is no backup of Waypost")
+                raise BackupDamaged(f"{path} is not a backup of Waypost")
             self.head, self._first = self._read_head(first)
         except BaseException:
             self._file.close()
@@ -119,7 +120,7 @@ class Archive:
         self.close()
 
     def files(self) -> Iterator[tuple[tarfile.TarInfo, Content]]:
-        """Each must be read to its end. Raises BackupDamaged, here or when the iteration ends."""
+        """Yields each file; read each to its end. Raises BackupDamaged, also at the end of the iteration."""
         found = {HEAD: self._first}
         after = HEAD
         while True:
@@ -128,7 +129,7 @@ class Archive:
             if info is None:
                 raise BackupDamaged(f"{self.path}: its end is missing, behind {after}")
             if not info.isreg() or not _is_inside(info.name):
-                raise BackupDamaged(f"{self.path}: {info.name!r} is nothing that a backup has")
+                raise BackupDamaged(f"{self.path}: {info.name!r} does not belong in a backup")
             if info.name in found:
                 raise BackupDamaged(f"{self.path}: {info.name} is in it twice")
             content = Content(self, info)
@@ -142,7 +143,7 @@ class Archive:
             if found.pop(member.name, None) != member:
                 raise BackupDamaged(f"{self.path}: {member.name} is damaged or missing")
         if not all(map(_is_inside, self.manifest.folders)):
-            raise BackupDamaged(f"{self.path}: a directory is nowhere that a backup has one")
+            raise BackupDamaged(f"{self.path}: it has a directory that does not belong in a backup")
         if found:
             raise BackupDamaged(f"{self.path}: {next(iter(found))} is not in its manifest")
 
@@ -165,7 +166,7 @@ class Archive:
 
     @contextlib.contextmanager
     def _blaming(self, what: str) -> Iterator[None]:
-        """Whatever the layers below say of a file that is not as it was written."""
+        """Turns errors of the layers below about a damaged file into BackupDamaged."""
         try:
             yield
         except (tarfile.TarError, OSError, EOFError, ValueError, pa.ArrowException) as error:
@@ -178,14 +179,14 @@ class Archive:
 
 
 class Content:
-    """What a member holds."""
+    """The content of one member."""
 
     def __init__(self, archive: Archive, info: tarfile.TarInfo) -> None:
         self._archive = archive
         self._info = info
         file = archive._tar.extractfile(info)
         if file is None:
-            raise BackupDamaged(f"{archive.path}: {info.name!r} is nothing that a backup has")
+            raise BackupDamaged(f"{archive.path}: {info.name!r} does not belong in a backup")
         self._file = file
         self._hash = hashlib.sha256()
         self._size = 0
@@ -204,7 +205,7 @@ class Content:
         return b"".join(self.chunks())
 
     def member(self) -> Member:
-        """Of what was read; what nobody wanted is read now."""
+        """Returns size and checksum; reads the rest of the content first."""
         for _ in self.chunks():
             pass
         return Member(self._info.name, self._size, self._hash.hexdigest())

@@ -1,4 +1,4 @@
-"""Making a backup: what belongs in it, from where. Nothing is stopped for it; mail and portal go on.
+"""Makes a backup: which files go into it, and where they come from. Mail and portal keep running.
 
 | in the archive | what |
 |---|---|
@@ -33,8 +33,8 @@ from mailcore.queue.spool import FANOUT
 
 __all__ = ["Made", "make_backup"]
 
-LOCKS = ("lock",)  # they belong to who runs
-VERSION_TRIES = 3  # a report made anew just then has another version
+LOCKS = ("lock",)  # of the running processes
+VERSION_TRIES = 3  # a report that is made again meanwhile gets another version
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Made:
     files: int
     bytes_read: int
     bytes_written: int
-    notes: tuple[str, ...] = ()  # what somebody may miss in it
+    notes: tuple[str, ...] = ()  # parts that are missing in it, and why
 
 
 def make_backup(
@@ -61,7 +61,8 @@ def make_backup(
     environment: Mapping[str, str],
     copied: Callable[[str], None] = lambda name: None,
 ) -> Made:
-    """``copied`` hears of each file. Raises OSError, DatabaseFailed, and as ``Snapshot.take``; then there is no file."""
+    """Writes the backup. ``copied`` is called for each file. Raises OSError, DatabaseFailed, and as ``Snapshot.take``; then
+    there is no file."""
     parts = ["configuration", "keys", "portal", *(["reports"] if reports else []), *(["queue"] if queue else [])]
     notes: list[str] = []
     head = Head(metadata.version("waypost"), now, host, tuple(parts), str(config.absolute()))
@@ -80,7 +81,7 @@ def make_backup(
         if copy is not None:
             original = sqlite_path("" if is_postgresql(url) else url, settings.home)
             writer.add_file(f"portal/{copy.name}", str(copy), like=original if original.exists() else original.parent)
-        if reports:  # before the queue: what is exported is never further than the lanes are then
+        if reports:  # before the queue, so that the exported positions are not beyond its lanes
             _events(writer, settings.events_directory)
             _reports(writer, settings.reports_directory)
         told: dict[str, Any] = {}
@@ -143,7 +144,7 @@ def _events(writer: Writer, directory: Path) -> None:
             known = exported.lanes.get(lane)
             if known is None or not offset.isdigit() or int(offset) >= known.at:
                 continue
-        with contextlib.suppress(FileNotFoundError):  # its time was over
+        with contextlib.suppress(FileNotFoundError):  # it was removed for its age
             writer.add_file(f"events/{name}", str(path))
 
 
@@ -166,7 +167,7 @@ def _reports(writer: Writer, directory: Path) -> None:
 
 
 def _files(directory: Path, hidden: bool = False) -> Iterator[tuple[str, Path]]:
-    """Plain files below; hidden ones, which are being made, when they are asked for."""
+    """Yields plain files; hidden files, which are not complete, only with ``hidden``."""
     for folder, folders, names in os.walk(directory):
         folders[:] = sorted(each for each in folders if hidden or each[0] != ".")
         for each in sorted(names):

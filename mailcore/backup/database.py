@@ -1,5 +1,4 @@
-"""The portal's database: which it is, and a copy of it: SQLite by its own backup, also while it is written; PostgreSQL by
-pg_dump."""
+"""Finds the portal's database and copies it: SQLite with its own backup, also while it is written; PostgreSQL with pg_dump."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ SQLITE = "portal.sqlite3"
 ENVIRONMENT = (
     "portal.env"  # beside the configuration file on a server: what the portal's service has in its environment
 )
-PAGES = 1_000  # copied in one step; a writer waits no longer than for these
+PAGES = 1_000  # copied in one step; a writer waits at most for one step
 BUSY_S = 20.0  # as the portal's own time-out
 
 
@@ -73,7 +72,7 @@ def copy_database(url: str, home: Path, into: Path) -> Path | None:
             contextlib.closing(sqlite3.connect(copy)) as target,
         ):
             source.backup(target, pages=PAGES)
-            target.execute("PRAGMA journal_mode=DELETE")  # one file, whole by itself
+            target.execute("PRAGMA journal_mode=DELETE")  # so that one file has everything
             found = target.execute("PRAGMA quick_check").fetchone()[0]
     except sqlite3.Error as error:
         raise DatabaseFailed(f"{path} can't be copied: {error}") from error

@@ -1,4 +1,4 @@
-"""Files and directories that a restore puts into their places: whose they are, and whether something is there."""
+"""Owners of files and directories that a restore puts in place, and checks of what is already there."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 __all__ = ["BEFORE", "FOLDER_MODE", "SUFFIX", "give", "give_as", "has_something", "is_mounted", "make_folder", "remove"]
 
 FOLDER_MODE = 0o700
-SUFFIX = ".restoring"  # of what lies aside until all is whole
-BEFORE = ".before-"  # of what was there, and the time
+SUFFIX = ".restoring"  # of restored files until everything is complete
+BEFORE = ".before-"  # of files that were moved aside, with the time
 
 
 def give(path: Path, user: str, group: str, mode: int) -> None:
@@ -25,7 +25,7 @@ def give(path: Path, user: str, group: str, mode: int) -> None:
 
 
 def give_as(like: Path, paths: Iterable[Path]) -> None:
-    """What root has made belongs to whom ``like`` belongs to."""
+    """Gives files that root created to the owner of ``like``."""
     if os.geteuid() == 0:
         owner = like.stat()
         for path in paths:

@@ -1,8 +1,8 @@
-"""The portal's database when it is PostgreSQL: dumped by pg_dump, and brought back by pg_restore into an empty one.
+"""The portal's database if it is PostgreSQL: pg_dump dumps it, and pg_restore restores it into an empty one.
 
 Laws
-- A password is on no command line: there everybody could read it.
-- Only a database without any tables is filled, and wholly or not at all: in one transaction.
+- A password is never on a command line, where any user could read it.
+- Only a database without tables is filled, completely or not at all: in one transaction.
 
 Keeps law: database-empty-or-refused (docs/laws.md).
 """
@@ -22,7 +22,7 @@ __all__ = ["DUMP", "DatabaseFailed", "Postgresql", "is_postgresql"]
 DUMP = "portal.pgdump"  # pg_dump --format=custom, for pg_restore
 CONNECT_TIMEOUT_S = "10"
 WORDS_CHARACTERS = 400  # of what a program complains about
-# Whatever is in a schema of its user's: tables, views, sequences; not what an extension has brought.
+# Tables, views and sequences in the user's schemas, without those of extensions.
 COUNT = """
 SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' AND NOT EXISTS
@@ -39,7 +39,7 @@ _VARIABLES = {  # of libpq, by the name that a URL's query has for them
 
 
 class DatabaseFailed(Exception):
-    """What could not be done with the portal's database, and why."""
+    """An operation on the portal's database failed; the message says which and why."""
 
 
 def is_postgresql(url: str) -> bool:
@@ -73,23 +73,23 @@ class Postgresql:
         return f"{self.name or self.user}{f' on {self.host}' if self.host else ''}"
 
     def dump(self, path: Path) -> None:
-        """Raises DatabaseFailed, OSError."""
+        """Dumps the database into a file. Raises DatabaseFailed, OSError."""
         with path.open("wb") as file:
             self._run("pg_dump", "--no-password", "--format=custom", "--no-owner", into=file)
 
     def refuse_unless_empty(self) -> None:
-        """Also when it can't be reached, or filled. Raises DatabaseFailed."""
+        """Raises DatabaseFailed if the database has tables, or can't be reached, or pg_restore is missing."""
         _program("pg_restore")
         options = ("--no-psqlrc", "--no-password", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1")
         count = self._run("psql", *options, f"--command={COUNT}").strip()
         if count != "0":
             raise DatabaseFailed(
                 f"the portal's database, {self}, is not empty: it has {count} tables and the like. Only an empty one is "
-                "filled: make it anew with dropdb and createdb (docs/backup.md), or name another"
+                "filled: drop and create it again with dropdb and createdb (docs/backup.md), or name another"
             )
 
     def fill(self, path: Path) -> None:
-        """With a dump. Raises DatabaseFailed, OSError; then it is as empty as before."""
+        """Fills the database with a dump. Raises DatabaseFailed, OSError; then it is still empty."""
         with path.open("rb") as file:
             self._run(
                 "pg_restore", "--no-password", "--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges",

@@ -1,6 +1,6 @@
-"""What makes a queue of the files out of a backup: restart positions, marks taken back, the marker that holds its mail.
+"""Completes a queue from the files of a backup: restart positions, removed marks, and the marker that holds its mail.
 
-And what a new queue needs when only the events of an old one are restored: lanes that go on where the old ones ended.
+For a restore of events without a queue it creates lanes that begin where the old lanes ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["floors_of_events", "make_floors", "mend_queue"]
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the manifest says of the queue: ``snapshot.Snapshot``."""
+    """The data about the queue in the manifest (``snapshot.Snapshot``)."""
 
     positions: str | None  # MessagePack, in hexadecimal
     ends: dict[str, int]
@@ -45,10 +45,10 @@ def mend_queue(directory: Path, manifest: Mapping[str, Any], backup_at: float, n
             else msgspec.msgpack.decode(bytes.fromhex(told.positions), type=RestartPositions)
         )
     except (msgspec.MsgspecError, ValueError) as error:
-        raise BackupDamaged(f"what the backup says of its queue can't be read: {error}") from error
+        raise BackupDamaged(f"the queue's data in the backup can't be read: {error}") from error
     for lane in (*told.younger, *told.ends, *told.taken, *(() if positions is None else positions.lanes)):
         if "/" in lane or lane.startswith("."):
-            raise BackupDamaged(f"what the backup says of its queue can't be read: {lane!r} is no lane")
+            raise BackupDamaged(f"the queue's data in the backup can't be read: {lane!r} is not a lane")
     for lane, offsets in told.younger.items():
         _take_back_marks(disk, directory / lane, offsets)
     if positions is not None:
@@ -75,18 +75,18 @@ def _take_back_marks(disk: Disk, directory: Path, offsets: list[int]) -> None:
 
 
 def floors_of_events(exported: ExportedPositions) -> dict[str, int]:
-    """lane -> the first offset whose events are not there."""
+    """Returns the first offset without events, by lane."""
     return {lane: max(each.at, each.to) for lane, each in exported.lanes.items()}
 
 
 def make_floors(directory: Path, floors: Mapping[str, int], now: float) -> None:
-    """A new queue whose lanes begin there. Raises OSError."""
+    """Creates a queue whose lanes begin at these offsets. Raises OSError."""
     disk = Disk()
     lanes = {lane: LanePosition(at, at, at) for lane, at in floors.items() if lane != JOURNAL}
     journal = floors.get(JOURNAL, 0)
     write_positions(disk, str(directory), RestartPositions(1, now, lanes, journal, journal))
     for lane, at in floors.items():
-        if is_incoming(lane):  # its receiver knows no restart positions, but goes on behind what is there
+        if is_incoming(lane):  # its receiver continues behind its files, without restart positions
             disk.make_directory(str(directory / lane))
             fd = disk.create(os.path.join(directory, lane, name_of(at)))
             try:

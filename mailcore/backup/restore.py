@@ -1,9 +1,9 @@
-"""Back from a backup. Everything is written aside and checked, then renamed into its place; the queue last.
+"""Restores a backup. Everything is written beside its place and checked, then renamed into place; the queue last.
 
 Laws
-- Nothing is overwritten: a home that has something of what comes is refused, or, when that is asked for, moved aside.
-- Nothing is in its place before the whole archive was read and found undamaged, and all of it is synced.
-- What has a disk of its own stays on it: of a mount point what is in it is renamed, never itself.
+- Nothing is overwritten: a home that already has such files is refused or, on request, moved aside.
+- No file is put in place before the whole archive has been read and checked, and everything is synced.
+- A mount point is never renamed, only the files in it.
 - A queue has its marker (``mailcore/queue/restored.py``) before it has its name.
 - While it is being put into its place ``restoring`` lies in the home, and no core starts there: killed in between, a restore is
   done again.
@@ -63,12 +63,13 @@ class Restored:
     head: Head
     files: int
     parts: tuple[str, ...]
-    moved: tuple[Path, ...]  # what was there before, and is aside now
-    notes: tuple[str, ...]  # what is left to be done by hand
+    moved: tuple[Path, ...]  # earlier files, now under another name
+    notes: tuple[str, ...]  # steps that are left to the operator
 
 
 def verify(path: Path) -> tuple[Head, int, int]:
-    """Reads all of it: what it says of itself, files, bytes. Raises BackupDamaged, BackupTooNew, OSError."""
+    """Reads the whole archive; returns its head, the number of files, and their bytes. Raises BackupDamaged, BackupTooNew,
+    OSError."""
     with Archive(path) as archive:
         for _, content in archive.files():
             content.member()
@@ -84,12 +85,12 @@ class Restore:
     config: Path  # where the configuration file belongs
     now: float
     with_queue: bool = True
-    aside: bool = False  # what is there may be moved aside
+    aside: bool = False  # earlier files may be moved aside
     database_url: str = ""  # of the portal's; "" is SQLite in the usual place
-    dump_only: bool = False  # a dump of PostgreSQL is put into the home, and nobody's database is filled
+    dump_only: bool = False  # put a dump of PostgreSQL into the home and fill no database
     config_text: str = ""  # instead of the backup's
     notes: list[str] = field(default_factory=list)
-    _staged: dict[Path, Path] = field(default_factory=dict)  # place -> where it lies until then; in this order
+    _staged: dict[Path, Path] = field(default_factory=dict)  # place -> where the file is until then; in this order
     _moved: list[Path] = field(default_factory=list)
     _links: dict[str, str] = field(default_factory=dict)
     _made_home: bool = False  # or it was empty
@@ -100,8 +101,8 @@ class Restore:
         self.settings = dataclasses.replace(settings, queue_directory=queue, spool_directory=spool)
 
     def run(self, path: Path, copied: Callable[[str], None] = lambda name: None) -> Restored:
-        """Raises RestoreRefused, BackupDamaged, BackupTooNew, DatabaseFailed, OSError; then everything is as it was, unless
-        RESTORING lies in the home."""
+        """Restores the backup. Raises RestoreRefused, BackupDamaged, BackupTooNew, DatabaseFailed, OSError; then nothing has
+        changed, unless RESTORING is in the home."""
         home = self.settings.home
         with contextlib.ExitStack() as stack:
             archive = stack.enter_context(Archive(path))
@@ -127,7 +128,7 @@ class Restore:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """No core runs, and none starts meanwhile."""
+        """Holds the lock of the home, so that no core runs or starts meanwhile."""
         disk = Disk()
         path = self.settings.home / "lock"
         was_there = path.exists()
@@ -142,7 +143,7 @@ class Restore:
                 path.unlink()
             disk.close(lock)
 
-    # -- what is there
+    # -- earlier files
 
     def _refuse_what_is_there(self, parts: tuple[str, ...]) -> None:
         settings = self.settings
@@ -192,7 +193,7 @@ class Restore:
             made = self._staged_for(self.settings.reports_directory) / link
             make_folder(made.parent)
             made.symlink_to(target_name)
-        if "queue" in archive.head.parts and self.with_queue:  # also when nothing is in it
+        if "queue" in archive.head.parts and self.with_queue:  # also an empty one
             make_folder(self._staged_for(self.settings.queue_directory))
             make_folder(self._staged_for(self.settings.spool_directory))
         for name, folder in archive.manifest.folders.items():
@@ -200,7 +201,7 @@ class Restore:
         return files
 
     def _own(self, name: str, folder: Folder) -> None:
-        """Directories belong to whom they belonged to, as far as this host knows them."""
+        """Gives directories to their owners, as far as this host has these users."""
         top, _, below = name.partition("/")
         roots = {
             "queue": self.settings.queue_directory,
@@ -253,7 +254,7 @@ class Restore:
         place = paths.get(name)
         if place is None:
             raise BackupDamaged(f"{name} is nothing that this Waypost can restore")
-        if place.exists():  # what is here was put here for this host
+        if place.exists():  # the file here was made for this host
             self.notes.append(f"{place} is left as it is; the backup's is beside it, as {place.name}.restored")
             place = place.with_name(f"{place.name}.restored")
             place.unlink(missing_ok=True)
@@ -264,7 +265,7 @@ class Restore:
         if staged is None:
             staged = place / SUFFIX if is_mounted(place) else place.with_name(f"{place.name}{SUFFIX}")
             self._staged[place] = staged
-            # What lies outside the home, as certificates do, is not ours alone.
+            # Files outside the home, such as certificates, are not only ours.
             staged.parent.mkdir(FOLDER_MODE if staged.is_relative_to(self.settings.home) else 0o755, True, True)
             remove(staged)
         return staged
@@ -276,7 +277,7 @@ class Restore:
         give_as(queue, [each for each in queue.iterdir() if each not in before])
 
     def _begin_behind_events(self) -> None:
-        """Lanes begin where the events of the old ones end, or new events would take their names."""
+        """Creates lanes that begin where the events of the old ones end, or new events would get the same names."""
         events = self._staged.get(self.settings.events_directory)
         exported = None if events is None else read_exported(Disk(), str(events / EXPORTED))
         if exported is None:
@@ -287,7 +288,7 @@ class Restore:
         give_as(self.settings.home, [queue, *queue.rglob("*")])
 
     def _sync(self) -> None:
-        """The names; what is in the files is synced."""
+        """Syncs the directories; the files are synced already."""
         disk = Disk()
         for staged in self._staged.values():
             folders = [folder for folder, _, _ in os.walk(staged)] if staged.is_dir() else []
@@ -297,7 +298,7 @@ class Restore:
     # -- PostgreSQL
 
     def _look_at_postgresql(self, dump: Path) -> None:
-        """Before anything is done. Raises DatabaseFailed."""
+        """Checks the database before anything is changed. Raises DatabaseFailed."""
         if is_postgresql(self.database_url) and not self.dump_only:
             Postgresql(self.database_url).refuse_unless_empty()
             return
@@ -348,7 +349,7 @@ class Restore:
         disk.sync_directory(str(home))
 
     def _fill_mounted(self, place: Path) -> None:
-        """Names that begin with a dot are nobody's mail (``mailcore/lookup/browse.py``)."""
+        """Fills a mount point; names that begin with a dot are not mail (``mailcore/lookup/browse.py``)."""
         staged = self._staged[place]
         kept = (SUFFIX, BEFORE, LOST_AND_FOUND)
         there = [each for each in place.iterdir() if not each.name.startswith(kept)]

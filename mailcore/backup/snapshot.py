@@ -1,20 +1,20 @@
-"""The queue as it is at one moment, whether the core runs or not: a farm of hard links, which nothing is deleted from.
+"""A snapshot of the queue at one moment, with or without a running core: hard links, from which nothing is deleted.
 
-What is taken is what a start would find after a crash at that moment: restart positions, the journal up to the moment, and the
-lanes they speak of. The order makes it hold together, without the manager's help and without a pause of it:
+A snapshot has the files that a start would find after a crash at that moment: restart positions, the journal up to the moment,
+and the lanes they refer to. The order of these steps makes it consistent, without help or a pause of the manager:
 
 1. All spool files are linked, which may take long.
 2. Newest restart positions are read; the journal is linked from where they begin, and its length noted: this is the moment.
    Then the lanes, so that all that the journal speaks of is there, then once more the spool, for all that the lanes speak of.
 3. When these positions are still one of the two kept, nothing that they need was deleted meanwhile
-   (law: delete-after-both-positions); else step 2 is done again. From here on there is all the time in the world: a link
-   keeps what is deleted.
+   (law: delete-after-both-positions); else step 2 is done again. From here on time does not matter: a link keeps
+   a deleted file.
 
-What is still written into linked files: records behind the noted lengths, which are not copied, and marks. A mark younger than
-the moment would hide a message that rested then. But a message is marked only after its START, so ``younger`` reads the
-journal from the moment on, after the lanes are copied, and names the place of each START; there the mark is taken back.
+Linked files still change: records are added behind the noted lengths, which are not copied, and marks are set. A mark that is
+newer than the moment would hide a message that was queued then. A message is marked only after its START, so ``younger`` reads
+the journal from the moment on, after the lanes are copied, and returns the place of each START; there the mark is removed.
 
-Must not know: what becomes of the copy. Reads the live files as any program would, and makes names only.
+Must not know: the use of the copy. It reads the live files like any program and creates links only.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class QueueFile:
 
     name: str  # in the archive: queue/LANE/NAME or spool/ab/QUEUE_ID
     path: str
-    size: int | None  # so much of it; None: all
+    size: int | None  # bytes to copy; None: all
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class Snapshot:
 
     def _read_positions(self) -> RestartPositions | None:
         for _ in range(TRIES):
-            with contextlib.suppress(FileNotFoundError):  # just being replaced
+            with contextlib.suppress(FileNotFoundError):  # it is being replaced
                 return read_positions(self.disk, self.queue_directory)
         raise SnapshotFailed(f"{self.queue_directory}: restart positions come and go; try again")
 
@@ -224,7 +224,7 @@ class Snapshot:
         found: dict[str, set[int]] = {}
         try:
             if reader.bases and reader.base_for(self._moment) is None:
-                raise SnapshotFailed("the journal went on so far that its beginning is deleted; try again")
+                raise SnapshotFailed("the beginning of the journal was deleted meanwhile; try again")
             for record in reader.records(self._moment):
                 if record.type == RecordType.START:
                     place = decode_start(record.body).place

@@ -1,7 +1,7 @@
-"""Writing the file of a backup (``mailcore/backup/archive.py``).
+"""Writes the file of a backup (``mailcore/backup/archive.py``).
 
-Until it is whole it lies beside its place, locked for as long as its writer lives: what nobody has locked was left by one that
-was killed, and the next backup into the same directory takes it away.
+Until the file is complete it has a temporary name beside its place and is locked while its writer runs. A file without a lock
+was left by a killed writer; the next backup into the same directory removes it.
 
 Keeps law: backup-named-when-whole (docs/laws.md).
 """
@@ -33,12 +33,12 @@ UNFINISHED = ".waypost-new"
 
 
 class Writer:
-    """One archive being written beside its place. ``finish`` gives it its name; leaving without takes it away."""
+    """Writes one archive under a temporary name. ``finish`` gives it its name; leaving without ``finish`` removes it."""
 
     def __init__(self, path: Path, head: Head) -> None:
         """Raises OSError."""
         self.path = path
-        self.files = 0  # when it is finished
+        self.files = 0  # set when it is finished
         self._members: list[Member] = []
         self._folders: dict[str, Folder] = {}
         _clear_up(path.parent)
@@ -50,7 +50,7 @@ class Writer:
         self.add_bytes(HEAD, msgspec.json.format(msgspec.json.encode(head), indent=1) + b"\n")
 
     def add_bytes(self, name: str, content: bytes, like: Path | None = None) -> None:
-        """It belongs to whom ``like`` belongs to."""
+        """Adds a file with this content; it gets the owner of ``like``."""
         info = tarfile.TarInfo(name)
         info.mode = MODE
         if like is not None and like.exists():
@@ -58,14 +58,14 @@ class Writer:
         self._add(info, io.BytesIO(content), len(content))
 
     def add_folder(self, name: str, path: str | Path) -> None:
-        """Only who it belongs to; nothing when it is not there."""
+        """Adds owner and mode of a directory; does nothing if it is missing."""
         with contextlib.suppress(FileNotFoundError):
             status = os.stat(path)
             self._folders[name] = Folder(status.st_mode & 0o7777, *_names(status))
 
     def add_file(self, name: str, path: str, size: int | None = None, like: Path | None = None) -> None:
-        """``size``: of a file that grows, so much of its beginning. ``like``: whose owner it has, of a copy. Raises OSError,
-        also when it is shorter."""
+        """Adds a file: its first ``size`` bytes, if it grows; with the owner of ``like``, if it is a copy. Raises OSError, also
+        if the file is shorter."""
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             info = tarfile.TarInfo(name)
@@ -82,7 +82,7 @@ class Writer:
 
     @property
     def folder(self) -> Path:
-        """Of this archive alone, for copies that are made for it; gone when it is."""
+        """Returns a directory for copies that are made for this archive; it is removed with the writer."""
         folder = _folder_of(self._new)
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
@@ -93,7 +93,7 @@ class Writer:
         return sum(member.size for member in self._members)
 
     def finish(self, queue: dict[str, Any]) -> None:
-        """Raises OSError; FileExistsError when another has this name by now."""
+        """Completes the archive and gives it its name. Raises OSError; FileExistsError if the name exists."""
         self.files = len(self._members)
         manifest = Manifest(tuple(self._members), self._folders, queue)
         self.add_bytes(MANIFEST, msgspec.json.encode(manifest))
@@ -111,7 +111,7 @@ class Writer:
             os.close(directory)
 
     def abandon(self) -> None:
-        """Nothing is left of it, unless it was finished."""
+        """Removes the file, unless it was finished."""
         if self._synced >= 0:
             for each in (
                 self._tar,
@@ -127,11 +127,11 @@ class Writer:
 
 
 def _begun(path: Path) -> tuple[Path, int]:
-    """A new file beside ``path``, locked."""
+    """Creates a locked file beside ``path``."""
     while True:
         new = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
-        with contextlib.suppress(BlockingIOError):  # who clears up came in between, and takes it away
+        with contextlib.suppress(BlockingIOError):  # another backup has locked it and removes it
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(descriptor).st_nlink:
                 return new, descriptor
@@ -143,9 +143,9 @@ def _folder_of(new: Path) -> Path:
 
 
 def _clear_up(directory: Path) -> None:
-    """What backups have left that were killed."""
+    """Removes files of killed backups."""
     for new in directory.glob(f".*{UNFINISHED}"):
-        with contextlib.suppress(OSError):  # another's who was quicker, or who is at work
+        with contextlib.suppress(OSError):  # another backup removed it, or is writing it
             descriptor = os.open(new, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -156,7 +156,7 @@ def _clear_up(directory: Path) -> None:
 
 
 def _name_it(new: Path, path: Path) -> None:
-    """Raises FileExistsError; a file system without hard links cannot tell."""
+    """Raises FileExistsError if the name exists; a file system without hard links can't tell."""
     try:
         os.link(new, path)
     except FileExistsError:
@@ -181,7 +181,7 @@ class _Hashed(io.RawIOBase):
 
 
 def _names(status: os.stat_result) -> tuple[str, str]:
-    """Of user and group; "" for who has none."""
+    """Returns the names of user and group; "" where the host has no name."""
     user = group = ""
     with contextlib.suppress(KeyError):
         user = pwd.getpwuid(status.st_uid).pw_name

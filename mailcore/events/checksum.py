@@ -1,17 +1,17 @@
-"""Checksums of an event file: of its pages Parquet's own, and two more at the end of its footer, of all its bytes.
+"""Checksums of an event file: Parquet's own for the pages, and two more at the end of the footer for all bytes.
 
-Parquet has none of what says where pages lie, how they are encoded and what is in them (the pages' headers, the footer): a
-bit there makes other rows of sound pages, or leaves some out. So the footer ends with a field of ours, of the number that
-Parquet keeps for such things and readers pass over:
+Parquet has no checksum for the headers of pages and the footer, which say where pages are and how they are encoded: a flipped
+bit there changes or hides rows of undamaged pages. So the footer ends with a field of ours, with the number that Parquet
+reserves for extensions and that readers ignore:
 
 ```
 | pages, with their headers | footer ... | 08 fe ff 03 0c | magic 4 | crc32 of pages 4 | crc32 of footer 4 | 00 |
 | length of footer 4 | "PAR1" |           field, length    little-endian                                  end
 ```
 
-The footer's is quick to check for whoever reads a little of a file; the other is for who counts on all of it. A file without
-the field was written by another, or before there was one, and passes. Law: the standard library only, as Spark's side reads
-this too.
+A reader of some rows checks the footer's, which is quick; a reader of the whole file checks both. A file without the field was
+written by an older version or another program, and is accepted. Law: this file imports the standard library only, because
+the report pipeline imports it too.
 
 Keeps law: event-damage-is-found (docs/laws.md).
 """
@@ -91,7 +91,7 @@ class Summed(io.RawIOBase):
 
 
 def check(path: str | Path, whole: bool) -> None:
-    """Of its footer, or of all of it. Raises ChecksumError, OSError."""
+    """Checks the footer, or with ``whole`` all bytes. Raises ChecksumError, OSError."""
     with open(path, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         if size < _OURS_BYTES + _END_BYTES:
@@ -107,7 +107,7 @@ def check(path: str | Path, whole: bool) -> None:
             raise ChecksumError("the length of its footer is damaged")
         file.seek(begin)
         if zlib.crc32(_read(file, length - _OURS_BYTES)) != footer_sum:
-            raise ChecksumError("its footer is damaged: its checksum is another")
+            raise ChecksumError("its footer is damaged: wrong checksum")
         if not whole:
             return
         file.seek(0)
@@ -116,11 +116,11 @@ def check(path: str | Path, whole: bool) -> None:
             found = zlib.crc32(chunk, found)
             left -= len(chunk)
         if left or found != pages_sum:
-            raise ChecksumError("its rows are damaged: their checksum is another")
+            raise ChecksumError("its rows are damaged: wrong checksum")
 
 
 def _read(file: io.FileIO, size: int) -> bytes:
-    """All of it, where the file has as much."""
+    """Reads ``size`` bytes, or up to the end of the file."""
     found = b""
     while len(found) < size and (chunk := file.read(size - len(found))):
         found += chunk

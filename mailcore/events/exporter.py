@@ -1,8 +1,9 @@
-"""The exporter process: makes events of what the log says, beside the mail and behind it (nice), so that the manager need not.
+"""The exporter process: writes events from the records of the log, with a lower priority (nice) than the mail processes.
 
-It sleeps, looks, and answers those who ask on its socket, ``exporter.sock``: ``export`` (everything up to now), ``cut`` (the
-same, and what is queued is counted) and ``zone`` (in which a day of the reports begins). Crash-only: what it did is in the
-exported positions, and a kill costs one stretch's work. A full disk or a manager that is away is waited for.
+It exports at intervals and answers requests on its socket, ``exporter.sock``: ``export`` (everything up to now), ``cut`` (the
+same, with a count of the queue) and ``zone`` (the time zone in which a day of the reports begins). It is crash-only: the
+exported positions say what is done, and a kill costs the work of one stretch. It waits while the disk is full or the manager
+is not running.
 
 Law: at midnight, in UTC, in the zone of [reports] and in the one that the portal named last, there is a cut. So a day of the
 reports balances from midnight to midnight, whether the portal runs then or not.
@@ -42,13 +43,13 @@ __all__ = ["EXPORTER_SOCKET", "Exporter", "main", "midnight_between"]
 
 EXPORTER_SOCKET = "exporter.sock"  # in Settings.run_directory
 NICE = 10  # mail goes first
-WINDOWS_WRITTEN_S = 900.0  # what a kill may cost of the samples, and four files an hour
-CLIENT_S = 5.0  # for a client to say what it wants
+WINDOWS_WRITTEN_S = 900.0  # samples that a kill may lose; it gives four files an hour
+CLIENT_S = 5.0  # for a client to send its request
 REQUEST_BYTES_MAX = 65_536
 LOCK_WAIT_S = 60.0
-SETTLE_S = 1.0  # beyond two checkpoints: what was taken is on disk, twice
-COVERED_S_MAX = 20.0  # a manager that is away writes no positions; what there is must do
-CUT_SHARE = 50  # a cut that takes long is made so much more rarely, but for midnights'
+SETTLE_S = 1.0  # after two checkpoints: both files of restart positions cover what happened before
+COVERED_S_MAX = 20.0  # then the positions on disk are used: a manager that is not running writes no new ones
+CUT_SHARE = 50  # a cut that takes t seconds is followed by a pause of 50 t, except at midnight
 CONTROL_S = 5.0
 
 
@@ -70,7 +71,7 @@ class Exporter:
         self._settled_s = 2 * settings.queue.checkpoint_interval_s + SETTLE_S
 
     def run(self) -> None:
-        """Until it is killed."""
+        """Serves and exports until it is killed. Raises OSError if the socket can't be opened."""
         server = listen_on_path(self.settings.run_directory / EXPORTER_SOCKET)
         if self.group is not None:
             with contextlib.suppress(OSError):
@@ -86,7 +87,7 @@ class Exporter:
             self.log.flush()
 
     def turn(self) -> None:
-        """What is due by now."""
+        """Samples windows and exports, as far as they are due."""
         now = time.monotonic()
         if now >= self._sample_at:
             self._sample_at = now + self.settings.export.window_interval_s
@@ -96,7 +97,7 @@ class Exporter:
             try:
                 self._look()
                 self._complaint = ""
-            except (OSError, CutFailed) as error:  # a full disk; it is tried again
+            except (OSError, CutFailed) as error:  # a full disk; it is retried at the next interval
                 if str(error) != self._complaint:
                     self.log.failed("exporter", str(error))
                 self._complaint = str(error)
@@ -119,7 +120,7 @@ class Exporter:
             self.windows.write()
 
     def _cut_is_due(self, now: float) -> bool:
-        """At its time of the day; the first as soon as there is a queue. ``now``: what happened before is on disk."""
+        """Whether a cut is due; the first is due as soon as there is a queue. Everything before ``now`` is on disk."""
         if not self.export.positions():
             return False
         state = self.export.state()
@@ -130,16 +131,16 @@ class Exporter:
         return now // interval != before // interval and now >= self._cut_rest_until
 
     def _sample(self) -> None:
-        with contextlib.suppress(ControlError):  # nobody is there to be asked, or is busy: a sample is missing
+        with contextlib.suppress(ControlError):  # control is not running or busy: one sample is missing
             path = self.settings.run_directory / "control.sock"
             with ControlClient(path, who="exporter", timeout_s=CONTROL_S) as control:
                 answer = control.call("destinations", {"limit": 1000})
             self.windows.sample(answer.get("destinations") or {}, time.time())
 
-    # -- who asks
+    # -- requests
 
     def _serve(self, client: socket.socket) -> None:
-        """One request of one client. What goes wrong with it is its affair."""
+        """Answers one request of one client; an error of the connection ends only that connection."""
         try:
             client.settimeout(CLIENT_S)
             request = _request_of(client)
@@ -153,12 +154,12 @@ class Exporter:
     def _answer(self, client: socket.socket, request: Request) -> Response:
         try:
             if not peer_of(client.getsockopt).may(Access.CHANGE, self.group):
-                message = "root and the user Waypost runs as may, and control.group"
+                message = "only root, the user Waypost runs as, and control.group may do this"
                 return Response(request.number, None, Fault(Code.FORBIDDEN, message))
             if request.operation == "zone":
                 return Response(request.number, {"zone": self._days_begin_in(request.arguments.get("zone"))})
             if request.operation not in ("export", "cut"):
-                message = f"the exporter knows no operation {request.operation!r}"
+                message = f"unknown operation of the exporter: {request.operation!r}"
                 return Response(request.number, None, Fault(Code.INVALID, message))
             asked = time.time()
             self._until_covered(asked)
@@ -166,12 +167,12 @@ class Exporter:
                 if request.operation == "cut":
                     ids = bool(request.arguments.get("ids"))
                     cut, exported = take_cut(self.export, time.time(), ids, settled=asked)
-                    told: dict[str, Any] = {"at": cut.at, "file": f"cuts/{cut.name}.json", "ids": cut.ids}
-                    told |= {"messages": cut.messages, "recipients": cut.recipients, "lanes": cut.lanes}
+                    answer: dict[str, Any] = {"at": cut.at, "file": f"cuts/{cut.name}.json", "ids": cut.ids}
+                    answer |= {"messages": cut.messages, "recipients": cut.recipients, "lanes": cut.lanes}
                 else:
-                    exported, told = self._everything(), {}
+                    exported, answer = self._everything(), {}
             written = exported.files | self.windows.write()
-            return Response(request.number, {**told, "rows": sum(written.values()), "files": sorted(written)})
+            return Response(request.number, {**answer, "rows": sum(written.values()), "files": sorted(written)})
         except FaultError as error:
             return Response(request.number, None, error.fault)
         except (Locked, CutFailed, OSError, PositionsTooNew, SegmentTooNew) as error:
@@ -179,11 +180,11 @@ class Exporter:
             return Response(request.number, None, Fault(code, str(error) or type(error).__name__))
 
     def _days_begin_in(self, zone: object) -> str:
-        """From now on also its midnights have a cut."""
+        """Stores the zone, so that its midnights get a cut too; returns its name. Raises CutFailed for an unknown zone."""
         try:
             zone = zoneinfo.ZoneInfo(str(zone)).key
         except (ValueError, OSError, LookupError):
-            raise FaultError(f"{str(zone)[:64]!r} is no time zone", code=Code.INVALID, argument="zone") from None
+            raise FaultError(f"{str(zone)[:64]!r} is not a time zone", code=Code.INVALID, argument="zone") from None
         with self.export.locked(LOCK_WAIT_S):
             state = self.export.state()
             if state.zone != zone:
@@ -195,7 +196,7 @@ class Exporter:
         return self.export.run(ends_of(found[0])) if found else Exported()
 
     def _until_covered(self, asked: float) -> None:
-        """Until the older restart positions are younger than the question, or nothing has happened that they lack."""
+        """Waits until restart positions cover everything up to ``asked``, or nothing has happened since they were written."""
         settled = time.monotonic() + self._settled_s
         until = settled + COVERED_S_MAX
         while (now := time.monotonic()) < until:
@@ -206,7 +207,7 @@ class Exporter:
                 return
             time.sleep(0.05)
 
-    # -- what goes wrong
+    # -- damage
 
     def _damaged(self, damage: Damage) -> None:
         self.log.record_set_aside(damage.path, damage.offset, damage.what)
@@ -216,8 +217,10 @@ class Exporter:
 
 
 def midnight_between(before: float, now: float, zones: Iterable[str]) -> bool:
-    """Whether a day of one of these zones began between the two instants, whichever is the later (the clock may be set back).
-    A zone that this host does not know any more has none."""
+    """Returns whether a day of one of these zones began between the two times, in either order (the clock may be set back).
+
+    A zone that this host does not know is ignored.
+    """
     for zone in zones:
         with contextlib.suppress(ValueError, OSError, LookupError):
             there = zoneinfo.ZoneInfo(zone)
@@ -227,7 +230,7 @@ def midnight_between(before: float, now: float, zones: Iterable[str]) -> bool:
 
 
 def _request_of(client: socket.socket) -> Request | None:
-    """Raises OSError, WireError."""
+    """Returns the request that a client sends; None if it closes or is too slow. Raises OSError, WireError."""
     decoder = FrameDecoder(REQUEST_BYTES_MAX)
     until = time.monotonic() + CLIENT_S
     while time.monotonic() < until:
@@ -242,6 +245,6 @@ def _request_of(client: socket.socket) -> Request | None:
 
 
 def main(settings: Settings, number: int) -> None:
-    """Runs until it is killed; there is one exporter, number 0."""
+    """Runs until it is killed. There is one exporter, number 0."""
     os.nice(NICE)
     Exporter(settings).run()

@@ -1,6 +1,6 @@
-"""Records of the log become rows: pure, a record in, rows out. What a row has is in ``schema``.
+"""Converts records of the log into rows, without any other effect. ``schema`` has the columns.
 
-A row is a tuple: part, at, queue id, then the columns of its kind as in ``schema.FIELDS``. Lane and offset are the caller's.
+A row is a tuple: part, at, queue id, then the columns of its kind as in ``schema.FIELDS``. The caller adds lane and offset.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STATUSES = {status: status.name.lower() for status in Status}
 
 
 def accepted(envelope: Envelope) -> Row:
-    """All of the message, and its first recipients."""
+    """Returns the first row of a message, with its first recipients."""
     recipients = envelope.recipients
     return (
         0, envelope.arrived_at, envelope.queue_id, envelope.sender, envelope.size_bytes, envelope.recipient_count,
@@ -47,7 +47,7 @@ def accepted(envelope: Envelope) -> Row:
 
 
 def more_recipients(envelope: Envelope, part: int, recipients: tuple[Recipient, ...]) -> Row:
-    """A RECIPIENTS record of it."""
+    """Returns the row of a RECIPIENTS record of a message."""
     addresses = [recipient.address for recipient in recipients]
     first = recipients[0].number if recipients else 0
     return (part, envelope.arrived_at, envelope.queue_id, None, None, None, addresses, first, *_NOTHING)

@@ -1,17 +1,17 @@
-"""What an event is: the columns of the files below ``home/events``, and which kind of event fills which.
+"""The columns of the event files below ``home/events``, and which kind of event fills which columns.
 
 A record of the log becomes one row, or several: an ``attempt`` is one recipient of one transaction. ``(lane, offset, part)``
-names a row for ever, so whatever is read twice is counted once. Every recipient that comes in (by ``accepted``, or in the
-``arguments`` of an ``order`` add_recipients) goes out by exactly one ``attempt`` that is not deferred. A deleted one goes when
-it can't be undone any more; until then it is queued. Known to the export and to the pipeline of the reports, which share
-nothing else; so this file imports nothing of ours, and goes along to a Spark cluster.
+names a row permanently, so a row that is read twice is counted once. Every recipient that enters (by ``accepted``, or in the
+``arguments`` of an ``order`` add_recipients) leaves by exactly one ``attempt`` that is not deferred. A deleted recipient leaves
+when the time for undelete is over; until then it is queued. The export and the report pipeline share this file and nothing
+else; it imports nothing of ours, so it can be sent to a Spark cluster.
 
-Where they lie: ``events/dt=YYYY-MM-DD/LANE.FROM.parquet``; dt is the UTC day of the rows, LANE.FROM the lane and the offset in
-it at which the exported stretch begins. A file whose name begins with a dot or an underscore is not one yet. Each file's
-metadata has "waypost.lane", "waypost.from", "waypost.to", and "waypost.damaged": what was set aside of the stretch, a JSON
-list of [offset, end, what]. Beside them ``events/cuts/TIME.json``: how far each lane was exported then, and what was queued
-(``cut``): ``messages``, ``recipients``, and ``checksum``, the sum over messages of crc32(queue_id) * recipients, modulo 2^64.
-Two cuts agree with the events between them in recipients and in that sum, for which each message counts by itself.
+Files: ``events/dt=YYYY-MM-DD/LANE.FROM.parquet``; dt is the UTC day of the rows, LANE.FROM the lane and the offset in
+it at which the exported stretch begins. A file whose name begins with a dot or an underscore is not complete. Each file's
+metadata has "waypost.lane", "waypost.from", "waypost.to", and "waypost.damaged": the damage in the stretch, a JSON list of
+[offset, end, what]. ``events/cuts/TIME.json`` has a cut: how far each lane was exported, and the queue at that time as
+``messages``, ``recipients``, and ``checksum``, the sum over messages of crc32(queue_id) * recipients, modulo 2^64. Two cuts
+agree with the events between them in recipients and in that sum, in which each message counts separately.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS: dict[str, str] = {
     "sender": "string",  # "" of a bounce
     "size_bytes": "long",
     "recipient_count": "int",  # accepted: of the message; attempt: of the transaction, in its part 0 only
-    "recipients": "strings",  # accepted: addresses, at most 1 000 a row; their numbers go on from first_number
+    "recipients": "strings",  # accepted: addresses, at most 1 000 a row; their numbers start at first_number
     "first_number": "int",
     "origin": "string",  # smtp, local (injected), bounce
     "client_address": "string",  # also of refused
@@ -86,5 +86,5 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "window": ("destination", "window", "busy", "queued", "dead_until"),
 }  # fmt: skip
 KINDS = tuple(FIELDS)
-# What became of a recipient in an attempt; all but deferred are its end.
+# Results of an attempt for one recipient; all except deferred are final.
 STATUSES = ("delivered", "deferred", "bounced", "expired", "deleted")

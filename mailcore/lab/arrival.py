@@ -1,10 +1,10 @@
-"""What a next hop got: one message, and the digest by which it is compared with what was sent.
+"""One message that a next hop received, and the digest by which it is compared with the message sent.
 
 The digest is the SHA-256 of the **content**: the data with its dot-stuffing undone, from the first line on that no
 relay put there. That line is
 
 1. the first header line that begins with ``X-Ledger-Id:``, if there is one within HEAD_BYTES_MAX and the header: a
-   sender that wants each byte compared puts it first, and whatever stands above was added on the way; else
+   sender that wants each byte compared puts it first, and all lines above it were added on the way; else
 2. the first line that is neither of a ``Received:`` nor of a ``Return-Path:`` field (continuation lines belong to their
    field).
 
@@ -47,7 +47,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def content_start(head: bytes) -> tuple[int, str]:
-    """Where the content begins in the first bytes of a message, and its id."""
+    """Returns where the content begins in the first bytes of a message, and its id."""
     at = head.find(_ID_FIELD)
     while at > 0 and head[at - 1] != 0x0A:  # in the middle of a line
         at = head.find(_ID_FIELD, at + 1)
@@ -63,13 +63,13 @@ def content_start(head: bytes) -> tuple[int, str]:
 
 
 def content_digest(data: bytes) -> str:
-    """Of a whole message that is not dot-stuffed."""
+    """Returns the digest of a whole message that is not dot-stuffed."""
     start, _ = content_start(data[:HEAD_BYTES_MAX])
     return hashlib.sha256(memoryview(data)[start:]).hexdigest()
 
 
 class ContentDigest:
-    """The same for data that comes in pieces, so that a message of 30 MB costs HEAD_BYTES_MAX of memory."""
+    """Computes the digest of data that arrives in pieces; a message of 30 MB costs HEAD_BYTES_MAX of memory."""
 
     __slots__ = ("_head", "_sha", "id", "size_bytes")
 
@@ -90,7 +90,7 @@ class ContentDigest:
             self._begin()
 
     def hexdigest(self) -> str:
-        """Ends it."""
+        """Returns the digest; call it once, at the end."""
         if self._head is not None:
             self._begin()
         return self._sha.hexdigest()

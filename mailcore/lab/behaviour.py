@@ -51,7 +51,7 @@ class Stage(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """What a trait may look at."""
+    """The facts that a trait may use."""
 
     now: float  # monotonic
     connections: int  # open on this hop, this one included
@@ -94,7 +94,7 @@ class Behaviour:
     text: str
     traits: dict[Stage, list[Trait]] = field(default_factory=dict)
     without: set[str] = field(default_factory=set)  # EHLO keywords not offered, in capitals
-    dead_s: float = 0.0  # refuses connections for so long at first
+    dead_s: float = 0.0  # seconds for which it refuses connections at first
 
     def add(self, stage: Stage, trait: Trait) -> None:
         """Adds a trait to a stage, behind those that are there."""
@@ -143,7 +143,7 @@ def _number(word: str, name: str, low: float, high: float) -> float:
     try:
         value = float(word)
     except ValueError:
-        raise BehaviourError(f"{name}: {word!r} is no number") from None
+        raise BehaviourError(f"{name}: {word!r} is not a number") from None
     if not low <= value <= high:
         raise BehaviourError(f"{name}: {word} is not between {low:g} and {high:g}")
     return value
@@ -151,7 +151,7 @@ def _number(word: str, name: str, low: float, high: float) -> float:
 
 def _stage(word: str, name: str, allowed: tuple[Stage, ...]) -> Stage:
     if word not in allowed:
-        raise BehaviourError(f"{name}: {word!r} is no stage of it; allowed: {', '.join(allowed)}")
+        raise BehaviourError(f"{name}: {word!r} is not one of its stages; allowed: {', '.join(allowed)}")
     return Stage(word)
 
 

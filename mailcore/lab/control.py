@@ -30,7 +30,7 @@ __all__ = ["ControlServer", "ask"]
 
 REQUEST_BYTES_MAX = 64 * 1024
 PAGE_MAX = 10_000  # arrivals of one answer
-_OLD_NAME = "temper"  # of "behaviour", in requests of earlier versions
+_OLD_NAME = "temper"  # earlier name of "behaviour"; lang: quoted
 
 
 class ControlServer:

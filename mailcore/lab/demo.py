@@ -43,7 +43,7 @@ BEHAVIOURS = {
     "members.example": "slow(1,final,0.5)",
     "*": "accept",
 }
-# Replies as nobody wishes them: markup, control characters, text that runs from right to left, 400 characters of one word.
+# Hostile replies: markup, control characters, text that runs from right to left, 400 characters of one word.
 HOSTILE = (
     Reply(450, '4.7.1 <script>alert("hello")</script><b>come later</b>'),
     Reply(451, "4.3.0 \x1b[31mred\x1b[0m \x07 and \u202egnp.elif\u202c turned around"),
@@ -64,7 +64,7 @@ def read_demo(path: Path) -> tuple[tuple[str, int], list[HopPlan]]:
         for domain, route in settings["routes"].items():
             match = _NEXT_HOP.fullmatch(route)
             if match is None or domain not in BEHAVIOURS:
-                raise BehaviourError(f"{path}: {domain!r} = {route!r} is no route of the demo")
+                raise BehaviourError(f"{path}: {domain!r} = {route!r} is not a route of the demo")
             name = "senders" if domain == "*" else domain.partition(".")[0]
             plans.append(HopPlan(BEHAVIOURS[domain], match["host"], int(match["port"]), name))
         return (host, int(port)), plans
@@ -85,7 +85,7 @@ def make_hostile(hop: Hop) -> None:
 async def _die_and_live(hop: Hop) -> None:
     await asyncio.sleep(DEAD_AFTER_S)
     while True:
-        await hop.set_behaviour(f"dead_for({DEAD_S:g})")  # it comes back by itself
+        await hop.set_behaviour(f"dead_for({DEAD_S:g})")  # it comes back automatically
         await asyncio.sleep(DEAD_S + ALIVE_S)
 
 

@@ -1,6 +1,6 @@
 """One next hop: its listening socket, its behaviour, its counters and the ledger of what arrived.
 
-A dead hop keeps its port bound without listening, so that a connection is refused and nobody else takes the port.
+A dead hop keeps its port bound without listening, so that a connection is refused and no other program takes the port.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class HopPlan:
         if not (colon and between and behaviour and host):
             raise BehaviourError(f"{text!r}: a hop is written behaviour:host:port, such as accept:127.0.0.1:2526")
         if not port.isdecimal() or int(port) > 65_535:
-            raise BehaviourError(f"{text!r}: {port!r} is no port; allowed: 0 (any free one) to 65535")
+            raise BehaviourError(f"{text!r}: {port!r} is not a port; allowed: 0 (any free one) to 65535")
         name, equals, after = behaviour.partition("=")
         if equals and "(" not in name:
             return cls(behaviour=after, host=host, port=int(port), name=name)
@@ -133,7 +133,7 @@ class Hop:
             self._socket = None
 
     async def set_behaviour(self, text: str) -> None:
-        """From now on, in open sessions too. ``dead_for`` ends them and begins anew. Raises BehaviourError."""
+        """Sets the behaviour, for open sessions too. ``dead_for`` ends them and starts again. Raises BehaviourError."""
         behaviour = parse(text, self._chance)
         self.behaviour = behaviour
         if self._revival is not None:
@@ -162,7 +162,7 @@ class Hop:
 
     @property
     def connections(self) -> int:
-        """What a limit counts: a session ends with the reply that ends it, not when its socket is gone."""
+        """Returns the connections that a limit counts: a session ends with its last reply, not when its socket is gone."""
         return len(self._open)
 
     def now(self) -> float:

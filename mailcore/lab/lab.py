@@ -44,7 +44,7 @@ class Lab:
             raise BehaviourError(f"a lab has 1 to {HOPS_MAX} hops, not {len(self.hops)}")
 
     def hop(self, name: str) -> Hop:
-        """Raises BehaviourError when none is called so."""
+        """Returns the hop with this name. Raises BehaviourError if there is none."""
         for hop in self.hops:
             if hop.name == name:
                 return hop
@@ -52,11 +52,11 @@ class Lab:
 
     @property
     def messages(self) -> list[Arrival]:
-        """Of all hops, by the time of arrival."""
+        """Returns the messages of all hops, by time of arrival."""
         return sorted((arrival for hop in self.hops for arrival in hop.messages), key=lambda arrival: arrival.at)
 
     async def start(self) -> None:
-        """Raises OSError when a hop cannot have its port; then none listens."""
+        """Starts all hops. Raises OSError if a port can't be bound; then none listens."""
         try:
             for hop in self.hops:
                 await hop.start()
@@ -73,7 +73,7 @@ class Lab:
         await asyncio.sleep(0)  # aborted transports tell their sessions in the next turn of the loop
 
     async def wait_for(self, messages: int, timeout_s: float = 30.0) -> None:
-        """Until so many messages arrived at all hops together. Raises TimeoutError, saying how many did."""
+        """Waits until all hops together have this many messages. Raises TimeoutError with the number that arrived."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s
         while (got := sum(hop.counters.messages for hop in self.hops)) < messages:

@@ -31,7 +31,7 @@ from mailcore.lab.lab import Lab
 __all__ = ["main"]
 
 _HOP_KEYS = {"name": str, "behaviour": str, "host": str, "port": int}
-_OLD_KEY = "temper"  # of "behaviour", in files of earlier versions
+_OLD_KEY = "temper"  # earlier name of "behaviour"; lang: quoted
 
 
 class EventLog:

@@ -23,8 +23,8 @@ __all__ = ["HopSide", "Session"]
 
 LINE_BYTES_MAX = 64 * 1024  # of a command; far above RFC 5321's 512, so that a long address is not what fails
 RECIPIENTS_MAX = 100_000  # of one transaction, then 452
-HELD_BYTES_MAX = 1024 * 1024  # what a client may send ahead of a delayed or missing reply, then we read no more
-PIECE_BYTES_MIN = 64 * 1024  # data is digested in pieces of at least so much
+HELD_BYTES_MAX = 1024 * 1024  # that a client may send before a delayed or missing reply; then reading stops
+PIECE_BYTES_MIN = 64 * 1024  # smallest piece of data that is digested
 
 _END = b"\r\n.\r\n"
 _ADDRESS = re.compile(r'(?:FROM|TO):\s*<((?:"(?:\\.|[^"\\])*"|[^">])*)>\s*(.*)', re.IGNORECASE | re.DOTALL)
@@ -32,7 +32,7 @@ _LINGER_OFF = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() sends R
 
 
 class HopSide(Protocol):
-    """What a session needs of its hop: the behaviour to follow, and a place to count what happens."""
+    """The part of a hop that a session uses: the behaviour to follow, and the counters."""
 
     hostname: str
     keywords: Sequence[str]  # of ESMTP, as the reply to EHLO has them
@@ -285,7 +285,7 @@ class Session(asyncio.Protocol):
     def _outcome(
         self, stage: Stage, sender: str | None = None, recipient: str | None = None
     ) -> Reply | Delay | Deed | None:
-        """What the behaviour wants here; delays add up until something decides."""
+        """Returns what the behaviour says here; delays add up until a trait decides."""
         traits = self._hop.behaviour.traits.get(stage)
         if traits is None:
             return None

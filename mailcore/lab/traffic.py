@@ -1,7 +1,7 @@
 """Gentle mixed mail, as a small company sends it: single letters, a few to several people, newsletters, some big ones.
 
-Bounded: so many messages a second, so many under way at once; while the server is away or says no, it waits and tries anew
-with other mail. Everything is made up from a seed.
+Messages a second and messages at once are bounded. While the server is away or refuses mail, it waits and tries again with
+other mail. Everything is made up from a seed.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Traffic:
         self._number = 0
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Sends mail until it is cancelled."""
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
             while True:

@@ -79,4 +79,4 @@ class SearchCursor:
 
 
 def _raise(cursor: str) -> re.Match[str]:
-    raise CursorError(f"{cursor!r} is no cursor; allowed: what a search gave as its cursor")
+    raise CursorError(f"{cursor!r} is not a cursor; allowed: the cursor that a search returned")

@@ -327,7 +327,7 @@ def test_what_a_backup_says_of_its_queue_is_said_of_lanes(
     empty: dict[str, object] = {"positions": None, "ends": {}, "taken": {}, "younger": {}}
     writer.finish(empty | {told: {"../../home": [0] if told == "younger" else 0}})
     assert run("restore", place / "b", "--into", place / "new") == 1
-    assert "'../../home' is no lane" in capsys.readouterr().err
+    assert "'../../home' is not a lane" in capsys.readouterr().err
     assert everything_below(place / "new") == set()
 
 

@@ -243,7 +243,7 @@ async def test_a_search_goes_on_at_its_cursor(house: House, control: AsyncContro
 
 
 async def test_a_bad_cursor_is_an_error(house: House, control: AsyncControlClient) -> None:
-    with pytest.raises(Refused, match="'nonsense' is no cursor"):
+    with pytest.raises(Refused, match="'nonsense' is not a cursor"):
         await control.call("search", {"cursor": "nonsense"})
 
 

@@ -179,7 +179,7 @@ def test_every_route_of_the_demo_has_its_hop_and_nothing_leaves_this_machine() -
 
 def test_a_file_that_is_not_the_demos_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text('[receiver]\nlisten = ["127.0.0.1:2525"]\n[routes]\n"*" = "smtp"\n')
-    with pytest.raises(BehaviourError, match="no route of the demo"):
+    with pytest.raises(BehaviourError, match="not a route of the demo"):
         read_demo(tmp_path / "other.toml")
     with pytest.raises(BehaviourError, match="no configuration of the demo"):
         read_demo(tmp_path / "nothing.toml")

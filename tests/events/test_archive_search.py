@@ -243,7 +243,7 @@ def test_a_day_that_goes_between_two_pages_is_passed_over(world: KeptWorld) -> N
 def test_a_bad_cursor_is_an_error(world: KeptWorld, cursor: str) -> None:
     delivered(world)
     world.export()
-    with pytest.raises(CursorError, match="is no cursor"):
+    with pytest.raises(CursorError, match="is not a cursor"):
         world.page(cursor, 10, sender="*")
 
 

@@ -1,1 +1,1 @@
-"""Reads events back for whoever asks about mail that has left the log."""
+"""Reads events back, for questions about mail that is no longer in the log."""

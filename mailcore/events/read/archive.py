@@ -1,10 +1,10 @@
-"""What became of messages, out of the exported events: for when the log has it no more.
+"""The archive of exported events: it answers what became of messages that are no longer in the log.
 
-Answers in the log's own words (``lookup.archive``), so that whoever reads the journal reads on in here, and says the same.
+It returns the bodies of the log's own records (``lookup.archive``), so a reader of the journal continues here.
 
 Laws
 - Memory is bounded by a row group of some columns; pyarrow is imported when there is a file to be read, and not before.
-- A file that is damaged or has just gone is passed over, and said.
+- A file that is damaged or was just deleted is skipped, and ``trouble`` names it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["EventArchive", "open_archive"]
 T = TypeVar("T")
 Y = TypeVar("Y")
 TOGETHER_MAX = 200  # envelopes read at once: a page of a search
-WORDS_CHARACTERS = 200  # of what is said about a damaged file
+WORDS_CHARACTERS = 200  # of the message about a damaged file
 
 
 class EventArchive:
@@ -159,7 +159,7 @@ def _scan(
 
 
 def _pieces(file: EventFile, pieces: Iterator[Y], trouble: Trouble) -> Iterator[Y]:
-    """Up to where the file is damaged."""
+    """Yields the pieces up to the first damage, which ``trouble`` gets."""
     try:
         yield from pieces
     except _rows().DAMAGED as error:
@@ -167,7 +167,7 @@ def _pieces(file: EventFile, pieces: Iterator[Y], trouble: Trouble) -> Iterator[
 
 
 def _told(file: EventFile, steps: Steps[T], trouble: Trouble) -> Steps[T | None]:
-    """What comes of reading one file; None when it is damaged."""
+    """Returns the result of reading one file; None if it is damaged."""
     try:
         told = yield from steps
     except _rows().DAMAGED as error:

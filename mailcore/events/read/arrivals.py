@@ -1,4 +1,4 @@
-"""Arrivals out of event files: searched through by column, and rows become the envelopes that they were made of."""
+"""Reads arrivals from event files: searches by column, and converts rows back into envelopes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENVELOPE = (
 
 
 class Row(NamedTuple):
-    """Where an ``accepted`` row stands in its file."""
+    """The place of an ``accepted`` row in its file."""
 
     group: int
     row: int
@@ -29,8 +29,10 @@ class Row(NamedTuple):
 
 
 def arrivals_in(path: str, matches: Matches, window: Window, from_group: int) -> Iterator[tuple[int, int, list[Row]]]:
-    """Row groups from ``from_group`` backwards (-1: from the last): its number, its rows, and of the rows that say all of a
-    message those that match, in order."""
+    """Yields (number, rows examined, matching first rows of messages in order) of row groups, from ``from_group`` backwards.
+
+    ``from_group`` -1 begins at the last.
+    """
     names = ["offset", "part", *_tests(matches)]
     names += ["recipients"] if matches.recipient is not None else []
     carried: int | None = None  # a message of which a recipient matched behind this group
@@ -54,7 +56,7 @@ def arrivals_in(path: str, matches: Matches, window: Window, from_group: int) ->
 
 
 def _tests(matches: Matches) -> dict[str, Callable[[str], bool]]:
-    """Those of the message as a whole, the sharpest first."""
+    """Returns the tests of a whole message, the most selective first."""
     tests: dict[str, Callable[[str], bool] | None] = {
         "queue_id": matches.queue_id.__eq__ if matches.queue_id else None,
         "message_id": matches.message_id,
@@ -64,8 +66,8 @@ def _tests(matches: Matches) -> dict[str, Callable[[str], bool]]:
 
 
 def _matching(group: Group, names: Sequence[str], matches: Matches) -> tuple[list[Row], set[int], int | None]:
-    """The rows that say all of a message and match but for its recipients; the messages of which a recipient in here does; and
-    the one whose first rows are in the group before."""
+    """Returns the first rows of messages that match except for recipients, the offsets of messages with a matching recipient
+    here, and the offset of the message whose first rows are in the group before."""
     rows: list[Row] = []
     reached: set[int] = set()
     head: int | None = None
@@ -88,7 +90,7 @@ def _matching(group: Group, names: Sequence[str], matches: Matches) -> tuple[lis
 
 
 def envelopes_at(path: str, rows: Sequence[Row]) -> list[Envelope]:
-    """Of rows of one row group, in order: the envelopes as received, with the recipients that the row has."""
+    """Returns the envelopes of rows of one row group, in order, with the recipients that the row has."""
     with opened(path) as groups:
         (group,) = (group for group in groups if group.number == rows[0].group)
         return [_envelope(event) for event in group.events(_ENVELOPE, [row.row for row in rows])]
@@ -118,7 +120,7 @@ def _envelope(event: Event) -> Envelope:
 
 
 def names_in(path: str, offset: int, numbers: Collection[int]) -> Steps[dict[int, str]]:
-    """Addresses of the recipients of the message at this offset."""
+    """Returns addresses of recipients, by number, of the message at this offset."""
     names: dict[int, str] = {}
     with opened(path) as groups:
         for group, _ in of_kind(groups, "accepted"):

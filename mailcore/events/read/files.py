@@ -1,6 +1,6 @@
-"""Which event files there are: by day, lane and the offset at which their stretch begins. Names only; nothing is opened.
+"""Lists event files by day, lane and the offset at which their stretch begins. It reads names only and opens no file.
 
-Law: imports no pyarrow, so that whoever asks of what nothing was ever exported does not pay for it.
+Law: this file does not import pyarrow, so a question costs little where no event was ever exported.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class EventFile(NamedTuple):
 
     @property
     def order(self) -> tuple[tuple[int, int, str], int]:
-        """Within a day: lane by lane, the newest first."""
+        """Returns the order within a day: lane by lane, newest first."""
         return lane_order(self.lane), -self.start
 
 
 class Place(NamedTuple):
-    """Where a search goes on: in this file's row group, in front of the row; row groups and rows are gone through backwards."""
+    """The place where a search continues: in this row group of this file, in front of the row; a search reads backwards."""
 
     day: str
     lane: str
@@ -50,19 +50,19 @@ class Place(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Place | None:
-        """Raises CursorError."""
+        """Returns the place in a cursor; None for "". Raises CursorError."""
         if not text:
             return None
         found = _PLACE.fullmatch(text)
         if found is None:
-            raise CursorError(f"{text!r} is no cursor; allowed: what a search gave as its cursor")
+            raise CursorError(f"{text!r} is not a cursor; allowed: the cursor that a search returned")
         return cls(found[1], found[2], int(found[3]), int(found[4]), int(found[5]))
 
     def __str__(self) -> str:
         return ":".join(map(str, self))
 
     def is_behind(self, file: EventFile) -> bool:
-        """Whether all of the file was gone through."""
+        """Returns whether the search has finished the file."""
         if file.day != self.day:
             return file.day > self.day
         return file.order < (lane_order(self.lane), -self.start)
@@ -80,13 +80,13 @@ class EventFiles:
         self.directory = events_directory
 
     def days(self, window: Window) -> list[str]:
-        """Oldest first."""
+        """Returns the days that have files and overlap the window, oldest first."""
         first, last = _day_of(window.earliest), _day_of(window.latest)
         found = (_DAY.fullmatch(name) for name in self.disk.list(self.directory))
         return sorted(each[1] for each in found if each is not None and first <= each[1] <= last)
 
     def of_day(self, day: str) -> list[EventFile]:
-        """In no certain order; samples of windows left out."""
+        """Returns the files of a day in no particular order, without samples of windows."""
         directory = os.path.join(self.directory, f"dt={day}")
         files = []
         for name in self.disk.list(directory):
@@ -96,7 +96,7 @@ class EventFiles:
         return files
 
     def journal(self, window: Window, end: int) -> Iterator[EventFile]:
-        """Those that begin below ``end``, oldest first."""
+        """Yields journal files that begin below ``end``, oldest first."""
         for day in self.days(window):
             files = [file for file in self.of_day(day) if file.lane == JOURNAL and file.start < end]
             yield from sorted(files, key=lambda file: file.start)
@@ -108,7 +108,7 @@ class EventFiles:
             yield from sorted(files, key=lambda file: -file.start)
 
     def arrivals(self, window: Window, place: Place | None) -> Iterator[EventFile]:
-        """The newest day first, in the order in which a search goes through them, from ``place`` on."""
+        """Yields the files of lanes in the order of a search, newest day first, from ``place`` on."""
         for day in reversed(self.days(window)):
             if place is not None and day > place.day:
                 continue
@@ -120,5 +120,5 @@ class EventFiles:
 
 
 def _day_of(at: float) -> str:
-    """As ``files.day_of``; what is beyond any time becomes the first or the last day."""
+    """Returns the day as ``files.day_of``; a time out of range gives the first or the last day."""
     return datetime.fromtimestamp(min(max(at, 0.0), _LAST_S), UTC).date().isoformat()

@@ -1,6 +1,6 @@
-"""The journal out of event files: rows become the bodies of the records that they were made of.
+"""Reads journal events: converts rows back into the bodies of the records that they were made from.
 
-What a row lacks, because the file was written by a stranger's hand or is damaged, is an empty value.
+A column that a row lacks, in a damaged file or one of another program, becomes an empty value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OF_THE_JOURNAL: dict[str, tuple[str, ...]] = {
 def bodies_in(
     path: str, queue_ids: Collection[str], start: int, end: int, window: Window
 ) -> Steps[list[tuple[int, Body]]]:
-    """What one file says of these messages, by offset."""
+    """Returns the record bodies of these messages in one file, by offset. Raises what is in DAMAGED."""
     found: list[tuple[int, Body]] = []
     attempts: dict[int, _Attempt] = {}
     low, high = min(queue_ids), max(queue_ids)
@@ -80,7 +80,7 @@ def _rows_of(group: Group, queue_ids: Collection[str]) -> list[int]:
 
 
 class _Attempt:
-    """A DELIVERY being put together: a row for each verdict."""
+    """Collects the rows of one DELIVERY record, one for each verdict."""
 
     __slots__ = ("_first", "_verdicts")
 
@@ -139,7 +139,7 @@ _BODIES: dict[str, Callable[[Event], Body]] = {"finished": _finish, "replaced": 
 
 
 def deliveries_in(path: str, end: int, since: float) -> Iterator[list[Delivery]]:
-    """A row group at a time, the newest first, in order within; those that are too old as a whole are left out."""
+    """Yields the deliveries of one row group at a time, newest group first, in order within; skips groups that are too old."""
     rest: list[_Tried] = []  # of a record whose first rows are in the group before
     with opened(path) as groups:
         for group, _ in reversed(list(of_kind(groups, "attempt"))):
@@ -157,7 +157,7 @@ def deliveries_in(path: str, end: int, since: float) -> Iterator[list[Delivery]]
 
 
 def _tried(group: Group, end: int) -> list[_Tried]:
-    """Verdicts that say the same are one: there are few different ones."""
+    """Uses one object for equal verdicts: few are different."""
     known: dict[tuple[Any, ...], Verdict] = {}
     tried: list[_Tried] = []
     before: int | None = None

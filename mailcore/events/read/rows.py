@@ -1,10 +1,10 @@
-"""Event files, read in part: row groups, their statistics, and some columns of some rows.
+"""Reads parts of event files: row groups, their statistics, and some columns of some rows.
 
-Only what is needed is read: row groups whose statistics say that nothing wanted is in them are passed over, then the column
-that decides is read, and the others only of row groups in which something was found.
+Row groups whose statistics exclude a match are skipped. Of the others the deciding column is read first, and the remaining
+columns only where a row matched.
 
-Law: in memory is a row group of some columns at a time, and of long lists of recipients a part of it. What a file says was
-once written by strangers, and the file may be damaged: who reads one takes ``DAMAGED`` for an answer.
+Law: in memory is one row group of some columns at a time, or a part of it for long lists of recipients. A file may be damaged
+and holds untrusted input: a reader handles the errors in ``DAMAGED``.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ DAMAGED = (
     TypeError,
     KeyError,
     MemoryError,
-)  # what reading a damaged file ends in
+)  # errors of reading a damaged file
 VALUES_MAX = 100_000  # in memory at a time: some megabytes
 Event = dict[str, Any]
 
 
 class Group:
-    """One row group: what its statistics say, and its columns."""
+    """One row group: its statistics and its columns."""
 
     def __init__(self, file: Any, number: int) -> None:
         self._file = file
@@ -48,7 +48,7 @@ class Group:
             self._columns[column.path_in_schema.partition(".")[0]] = column
 
     def bounds(self, name: str) -> tuple[Any, Any] | None:
-        """The lowest and the highest value; None when nobody says."""
+        """Returns the lowest and highest value of a column; None without statistics."""
         column = self._columns.get(name)
         statistics = None if column is None else column.statistics
         if statistics is None or not statistics.has_min_max:
@@ -56,12 +56,12 @@ class Group:
         return statistics.min, statistics.max
 
     def may_have(self, name: str, low: Any, high: Any) -> bool:
-        """Whether a value in [low, high] may be in it."""
+        """Returns whether the column may have a value in [low, high]."""
         bounds = self.bounds(name)
         return bounds is None or (bounds[0] <= high and low <= bounds[1])
 
     def batches(self, names: Sequence[str]) -> Iterator[tuple[int, Any]]:
-        """The number of its first row, and a RecordBatch."""
+        """Yields (number of its first row, RecordBatch) for parts of the row group, with at most VALUES_MAX values each."""
         names = [name for name in names if name in self._columns]
         values = sum(int(self._columns[name].num_values) for name in names)
         together = max(1, min(self.rows, VALUES_MAX * self.rows // max(values, 1)))
@@ -74,7 +74,7 @@ class Group:
             at += batch.num_rows
 
     def events(self, names: Sequence[str], rows: Collection[int]) -> Iterator[Event]:
-        """The rows of these numbers, in order."""
+        """Yields the rows with these numbers, in order."""
         wanted = sorted(rows)
         taken = 0
         for first, batch in self.batches(names):
@@ -90,27 +90,27 @@ class Group:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[list[Group]]:
-    """Raises what is in DAMAGED."""
+    """Opens a file and yields its row groups. Raises what is in DAMAGED."""
     check(path, whole=False)
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         version = (file.metadata.metadata or {}).get(b"waypost.events", b"0")
         if int(version) > VERSION:
-            raise ValueError(f"its version is {int(version)}; known are those up to {VERSION}")
+            raise ValueError(f"its version is {int(version)}; this Waypost reads up to {VERSION}")
         yield [Group(file, number) for number in range(file.metadata.num_row_groups)]
 
 
 def of_kind(groups: Sequence[Group], *kinds: str) -> Iterator[tuple[Group, str]]:
-    """Rows of one kind lie together."""
+    """Yields the row groups of these kinds; a row group has rows of one kind. Raises ValueError if one has several."""
     for group in groups:
         bounds = group.bounds("kind")
         if bounds is None or bounds[0] != bounds[1]:
-            raise ValueError("rows of one kind do not lie together")
+            raise ValueError("a row group has rows of several kinds")
         if bounds[0] in kinds:
             yield group, bounds[0]
 
 
 def rows_where(column: Any, test: Callable[[str], bool]) -> set[int]:
-    """Of a column of texts, or of lists of them: the rows in which one passes. Each text is tested once, and none is ""."""
+    """Returns the rows of a column of texts, or of lists, in which a text passes; each text is tested once, null as ""."""
     lists = pa.types.is_list(column.type)
     texts = pc.fill_null(column.flatten() if lists else column, "").dictionary_encode()
     passed = [number for number, text in enumerate(texts.dictionary.to_pylist()) if test(text)]
@@ -121,13 +121,13 @@ def rows_where(column: Any, test: Callable[[str], bool]) -> set[int]:
 
 
 def shared(column: Any) -> list[Any]:
-    """The texts of a column, each in memory once."""
+    """Returns the texts of a column; equal texts are one object."""
     texts = column.dictionary_encode()
     values = texts.dictionary.to_pylist()
     return [None if number is None else values[number] for number in texts.indices.to_pylist()]
 
 
 def first_at(path: str) -> float | None:
-    """When the first of it happened, wall clock."""
+    """Returns the time of the oldest event of a file, wall clock; None for a file without events."""
     with opened(path) as groups:
         return min((float(bounds[0]) for group in groups if (bounds := group.bounds("at")) is not None), default=None)

@@ -1,17 +1,17 @@
-"""A cut through the queue for the balance of reports: how far each lane is exported, and what is queued just there.
+"""A cut through the queue for the balance of reports: how far each lane is exported, and the queue at that point.
 
-What is queued is counted by reading the lanes as a start would read them from the same restart positions, never from events.
-So between two cuts: accepted + queued at the first = delivered + bounced + expired + deleted + queued at the second.
+The queue is counted by reading the lanes as a start would read them from the same restart positions, never from events.
+Between two cuts: accepted + queued at the first = delivered + bounced + expired + deleted + queued at the second.
 
 A cut is ``cuts/TIME.json`` below the events: ``at`` (wall clock), ``lanes`` (exported up to there), ``messages`` and
-``recipients`` queued, and both ``by_lane``; deleted mail that can still be undone is queued. ``checksum`` tells which messages
-these are, as far as one number can (``schema``): so one message's lost acceptance does not make up for another's lost end.
-``exported`` says how far event files have the lanes that tell of mail: each stretch of these has one, so what has none was
-lost. ``ids`` names a file with a JSON line for each message, when they are few or that was asked for: a message whose end was
-lost is told by it from one that waits.
+``recipients`` queued, and both ``by_lane``; deleted mail that can still be undone is queued. ``checksum`` identifies the set
+of messages as far as one number can (``schema``), so the lost arrival of one message does not cancel the lost end of another.
+``exported`` says how far event files cover the lanes with mail: each stretch of these has a file, so a stretch without one
+was lost. ``ids`` names a file with a JSON line for each message, if they are few or it was requested: it tells a message whose
+end was lost from one that is still queued.
 
-Law: a message taken out of its lane after the cut still counts where it was: a mark found may be younger than the cut, and then
-the journal has its START beyond it.
+Law: a message taken out of its lane after the cut still counts where it was: a mark may be newer than the cut, and then
+the journal has its START behind the cut.
 
 Keeps law: cut-balances (docs/laws.md).
 """
@@ -42,15 +42,15 @@ from mailcore.queue.records import Place, decode_envelope, decode_start
 __all__ = ["Cut", "CutFailed", "Queued", "queued_at", "take_cut"]
 
 CUTS = "cuts"
-PINNED_S = 3_600.0  # segments stay so long for who counts and is killed
-IDS = ".ids.jsonl"  # behind the name of its cut
-IDS_MAX = 20_000  # messages named unasked: about 1 MB
+PINNED_S = 3_600.0  # after this time the pin of a killed exporter is ignored
+IDS = ".ids.jsonl"  # ends the name of the file of queue ids
+IDS_MAX = 20_000  # messages that are named without a request: about 1 MB
 CHECKSUM_WRAPS = 1 << 64  # as Spark's sum of a long does, which it is compared with
 TRIES = 5  # each from newer positions, when a segment went before it was pinned
 
 
 class CutFailed(Exception):
-    """Segments were deleted while they were counted, again and again; or there is no queue."""
+    """The cut failed: segments were deleted while they were counted, in every attempt, or there is no queue."""
 
 
 class Queued(NamedTuple):
@@ -64,13 +64,13 @@ class Queued(NamedTuple):
 class Cut(msgspec.Struct, frozen=True):
     """The counts of one cut, as ``cuts/TIME.json`` has them."""
 
-    at: float  # wall clock: when the restart positions were taken, or how long nothing has happened since
+    at: float  # wall clock: time of the restart positions, or later if nothing has happened since
     lanes: dict[str, int]
     messages: int
     recipients: int
     by_lane: dict[str, tuple[int, int]]  # messages, recipients
     checksum: int = 0  # as ``schema`` has it
-    exported: dict[str, int] = {}  # the lanes that tell of mail: event files have all up to there, without a gap
+    exported: dict[str, int] = {}  # for each lane with mail: event files have everything up to there, without a gap
     ids: str = ""
     version: int = 1
 
@@ -81,9 +81,11 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 def take_cut(export: Export, now: float, ids: bool = False, settled: float = 0.0) -> tuple[Cut, Exported]:
-    """Exports everything up to the newest restart positions that no crash can take back, counts, and writes the cut. With the
-    lock held. ``settled``: wall clock; what happened before is covered by restart positions, so that those of an idle queue,
-    which nobody writes anew, hold until then. Raises CutFailed, and as ``Export.run``."""
+    """Exports up to the newest restart positions that survive a crash, counts the queue there, and writes the cut.
+
+    The caller holds the lock. ``settled`` is a wall-clock time: restart positions cover everything before it, so the positions
+    of an idle queue, which are not rewritten, are valid until then. Raises CutFailed, and as ``Export.run``.
+    """
     try:
         for _ in range(TRIES):
             found = export.positions()
@@ -92,13 +94,13 @@ def take_cut(export: Export, now: float, ids: bool = False, settled: float = 0.0
             positions = found[0]
             _pin(export, positions, now + PINNED_S)
             if export.positions()[0].sequence != positions.sequence:
-                continue  # until then nothing they need was deleted; from the pin on nothing is
+                continue  # nothing they need was deleted before this, and the pin prevents it from now on
             before = _bases(export, positions)
             counted = _count(queued_at(export.disk, export.queue_directory, positions), None if ids else IDS_MAX)
-            if _bases(export, positions) == before:  # a full disk lets go of what is pinned
+            if _bases(export, positions) == before:  # on a full disk pinned segments are deleted
                 break
         else:
-            raise CutFailed("segments were deleted while what is queued was counted; try again")
+            raise CutFailed("segments were deleted while the queue was counted; try again")
         exported = export.run(ends_of(positions))
     finally:
         _pin(export, None, 0.0)
@@ -110,7 +112,7 @@ def take_cut(export: Export, now: float, ids: bool = False, settled: float = 0.0
 
 
 def _needed(positions: RestartPositions) -> dict[str, int]:
-    """Where reading begins in each lane."""
+    """Returns the offset at which reading begins, by lane."""
     lanes = {lane: min(each.browse, each.runner) for lane, each in positions.lanes.items()}
     return lanes | {JOURNAL: positions.suffix}
 
@@ -123,7 +125,7 @@ def _pin(export: Export, positions: RestartPositions | None, until: float) -> No
 
 
 def _bases(export: Export, positions: RestartPositions) -> dict[str, tuple[int, ...]]:
-    """Of each lane the segments that will be read, those begun later left out."""
+    """Returns the segments that will be read, by lane, without those that begin later."""
     found = {}
     for lane, start in _needed(positions).items():
         reader = LaneReader(export.disk, os.path.join(export.queue_directory, lane), lambda damage: None)
@@ -142,7 +144,7 @@ class _Counted:
 
 
 def _count(queued: Iterator[Queued], named_max: int | None) -> _Counted:
-    """Memory is bounded by ``named_max``, unless all are wanted."""
+    """Counts messages; names them up to ``named_max``, which bounds memory, or all of them for None."""
     by_lane: dict[str, tuple[int, int]] = {}
     checksum = 0
     named: list[Queued] | None = []
@@ -158,7 +160,7 @@ def _count(queued: Iterator[Queued], named_max: int | None) -> _Counted:
 
 
 def _nothing_since(export: Export, positions: RestartPositions) -> bool:
-    """Whether no lane goes on beyond them; also not with what was taken while the manager was away."""
+    """Whether no lane has records behind the positions, mail received without a manager included."""
     for lane, end in ends_of(positions).items():
         reader = LaneReader(export.disk, os.path.join(export.queue_directory, lane), lambda damage: None)
         try:
@@ -171,7 +173,7 @@ def _nothing_since(export: Export, positions: RestartPositions) -> bool:
 
 
 def queued_at(disk: Disk, queue_directory: str, positions: RestartPositions) -> Iterator[Queued]:
-    """Every message queued at these positions, deleted ones that can be undone included. Raises OSError."""
+    """Yields every message queued at these positions, with deleted ones that can be restored. Raises OSError."""
     journal = LaneReader(disk, os.path.join(queue_directory, JOURNAL), _told_elsewhere)
     try:
         folded = fold(journal.records(positions.suffix, positions.journal_end), positions.journal_end)
@@ -179,7 +181,7 @@ def queued_at(disk: Disk, queue_directory: str, positions: RestartPositions) -> 
         marked: dict[tuple[str, int], Queued] = {}
         for lane, position in positions.lanes.items():
             yield from _resting(disk, os.path.join(queue_directory, lane), lane, position, folded, marked)
-        if marked:  # by now; those whose START is younger than the cut were resting there
+        if marked:  # marked now; a message whose START is after the cut was still queued in its lane
             journal.refresh()
             for record in journal.records(positions.journal_end):
                 if record.type == RecordType.START:
@@ -192,7 +194,7 @@ def queued_at(disk: Disk, queue_directory: str, positions: RestartPositions) -> 
 
 
 def _working(folded: Folded, positions: RestartPositions) -> Iterator[Queued]:
-    """As recovery has it: what rests on an envelope that does not count is undone."""
+    """Yields active messages by the rules of recovery: a record that depends on an uncovered envelope does not count."""
     for known in folded.messages.values():
         over = known.stage is not Stage.WORKING
         if over and all(_counts(place, positions) for place in (known.replacement, known.bounce) if place is not None):
@@ -229,7 +231,7 @@ def _resting(
                 envelope = decode_envelope(record.body)
                 known = folded.messages.get(envelope.queue_id)
                 if known is not None and known.generation >= envelope.generation:
-                    continue  # taken out of its lane: it is among those being worked on, or over
+                    continue  # it was taken out of its lane: it is active or finished
                 queued = Queued(lane, envelope.queue_id, envelope.recipient_count)
                 if record.live:
                     yield queued

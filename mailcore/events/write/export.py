@@ -1,11 +1,11 @@
-"""The export: what the lanes say becomes event files, once, and how far is written down.
+"""The export: writes event files from the records of the lanes, each record once, and stores how far it has come.
 
 Laws
 - Files first, synced, under their names; then the exported position. Killed in between, the same stretch is written again,
   under the same names, with the same rows. A stretch that ends in the middle of a segment is written down before it is
   begun, so that it ends there then, too.
 - Only what restart positions cover is exported, the older of the two: what a recovery would drop was never an event.
-- One exports at a time: whoever holds the lock.
+- One process exports at a time: the holder of the lock.
 
 Keeps law: files-before-position, law: export-only-covered (docs/laws.md).
 """
@@ -37,7 +37,7 @@ LOCK_WAIT_S = 0.1
 
 @dataclass
 class Exported:
-    """What one run wrote."""
+    """The files that one run wrote."""
 
     files: dict[str, int] = field(default_factory=dict)  # path -> rows
     stretches: int = 0
@@ -49,12 +49,12 @@ class Exported:
 
 
 def ends_of(positions: RestartPositions) -> dict[str, int]:
-    """How far each lane counts."""
+    """Returns the end of each lane that the positions cover, the journal included."""
     return {lane: position.end for lane, position in positions.lanes.items()} | {JOURNAL: positions.journal_end}
 
 
 class Export:
-    """``on_damage`` hears of what was set aside, ``on_lost`` (lane, from, to) of what was deleted before it was exported."""
+    """Exports one queue. ``on_damage`` gets what was set aside, ``on_lost`` (lane, from, to) what was deleted unexported."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Export:
 
     @contextlib.contextmanager
     def locked(self, wait_s: float) -> Iterator[None]:
-        """Raises Locked when another goes on exporting for so long."""
+        """Holds the lock. Raises Locked if another process holds it for ``wait_s``."""
         self.events_disk.make_directory(self.state_directory)
         path = os.path.join(self.state_directory, "lock")
         until = time.monotonic() + wait_s
@@ -93,14 +93,14 @@ class Export:
             self.events_disk.close(lock)
 
     def positions(self) -> list[RestartPositions]:
-        """The older first; none in a new queue. Raises PositionsTooNew, OSError."""
+        """Returns the restart positions, older first; [] in a new queue. Raises PositionsTooNew, OSError."""
         for _ in range(10):
-            with contextlib.suppress(FileNotFoundError):  # just being replaced
+            with contextlib.suppress(FileNotFoundError):  # it is being replaced
                 return read_all_positions(self.disk, self.queue_directory)
         return []
 
     def state(self) -> ExportedPositions:
-        """Damaged ones count as none: what is still there is exported again, under the names it has, or others."""
+        """Returns the exported positions. Damaged ones count as none: everything in the log is exported again."""
         try:
             return read_exported(self.events_disk, self.state_directory) or ExportedPositions()
         except ValueError as error:
@@ -112,8 +112,11 @@ class Export:
         write_exported(self.events_disk, self.state_directory, state)
 
     def run(self, ends: Mapping[str, int] | None = None) -> Exported:
-        """All sealed segments; with ``ends`` all up to there, the open segments, too. To be called with the lock held. Raises
-        OSError, PositionsTooNew, SegmentTooNew; what was written until then stays, and is not written again."""
+        """Exports all sealed segments; with ``ends`` everything up to there, open segments included.
+
+        The caller holds the lock. Raises OSError, PositionsTooNew, SegmentTooNew; what was written before stays and is not
+        written again.
+        """
         exported = Exported()
         found = self.positions()
         if not found:
@@ -172,6 +175,6 @@ def _next(reader: LaneReader, at: int, durable: int, upto: int) -> int | None:
     if following is not None and durable >= reader.end_of(base, following):
         return following
     end = upto
-    if following is None:  # what restart positions name behind the newest file is a segment that has not begun
+    if following is None:  # restart positions may name a segment that does not exist yet
         end = min(upto, base + reader.disk.size_of(reader.path(base)))
     return end if end > max(at, base + FIRST_RECORD) else None

@@ -1,11 +1,12 @@
 """The event files of one stretch: a Parquet file for each UTC day its rows fall on.
 
 Laws
-- Whole or not there: written under a name with a dot in front, synced, renamed, the directory synced.
-- The same stretch gives the same files, whenever and however often it is written.
-- Rows of one kind lie together, so that whoever wants one kind reads no other; in memory are at most ROWS_MAX of each kind and
-  day.
-- A bit that flips later is found: pages and footer have checksums (``checksum``).
+- A file is complete or absent: it is written under a name that begins with a dot, synced and renamed; then the directory is
+  synced.
+- The same stretch gives the same files every time it is written.
+- A row group has rows of one kind, so a reader of one kind reads no others. In memory are at most ROWS_MAX rows of each kind
+  and day.
+- A flipped bit is found: pages and footer have checksums (``checksum``).
 
 Keeps law: same-stretch-same-files (docs/laws.md).
 """
@@ -30,10 +31,10 @@ from mailcore.log.segment import Damage
 __all__ = ["SCHEMA", "StretchFiles", "day_of"]
 
 ROWS_MAX = 20_000  # of a row group: some megabytes in memory, and few enough groups for a quick reader
-DAMAGES_MAX = 1_000  # named in a file; more than that, and the disk is the news
+DAMAGES_MAX = 1_000  # named in a file; with more, the disk itself is the problem
 COMPRESSION = "zstd"  # decision 0013
 DAY_S = 86_400
-DAYS_MAX = 2_932_896  # 9999-12-31; a time beyond it is none
+DAYS_MAX = 2_932_896  # 9999-12-31, the last valid day
 
 _TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -46,8 +47,8 @@ SCHEMA = pa.schema([pa.field(name, _TYPES[kind]) for name, kind in COLUMNS.items
 
 
 def day_of(at: float) -> str:
-    """YYYY-MM-DD in UTC; of what is no time the first day there was."""
-    day = int(at // DAY_S) if 0 <= at < DAYS_MAX * DAY_S else 0  # also of what is no number
+    """Returns YYYY-MM-DD in UTC; 1970-01-01 for an invalid time."""
+    day = int(at // DAY_S) if 0 <= at < DAYS_MAX * DAY_S else 0  # false for NaN, too
     return datetime.fromtimestamp(day * DAY_S, UTC).date().isoformat()
 
 
@@ -97,13 +98,13 @@ class _DayFile:
             self._file.close()
 
     def remove(self) -> None:
-        """Unless it has its name by now."""
+        """Removes the file, unless it is published."""
         with contextlib.suppress(OSError):
             self.disk.unlink(self._new)
 
 
 class StretchFiles:
-    """``lane`` and ``start`` name the files, below a directory for each day."""
+    """Collects the rows of one stretch and writes its files, one a day, named by ``lane`` and ``start``."""
 
     def __init__(self, disk: Disk, directory: str, lane: str, start: int) -> None:
         self._disk = disk
@@ -131,9 +132,11 @@ class StretchFiles:
             self.damages.append(damage)
 
     def complete(self, to: int, written: float, always: bool = False) -> dict[str, int]:
-        """All of it under its names: path -> rows. ``written``: its segment, whose day has the file when no row says which;
-        without rows and damage there is a file if ``always``: so a stretch that no file has is one that was lost. Raises
-        OSError, with nothing under a name that was not there."""
+        """Writes and publishes the files; returns their rows by path.
+
+        ``written`` is the time of the segment: its day gets the file of a stretch without rows. Without rows and damage there
+        is a file only if ``always``, so that a missing file shows a lost stretch. Raises OSError; then no new name exists.
+        """
         for key in list(self._buffers):
             self._flush(key)
         if (self.damages or always) and not self._files:
@@ -152,7 +155,7 @@ class StretchFiles:
         return {file.path: file.rows for file in files}
 
     def abandon(self) -> None:
-        """What is not published yet goes; a kill leaves it, under its name with a dot, until the stretch is written again."""
+        """Removes files that are not published; those of a killed process stay until the stretch is written again."""
         files, self._files = self._files, {}
         for file in files.values():
             file.close()
@@ -180,7 +183,7 @@ class StretchFiles:
         file.write(table)
 
     def _fits(self, kind: str, row: Row) -> bool:
-        """A row no column takes is set aside, and the others are written."""
+        """Whether the columns accept a row; if not, it is set aside and the others are written."""
         try:
             self._table(kind, [row])
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:

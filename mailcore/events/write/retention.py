@@ -1,4 +1,4 @@
-"""Old events go: whole days, and the cuts of that time; what these named goes sooner."""
+"""Removes old events: whole days and the cuts of those days; the queue ids of cuts are removed sooner."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mailcore.log.disk import Disk
 
 __all__ = ["remove_old"]
 
-IDS_DAYS = 14  # who looks why a day does not balance does so by then
+IDS_DAYS = 14  # for the search why a day does not balance
 
 _DAY = re.compile(r"dt=(\d{4}-\d{2}-\d{2})")
 
 
 def remove_old(disk: Disk, events_directory: str, now: float, keep_days: int) -> list[str]:
-    """What was removed. A day is removed when it ended ``keep_days`` ago. Killed in between, the rest goes the next time."""
+    """Removes days that ended ``keep_days`` ago, and their cuts; returns the paths. The next run completes a killed one."""
     oldest = day_of(max(now - keep_days * DAY_S, 0.0))
     removed = []
     for name in disk.list(events_directory):

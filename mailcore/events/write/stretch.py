@@ -1,7 +1,7 @@
-"""One stretch of one lane is read, and its event files are written.
+"""Reads one stretch of one lane and writes its event files.
 
-A stretch ends where a segment does, or, when somebody asked for what is there, in the middle of one. What is believed of it is
-what ``LaneReader`` believes. Records that can't be read are set aside: named in the files, the rest is written.
+A stretch ends where a segment ends, or inside one if an export up to now was requested. ``LaneReader`` decides which records
+are valid. Records that can't be read are set aside: the files name them, and the rest is written.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def write_stretch(
     keep: int,
     on_damage: Callable[[Damage], None],
 ) -> Written:
-    """Raises OSError. ``keep``: of the stretch before."""
+    """Writes the files of [start, to). ``keep`` is that of the stretch before. Raises OSError."""
     held: list[Damage] = []
     reader = LaneReader(disk, lane_directory, held.append)
     try:
@@ -74,8 +74,8 @@ def _journal(reader: LaneReader, start: int, to: int, files: StretchFiles) -> No
 
 
 def _arrivals(reader: LaneReader, start: int, to: int, files: StretchFiles, keep: int) -> int:
-    """Envelopes as received, and refusals; what is written anew arrived before. RECIPIENTS records stand in front of their
-    ENVELOPE, but for those at the very end, whose ENVELOPE comes with the next stretch."""
+    """Adds envelopes as received, and refusals; a replacement is not an arrival. RECIPIENTS records precede their ENVELOPE,
+    which may be in the next stretch; returns where that one must begin to read, or -1."""
     for record in reader.records(start, to):
         if record.type == RecordType.RECIPIENTS:
             keep = record.offset if keep < 0 else keep
@@ -105,7 +105,7 @@ def _accepted(reader: LaneReader, record: Record, files: StretchFiles) -> None:
 
 
 def _written(reader: LaneReader, start: int) -> float:
-    """When the segment was, at last."""
+    """Returns when the segment was last written, wall clock; 0.0 without a segment."""
     base = reader.base_for(start)
     return reader.disk.modified(reader.path(base)) if base is not None else 0.0
 

@@ -1,7 +1,7 @@
-"""The destinations' windows, sampled now and then: what the scheduler knows and no record says.
+"""Samples of the destinations' windows: the scheduler knows them, and no record has them.
 
-Samples wait in memory until there are some minutes of them; who is killed loses those. ``windows`` stands where a lane's name
-would, the time of the first sample in milliseconds where its offset would.
+Samples are kept in memory for some minutes before they are written; a kill loses those. In the file name ``windows`` is in the
+place of a lane, and the time of the first sample, in milliseconds, in the place of an offset.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mailcore.log.disk import Disk
 __all__ = ["LANE", "Windows"]
 
 LANE = "windows"
-ROWS_MAX = 50_000  # kept in memory: then they are written, however few minutes that is
+ROWS_MAX = 50_000  # kept in memory; more are written at once
 
 
 class Windows:
@@ -29,10 +29,10 @@ class Windows:
         self._rows: list[tuple[int, Row]] = []  # with their offset
 
     def sample(self, destinations: Mapping[str, Mapping[str, Any]], at: float) -> None:
-        """Rows as the control operation ``destinations`` has them; who has no mail is left out."""
+        """Adds a sample from rows of the control operation ``destinations``, without destinations that have no mail."""
         offset = int(at * 1000)
         if self._rows and offset <= self._rows[-1][0]:
-            return  # the clock was set back: no two samples under one name
+            return  # the clock was set back: two samples must not get one name
         part = 0
         for name, row in destinations.items():
             if row.get("queued") or row.get("busy"):
@@ -47,7 +47,7 @@ class Windows:
         return len(self._rows) >= ROWS_MAX or now - self._rows[0][0] / 1000 >= self._written_every_s
 
     def write(self) -> dict[str, int]:
-        """Path -> rows. Raises OSError; the samples stay then."""
+        """Writes the samples; returns the rows by path. Raises OSError; then the samples stay."""
         if not self._rows:
             return {}
         files = StretchFiles(self._disk, self._directory, LANE, self._rows[0][0])

@@ -67,7 +67,7 @@ def test_silver_is_made_of_the_files_that_are_whole_and_names_the_other(maker: M
     (day,) = maker.silver([DT])
     assert {row["offset"] for row in read(maker.session, [day], "attempt").collect()} == set(range(0, 4_000, 100))
     assert [(each.file, each.why) for each in maker._damaged[DT]] == [
-        (f"dt={DT}/{path.name}", "its rows are damaged: their checksum is another")
+        (f"dt={DT}/{path.name}", "its rows are damaged: wrong checksum")
     ]
 
 
