@@ -190,19 +190,19 @@ def test_a_wrong_certificate_is_a_finding_among_the_others(
         pem, other = certificate(tmp_path, "a.example", 90), certificate(tmp_path, "b.example", 90)
     config = tmp_path / "waypost.toml"
     config.write_text(f'home = "home"\n[receiver]\ntls_certificate = "{pem}"\ntls_key = "{other}"\n')
-    monkeypatch.setattr(doctor, "run_checks", lambda sample_host: run_checks(sample_host, CORE))
+    monkeypatch.setattr(doctor, "run_checks", lambda host: run_checks(host, CORE))
     assert main(["doctor", "--json", "--config", str(config)]) == 2
     findings = msgspec.convert(json.loads(capsys.readouterr().out)["findings"], list[Finding])
     told = next(each for each in findings if each.subject == "certificates" and each.what == "receivers")
     assert told.state is State.BAD
-    assert ("cannot be read" if files == "none" else "are no certificate with its key") in told.found
+    assert ("cannot be read" if files == "none" else "must be a certificate and its key") in told.found
     assert f"into {pem} and {other}" in told.remedy
     assert found([each for each in findings if each.subject == "certificates"], "portal").state is State.GOOD
     assert {each.subject for each in findings} >= {"disk", "names", "limits", "versions"}
     config.write_text(config.read_text() + "foo = 2\n")
     assert main(["doctor", "--config", str(config)]) == 2
     told_all = capsys.readouterr().err
-    assert "[receiver] foo is unknown" in told_all
+    assert "[receiver] foo is not a setting" in told_all
     assert "tls_certificate" in told_all, "all faults at once"
 
 
@@ -210,4 +210,4 @@ def test_a_wrong_configuration_is_told_as_ever(tmp_path: Path, capsys: pytest.Ca
     config = tmp_path / "waypost.toml"
     config.write_text("[queue]\nfoo = 2\n")
     assert main(["doctor", "--config", str(config)]) == 2
-    assert "[queue] foo is unknown" in capsys.readouterr().err
+    assert "[queue] foo is not a setting" in capsys.readouterr().err
