@@ -14,16 +14,19 @@ Keeps law: one-door (docs/laws.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.http import HttpRequest
 
 from mailcore.control.arguments import CHUNK_BYTES_MAX
 from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, Refused, TimedOut
+from mailcore.control.results import Result
 from mailcore.faults import Code
 
 __all__ = ["Door", "as_outcome", "async_door", "door", "door_of"]
+
+R = TypeVar("R", bound=Result)
 
 
 class Door:
@@ -36,6 +39,11 @@ class Door:
         """The answer; of a long one the last part. Raises ControlError."""
         with self._client(settings.PORTAL.core_timeout_s) as client:
             return client.call(operation, arguments)
+
+    def ask(self, operation: str, result: type[R], arguments: dict[str, Any] | None = None) -> R:
+        """Returns the answer as its type in ``mailcore.control.results``. Raises ControlError."""
+        with self._client(settings.PORTAL.core_timeout_s) as client:
+            return client.ask(operation, result, arguments)
 
     def parts(
         self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = "", timeout_s: float | None = None

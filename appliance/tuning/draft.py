@@ -10,14 +10,13 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 from django.http import QueryDict
 
 from appliance.common.door import Door
 from appliance.common.templatetags.waypost import span
 from appliance.tuning.parameter import Known, Shown, same_shown
 from appliance.tuning.value import Value, is_value, read, same, typed
-from mailcore.faults import Fault
+from mailcore.control.results import ChangesChecked
 
 __all__ = ["CHANGES_MAX", "Draft", "DraftError", "Line", "check", "from_form", "from_json", "lines"]
 
@@ -160,11 +159,10 @@ def check(door: Door, draft: Draft) -> Checked:
     """Asks the core which values it would refuse, all of them tried in order. Nothing is set. Raises ControlError."""
     checked = Checked()
     changes = draft.as_changes()
-    answer = door.read("check_changes", {"changes": changes})
-    for at, (change, given) in enumerate(zip(changes, answer["faults"], strict=True)):
-        if given is None:
+    answer = door.ask("check_changes", ChangesChecked, {"changes": changes})
+    for at, (change, fault) in enumerate(zip(changes, answer.faults, strict=True)):
+        if fault is None:
             continue
-        fault = msgspec.convert(given, Fault)
         of_all = fault.argument == f"changes[{at}].scope"
         checked.errors["" if of_all else change["parameter"]] = fault.message
     return checked

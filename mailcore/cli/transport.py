@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from mailcore.cli.parameter import VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
+from mailcore.control.results import ChangesChecked
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client
 from mailcore.terminal.output import plain, print_json, say, whole_table, width
 
@@ -68,13 +69,13 @@ def _check(arguments: argparse.Namespace) -> int:
             raise UsageError(f"transport check: {text!r} is not PARAMETER=VALUE")
         changes.append({"scope": scope, "parameter": parameter, "value": value_of(value)})
     with control_client(arguments) as control:
-        answer = control.call("check_changes", {"changes": changes})
-    faults = answer["faults"]
+        answer = control.ask("check_changes", ChangesChecked, {"changes": changes})
+    faults = answer.faults
     if arguments.json:
         print_json(answer)
     else:
         for text, fault in zip(arguments.changes, faults, strict=True):
-            say(f"{plain(text)}: {plain(fault['message']) if fault else 'allowed'}")
+            say(f"{plain(text)}: {plain(fault.message) if fault else 'allowed'}")
     return NOT_DONE if any(faults) else DONE
 
 

@@ -21,8 +21,12 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
+
+from mailcore.control.protocol import OPERATIONS
+from mailcore.control.results import Result
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError, encode
 
@@ -30,6 +34,7 @@ __all__ = ["AsyncControlClient", "ControlClient", "ControlError", "NotRunning", 
 
 TIMEOUT_S = 90.0  # for each part; the control process itself waits 60 s for the manager
 READ_BYTES = 256 << 10
+R = TypeVar("R", bound=Result)
 
 
 class ControlError(FaultError):
@@ -78,6 +83,15 @@ def _result(response: Response) -> Any:
     return response.result
 
 
+def _typed(operation: str, result: type[R], answer: Any) -> R:
+    assert OPERATIONS[operation].result is result, f"{operation} does not answer with a {result.__name__}"
+    try:
+        return msgspec.convert(answer, result)
+    except msgspec.ValidationError as error:
+        message = f"the answer to {operation} is not understood; client and server may be of two versions: {error}"
+        raise ControlError(message, code=Code.INTERNAL) from None
+
+
 class ControlClient:
     """Blocking. ``who``: the acting person, where the server takes this user's word for it. Not for several threads."""
 
@@ -103,6 +117,21 @@ class ControlClient:
         for part in self.parts(operation, arguments, why=why, timeout_s=timeout_s):
             result = part
         return result
+
+    def ask(
+        self,
+        operation: str,
+        result: type[R],
+        arguments: dict[str, Any] | None = None,
+        *,
+        why: str = "",
+        timeout_s: float | None = None,
+    ) -> R:
+        """Returns the result, of a long answer the last part, as its type in ``mailcore.control.results``.
+
+        Raises ControlError, also when the answer is not of this type: client and server are of two versions.
+        """
+        return _typed(operation, result, self.call(operation, arguments, why=why, timeout_s=timeout_s))
 
     def parts(
         self,

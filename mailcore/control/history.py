@@ -22,6 +22,7 @@ import msgspec
 from mailcore.control.arguments import DataArguments, OneMessage, SearchArguments, ServiceTimesArguments
 from mailcore.control.message_data import Mark, Wire, fields_of, header_section, open_wire, unstuffed
 from mailcore.control.operations import Answers
+from mailcore.control.results import DataPiece, Headers
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, View
 from mailcore.lookup.browse import Found
@@ -102,12 +103,8 @@ class PastAnswers:
             raw, truncated = await self._walked(header_section(wire))
         finally:
             wire.close()
-        yield {
-            "queue_id": arguments.queue_id,
-            "headers": await self._view.in_thread(fields_of, raw),
-            "raw": raw,
-            "truncated": truncated,
-        }
+        headers = await self._view.in_thread(fields_of, raw)
+        yield Headers(queue_id=arguments.queue_id, headers=headers, raw=raw, truncated=truncated)
 
     async def _data(self, session: Session, arguments: DataArguments) -> AsyncGenerator[Any, None]:
         queue_id, offset = arguments.queue_id, arguments.offset
@@ -124,7 +121,7 @@ class PastAnswers:
             self._marks[queue_id] = mark
             while len(self._marks) > MARKS_MAX:
                 self._marks.popitem(last=False)
-        yield {"data": data, "offset": offset, "size_bytes": wire.size, "more": more}
+        yield DataPiece(data=data, offset=offset, size_bytes=wire.size, more=more)
 
     async def _service_times(self, session: Session, arguments: ServiceTimesArguments) -> AsyncGenerator[Any, None]:
         async with contextlib.aclosing(self.times_since(arguments.since_s, arguments.records_max)) as parts:

@@ -16,6 +16,7 @@ from mailcore.config.settings import Settings
 from mailcore.control.arguments import Arguments, InjectBeginArguments, InjectDataArguments
 from mailcore.control.injection import Injection, InjectionRefused
 from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefused, OutcomeUnknown
+from mailcore.control.results import Injected, Nothing
 from mailcore.control.session import Session
 from mailcore.faults import Code
 from mailcore.queue.queue_id import QueueIds
@@ -61,7 +62,7 @@ class Injecting:
         finally:
             if session.injection is None:
                 self._under_way -= 1
-        yield {"queue_id": session.injection.queue_id}
+        yield Injected(queue_id=session.injection.queue_id)
 
     async def data(self, session: Session, arguments: InjectDataArguments) -> AsyncGenerator[Any, None]:
         injection = self._of(session)
@@ -70,7 +71,7 @@ class Injecting:
         except (InjectionRefused, OSError):
             await self.abandon(session)
             raise
-        yield {}
+        yield Nothing()
 
     async def end(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         injection = self._of(session)

@@ -26,6 +26,7 @@ from mailcore.control.changes import Changes
 from mailcore.control.injecting import Injecting
 from mailcore.control.manager_link import ManagerAway, OutcomeUnknown
 from mailcore.control.protocol import Answerer, Operation
+from mailcore.control.results import Ping
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.control.waiting import why_at_rest
@@ -77,7 +78,7 @@ class Operations:
     # -- answered here
 
     async def _ping(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
-        yield {"pid": os.getpid(), "manager": self._view.link.connected}
+        yield Ping(pid=os.getpid(), manager=self._view.link.connected)
 
     async def _processes(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         yield {

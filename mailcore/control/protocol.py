@@ -49,6 +49,19 @@ from mailcore.control.arguments import (
     WorkingArguments,
     WrongArgument,
 )
+from mailcore.control.results import (
+    ChangeResult,
+    ChangesChecked,
+    DataPiece,
+    Disks,
+    Headers,
+    Injected,
+    MatchingProgress,
+    Nothing,
+    Ping,
+    Resolved,
+    Routes,
+)
 from mailcore.faults import Code, FaultError
 from mailcore.lookup.filter import Filter
 
@@ -91,6 +104,7 @@ class Operation:
     access: Access
     answerer: Answerer
     doc: str
+    result: Any = Any  # the type of each part of the answer; Any: an open map
 
 
 _READ, _CHANGE, _INTERNAL = Access.READ, Access.CHANGE, Access.INTERNAL
@@ -99,14 +113,35 @@ _CONTROL, _MANAGER, _RESOLVED = Answerer.CONTROL, Answerer.MANAGER, Answerer.RES
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation
     for operation in (
-        Operation("ping", Arguments, _READ, _CONTROL, "control is there"),
+        Operation("ping", Arguments, _READ, _CONTROL, "control is there", Ping),
         Operation("processes", Arguments, _READ, _CONTROL, "the supervisor's children"),
         Operation("list", ListArguments, _READ, _CONTROL, "a page of the queue"),
         Operation("show", ShowArguments, _READ, _CONTROL, "one message: item, why it waits, all recipients in parts"),
-        Operation("change_matching", ChangeMatchingArguments, _CHANGE, _CONTROL, "one change to all that match"),
-        Operation("inject_begin", InjectBeginArguments, _CHANGE, _CONTROL, "a new message; one at a time a connection"),
-        Operation("inject_data", InjectDataArguments, _CHANGE, _CONTROL, "the next piece of it"),
-        Operation("inject_end", Arguments, _CHANGE, _CONTROL, "it is complete: answered when it is queued and synced"),
+        Operation(
+            "change_matching",
+            ChangeMatchingArguments,
+            _CHANGE,
+            _CONTROL,
+            "one change to all that match",
+            MatchingProgress,
+        ),
+        Operation(
+            "inject_begin",
+            InjectBeginArguments,
+            _CHANGE,
+            _CONTROL,
+            "a new message; one at a time a connection",
+            Injected,
+        ),
+        Operation("inject_data", InjectDataArguments, _CHANGE, _CONTROL, "the next piece of it", Nothing),
+        Operation(
+            "inject_end",
+            Arguments,
+            _CHANGE,
+            _CONTROL,
+            "it is complete: answered when it is queued and synced",
+            Injected,
+        ),
         Operation("state", Arguments, _READ, _MANAGER, "live state"),
         Operation("size", Arguments, _READ, _MANAGER, "messages and recipients, by lane and by destination"),
         Operation("working", WorkingArguments, _READ, _MANAGER, "those of the messages that are in the active set"),
@@ -120,31 +155,47 @@ OPERATIONS: dict[str, Operation] = {
         Operation(
             "search", SearchArguments, _READ, _CONTROL, "messages in the queue, and those gone but not forgotten"
         ),
-        Operation("headers", OneMessage, _READ, _CONTROL, "its header section, decoded"),
-        Operation("data", DataArguments, _CHANGE, _CONTROL, "a piece of its data, as received"),
+        Operation("headers", OneMessage, _READ, _CONTROL, "its header section, decoded", Headers),
+        Operation("data", DataArguments, _CHANGE, _CONTROL, "a piece of its data, as received", DataPiece),
         Operation("simulate", SimulateArguments, _READ, _CONTROL, "what would happen with other parameters"),
         Operation(
-            "check_changes", CheckChangesArguments, _READ, _CONTROL, "which of these values could not be set, and why"
+            "check_changes",
+            CheckChangesArguments,
+            _READ,
+            _CONTROL,
+            "which of these values could not be set, and why",
+            ChangesChecked,
         ),
         Operation("service_times", ServiceTimesArguments, _READ, _CONTROL, "how long deliveries took, by destination"),
         Operation("positions", Arguments, _READ, _CONTROL, "runners, ends, segments and what keeps them; recovery now"),
         Operation("ages", AgesArguments, _READ, _CONTROL, "messages by destination and age"),
-        Operation("disks", Arguments, _READ, _CONTROL, "what is free where queue, spool and log are"),
-        Operation("routes", Arguments, _READ, _CONTROL, "the routes table"),
-        Operation("resolve", ResolveArguments, _READ, _CONTROL, "where mail for an address would go"),
+        Operation("disks", Arguments, _READ, _CONTROL, "what is free where queue, spool and log are", Disks),
+        Operation("routes", Arguments, _READ, _CONTROL, "the routes table", Routes),
+        Operation("resolve", ResolveArguments, _READ, _CONTROL, "where mail for an address would go", Resolved),
         Operation("places", Arguments, _INTERNAL, _MANAGER, "what positions needs of the manager"),
         Operation("cut", Arguments, _INTERNAL, _MANAGER, "where browsing starts and ends in each lane"),
         Operation("locate", OneMessage, _INTERNAL, _MANAGER, "where a message in memory lies"),
-        Operation("inject", InjectArguments, _INTERNAL, _MANAGER, "a message whose spool file is complete"),
-        Operation("delete", ChangeArguments, _CHANGE, _RESOLVED, "can be undone for undo_time"),
-        Operation("undelete", ChangeArguments, _CHANGE, _RESOLVED, "undoes a delete; what was held is held again"),
-        Operation("hold", ChangeArguments, _CHANGE, _RESOLVED, "waits until it is released"),
-        Operation("release", ChangeArguments, _CHANGE, _RESOLVED, "ends a hold; due at once"),
-        Operation("retry", ChangeArguments, _CHANGE, _RESOLVED, "due at once"),
-        Operation("delay", DelayArguments, _CHANGE, _RESOLVED, "not before a time"),
-        Operation("reroute", RerouteArguments, _CHANGE, _RESOLVED, "all its recipients take another route"),
-        Operation("bounce", ChangeArguments, _CHANGE, _RESOLVED, "returned to its sender now"),
-        Operation("add_recipients", AddRecipientsArguments, _CHANGE, _RESOLVED, "more recipients for a message"),
+        Operation("inject", InjectArguments, _INTERNAL, _MANAGER, "a message whose spool file is complete", Injected),
+        Operation("delete", ChangeArguments, _CHANGE, _RESOLVED, "can be undone for undo_time", ChangeResult),
+        Operation(
+            "undelete",
+            ChangeArguments,
+            _CHANGE,
+            _RESOLVED,
+            "undoes a delete; what was held is held again",
+            ChangeResult,
+        ),
+        Operation("hold", ChangeArguments, _CHANGE, _RESOLVED, "waits until it is released", ChangeResult),
+        Operation("release", ChangeArguments, _CHANGE, _RESOLVED, "ends a hold; due at once", ChangeResult),
+        Operation("retry", ChangeArguments, _CHANGE, _RESOLVED, "due at once", ChangeResult),
+        Operation("delay", DelayArguments, _CHANGE, _RESOLVED, "not before a time", ChangeResult),
+        Operation(
+            "reroute", RerouteArguments, _CHANGE, _RESOLVED, "all its recipients take another route", ChangeResult
+        ),
+        Operation("bounce", ChangeArguments, _CHANGE, _RESOLVED, "returned to its sender now", ChangeResult),
+        Operation(
+            "add_recipients", AddRecipientsArguments, _CHANGE, _RESOLVED, "more recipients for a message", ChangeResult
+        ),
         Operation("transport_set", TransportSetArguments, _CHANGE, _MANAGER, "a transport's parameter, live"),
         Operation("set", SetArguments, _CHANGE, _MANAGER, "a parameter of any scope, live"),
         Operation("suspend", SuspendArguments, _CHANGE, _MANAGER, "no deliveries to a destination"),

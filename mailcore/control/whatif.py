@@ -21,6 +21,7 @@ import msgspec
 
 from mailcore.config.settings import Settings
 from mailcore.control.arguments import CheckChangesArguments, SimulateArguments
+from mailcore.control.results import ChangesChecked
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.control.whatif_gather import Gathered, TimesSince, gather
@@ -83,7 +84,7 @@ class WhatIf:
         The scheduler has what is set live now. A change that is not allowed is left out for those behind it.
         """
         now = time.time()
-        yield {"faults": await self._view.in_thread(self._faults, arguments, now)}
+        yield ChangesChecked(faults=await self._view.in_thread(self._faults, arguments, now))
 
     def _faults(self, arguments: CheckChangesArguments, now: float) -> list[Fault | None]:
         live, _ = live_values(self._settings, self._parameters, now)
