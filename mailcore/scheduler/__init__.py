@@ -1,4 +1,4 @@
-"""Who is delivered next: pure, without clock or I/O (decision 0003)."""
+"""The scheduler: decides which mail is delivered next. Pure, without clock or I/O (decision 0003)."""
 
 from mailcore.scheduler.destinations import WindowChange
 from mailcore.scheduler.entry import Deferral, Entry

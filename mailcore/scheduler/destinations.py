@@ -1,8 +1,8 @@
-"""All destinations and transports: found, changed, dead and alive again, resting, forgotten.
+"""All destinations and transports: their creation, parameters, death, revival, rate delays and removal.
 
 Death (SCHEDULER_README, "dead destination detection"): a destination whose pseudo-cohorts failed is dead for
-``minimal_backoff_time``, a transport that cannot deliver at all for ``transport_retry_time``. What waits for the dead is
-``condemned``: it is to be deferred unseen. A delivery that was in flight and succeeds proves the dead alive.
+``minimal_backoff_time``, a transport that cannot deliver at all for ``transport_retry_time``. Mail for a dead one is
+``condemned``: it is deferred without an attempt. A delivery that was in flight and succeeds proves the dead alive.
 
 A destination without mail forgets its window, as Postfix discards its queue then; its counters, and until when it is dead,
 are kept for those that had mail last.
@@ -21,7 +21,7 @@ from mailcore.scheduler.tuning import Tuning
 
 __all__ = ["Destinations", "WindowChange"]
 
-CHANGES_MAX = 1_000  # window changes kept until somebody takes them; the oldest go first
+CHANGES_MAX = 1_000  # window changes kept for the log; the oldest are dropped first
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class WindowChange:
 
 
 class Destinations:
+    """All destinations and transports, with their states."""
+
     def __init__(self, tuning: Tuning, timetable: Timetable) -> None:
         self.tuning = tuning
         self.timetable = timetable
@@ -49,6 +51,7 @@ class Destinations:
         self.recipients = Recipients(tuning, timetable, self.transports.values())
 
     def transport(self, name: str) -> Transport:
+        """Returns a transport; an unknown one is created."""
         transport = self.transports.get(name)
         if transport is None:
             transport = self.transports[name] = Transport(name, self.tuning.transport(name))
@@ -71,12 +74,12 @@ class Destinations:
         return [*self.active.values(), *(one for one in self.idle.values() if one.dead_until is not None)]
 
     def rest(self, destination: Destination) -> None:
-        """It has no mail any more."""
+        """Makes a destination without mail idle."""
         name = destination.name
         del self.active[name], destination.transport.destinations[name]
         destination.parked.clear()
         destination.peers.clear()
-        destination.offered = None  # what is left of it in the choice is stale
+        destination.offered = None  # its item in the choice is stale
         self.idle[name] = destination
         if len(self.idle) > self.tuning.globals.idle_destination_limit:
             _, forgotten = self.idle.popitem(last=False)
@@ -124,6 +127,7 @@ class Destinations:
             )  # fmt: skip
 
     def take_changes(self) -> list[WindowChange]:
+        """Returns the window changes since the last call."""
         changes = list(self.changes)
         self.changes.clear()
         return changes
@@ -135,7 +139,7 @@ class Destinations:
         self.opened(destination)
 
     def revive(self, destination: Destination) -> None:
-        """It is tried again, if it was dead: its time is over, or somebody says so."""
+        """Revives a dead destination: its time has passed, or an operator resumes it."""
         if destination.dead_until is not None:
             self._revive(destination, min(destination.parameters.initial_destination_concurrency, destination.limit))
 
@@ -184,9 +188,9 @@ class Destinations:
     # -- tuning
 
     def tuned(self, scope: str) -> list[Destination]:
-        """What is in force in the scope has changed; returns the destinations with mail that it touched.
+        """Applies changed values of the scope. Returns the destinations with mail that are concerned.
 
-        Takes time with the destinations there are.
+        Takes time with the number of destinations.
         """
         name, colon, _ = scope.partition(":")
         if not name:
@@ -218,5 +222,5 @@ class Destinations:
         if destination.rest_until is not None:
             destination.rest_until = destination.rest_from + parameters.destination_rate_delay
             self.timetable.at(destination, "rest_until", self._rested)
-        if not parameters.destination_concurrency_failed_cohort_limit:  # nobody is declared dead any more
+        if not parameters.destination_concurrency_failed_cohort_limit:  # no destination is declared dead any longer
             self.revive(destination)

@@ -93,7 +93,7 @@ def _why(peer: Peer, now: float) -> dict[str, Any]:
 
 
 def _in_line(peer: Peer, job: Job, now: float) -> dict[str, Any]:
-    """Explains a group that only other mail is ahead of."""
+    """Explains a group that waits only for other mail."""
     count, destination = len(peer.recipients), peer.destination
     first = destination.transport.first()
     assert first is not None  # this one could be selected

@@ -1,9 +1,9 @@
 """The job lists of all transports: recipients come into jobs and peers, entries are cut from them, jobs go off the list.
 
 Laws
-- A job is on its transport's list from when it gets recipients until it has none waiting and its message none unread; then
-  it is retired, and comes back at the place of its message when it gets some again.
-- What waits is counted in its peer, its job, its destination and its transport, always by ``wait``.
+- A job is on its transport's list from when it gets recipients until none of them waits and its message has no
+  unread ones; then it is retired, and returns to the place of its message when it gets some again.
+- Waiting recipients are counted in its peer, its job, its destination and its transport, always by ``wait``.
 - Must not know: windows, time.
 """
 
@@ -19,6 +19,8 @@ __all__ = ["JobLists"]
 
 
 class JobLists:
+    """The job lists of all transports."""
+
     def __init__(self, destinations: Destinations, recipients: Recipients) -> None:
         self.destinations = destinations
         self.recipients = recipients
@@ -26,12 +28,12 @@ class JobLists:
         self._entry = 0
 
     def next_turn(self, peer: Peer) -> None:
-        """The peer goes behind its job's other destinations."""
+        """Moves the peer behind its job's other destinations."""
         self._turn += 1
         peer.turn = self._turn
 
     def peer(self, message: Message, transport_name: str, name: str) -> Peer:
-        """The part of the message for the destination."""
+        """Returns the part of the message for the destination; it is created if needed."""
         destinations = self.destinations
         destination = destinations.active.get(name)
         if destination is None:
@@ -102,7 +104,7 @@ class JobLists:
         self.recipients.settle(job)
 
     def give_back(self, job: Job, destination: Destination, undone: list[int], tried: bool) -> None:
-        """What a deliverer that died had: in front of its peer again."""
+        """Returns the recipients of a delivery that a dead deliverer had to the front of their peer."""
         peer = self.peer(job.message, job.transport.name, destination.name)
         before = len(peer.recipients)
         peer.recipients[:0] = undone

@@ -1,7 +1,7 @@
 """The job tree: messages, their jobs, the jobs' peers, and the destinations and transports that order them.
 
 A transport has jobs and destinations. A job is one message's part for one transport; its peers are the job's parts for each
-destination. The classes refer to each other, so they stand in one file. What is decided with them is in other files:
+destination. The classes refer to each other, so they are one file. Decisions about them are in other files:
 ``preemption``, ``recipients``, ``job_lists``, ``destinations``, ``scheduler``. The rules are those of Postfix's
 SCHEDULER_README.
 
@@ -79,7 +79,7 @@ class Job:
         SCHEDULER_README keeps the job list "in the order the message was picked up", except for jobs that preempt another: each
         is "moved in front of the current job". The order of the keys here is that order. A job that preempted no other has
         ``(sequence of its message, LAST)``; the n-th job that preempted a job with ``(*path, LAST)`` has
-        ``(*path, n, LAST)``, which sorts right in front of it and behind whatever was there before. So there is no list to
+        ``(*path, n, LAST)``, which sorts right in front of it and behind all others there. So there is no list to
         keep: the first of some jobs is the one with the least key (SCHEDULER_README, "How destination concurrency limits affect
         ...": the tree of jobs 1 to 8 has the order 7, 8, 1, 2, 6, 3, 5).
 
@@ -132,14 +132,14 @@ class Destination:
 
     Postfix marks jobs whose destinations are all full as blockers, and looks at all of them again when one of those
     destinations has room. Here a destination that can take a delivery has one offer in its transport's ``choice``: its
-    first peer, in the order of the job list. A destination that can't has none. So blocked jobs are skipped without a mark,
-    and are all candidates again at once.
+    first peer, in the order of the job list. A destination that cannot offers nothing. So blocked jobs are skipped without a
+    mark, and are all candidates again at once.
 
     Laws
     - ``busy`` never passes the window, unless the window was lowered meanwhile.
     - ``peers`` holds every waiting peer under its job's key. It also holds stale items (peers used up, jobs that moved), at
       most as many again and ``STALE``.
-    - ``barred`` says whether death, suspension or a rate delay stands in the way; the window does not count.
+    - ``barred`` says whether death, suspension or a rate delay prevents a delivery; the window does not count.
     """
 
     __slots__ = (

@@ -24,7 +24,7 @@ __all__ = [
 
 SUSPENDED_UNTIL = "suspended_until"
 
-Value = int | float | bool | Feedback  # what a parameter may be; text is read by ``check``
+Value = int | float | bool | Feedback  # the types of a parameter; ``check`` reads text
 
 
 def _feedback(default: float, doc: str) -> Any:
@@ -180,7 +180,7 @@ def allowed_in(scope: str) -> Mapping[str, Bounds]:
 
 
 def bounds_of(scope: str, parameter: str) -> Bounds:
-    """Returns the bounds of a parameter. Raises BadValue, with the parameters of the scope, if it has none of that name."""
+    """Returns the bounds of a parameter. Raises BadValue, with the parameters of the scope, if there is no such parameter."""
     allowed = allowed_in(scope)
     if parameter not in allowed:
         where = f'scope "{scope}"' if scope else "the global scope"

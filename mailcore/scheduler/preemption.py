@@ -11,12 +11,12 @@ advance. The price stays the same: the counter goes below zero, and until it is 
 The candidate. Of all jobs that fit into what the current job can *ever* accumulate, the one with the greatest time since it
 was enqueued by its entries; it may have to wait until enough is there, or else one-recipient mail would always win.
 
-Finding it. Jobs of one size, so many entries needed of so many, rank by age alone; so they are kept in classes by size, the
-oldest first, and a search looks at one job a class. A job whose destinations are all blocked is no candidate: when a search
+Finding it. Jobs of one size (entries needed, of entries in total) rank by age alone; so they are kept in classes by size, the
+oldest first, and a search looks at one job a class. A job whose destinations are all blocked is not a candidate: when a search
 meets one it parks it with those destinations, and each, when it is able again, puts the oldest of its parked ones back.
 The classes are only kept while there is a job big enough to be preempted at all: mostly there is none.
 
-The stack. Who preempted whom matters for the slots only: a job's place in the list is its key (``job``). Children whose
+The stack. Which job preempted which matters for the slots only: a job's place in the list is its key (``job``). Children whose
 parent ends are adopted by its parent, who is not charged for them: their slots were paid for by the one that is gone.
 
 Laws
@@ -40,8 +40,8 @@ __all__ = [
     "preemptible", "uncount_selected", "unpark",
 ]  # fmt: skip
 
-STALE = 64  # a heap is made anew when it is longer than twice what it should have and this
-UNUSED_MAX = 1_000  # classes are given up after so many changes without a big job, and as many as there are jobs
+STALE = 64  # rebuild a heap when len > 2 * live + STALE
+UNUSED_MAX = 1_000  # classes are dropped after this many changes without a big job, plus one for each job
 
 
 def count_selected(job: Job) -> None:
@@ -74,14 +74,14 @@ def big_from(parameters: TransportParameters) -> float:
 
 
 def advance_missing(current: Job, needed: int) -> float:
-    """Slots the job must still accumulate before one that needs so many entries may preempt it; 0 or less: it may now."""
+    """Slots the job must still accumulate before one that needs ``needed`` entries may preempt it; 0 or less: it may now."""
     parameters = current.transport.parameters
     wanted = needed * (100 - parameters.delivery_slot_discount) / 100
     return wanted - parameters.delivery_slot_loan - current.slots_available // parameters.delivery_slot_cost
 
 
 def entries_missing(current: Job, needed: int) -> int:
-    """Entries of the current job that must still be selected before one that needs so many may preempt it."""
+    """Entries of the current job that must still be selected before one that needs ``needed`` may preempt it."""
     parameters = current.transport.parameters
     wanted = math.ceil(needed * (100 - parameters.delivery_slot_discount) / 100 - parameters.delivery_slot_loan)
     return max(max(wanted * parameters.delivery_slot_cost, 1) - current.slots_available, 0)
@@ -139,7 +139,7 @@ def leave_stack(job: Job) -> None:
 
 
 def classify(job: Job, again: bool = False) -> None:
-    """Puts the job into the class of its size, after whatever may have changed that; ``again``: its peers or its key have."""
+    """Puts the job into the class of its size, after a change that may affect it; ``again``: its peers or its key have."""
     transport = job.transport
     needed = job.entries + job.message.unread
     total = job.selected + needed

@@ -31,6 +31,8 @@ BATCH_MAX = 5_000  # Postfix's qmgr_message_read() reads no more at once, so tha
 
 
 class Recipients:
+    """Counts the recipients in memory, and decides which unread ones are read next."""
+
     def __init__(self, tuning: Tuning, timetable: Timetable, transports: Iterable[Transport]) -> None:
         self._tuning = tuning
         self._timetable = timetable
@@ -39,7 +41,7 @@ class Recipients:
         self.pools = 0  # all that transports may have in core beyond the messages' minimum
         self.in_core = 0
         self.above = 0
-        self._promised = 0  # what was asked for and has not come yet, beyond the minimum
+        self._promised = 0  # recipients requested and not read yet, beyond the minimum
 
     # -- counting
 
@@ -97,7 +99,7 @@ class Recipients:
 
     @staticmethod
     def _beyond(message: Message, room: int) -> int:
-        """So many of ``room`` more would be above the message's minimum."""
+        """How many of ``room`` more would be above the message's minimum."""
         return max(message.count + room - max(message.count, message.minimum), 0)
 
     @property
@@ -106,7 +108,7 @@ class Recipients:
         return max(self.pools - self.above - self._promised, 0)
 
     def read(self, message: Message) -> None:
-        """What was asked for has come, or is asked for no more."""
+        """Ends a request for recipients: they were read, or are no longer needed."""
         message.reading = False
         self._promised -= message.promised
         message.promised = 0
@@ -139,13 +141,13 @@ class Recipients:
         unused = transport.slots_unused
         if unused > 0:
             if not (message.unread or job.slots or len(message.jobs) > 1):
-                unused = min(unused, job.count)  # what it would keep when it settles
+                unused = min(unused, job.count)  # the slots it would keep in ``settle``
             job.slots += unused
             message.slots += unused
             transport.slots_unused -= unused
 
     def settle(self, job: Job) -> None:
-        """Takes back what the job does not use: for the first unread job, or the pool."""
+        """Gives the slots that the job does not use to the first unread job, or to the pool."""
         transport, message = job.transport, job.message
         unused = min(job.slots - job.count, message.slots - message.count)
         if unused <= 0:

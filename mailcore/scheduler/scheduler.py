@@ -1,9 +1,9 @@
-"""The scheduler: who is delivered next. Pure: no clock, no I/O, no asyncio; time is an argument.
+"""The scheduler: decides which mail is delivered next. Pure: no clock, no I/O, no asyncio; time is an argument.
 
 Transports take turns; within a transport the first job on its list that can be selected is the current job, which others
 may preempt (``preemption``); within a job its destinations take turns; a destination has a window (``window``); how many
-recipients are in core is bounded (``recipients``). The rules are Postfix's, as its documents tell them (SCHEDULER_README); each
-stands in the file of its noun, under the paragraph it comes from.
+recipients are in core is bounded (``recipients``). The rules are Postfix's, as described in SCHEDULER_README; each
+is in the file of its noun.
 
 Laws (law: recipient-in-one-place, law: scheduler-follows-postfix; docs/laws.md)
 - A recipient admitted leaves in one of two ways only: named in ``done`` of a ``report``, or returned by ``withdraw``.
@@ -236,8 +236,8 @@ class Scheduler:
     def withdraw(self, queue_id: str, now: float) -> list[int]:
         """Takes all recipients that are not in flight out, and forgets the unread ones; returns the numbers taken.
 
-        For a message deleted, held or delayed while it is active. What is in flight stays until it is reported; what a
-        killed deliverer then gives back waits as any other, so the caller withdraws again if it must. Takes time with
+        For a message deleted, held or delayed while it is active. Recipients in flight stay until they are reported; those
+        that a killed deliverer returns wait like any other, so the caller withdraws again if it must. Takes time with
         the message's recipients in core.
         """
         message = self._messages.get(queue_id)
@@ -281,7 +281,7 @@ class Scheduler:
     def set(self, scope: str, parameter: str, value: object, now: float, until: float | None = None) -> None:
         """Tunes live. ``scope``: "" global, "smtp" a transport, "smtp:example.org" or "smtp:.example.org" over it.
 
-        With ``until`` for a time, after which it ends by itself. None takes the value back to the configured one. A
+        With ``until``, the value ends automatically at that time. None restores the configured value. A
         destination's ``suspended_until`` is a time; None, or one that is over, resumes it, also from the dead. Raises
         ValueError naming parameter, value and what is allowed. Takes time with the destinations there are.
         """
@@ -342,19 +342,22 @@ class Scheduler:
         return None if known is None else (known.open_window, known.limit)
 
     def take_window_changes(self) -> list[WindowChange]:
-        """What destination_concurrency_feedback_debug asks to be logged, since the last call."""
+        """Returns the window changes since the last call that destination_concurrency_feedback_debug wants logged."""
         return self._destinations.take_changes()
 
     @property
     def active_messages(self) -> int:
+        """Returns the number of messages in memory."""
         return len(self._messages)
 
     @property
     def recipients_in_core(self) -> int:
+        """Returns the number of recipients in memory."""
         return self._recipients.in_core
 
     @property
     def any_suspended(self) -> bool:
+        """Returns whether any destination is suspended."""
         return self.tuning.any_suspended
 
     @property
@@ -383,7 +386,7 @@ class Scheduler:
         self._plan_end()
 
     def _tuned(self, scope: str) -> list[Destination]:
-        """What is in force in the scope has changed; which destinations it touched."""
+        """Applies changed values of the scope. Returns the destinations concerned."""
         touched = self._destinations.tuned(scope)
         for destination in touched:
             if destination.recipient_limit != destination.parameters.destination_recipient_limit:

@@ -1,7 +1,7 @@
-"""What is to happen when: a heap of times, each with whose attribute says so and what to call; and one time that can be moved.
+"""A timetable: a heap of times, each with an object, its attribute that has the time, and a function to call.
 
-Nothing is taken out of the heap when it no longer holds (a destination was revived): what holds is what the attribute still
-says. The heap is made anew without the rest when it has doubled. Times are the caller's.
+An item that no longer holds (a destination was revived) stays in the heap: it holds only while the attribute still has its
+time. The heap is rebuilt without stale items when it has doubled. One further time can be moved. Times are the caller's.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 __all__ = ["Timetable"]
 
-STALE = 1_000  # the heap is made anew when it is longer than twice what held the last time and this
+STALE = 1_000  # rebuild the heap when len > 2 * items valid at the last rebuild + STALE
 
 
 class Timetable:
-    """``first`` is when the next thing may be due, infinity when nothing is."""
+    """A timetable. ``first`` is the earliest time at which an item may be due, infinity without items."""
 
     __slots__ = ("_heap", "_movable", "_renew_at", "_serial", "first")
 
@@ -29,7 +29,7 @@ class Timetable:
         self.first = math.inf
 
     def at(self, thing: Any, attribute: str, call: Callable[[Any], None]) -> None:
-        """``call(thing)`` is due at the time in the thing's attribute, unless that is another one by then."""
+        """Calls ``call(thing)`` at the time in the thing's attribute, unless the attribute has another time by then."""
         self._serial += 1
         heap = self._heap
         time: float = getattr(thing, attribute)
@@ -41,12 +41,12 @@ class Timetable:
             self._renew_at = 2 * len(self._heap) + STALE
 
     def move(self, time: float | None, call: Callable[[float], None]) -> None:
-        """``call(time)`` is due at ``time``, in place of what was given here before; None: never."""
+        """Calls ``call(time)`` at ``time``, in place of the last call of this method; None: never."""
         self._movable = None if time is None else (time, call)
         self._look()
 
     def run(self, now: float) -> None:
-        """Calls what is due, in order of time."""
+        """Calls the functions that are due, in order of time."""
         while self.first <= now:
             movable = self._movable
             if movable is not None and movable[0] == self.first:

@@ -1,4 +1,4 @@
-"""Which value of a parameter is in force: configured, or set live, for good or for a time; the most specific scope wins.
+"""Decides which value of a parameter is in force: configured, or set live, lasting or for a time. The most specific scope wins.
 
 From the least specific to the most: the transport; ".org"; ".example.org"; "example.org"; the next hop as it is written,
 "example.org:587" or "[192.0.2.1]:2526"; one recipient, where the destination is the recipient, "user@example.org". A
@@ -9,8 +9,8 @@ Laws
 - Scope goes before layer: a value set live for a transport does not beat one configured for a destination.
 - Within a scope, what is set for a time goes before what is set live, and that before what is configured.
 - A pattern never makes the recipient the destination; only the transport's own destination_recipient_limit does.
-- What is set is checked, also that the backoff times do not contradict each other. When they come to, because one ended
-  by itself, the shortest wait goes before the longest.
+- What is set is checked, also that the backoff times do not contradict each other. When they do because one ended
+  automatically, the shortest wait is used for both.
 
 Times are seconds on the caller's monotonic clock.
 
@@ -46,8 +46,8 @@ __all__ = ["SCOPES_MAX", "Ended", "Layer", "Origin", "Tuning", "scopes_of"]
 
 SCOPES_MAX = 10_000  # scopes with values set live; set by people, so far more than anyone will write
 SCOPE_CHARACTERS_MAX = 400  # an address has 320 (RFC 5321 4.5.3.1), a transport's name 32, a port 6
-ENDED_MAX = 1_000  # values that ended, kept until somebody takes them; the oldest go first
-STALE = 64  # the timetable is made anew when it is longer than twice what it is for and this
+ENDED_MAX = 1_000  # ended values kept for the log; the oldest are dropped first
+STALE = 64  # rebuild the timetable when len > 2 * timed + STALE
 
 _NEXT_HOP = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*)(?::\d+)?")
 _BACKOFF = ("minimal_backoff_time", "maximal_backoff_time")
@@ -55,7 +55,7 @@ _OF_DESTINATIONS = tuple(name for name in DESTINATION_SCOPE if name != SUSPENDED
 
 
 class Layer(enum.Enum):
-    """Who said so, as people are told."""
+    """The layer that a value comes from, in words."""
 
     CONFIGURED = "configuration"
     LIVE = "tuned"
@@ -64,7 +64,7 @@ class Layer(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Origin:
-    """A value in force, the scope and layer it comes from, and when it ends (None: not by itself; may be infinity)."""
+    """A value in force, the scope and layer it comes from, and its end (None: no end; may be infinity)."""
 
     value: Value | None
     scope: str
@@ -74,7 +74,7 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ended:
-    """A value set for a time, or a suspension, that ended by itself."""
+    """A value set for a time, or a suspension, that has ended."""
 
     scope: str
     parameter: str
@@ -84,7 +84,7 @@ class Ended:
 
 @dataclasses.dataclass(slots=True)
 class _Live:
-    """What is set live for one parameter of one scope."""
+    """The values set live for one parameter of one scope."""
 
     lasting: Value | None = None
     timed: Value | None = None
@@ -92,7 +92,7 @@ class _Live:
 
 
 class _Transport:
-    """What is in force for one transport, made when it changes and not when it is asked for."""
+    """The values in force for one transport, computed when they change."""
 
     __slots__ = ("defaults", "parameters", "patterns", "shared")
 
@@ -137,7 +137,7 @@ class Tuning:
         self._timetable: list[tuple[float, str, str]] = []  # (until, scope, parameter); also what is true no more
         self._timed = 0  # how many values have an end that comes
         self._suspended = 0
-        self.ended: deque[Ended] = deque(maxlen=ENDED_MAX)  # for the log; whoever writes it clears it
+        self.ended: deque[Ended] = deque(maxlen=ENDED_MAX)  # for the log; the caller clears it
         self._unconfigured = _Transport(TransportParameters(), set())
         self._transports: dict[str, _Transport] = {}
         for name, transport in parameters.transports.items():
@@ -181,12 +181,12 @@ class Tuning:
     def get(self, scope: str, parameter: str) -> Value | None:
         """The value in force, in the scopes of ``set``; None only for ``suspended_until`` of what is not suspended.
 
-        Raises ValueError at what is no parameter of the scope.
+        Raises BadValue if the scope has no such parameter.
         """
         return self.origin(scope, parameter).value
 
     def origin(self, scope: str, parameter: str) -> Origin:
-        """The value in force, and where it comes from. Raises ValueError at what is no parameter of the scope."""
+        """Returns the value in force and its origin. Raises BadValue if the scope has no such parameter."""
         bounds_of(scope, parameter)
         name, colon, rest = scope.partition(":")
         if colon:
@@ -204,16 +204,16 @@ class Tuning:
 
     @property
     def any_suspended(self) -> bool:
+        """Returns whether any scope is suspended."""
         return self._suspended > 0
 
     # -- changes
 
     def set(self, scope: str, parameter: str, value: object, now: float, until: float | None = None) -> None:
-        """Sets a value live: for good, or until a time, which leaves the one set for good as it is.
+        """Sets a value live, lasting or until a time; the latter keeps the lasting one.
 
-        None takes back what is set for a time, and, unless ``until`` is given, what is set for good. ``suspended_until``
-        is a time itself; one that is over resumes. Raises ValueError naming scope, parameter, value and what is allowed;
-        nothing has changed then.
+        None removes the value set for a time and, unless ``until`` is given, the lasting one. ``suspended_until`` is a time
+        itself; one that has passed resumes. Raises BadValue; nothing has changed then.
         """
         bounds_of(scope, parameter)
         self._check_scope(scope, parameter, value)
@@ -276,7 +276,7 @@ class Tuning:
     # -- inside
 
     def _said(self, scope: str, parameter: str) -> Origin | None:
-        """What the scope itself says."""
+        """The value of the scope itself."""
         live = self._live.get(scope, {}).get(parameter)
         if live is not None:
             if live.timed is not None:
@@ -286,7 +286,7 @@ class Tuning:
         return Origin(configured[parameter], scope, Layer.CONFIGURED) if parameter in configured else None
 
     def _own(self, scope: str) -> dict[str, Any]:
-        """All that the scope itself says."""
+        """All values of the scope itself."""
         own: dict[str, Any] = dict(self._patterns.get(scope, ()))
         for parameter, live in self._live.get(scope, {}).items():
             own[parameter] = live.lasting if live.timed is None else live.timed
@@ -342,7 +342,7 @@ class Tuning:
         return live is not None and live.until == until
 
     def _refresh(self, scope: str, parameter: str) -> None:
-        """Makes anew what is in force, after a change."""
+        """Computes the values in force after a change."""
         name, colon, pattern = scope.partition(":")
         if not scope:
             self._refresh_globals()

@@ -1,4 +1,4 @@
-"""A destination's window: how many deliveries may run at once, moved by feedback; and when the destination is dead.
+"""A destination's window: the maximum concurrent deliveries, changed by feedback; and the count that declares it dead.
 
 The pseudocode of Postfix's SCHEDULER_README ("Pseudocode for the Postfix 2.5 concurrency scheduler"), a method a paragraph. Two
 hysteresis cycles: a positive one that raises the window at the end of 1/g(N) good deliveries, and a negative one, reversed,
@@ -6,8 +6,8 @@ that lowers it at the beginning of 1/f(N) bad ones. Death is counted apart from 
 
 Laws
 - 1 <= concurrency <= the limit given with the last change.
-- Each transition of one cycle starts the other one anew, nothing else does.
-- Must not know: time, entries, what a failure was.
+- Each transition of one cycle resets the other one; nothing else does.
+- Must not know: time, entries, the cause of a failure.
 
 Keeps law: window-bounded (docs/laws.md).
 """
@@ -18,28 +18,30 @@ from mailcore.scheduler.parameters import DestinationParameters
 
 __all__ = ["Window"]
 
-ROUNDING = 1e-9  # ten times 1/10 is not quite 1; no feedback worth setting is so small
+ROUNDING = 1e-9  # ten times 1/10 is not quite 1; a useful feedback is larger than this
 
 
 class Window:
+    """The window of one destination, and the counters of its two hysteresis cycles."""
+
     __slots__ = ("concurrency", "fail_cohorts", "failure", "success")
 
     def __init__(self, parameters: DestinationParameters, limit: int) -> None:
         self.open(min(parameters.initial_destination_concurrency, limit))
 
     def open(self, concurrency: int) -> None:
-        """Begins anew with so many deliveries at once."""
+        """Sets the window and resets both cycles and the failed cohorts."""
         self.concurrency = concurrency
         self.success = 0.0
         self.failure = 0.0
         self.fail_cohorts = 0.0
 
     def clamp(self, limit: int) -> None:
-        """The limit was changed live: the feedback gathered so far is kept."""
+        """Applies a limit that was changed live; the feedback so far is kept."""
         self.concurrency = min(self.concurrency, limit)
 
     def succeeded(self, busy: int, parameters: DestinationParameters, limit: int) -> None:
-        """After a delivery without connection or handshake failure; ``busy`` counts it and those still in flight."""
+        """Counts a delivery without connection or handshake failure; ``busy`` is it and those still in flight."""
         self.fail_cohorts = 0.0
         concurrency = self.concurrency
         # A window far above what is in use would delay the effect of negative feedback.
@@ -52,7 +54,7 @@ class Window:
             self.failure = 0.0
 
     def failed(self, parameters: DestinationParameters) -> bool:
-        """After a connection or handshake failure; True when that makes the destination dead."""
+        """Counts a connection or handshake failure. Returns whether the destination is dead now."""
         concurrency = self.concurrency
         self.fail_cohorts += 1 / concurrency
         cohorts = parameters.destination_concurrency_failed_cohort_limit

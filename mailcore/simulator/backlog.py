@@ -5,7 +5,7 @@ live queue, and a sample of one. All are read lazily and in the order of time, s
 before they are there (a sample's are: it is to be small).
 
 Laws
-- The same chance gives the same mail, whatever the parameters and next hops are.
+- The same seed gives the same mail with any parameters and next hops.
 - The summary of a live queue comes out with exactly its recipients by destination and its messages by lane.
 """
 
@@ -109,6 +109,7 @@ class Listed:
     )
 
     def arrivals(self) -> Iterator[Arrival]:
+        """Yields its messages in the order of their arrival."""
         for turn in range(self.count):
             yield self.at_s + turn * self.every_s, None, self.recipients
 
@@ -141,7 +142,7 @@ class Mail:
     )
 
     def queued(self, chance: Chance) -> Iterator[Arrival]:
-        """What is there at the start, by age; deferred mail by when it is due."""
+        """Yields the mail queued at the start by age, deferred mail by its due time."""
         groups = self._drawn_by(chance)
         for turn in range(self.messages):
             share = turn / self.messages
@@ -151,6 +152,7 @@ class Mail:
                 yield self.age_s * (share - 1), None, groups()
 
     def arriving(self, chance: Chance) -> Iterator[Arrival]:
+        """Yields new messages in the order of their arrival."""
         groups = self._drawn_by(chance)
         at = self.from_s
         while self.per_s:
@@ -164,7 +166,7 @@ class Mail:
         names = [name for name, _ in self.destinations]
         heights = list(accumulate(weight for _, weight in self.destinations))
         total, random = heights[-1], chance.random
-        heights[-1] = math.inf  # so that rounding errors leave nobody out
+        heights[-1] = math.inf  # so that rounding errors skip no destination
         count_of = self.recipients.drawn_by(chance)
         spread, constant = self.spread, self.recipients.constant
         always = None if constant is None else min(max(1, round(constant)), RECIPIENTS_MAX)
@@ -184,6 +186,8 @@ class Mail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
+    """All mail of a simulation, from its four sources."""
+
     listed: tuple[Listed, ...] = ()
     mail: Mapping[str, Mail] = field(default_factory=dict)
     queued: QueuedMail | None = None  # of a live queue

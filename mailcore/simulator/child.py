@@ -1,11 +1,12 @@
-"""The child that simulates: a question in, progress and the answer out, a JSON object a line.
+"""The child process that simulates: it reads a question and writes progress and the answer, one JSON object per line.
 
     python -m mailcore.simulator.child PARENT <question >answer
 
-The scheduler runs twice, with what is in force and with what is asked, over the same mail and equally quick next hops. A
-backlog that would take too long is made smaller, and so is all that is as long as a backlog lasts: waits before the next try,
-ages, pauses, what is kept in memory, what a hop takes in a minute. Deliveries take as long as ever, and as many go on at once.
-So everything happens in as much less time, and the outcome is stretched again. It lives no longer than who asked.
+The scheduler runs twice, with the values in force and with the changes asked for, over the same mail and equally fast next
+hops. A backlog that would take too long is scaled down, and so are all times and limits that depend on its length: waits
+before the next attempt, ages, pauses, recipients in memory, the rate of a next hop. The duration and the number of concurrent
+deliveries stay the same. So the simulation covers less time, and its outcome is scaled up. The process ends when its parent
+ends.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 def main() -> int:
+    """Reads a question from standard input, simulates, and writes the answer to standard output. Returns the exit status."""
     os.nice(NICE)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != int(sys.argv[1]):  # it ended before we could say so

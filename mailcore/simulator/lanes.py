@@ -24,6 +24,8 @@ def next_interval(age_s: float, minimal_s: float, maximal_s: float, ladder_s: tu
 
 
 class Lanes:
+    """The lanes of a simulated queue: new mail, and deferred mail by its due time."""
+
     def __init__(self, backlog: Backlog, chances: Chances, delays: Delays) -> None:
         self._delays = delays
         self._new = backlog.new(chances)

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 __all__ = ["OVERHEAD_S", "UNMEASURED_S", "Tried", "limit_of", "modelled", "overhead_of"]
 
-UNMEASURED_S = 0.2  # a transaction nobody has measured: the simulator's default (NextHop.transaction_s)
+UNMEASURED_S = 0.2  # a transaction that was not measured: the default of NextHop.transaction_s
 OVERHEAD_S = 0.006  # frames, a shared sync, the turn of the loop: bench.deliver on 2 cores, where it was not measured
-OVERHEAD_S_MAX = 0.1  # more is no overhead: there was nothing to deliver
+OVERHEAD_S_MAX = 0.1  # a longer gap is not overhead: there was nothing to deliver
 GAPS_MIN = 20  # fewer say nothing
 QUANTILES = 50  # steps of a distribution
 ENOUGH = 30  # of the newest deliveries: then older ones matter no more
@@ -44,7 +44,7 @@ class Tried(NamedTuple):
 
 
 def overhead_of(destinations: Iterable[Sequence[Tried]]) -> float | None:
-    """What a delivery's slot is ours besides; None when it cannot be told. Failures are left out: the window gets smaller."""
+    """Returns our own part of a delivery in seconds; None if unknown. Ignores failures, because they shrink the window."""
     gaps = [gap for tried in destinations for gap in _gaps([each for each in tried if not each.failed])]
     sure = [gap for gap, is_sure in gaps if is_sure]
     known = sure if len(sure) >= GAPS_MIN else [gap for gap, _ in gaps]
@@ -104,7 +104,7 @@ def modelled(row: Mapping[str, Any], tried: Sequence[Tried], overhead_s: float) 
         times = row["transmit_s"] or [each.transmit_s for each in good]
     transactions = row["deliveries"] - row["site_failures"]
     if not per_recipient_s and transactions and row["recipients"] / transactions > 1.5:
-        said.append("what one recipient takes is not known by itself, a transaction is taken to last equally long")
+        said.append("the time for one recipient was not measured; every delivery is assumed to take equally long")
     if times:
         values["transaction_s"] = _distribution([each + overhead_s for each in times])
     if row["connect_s"]:
@@ -113,9 +113,9 @@ def modelled(row: Mapping[str, Any], tried: Sequence[Tried], overhead_s: float) 
         limit = limit_of(tried)
         if limit is not None:
             values["connections_max"] = limit
-            said.append(f"it refused connections (421) when {limit} were open, and is taken to go on with that")
+            said.append(f"it refused connections (421) when {limit} were open; this is assumed to be its limit")
     elif row["site_failures"] and row["site_failures"] == row["deliveries"]:
-        said.append("nothing got through to it; it is taken to answer from now on")
+        said.append("no delivery reached it; it is assumed to answer from now on")
     if row["recipients"]:
         deferred = min(row["deferred"] / row["recipients"], 1.0)
         values["deferred_share"] = round(deferred, 6)

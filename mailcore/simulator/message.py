@@ -10,6 +10,8 @@ __all__ = ["Delivery", "Message"]
 
 
 class Message:
+    """A simulated message and its unread recipients."""
+
     __slots__ = (
         "arrived_at", "deferred", "first", "groups", "kind", "left", "next_number", "of_start", "place", "queue_id", "unread",
         "used",
@@ -29,7 +31,7 @@ class Message:
         self.left = self.unread = groups[0][1] if len(groups) == 1 else sum([count for _, count in groups])
         self.deferred: dict[str, int] = {}
         self.next_number = 0
-        self.place = self.used = 0  # what is read next: of which group, from which recipient on
+        self.place = self.used = 0  # the next group to read, and the next recipient in it
 
 
 class Delivery(Flight):

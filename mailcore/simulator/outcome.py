@@ -1,8 +1,8 @@
-"""What came out of a simulation: plain values, ready for JSON. Times are seconds from its start.
+"""The outcome of a simulation: plain values, ready for JSON. Times are seconds from its start.
 
 Laws
 - It balances: recipients_in = delivered + bounced + waiting, and waiting = deferred_waiting + untried.
-- Its size is bounded, however long the simulation was: series have at most ``timeline.POINTS_MAX`` points.
+- Its size is bounded for a simulation of any length: series have at most ``timeline.POINTS_MAX`` points.
 
 Keeps law: simulation-balances (docs/laws.md).
 """
@@ -30,6 +30,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestinationOutcome:
+    """The counts and the time series of one destination."""
+
     name: str
     delivered: int  # recipients, as the next two
     deferred: int  # as often as they were
@@ -48,7 +50,7 @@ class DestinationOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayClass:
-    """From a message's arrival to the last verdict for good, of the messages with so many recipients."""
+    """The delays of the messages of one class of recipients: from arrival until all recipients are finished."""
 
     recipients: str  # "1", "2-10", ...
     messages: int  # finished ones
@@ -61,6 +63,8 @@ class DelayClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
+    """The outcome of a simulation: counts, time series, destinations and delays."""
+
     end: str  # "drained", "until_s", "events_max", "stopped", or "nothing more can happen"
     simulated_s: float
     events: int

@@ -1,6 +1,6 @@
-"""What the child that simulates is asked, and how it is written down for it. Values only.
+"""The question to the child process that simulates, and its encoding. Values only.
 
-All times are seconds from now. What is measured is here already as a model; the child adds the scheduler and chance.
+All times are seconds from now. Measurements have been turned into models; the child adds the scheduler and random numbers.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaneSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A sample of the messages of one lane."""
+
     is_new: bool
     messages: int
     recipients: int
@@ -34,9 +36,11 @@ class LaneSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """All input of a simulation in a child process."""
+
     settings: Settings
     live: list[Value]  # above the configuration, now
-    asked: list[Value]  # what would be changed
+    asked: list[Value]  # the changes asked for
     hops: dict[str, dict[str, Any]]  # scope -> fields of a next-hop model
     lanes: list[LaneSample]
     destinations: dict[str, int]  # recipients
@@ -49,6 +53,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encoded(question: Question) -> bytes:
+    """Returns the question as msgpack."""
     return msgspec.msgpack.encode(question, enc_hook=str)  # of all there is only a path is not known to it
 
 
@@ -60,4 +65,5 @@ _decoder = msgspec.msgpack.Decoder(Question, dec_hook=_convert)
 
 
 def decoded(data: bytes) -> Question:
+    """Returns the question of a msgpack text. Raises msgspec.DecodeError."""
     return _decoder.decode(data)

@@ -1,8 +1,8 @@
-"""A live queue as a backlog: made from what ``size`` tells, which is counts by lane and by destination and no more.
+"""A live queue as a backlog, made from the counts by lane and by destination of the operation ``size``.
 
-What the counts do not say is filled in as evenly as can be, and is an estimate: a lane's recipients are dealt out over its
-messages, destinations are drawn in the lane's turn from all that are left, mail of a retry lane comes due evenly within its
-interval and is twice as old as that (a message waits about as long as its age). New mail has just arrived.
+Everything else is an estimate, as even as possible: a lane's recipients are distributed over its messages, destinations are
+drawn from all that are left, mail of a retry lane is due evenly within its interval and is twice as old as that (a message
+waits about as long as its age). New mail has just arrived.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mailcore.simulator.distribution import Chance
 
 __all__ = ["NOT_ROUTED", "QueuedMail"]
 
-NOT_ROUTED = "smtp:not-routed-yet.invalid"  # mail whose destination is not known, when nobody else's is either
+NOT_ROUTED = "smtp:not-routed-yet.invalid"  # for mail without a known destination, if no other mail has one
 _RETRY = "retry."
 _RESTING = ("hold", "deleted")  # lanes that no runner reads
 
@@ -27,6 +27,8 @@ _Arrival = tuple[float, float | None, tuple[tuple[str, int], ...]]
 
 @dataclass(frozen=True, slots=True)
 class QueuedMail:
+    """The mail of a live queue as counted: messages by lane, recipients by destination."""
+
     lanes: tuple[tuple[float, int, int], ...]  # (interval in seconds, 0: new mail; messages; recipients)
     destinations: tuple[tuple[str, int], ...]  # as many recipients as the lanes have together
 
@@ -43,9 +45,11 @@ class QueuedMail:
 
     @property
     def messages(self) -> int:
+        """Returns the number of messages."""
         return sum(messages for _, messages, _ in self.lanes)
 
     def new(self, chance: Chance) -> Iterator[_Arrival]:
+        """Yields the messages that were not tried yet, in the order of their arrival."""
         dealt = self._dealt(chance)
         for place, (interval, messages, recipients) in enumerate(self.lanes):
             if not interval:
@@ -96,7 +100,7 @@ class QueuedMail:
 
 
 def _apportioned(destinations: Mapping[str, int], recipients: int) -> tuple[tuple[str, int], ...]:
-    """So many recipients, in proportion to the counts; what has no name is shared among the others."""
+    """That many recipients in proportion to the counts; those without a name are distributed to the others."""
     named = {name: count for name, count in destinations.items() if name and count > 0}
     if not named:
         return ((NOT_ROUTED, recipients),) if recipients else ()

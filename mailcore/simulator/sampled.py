@@ -1,10 +1,10 @@
-"""A live queue as a backlog, by its counts and a sample of its messages: more like it than counts alone (``queued``).
+"""A live queue as a backlog, made from its counts and a sample of its messages: more accurate than counts alone (``queued``).
 
-The counts, recipients by destination and by lane, come out exactly. What a message looks like, to whom and to how many of
-them it goes, how old it is and when it is due, is as in the sample of its part of the lane, over and over until the part has
-as many recipients as it should. What the sample did not meet goes out as single recipients.
+The counts, recipients by destination and by lane, are exact. Recipients, destinations, age and due time of a message are
+those of the sample of its part of the lane, which is repeated until the part has its number of recipients. Recipients of
+destinations that are not in the sample become messages of one recipient.
 
-Nothing is drawn by chance: the same sample gives the same mail.
+Nothing is random: the same sample gives the same mail.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _Arrival = tuple[float, float | None, tuple[tuple[str, int], ...]]
 
 @dataclass(frozen=True, slots=True)
 class SampledMessage:
+    """A message of a sample."""
+
     age_s: float
     due_s: float  # from now; 0: at once
     groups: tuple[tuple[str, int], ...]  # destination, recipients
@@ -29,6 +31,8 @@ class SampledMessage:
 
 @dataclass(frozen=True, slots=True)
 class SampledLane:
+    """The sample of one lane, and the number of messages in it."""
+
     is_new: bool  # not tried before
     recipients: int  # of all its messages
     parts: tuple[tuple[SampledMessage, ...], ...]  # samples from equally big parts, in the lane's order
@@ -36,18 +40,23 @@ class SampledLane:
 
 @dataclass(frozen=True)
 class SampledMail:
+    """The mail of a live queue, extrapolated from samples of its lanes."""
+
     lanes: tuple[SampledLane, ...]
     destinations: tuple[tuple[str, int], ...]  # recipients; as many as the lanes have together, or nearly
 
     @property
     def recipients(self) -> int:
+        """Returns the number of recipients."""
         return sum(count for _, count in self.destinations)
 
     @property
     def messages(self) -> int:
+        """Returns the number of messages."""
         return sum(len(dealt) for dealt in self._dealt)
 
     def new(self) -> Iterator[_Arrival]:
+        """Yields the messages that were not tried yet, in the order of their arrival."""
         for message in self._dealt[0]:
             yield -message.age_s, None, message.groups
 
@@ -78,7 +87,7 @@ class SampledMail:
 
 
 def _deal(part: tuple[SampledMessage, ...], quota: int, left: dict[str, int], dealt: list[SampledMessage]) -> int:
-    """Messages like those of ``part``, with so many recipients of those ``left``; how many it could not find."""
+    """Adds messages like those of ``part``, with ``quota`` recipients of those ``left``. Returns how many it could not find."""
     idle = 0
     for like in cycle(part):
         if quota <= 0 or idle >= len(part):

@@ -1,14 +1,14 @@
-"""What would happen: the scheduler itself, driven by a seeded loop of events over modelled next hops and a backlog.
+"""Simulates deliveries: the real scheduler, driven by a seeded loop of events over modelled next hops and a backlog.
 
-Nothing of the scheduler is modelled. What is modelled is around it: the manager's part (which message comes into the active
-set, how many of its recipients are read, when what was deferred is tried again), the deliverers as a number of deliveries at
-once, and the next hops. The manager's own time, the disk and the network are not: what comes out is an estimate.
+The models are around the scheduler: the manager's part (which message enters the active set, how many of its recipients are
+read, when deferred ones are tried again), the deliverers as a number of concurrent deliveries, and the next hops. The time of
+the manager, the disk and the network is not simulated, so the outcome is an estimate.
 
 Laws
 - No clock, no chance of its own: the same scenario and the same chances give the same outcome.
 - Each recipient that comes in is delivered, bounced or waiting at the end; the outcome balances.
-- A simulation ends: drained, at ``until_s``, after ``events_max`` events, when nothing more can happen, or when who watches
-  says so.
+- A simulation ends: drained, at ``until_s``, after ``events_max`` events, when nothing more can happen, or when ``watch``
+  returns False.
 
 Keeps law: simulation-repeats, law: simulation-balances, law: simulation-ends (docs/laws.md).
 """
@@ -34,18 +34,18 @@ from mailcore.simulator.timeline import Delays, Point, Seen, Tally, Timeline
 
 __all__ = ["Watch", "simulate"]
 
-END, TIMER, CHANGE = range(3)  # what is in the timetable: a delivery's end, something a site waits for, a set
+END, TIMER, CHANGE = range(3)  # kinds of events: the end of a delivery, a timer of a site, a changed parameter
 COLLECTED_EVERY = (
     100_000  # new objects; at Python's 700 the collector takes a fifth of the time, and finds next to nothing
 )
 
 
-Watch = Callable[[float, int], bool]  # the time, messages finished -> whether to go on
+Watch = Callable[[float, int], bool]  # the time, messages finished -> False ends the simulation
 WATCHED_EVERY = 1_000  # events: some twentieth of a second
 
 
 def simulate(scenario: Scenario, chances: Chances, watch: Watch | None = None) -> Outcome:
-    """Runs the scenario. ``chances(name)`` is a new stream of chance of that name, always the same one for the same name.
+    """Runs the scenario. ``chances(name)`` is a random generator; the same name gives the same numbers.
 
     ``watch`` is asked every now and then, and changes nothing but the end.
     Raises ValueError at a change that the scheduler does not allow.
@@ -150,7 +150,7 @@ class _Run:
             self._scheduler.set(change.scope, change.parameter, value, change.at_s, change.until_s)
 
     def _go_on(self, now: float) -> None:
-        """What the manager does whenever something has changed."""
+        """Does the manager's work after each change."""
         scheduler = self._scheduler
         while True:
             self._fill(now)
@@ -162,7 +162,7 @@ class _Run:
             while self._slots and (entry := scheduler.select(now)) is not None:
                 self._begin(entry, now)
             deferral = scheduler.defer(now) if self._site_failures else None
-            if deferral is None:  # nobody is dead before somebody failed
+            if deferral is None:  # no destination is dead before a failure
                 return
             while deferral is not None:
                 self._defer(deferral.entry, now)
@@ -206,7 +206,7 @@ class _Run:
         self._scheduler.admit(message.queue_id, message.unread, entering, now)
 
     def _entering(self, message: Message, name: str, first: int, count: int) -> list[tuple[int, str, str]]:
-        """So many recipients of one destination, as the scheduler wants them."""
+        """``count`` recipients of one destination, as the scheduler wants them."""
         tally = self._tallies.get(name) or self._tally(name)
         transport = tally.transport
         if transport in self._scheduler.by_recipient:

@@ -1,11 +1,11 @@
-"""A next hop that lives: connections come, wait, are served or refused, and end.
+"""A simulated next hop: connections arrive, wait, are served or refused, and end.
 
 Laws
 - ``busy`` counts connections that hold a process of the site: being served, or kept open by us; it never passes
   ``processes`` when that is a limit.
 - At most ``listen`` connections wait, the first come is served first.
 - A flight gets exactly one end: the time ``begin`` answers, or later one in ``started``.
-- Must not know: the scheduler, messages, the loop. It answers times; whoever asks puts them into the timetable.
+- Must not know: the scheduler, messages, the loop. It returns times; the caller puts them into the timetable.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Flight:
         self.count = count  # recipients
         self.deferred = 0
         self.bounced = 0
-        self.failure = ""  # what the site failure was; then all recipients are deferred
+        self.failure = ""  # the cause of a site failure; then all recipients are deferred
         self.holds = False  # a process of the site
         self.uses = 0  # messages that went over its connection
 
@@ -119,9 +119,9 @@ class Site:
         return now + self._client.greeting_timeout_s
 
     def end(self, flight: Flight, now: float) -> bool:
-        """The delivery is over; its connection is kept, or somebody who waits gets the process.
+        """Ends a delivery: its connection is kept, or a waiting connection gets the process.
 
-        True when there is something in ``started``, or a new time to wake at.
+        Returns True if ``started`` has an item, or there is a new time to wake at.
         """
         if not flight.holds:
             return False

@@ -1,6 +1,6 @@
-"""What is gathered while a simulation runs: counts and states over time, delays by size, and a tally per destination.
+"""Records a simulation while it runs: counts and states over time, delays by size, and a tally for each destination.
 
-Law: bounded. When there are too many points every other one goes and the step doubles, which loses nothing but detail,
+Law: bounded. When there are too many points, every other one is removed and the step doubles. Only detail is lost,
 because counts are kept as sums from the start; delays are counted by length in steps of 3 %.
 """
 
@@ -32,7 +32,7 @@ def _mean(area: float, step_s: float) -> float:
 
 
 class Seen(NamedTuple):
-    """One destination at a time."""
+    """The state of one destination at one time."""
 
     window: int | None
     limit: int | None
@@ -40,11 +40,12 @@ class Seen(NamedTuple):
     area: float  # below the curve of busy since the start: deliveries times seconds
 
     def later(self, passed_s: float) -> Seen:
+        """Returns the sums after a further ``passed_s`` seconds without a change."""
         return self._replace(area=self.area + self.busy * passed_s) if self.busy else self
 
 
 class Point(NamedTuple):
-    """How things stand at a time; counts are sums from the start."""
+    """The state at one time; counts are sums from the start."""
 
     at_s: float
     arrived: int
@@ -56,7 +57,7 @@ class Point(NamedTuple):
     seen: Mapping[str, Seen]  # by destination
 
     def later(self, at_s: float) -> Point:
-        """When nothing has happened since."""
+        """Returns the state at a later time without further events."""
         passed = at_s - self.at_s
         return self._replace(at_s=at_s, seen={name: each.later(passed) for name, each in self.seen.items()})
 
@@ -105,6 +106,7 @@ class Tally:
             self.dead_since = None
 
     def outcome(self, points: list[Point], ended_s: float) -> DestinationOutcome:
+        """Returns the outcome of the destination, with the points of time as steps."""
         self.revived(ended_s)
         seen = [point.seen.get(self.name, UNSEEN) for point in points]
         steps = zip(pairwise(seen), pairwise(points), strict=True)
@@ -151,6 +153,7 @@ class Timeline:
             self.points[-1] = state
 
     def series(self) -> Series:
+        """Returns the time series, one value for each step."""
         points = self.points
         steps = list(pairwise(points))
         return Series(
@@ -198,6 +201,7 @@ class Delays:
         return kind
 
     def finish(self, kind: int, delay_s: float) -> None:
+        """Counts a finished message of a class, with its delay in seconds."""
         self._unfinished[kind] -= 1
         histogram = self._finished[kind]
         step = int(math.log(delay_s / SHORTEST_S) / GROWTH) + 1 if delay_s > SHORTEST_S else 0
