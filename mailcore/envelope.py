@@ -26,7 +26,7 @@ class Origin(enum.IntEnum):
 
 
 class Status(enum.IntEnum):
-    """What became of one recipient in one attempt (an outcome is a value, never an exception)."""
+    """The result of one attempt for one recipient (an outcome is a value, never an exception)."""
 
     DELIVERED = 0
     DEFERRED = 1
@@ -97,12 +97,12 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):
-    """delivered, deferred or bounced, for one recipient, with the reply that says so."""
+    """The result for one recipient: delivered, deferred or bounced, with the reply that says so."""
 
     number: int  # Recipient.number
     status: Status
     dsn: str  # enhanced status code, RFC 3463: "2.0.0"
-    reply: str  # the remote's reply, or our own words; control characters escaped by who prints it
+    reply: str  # the remote's reply, or our own text; whoever prints it escapes control characters
 
 
 RECIPIENTS_PER_RECORD = (

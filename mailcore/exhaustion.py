@@ -1,4 +1,4 @@
-"""Exhaustion: this machine has run out of something, so that it fails whatever the site, and no site is to blame for it."""
+"""Exhaustion: this host has run out of descriptors or memory, so that a failure says nothing about the remote site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 def is_exhausted(error: object) -> bool:
-    """Whether it is an OSError that says so, or was raised from one."""
+    """Whether ``error`` is an OSError of that kind, or was raised from one."""
     while isinstance(error, BaseException):
         if isinstance(error, OSError) and error.errno in _ERRORS:
             return True

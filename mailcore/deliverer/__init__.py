@@ -1,1 +1,1 @@
-"""The deliverer: a process that makes SMTP transactions, and the SMTP client it does that with."""
+"""The deliverer: a process that makes SMTP transactions, and its SMTP client."""

@@ -1,17 +1,17 @@
-"""The SMTP client: an entry in, what came of it out. It chooses the host, the connection and the encryption.
+"""The SMTP client: an entry in, its verdicts out. It chooses the host, the connection and the encryption.
 
 Laws:
 - A host that cannot be reached, greets with anything but 2xx, or loses the handshake, costs one try of ``addresses_max``;
-  the next address is tried at once. A host that answered but deferred everybody, without having got the dot, leaves it to
-  one further host (Postfix's smtp_mx_session_limit).
-- ``site_failure`` is said only when no host could be talked to at all, for a reason that is not our own: none could be found
-  in DNS for the time being, connected to, none greeted, said EHLO, or kept up the handshake (as in Postfix's smtp(8)).
-  ``transport_failure`` is said when the reason would have been the same whatever the site.
+  the next address is tried at once. After a host that deferred every recipient before the dot was sent, one
+  further host is tried (Postfix's smtp_mx_session_limit).
+- ``site_failure`` is set only when no host could be talked to at all, for a reason that is not our own: temporarily not
+  found in DNS, no connection, no greeting, no EHLO, a broken handshake (as in Postfix's smtp(8)). ``transport_failure`` is
+  set when the reason would have been the same for any site.
 - A kept connection that is found dead is no failure: a fresh one is made, once.
 - With TLS level "may", a handshake that fails is followed by one try in the clear at the same address; the address is
   remembered, so that this does not happen for every message. With "encrypt" nothing goes out in the clear.
 
-Knows nothing of queues, and of DNS only what the HostFinder tells it.
+Knows nothing of queues; DNS is behind the HostFinder.
 
 Keeps law: site-failure-is-the-site, law: encrypt-never-clear, law: stale-connection-is-no-failure (docs/laws.md).
 """
@@ -38,7 +38,7 @@ from mailcore.routing.resolve import Refused
 __all__ = ["Client"]
 
 SESSIONS_MAX = 2  # Postfix's smtp_mx_session_limit
-TLS_BROKEN_S = 600.0  # so long an address whose handshake failed is spoken to in the clear with "may"
+TLS_BROKEN_S = 600.0  # for this long an address whose handshake failed gets mail in the clear with "may"
 TLS_BROKEN_MAX = 1_000  # such addresses remembered
 
 _GREETING = "receiving the initial server greeting"
@@ -50,13 +50,13 @@ class _Unusable(NamedTuple):
 
     status: Status
     dsn: str
-    words: str
+    text: str
     whose: Whose = Whose.SITE
     of_tls: bool = False  # perhaps it goes in the clear
 
 
 class _Session(NamedTuple):
-    """A transaction made, and on what."""
+    """A transaction that was made, and its connection."""
 
     connection: Connection
     outcome: Outcome
@@ -64,7 +64,7 @@ class _Session(NamedTuple):
 
 
 class Client:
-    """``our_name`` is what we say in EHLO. Raises UnicodeEncodeError when it is not ASCII."""
+    """Delivers entries. ``our_name`` is the name in EHLO. Raises UnicodeEncodeError when it is not ASCII."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class Client:
         )
 
     async def deliver(self, work: Deliver, data: MessageData) -> tuple[Delivered, str]:
-        """One verdict for every recipient, and what is wrong with the data on disk ("" when nothing is).
+        """Returns one verdict for every recipient, and what is wrong with the data on disk ("" when nothing is).
 
-        When cancelled, what has not been sent by then never will be; whether the server has the message is not known.
+        When cancelled, nothing more is sent; whether the server has the message is then unknown.
         Raises DataError when the data cannot be read before anything was sent.
         """
         hop: HopKey = (work.transport, work.tls, work.next_hop)
@@ -104,7 +104,7 @@ class Client:
         return await self._deliver_to_some_host(work, data, hop)
 
     def close(self) -> None:
-        """QUIT to all connections at rest."""
+        """Says QUIT on all kept connections."""
         self._cache.close()
 
     async def _deliver_to_some_host(self, work: Deliver, data: MessageData, hop: HopKey) -> tuple[Delivered, str]:
@@ -113,7 +113,7 @@ class Client:
         if isinstance(addresses, Refused):
             whose = Whose.MACHINE if addresses.ours else Whose.SITE
             refusal = _Unusable(addresses.status, addresses.dsn, addresses.reply, whose)
-            return self._nobody(work, [refusal], "none", started_at)
+            return self._unreached(work, [refusal], "none", started_at)
         answer: tuple[Delivered, str] | None = None  # of the host that was talked to last
         sessions = 0
         unusable: list[_Unusable] = []
@@ -130,10 +130,10 @@ class Client:
             answer = self._delivered(work, hop, session, session.begun_at - started_at)
             if not session.outcome.elsewhere or sessions >= SESSIONS_MAX:
                 break
-        return answer if answer is not None else self._nobody(work, unusable, relay, started_at)
+        return answer if answer is not None else self._unreached(work, unusable, relay, started_at)
 
     async def _try(self, work: Deliver, data: MessageData, address: Address) -> _Session | _Unusable:
-        """One address: over a connection kept under another next hop, or a fresh one."""
+        """Tries one address, over a connection kept under another next hop or a new one."""
         key = _key(work, address)
         connection = self._cache.take_for_address(key)
         if connection is not None:
@@ -152,7 +152,7 @@ class Client:
     async def _transact(self, connection: Connection, work: Deliver, data: MessageData) -> Outcome | None:
         try:
             return await transact(connection, work, data, self._limits, self._extensions)
-        except BaseException:  # cancelled, or a bug: nobody knows what the server expects next
+        except BaseException:  # cancelled, or a bug: it is unknown what the server expects next
             connection.abort()
             raise
 
@@ -174,13 +174,15 @@ class Client:
             self._cache.put(connection, hop, key)
         return result, outcome.data_error
 
-    def _nobody(self, work: Deliver, reasons: list[_Unusable], relay: str, started_at: float) -> tuple[Delivered, str]:
-        """No host could be talked to; the last one says why."""
+    def _unreached(
+        self, work: Deliver, reasons: list[_Unusable], relay: str, started_at: float
+    ) -> tuple[Delivered, str]:
+        """Makes the result when no host could be talked to; the reason is that of the last one."""
         reason = reasons[-1]
         deferred = reason.status is Status.DEFERRED
         result = Delivered(
             work.entry,
-            tuple(Verdict(number, reason.status, reason.dsn, reason.words) for number, _ in work.recipients),
+            tuple(Verdict(number, reason.status, reason.dsn, reason.text) for number, _ in work.recipients),
             relay,
             "",
             site_failure=deferred and all(one.whose is Whose.SITE for one in reasons),
@@ -204,7 +206,7 @@ class Client:
         return made
 
     async def _open(self, tls: str, address: Address, port: int) -> Connection | _Unusable:
-        """Connected, greeted, EHLO said, encrypted as ``tls`` demands; or why not."""
+        """Returns a connection after EHLO, encrypted as ``tls`` demands; or why there is none."""
         loop = self._loop
         try:
             async with asyncio.timeout(self._limits.connect_timeout_s):

@@ -5,10 +5,10 @@ EHLO; reading replies is our own, because aiosmtplib pairs one reply with one co
 (docs/decisions/0002).
 
 Laws:
-- What a server does is a value: ``failure`` is set once, and from then on nothing more is sent or read. Replies that came
+- What a server does wrong is a value: ``failure`` is set once, and from then on nothing more is sent or read. Replies that came
   before it can still be taken.
 - Nothing waits without a time-out; one timer a connection, set anew only when it is too late.
-- A connection at rest that hears anything at all is dead: what came can be paired with no command.
+- An idle connection that receives anything at all is dead: what came belongs to no command.
 
 Knows nothing of messages and verdicts.
 """
@@ -38,7 +38,7 @@ REPLIES_UNASKED_MAX = 10  # more replies than commands: not a server to talk to
 
 
 class Failure(enum.Enum):
-    """How a conversation ended early. The values are Postfix's words, to be filled with the server's name."""
+    """How a conversation ended early. The values are Postfix's texts, to be filled with the server's name."""
 
     LOST = "lost connection with {name} while {stage}"
     TIMEOUT = "conversation with {name} timed out while {stage}"
@@ -46,7 +46,7 @@ class Failure(enum.Enum):
 
 
 def opportunistic_tls() -> ssl.SSLContext:
-    """Any certificate, and old keys: with "may" the choice is not between this and better, but between this and none."""
+    """Returns a context that accepts any certificate and old keys: with "may" the alternative is no encryption at all."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -57,7 +57,7 @@ def opportunistic_tls() -> ssl.SSLContext:
 
 
 class Connection(SMTPProtocol):
-    """``host`` and ``address`` say whom it talks to; ``on_lost`` is called once, when the socket is gone."""
+    """A connection to ``host`` at ``address``; ``on_lost`` is called once, when the socket is gone."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, host: str, address: str, port: int) -> None:
         super().__init__(loop=loop)
@@ -148,7 +148,7 @@ class Connection(SMTPProtocol):
         return replies[0] if replies else None
 
     async def command(self, line: bytes, timeout_s: float) -> Reply | None:
-        """One command, without its CRLF, and its reply; None when ``failure`` says why there is none."""
+        """Sends one command (without CRLF) and returns its reply; None when ``failure`` says why there is none."""
         if not self.is_silent:  # it answered what was not asked: its next reply would be taken for another's
             self.distrust()
             return None
@@ -162,7 +162,7 @@ class Connection(SMTPProtocol):
             self.transport.write(data)  # type: ignore[attr-defined]
 
     async def replies(self, count: int, timeout_s: float) -> list[Reply]:
-        """The next ``count`` replies, each at most ``timeout_s`` after the one before; fewer when ``failure`` is set."""
+        """Returns the next ``count`` replies, each at most ``timeout_s`` after the one before; fewer after a ``failure``."""
         if len(self._replies) < count and self.failure is None:
             self._wanted = count
             await self._wait(timeout_s)
@@ -172,9 +172,9 @@ class Connection(SMTPProtocol):
         return taken
 
     async def room(self, timeout_s: float) -> bool:
-        """Waits until the write buffer has room, as long as it shrinks; false when something else came up.
+        """Waits until the write buffer has room, as long as it shrinks; false when there is nothing more to send.
 
-        That is a failure, or a reply although we are still sending: the server has seen enough.
+        That is after a failure, or after a reply that came while we are still sending.
         """
         if not self._paused:
             await asyncio.sleep(0)  # a server as fast as we must not keep the loop from all others
@@ -184,12 +184,12 @@ class Connection(SMTPProtocol):
 
     @property
     def is_quiet(self) -> bool:
-        """Every reply was taken and none has begun: the next one belongs to the next command."""
+        """Whether every reply was taken and none has begun: the next one belongs to the next command."""
         return self.failure is None and self.is_silent
 
     @property
     def is_silent(self) -> bool:
-        """Nothing has been heard since the last reply taken."""
+        """Whether nothing has come since the last reply taken."""
         return not self._replies and self._parser.is_between_replies
 
     def distrust(self) -> None:
@@ -197,7 +197,7 @@ class Connection(SMTPProtocol):
         self._fail(Failure.PROTOCOL)
 
     def abort(self) -> None:
-        """Closes at once; what was not sent yet never will be."""
+        """Closes at once; unsent data is thrown away."""
         self.failure = self.failure or Failure.LOST
         if self.transport is not None:
             self.transport.abort()  # type: ignore[attr-defined]
@@ -212,7 +212,7 @@ class Connection(SMTPProtocol):
     # Beginning
 
     async def hello(self, our_name: bytes, timeout_s: float) -> Reply | None:
-        """EHLO, or HELO where that is refused; the last reply. ``features`` are what EHLO offered."""
+        """Sends EHLO, or HELO where that is refused; returns the last reply. ``features`` are what EHLO offered."""
         self.features, self.pipelining, self.size_limit = {}, False, 0
         reply = await self.command(b"EHLO " + our_name, timeout_s)
         if reply is None or reply.code == 421:
@@ -226,7 +226,7 @@ class Connection(SMTPProtocol):
         return await self.command(b"HELO " + our_name, timeout_s)
 
     async def encrypt(self, context: ssl.SSLContext, timeout_s: float) -> Reply | None:
-        """STARTTLS and the handshake: the reply to STARTTLS, None when the handshake or the connection failed."""
+        """Sends STARTTLS and does the handshake; returns the reply, None when the handshake or the connection failed."""
         name = None if self.host == self.address else self.host
         try:
             response = await super().start_tls(context, server_hostname=name, timeout=timeout_s)
@@ -239,7 +239,7 @@ class Connection(SMTPProtocol):
         except (OSError, ValueError):  # ssl.SSLError is an OSError; a host name that SNI cannot say, a ValueError
             self.abort()
             return None
-        # What came in the clear behind the 220 was said by anybody (RFC 3207 6): forget it.
+        # Forget what came in the clear after the 220: anyone on the network may have sent it (RFC 3207 6).
         self._replies.clear()
         self._parser.clear()
         self.features = {}
@@ -252,7 +252,7 @@ class Connection(SMTPProtocol):
         return Reply(response.code, (response.message,))
 
     async def read_response(self, timeout: float | None = None) -> SMTPResponse:  # noqa: ASYNC109
-        """As aiosmtplib's start_tls wants it."""
+        """Returns the next reply in the form that aiosmtplib's start_tls asks for."""
         replies = await self.replies(1, timeout if timeout is not None else self._patience_s)
         if not replies:
             raise SMTPServerDisconnected("Connection lost")
@@ -310,20 +310,20 @@ class Connection(SMTPProtocol):
 
 
 class Whose(enum.Enum):
-    """Whose trouble it is that there is no connection."""
+    """Where the reason lies that there is no connection."""
 
     SITE = "the site's"
     LOCAL = "ours, with this address: another may do"
     MACHINE = "ours, whatever the site"
 
 
-# A firewall of our own, no port left for this address (Linux gives a port to several addresses), no such protocol here. A
-# stranger's DNS can lead us to an address like that, so nothing but that address suffers.
+# A firewall of our own, no port left for this address (Linux gives a port to several addresses), no such protocol here.
+# A remote domain's DNS can lead us to such an address, so only that address is held to be bad.
 _LOCAL = frozenset({errno.EADDRNOTAVAIL, errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT})
 
 
 def connect_error_text(error: Exception) -> tuple[str, Whose]:
-    """What connect(2) said in words, and of whom it speaks."""
+    """Returns the error of connect(2) as text, and where its reason lies."""
     if isinstance(error, TimeoutError):
         return "Connection timed out", Whose.SITE
     number = error.errno if isinstance(error, OSError) else None

@@ -1,8 +1,8 @@
 """Connections kept for the next transaction, found by next hop (no DNS then) or by address.
 
 Postfix's scache(8) in one process. Laws: at most ``idle_max`` connections rest here, each at most ``idle_s`` seconds, is
-used at most ``uses_max`` times and lives at most LIFE_S_MAX; the one rested longest goes first when there are too many.
-One timer for all of them.
+used at most ``uses_max`` times and lives at most LIFE_S_MAX; when there are too many, the one that has been idle longest is
+closed. One timer for all of them.
 
 Keeps law: kept-connections-bounded (docs/laws.md).
 """
@@ -49,11 +49,11 @@ class ConnectionCache:
         return len(self._resting)
 
     def take_for_hop(self, hop: HopKey) -> Connection | None:
-        """The connection to ``hop`` that came to rest last; it is the caller's from now on."""
+        """Returns the connection to ``hop`` that was used last, or None; it is the caller's from now on."""
         return self._take_live(self._by_hop.get(hop))
 
     def take_for_address(self, address: AddressKey) -> Connection | None:
-        """Returns the connection to ``address`` that came to rest last, or None; it is the caller's from now on."""
+        """Returns the connection to ``address`` that was used last, or None; it is the caller's from now on."""
         return self._take_live(self._by_address.get(address))
 
     def put(self, connection: Connection, hop: HopKey, address: AddressKey) -> None:
@@ -78,7 +78,7 @@ class ConnectionCache:
             self._timer = self._loop.call_later(self._idle_s, self._close_old)
 
     def close(self) -> None:
-        """QUIT to all."""
+        """Says QUIT on all of them."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

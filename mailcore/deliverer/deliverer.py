@@ -2,9 +2,9 @@
 
 Laws:
 - At most ``concurrency`` deliveries at once; a manager that sends more is not read from until there is room.
-- Every entry is answered exactly once on the connection it came on, or the connection is gone: then every delivery is let
-  go at once. What had not got its final dot by then never will; about the others the manager knows that it does not know.
-- Neither a broken message nor a bug in here stops the other deliveries: that entry is deferred, loudly.
+- Every entry is answered exactly once on the connection it came on. When that connection is lost, its deliveries are
+  cancelled at once: no final dot is sent any more, and the manager counts them as unknown.
+- Neither a broken message nor a bug in here stops the other deliveries: that entry is deferred, and the log has why.
 - Crash-only: there is nothing to save. Without a manager it waits and tries again.
 
 Keeps law: one-answer-per-entry (docs/laws.md).
@@ -56,7 +56,7 @@ class ManagerLink(asyncio.Protocol):
         self._loop = loop
         self._decoder = FrameDecoder()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: deque[Deliver] = deque()  # more than was agreed; reading is paused while there are any
+        self._waiting: deque[Deliver] = deque()  # more than agreed; reading is paused while there are any
         self._transport: asyncio.Transport | None = None
         self._writer: FrameWriter | None = None
         self.lost: asyncio.Future[None] = loop.create_future()
@@ -112,7 +112,7 @@ class ManagerLink(asyncio.Protocol):
 
 
 class Deliverer:
-    """What lives as long as the process: the client with its connections, and the open files."""
+    """Holds what lives as long as the process: the client with its connections, and the open files."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Deliverer:
         self._client = Client(limits, finder, our_name, loop, extensions)
 
     async def run(self) -> None:
-        """Serves one manager after the other, for ever."""
+        """Serves a manager, and waits for the next when it is gone. Never returns."""
         wait_s = RETRY_S_MIN
         while True:
             try:
@@ -155,7 +155,7 @@ class Deliverer:
             await asyncio.sleep(RETRY_S_MIN)
 
     async def deliver(self, work: Deliver) -> Delivered:
-        """What came of ``work``; never raises but CancelledError."""
+        """Returns the result of ``work``. Raises only CancelledError."""
         try:
             data = self._files.open(work.path, work.offset, work.length)
             try:
@@ -164,7 +164,7 @@ class Deliverer:
                 data.close()
         except DataError as error:
             log_event(logging.CRITICAL, "data_unreadable", queue_id=work.queue_id, reason=str(error))
-            return _deferred(work, "local data error: the message cannot be read", is_exhausted(error))
+            return _deferred(work, "local data error: cannot read the message", is_exhausted(error))
         except Exception as error:
             log_event(logging.CRITICAL, "delivery_failed", error=error, queue_id=work.queue_id, reason=repr(error))
             return _deferred(work, "internal error in the deliverer")
@@ -196,7 +196,7 @@ def _deferred(work: Deliver, words: str, transport_failure: bool = False) -> Del
 
 
 def log_event(level: int, event: str, *, error: Exception | None = None, **fields: str | int) -> None:
-    """One JSON line: the event's name and its fields; with ``error``, its traceback in it."""
+    """Writes one JSON line with the event's name, its fields, and the traceback of ``error``."""
     record: dict[str, object] = {"event": event, "process": "deliverer", "pid": os.getpid(), **fields}
     if error is not None:
         record["traceback"] = logging.Formatter().formatException((type(error), error, error.__traceback__))
@@ -211,9 +211,9 @@ def _raise_file_limit() -> None:
 
 
 def main(settings: Settings, number: int) -> None:
-    """The process. Returns never; any signal may end it at any time."""
+    """Runs the process. Never returns; any signal may end it at any time."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole group; the supervisor is who answers
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole process group; the supervisor reacts to it
     _raise_file_limit()
 
     async def serve() -> None:

@@ -2,8 +2,8 @@
 
 Segments are read again and again, so their descriptors are kept for a while; a spool file is opened for one transaction.
 Laws: at most FILES_KEPT descriptors are kept, none unused for longer than KEPT_S, so that a deleted segment gives its space
-back; a descriptor is closed only when nobody reads it. A file that is not there, or shorter than it should be, is a
-DataError: the world is broken, not the site.
+back; a descriptor is closed only when nobody reads it. A file that is missing, or shorter than it should be, is a
+DataError: an error of this host, not of the site.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class DataFiles:
         self._ticking = False
 
     def open(self, path: str, offset: int, length: int) -> MessageData:
-        """Raises DataError when the file is not there or ends too early. Who got the data closes it."""
+        """Opens data, which the caller closes. Raises DataError when the file is missing or ends too early."""
         if length <= CHUNK_BYTES:
             file = self._kept.get(path) or self._keep(path)
             file.used = True

@@ -1,6 +1,6 @@
-"""What a server answers: bytes in, replies out, and what a reply means for a recipient.
+"""The replies of a server: bytes in, replies out, and what a reply means for a recipient.
 
-Laws: what a server sends costs bounded memory, however long; a reply is never guessed, what is none raises ReplyError.
+Laws: whatever a server sends costs bounded memory; a reply is never guessed, anything else raises ReplyError.
 Pure: no socket, no clock.
 
 Keeps law: replies-never-guessed (docs/laws.md).
@@ -24,7 +24,7 @@ _SAID = re.compile(r"(?:said|refused to talk to me): (.*?)(?: \(in reply to [A-Z
 
 
 class ReplyError(Exception):
-    """The server sent what is no SMTP reply: nothing it says from here on can be paired with a command."""
+    """The server sent something that is not an SMTP reply: from here on no reply can be paired with a command."""
 
 
 class Reply(NamedTuple):
@@ -35,7 +35,7 @@ class Reply(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The reply on one line as Postfix logs it, every line with its code; at most REPLY_TEXT_MAX characters."""
+        """Returns the reply on one line as Postfix logs it, every line with its code; at most REPLY_TEXT_MAX characters."""
         lines = self.lines
         if len(lines) == 1:
             text = f"{self.code} {lines[0]}"
@@ -45,7 +45,7 @@ class Reply(NamedTuple):
 
 
 class ReplyParser:
-    """Bytes in, replies out; keeps what is incomplete until more comes."""
+    """Parses bytes into replies; keeps an incomplete one until more comes."""
 
     def __init__(self) -> None:
         self._rest = b""  # the begun line; at most LINE_BYTES_MAX
@@ -97,14 +97,14 @@ class ReplyParser:
 
 
 def status_of(reply: Reply) -> Status:
-    """2xx delivered, 5xx bounced; everything else may be better another time."""
+    """Returns DELIVERED for 2xx, BOUNCED for 5xx, and DEFERRED for everything else."""
     if reply.code < 300:
         return Status.DELIVERED
     return Status.BOUNCED if reply.code >= 500 else Status.DEFERRED
 
 
 def enhanced_code(reply: Reply) -> str:
-    """The reply's own RFC 3463 code, or, when it has none or one that contradicts the reply, class.0.0."""
+    """Returns the reply's RFC 3463 code, or class.0.0 when it has none or one that contradicts the reply."""
     text = reply.lines[-1]
     kind = "245"[(reply.code >= 300) + (reply.code >= 500)]
     found = _ENHANCED.match(text)
@@ -112,12 +112,12 @@ def enhanced_code(reply: Reply) -> str:
 
 
 def said(name: str, reply: Reply, command: str) -> str:
-    """Postfix's words for a refusal; pflogsumm and those who read logs know them."""
+    """Returns Postfix's text for a refusal, which pflogsumm and operators know."""
     return f"host {name} said: {reply.text} (in reply to {command} command)"
 
 
 def remote_reply(words: str) -> str:
-    """The remote's own reply out of ``Verdict.reply``, for Diagnostic-Code (RFC 3464 2.3.6); "" when there is none."""
+    """Returns the remote's own reply out of ``Verdict.reply``, for Diagnostic-Code (RFC 3464 2.3.6); "" when there is none."""
     if words[:3].isdigit():
         return words
     found = _SAID.search(words)

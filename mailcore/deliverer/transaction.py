@@ -3,13 +3,13 @@
 With PIPELINING (RFC 2920) MAIL, all RCPT and DATA go out in one write. The data is copied as stored: CRLF, dot-stuffed.
 
 Laws:
-- Nobody is delivered but by a 2xx reply to the final dot. A reply that comes before the dot was sent never counts as one.
+- A recipient is delivered only by a 2xx reply to the final dot. A reply that comes before the dot was sent is not one.
 - Whatever else happens, every recipient gets exactly one verdict, unless nothing at all was done (``None``: a kept
   connection was found dead; the caller takes a fresh one).
 - The connection is afterwards either fit for the next transaction (perhaps after RSET), or ``failure`` is set.
 - An address is written only when it cannot be mistaken for anything else (mailcore.routing.address).
 
-Words and codes are Postfix's; what it does with 552 at RCPT, too.
+Texts and codes are Postfix's, and so is the treatment of 552 at RCPT.
 
 Keeps law: delivered-by-final-dot, law: one-verdict-per-recipient (docs/laws.md).
 """
@@ -39,7 +39,7 @@ _DSN_OF_FAILURE = {Failure.LOST: "4.4.2", Failure.TIMEOUT: "4.4.2", Failure.PROT
 
 
 class Outcome(NamedTuple):
-    """``elsewhere``: nobody got a final verdict and the dot was not sent, so another host may be tried at once."""
+    """The result of a transaction. ``elsewhere``: no verdict is final, so another host may be tried at once."""
 
     verdicts: list[Verdict]
     elsewhere: bool
@@ -62,7 +62,7 @@ async def transact(
     connection.uses += 1
     verdicts: list[Verdict] = []
     if not connection.is_silent and connection.failure is None:
-        connection.distrust()  # it answered what was not asked: no reply could be paired any more
+        connection.distrust()  # an unasked reply: no reply could be paired with its command any more
     recipients = _checked(connection, work, data, extensions, verdicts)
     if not recipients:
         return Outcome(verdicts, elsewhere=False)
@@ -174,7 +174,7 @@ def _header(data: MessageData) -> bytes:
 
 
 async def _step_by_step(connection: Connection, lines: list[bytes], resets: int, timeout_s: float) -> list[Reply]:
-    """One command after the other, as far as it makes sense. DATA only when somebody was accepted."""
+    """Sends one command after the other, as far as it makes sense. DATA only when a recipient was accepted."""
     replies: list[Reply] = []
     for index, line in enumerate(lines):
         connection.send(line)
@@ -188,7 +188,7 @@ async def _step_by_step(connection: Connection, lines: list[bytes], resets: int,
 
 
 async def _take_back_data(connection: Connection, replies: list[Reply], recipients: int, limits: Deliverer) -> None:
-    """Nobody is left to send to. If DATA was pipelined and the server waits for data, a dot ends it (RFC 2920 3.1)."""
+    """Ends a transaction without recipients: a dot if the server waits for data after a pipelined DATA (RFC 2920 3.1)."""
     if replies[-1].code == 421:
         connection.quit()
     elif len(replies) > recipients + 1 and replies[-1].code == 354:
@@ -237,7 +237,7 @@ async def _send(
 
 
 async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> None:
-    """Big data, piece by piece, as fast as the server takes it. Small data goes out with its dot."""
+    """Sends big data piece by piece, as fast as the server takes it. Small data goes out with its dot."""
     if data.whole is not None:
         return
     sent = 0
@@ -250,7 +250,7 @@ async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> 
 
 
 def _out_of_step(connection: Connection, replies: list[Reply], index: int) -> None:
-    """A go-ahead where there can be none: a reply was left out, and from here on none is paired with its command."""
+    """Ends a conversation with a 3xx where none is possible: a reply is missing, so none can be paired any more."""
     del replies[index:]
     connection.distrust()
 

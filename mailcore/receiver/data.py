@@ -1,9 +1,9 @@
-"""What comes after DATA: where it ends, whether it may be stored, what its header says. Bytes in, blocks out.
+"""The data after DATA: where it ends, whether it may be stored, what its header says. Bytes in, blocks out.
 
 Laws
-- The end is CRLF "." CRLF and nothing else; a stream may be cut anywhere (CVE-2024-27305: what another server takes for an
-  end must not be accepted as content). So a CR or LF that is not part of a CRLF is refused, and NUL is, and what is
-  accepted is byte for byte what came (decision 0004).
+- The end is CRLF "." CRLF and nothing else; a stream may be cut anywhere (CVE-2024-27305: content must not have anything that
+  another server takes for an end). So NUL, and a CR or LF that is not part of a CRLF, are refused; what is accepted is
+  stored byte for byte (decision 0004).
 - Memory is fixed: nothing is kept but up to four bytes of a possible end, and the begun header line up to LINE_KEPT_MAX.
 Pure: no socket, no disk, no replies.
 
@@ -33,7 +33,7 @@ class DataFault(enum.Enum):
 class DataReader:
     """``feed`` until ``finished``; then ``rest`` holds the commands that came behind the end.
 
-    ``fault`` is the first thing found wrong: from then on the end is still looked for, but no block comes.
+    ``fault`` is the first fault found: from then on the end is still looked for, but no block comes.
     ``size_bytes`` counts the content without the stuffed dots, as SIZE does (RFC 1870 4).
     """
 
@@ -47,7 +47,7 @@ class DataReader:
         self.rest = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """The block that is certain now; b"" while there is none."""
+        """Returns the part of the data that is certain now; b"" while there is none."""
         whole = self._held + chunk if self._held else chunk
         dots = whole.count(_DOT)
         if not dots:

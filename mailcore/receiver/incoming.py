@@ -1,4 +1,4 @@
-"""The data of one message while it comes in: read, looked at, and kept, in memory up to the inline limit, else in the spool.
+"""The data of one message while it comes in: checked, and kept in memory up to the inline limit, else in the spool.
 
 Laws
 - What is kept in memory is at most the inline limit and one read of the transport, or, once it goes to the spool, what
@@ -33,7 +33,7 @@ _FAULTS = {
 
 
 class IncomingMessage:
-    """``trace`` is put in front of the data. ``room`` is called when ``busy`` is over."""
+    """Holds one message. ``trace`` is put in front of the data; ``room`` is called when ``busy`` is over."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class IncomingMessage:
 
     @property
     def is_endless(self) -> bool:
-        """Far beyond the limit, and thrown away long enough, hoping for the end."""
+        """Whether so much beyond the limit was thrown away that the end is not waited for any longer."""
         return self._reader.size_bytes > self._thrown_away_max
 
     @property
@@ -132,12 +132,12 @@ class IncomingMessage:
             self._upload = None
 
     def abandon(self) -> None:
-        """The end will never come."""
+        """Throws the message away: its end will never come."""
         self._abandoned = True
         self.fail(INTERNAL_ERROR)
 
     def store(self, envelope: Envelope, more: Sequence[Recipient], done: Done) -> None:
-        """After the end, without failure: onto the disk. ``done`` gets b"" once it is durable, or the refusing reply."""
+        """Stores the message, after its end. ``done`` gets b"" once it is durable, or the reply that refuses it."""
         upload = self._upload
         if upload is None:
             self._intake.store(envelope, more, b"".join(self._taken()), done)

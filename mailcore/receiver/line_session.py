@@ -1,13 +1,13 @@
 """The lower half of an SMTP session: bytes in, command lines and data out; replies together, one write a turn.
 
-A turn of the loop is one ``data_received``: it runs every command that is complete and ends in one write. No coroutine
-is on the way.
+A turn of the loop is one ``data_received``: it runs every command that is complete and ends in one write. It uses no
+coroutine.
 
 Laws
-- A command ends with CRLF. What is too long costs fixed memory.
-- Memory is bounded: one read of the transport, one command line, the replies of one turn. Whoever has to be waited for
-  (the disk, a client that does not read) stops the reading.
-- What goes wrong in here goes to our log; its text never leaves the house.
+- A command ends with CRLF. A line that is too long costs fixed memory.
+- Memory is bounded: one read of the transport, one command line, the replies of one turn. Reading stops while the disk
+  or a client that does not read has to be waited for.
+- An exception goes to our log; its text is never sent to a client.
 
 Knows neither commands nor mail.
 
@@ -27,8 +27,8 @@ from mailcore.receiver.server_context import ServerContext
 
 __all__ = ["LineSession", "State"]
 
-COMMANDS_PER_TURN = 500  # of one client, then the others have theirs: 2 ms
-LINGER_S = 2.0  # time for the last reply to be read before the socket goes; what still comes is thrown away
+COMMANDS_PER_TURN = 500  # of one client, about 2 ms; then the others have their turn
+LINGER_S = 2.0  # time for the client to read the last reply before the socket is closed; further input is thrown away
 REPLIES_HIGH_WATER = 16 * 1024  # bytes of replies a client may leave unread before we stop reading it
 
 
@@ -48,7 +48,7 @@ _COMMAND, _SKIP, _DATA, _TLS = State.COMMAND, State.SKIP, State.DATA, State.TLS 
 
 
 class LineSession(SMTP):
-    """The protocol of one connection. ``address`` and ``port`` are the client's."""
+    """The protocol of one connection. ``address`` and ``port`` are the client's; ``closed`` is called once, at the end."""
 
     transport: asyncio.Transport | None
 
@@ -74,15 +74,15 @@ class LineSession(SMTP):
     # -- for the upper half
 
     def command(self, line: bytes) -> None:
-        """A line without its CRLF."""
+        """Runs a command line, given without its CRLF."""
         raise NotImplementedError
 
     def data(self, chunk: bytes) -> bytes:
-        """In state DATA: takes the chunk; returns what lies behind the data's end."""
+        """Takes a chunk in state DATA; returns what follows the end of the data."""
         raise NotImplementedError
 
     def broken_off(self) -> None:
-        """The conversation is over, perhaps inside the data."""
+        """Ends what is under way: the conversation is over, perhaps inside the data."""
         raise NotImplementedError
 
     @property
@@ -95,7 +95,7 @@ class LineSession(SMTP):
         raise NotImplementedError
 
     def reply(self, reply: bytes) -> None:
-        """Goes out, without its CRLF here, with the others of this turn."""
+        """Sends a reply (without CRLF) together with the others of this turn."""
         self._replies.append(reply)
 
     def flush(self) -> None:
@@ -107,8 +107,10 @@ class LineSession(SMTP):
             self._replies = []
 
     def last_reply(self, reply: bytes) -> None:
-        """Says the last word, and goes. The client gets a moment to read it: closing at once with unread input would be
-        a reset, which may destroy it."""
+        """Sends the last reply and closes the connection LINGER_S later.
+
+        Closing at once with unread input would reset the connection, and the client might lose the reply.
+        """
         self._replies.append(reply)
         self.flush()
         self.state = State.CLOSING
@@ -138,7 +140,7 @@ class LineSession(SMTP):
             transport.pause_reading()
 
     def go_on(self) -> None:
-        """Reads again unless something still has to be waited for."""
+        """Reads again, unless the disk or the client still has to be waited for."""
         transport = self.transport
         if transport is None or transport.is_closing() or self._write_paused or self.waits_for_disk:
             return
@@ -151,7 +153,7 @@ class LineSession(SMTP):
             transport.resume_reading()
 
     def moved_to(self, transport: asyncio.Transport) -> None:
-        """The connection is encrypted from now on."""
+        """Goes on over ``transport``, which encrypts."""
         self.transport = transport
         transport.set_write_buffer_limits(REPLIES_HIGH_WATER)
         self._stopped_reading = False
@@ -176,7 +178,7 @@ class LineSession(SMTP):
         self.broken_off()
 
     def eof_received(self) -> bool:
-        """The client will say nothing more; if a message waits for the disk, it may still hear of it."""
+        """Keeps the connection open for the reply when a message still waits for the disk."""
         self._ended = True
         return self.waits_for_disk and self.transport is not None and self.transport.can_write_eof()
 
@@ -198,7 +200,7 @@ class LineSession(SMTP):
             return
         try:
             self._take(data)
-        except Exception as error:  # where the next command begins is not known any more
+        except Exception as error:  # it is no longer known where the next command begins
             self.context.intake.session_failed(self.address, error)
             self.broken_off()
             self.last_reply(b"421 4.3.0 " + self.context.name + b" Error: internal error")
@@ -206,7 +208,7 @@ class LineSession(SMTP):
             self.flush()
 
     def idle(self) -> None:
-        """Nothing came for too long. While we owe the reply, it is not the client who is late."""
+        """Ends a session in which nothing came for too long, unless the client is waiting for us."""
         if self.waits_for_disk:
             self.heard = self.context.ticks
         elif self._write_paused or self.state not in (State.COMMAND, State.SKIP, State.DATA):
@@ -256,7 +258,7 @@ class LineSession(SMTP):
             elif state is State.WAITING:
                 self._hold_back(data[at:])
                 return
-            else:  # nobody listens any more
+            else:  # the session is over
                 return
 
     def _hold_back(self, data: bytes) -> None:
@@ -276,7 +278,7 @@ class LineSession(SMTP):
             self.go_on()
 
     def _begun(self, data: bytes) -> None:
-        """A line without its end yet."""
+        """Keeps the beginning of a line."""
         if len(data) > self.context.settings.command_line_limit:
             self.state = State.SKIP
             self._buffer = b"\r" if data.endswith(b"\r") else b""

@@ -1,9 +1,9 @@
-"""The receiver's line to the manager: how far the lane is durable, and how many messages that are.
+"""The receiver's connection to the manager: it reports how far the lane is durable, and how many messages that is.
 
 Laws
 - The receiver never waits for the manager, and takes mail when there is none.
-- What is told is true: only ends whose sync was confirmed in this loop. After each (re)connect the first Durable carries
-  the end and no counts; the manager then counts from the records what it had not heard of.
+- Only ends whose sync was confirmed in this loop are reported. After each (re)connect the first Durable has the end and
+  no counts; the manager then counts the records that were not reported to it.
 - A manager that does not read costs one number, not a queue of frames: they are added up until it reads again.
 
 Keeps law: receiver-needs-no-manager, law: report-only-synced (docs/laws.md).
@@ -22,12 +22,12 @@ __all__ = ["MANAGER_SOCKET", "ManagerLink"]
 
 MANAGER_SOCKET = "manager.sock"  # in Settings.run_directory
 SUN_PATH_MAX = 107  # unix(7): 108 with the final NUL
-RETRY_S_MIN = 0.02  # a restarted manager hears of new mail at once
+RETRY_S_MIN = 0.02  # a restarted manager gets new mail at once
 RETRY_S_MAX = 0.2
 
 
 class ManagerLink:
-    """``end``: where the lane is durable as it is opened."""
+    """Keeps one connection to the manager. ``end``: up to where the lane is durable when it is opened."""
 
     def __init__(self, path: Path, number: int, lane: str, end: int, loop: asyncio.AbstractEventLoop) -> None:
         self._path = path
@@ -47,7 +47,7 @@ class ManagerLink:
         self._tell()
 
     async def run(self) -> None:
-        """One connection after the other, for ever."""
+        """Keeps a connection, and makes another when it is lost. Never returns."""
         wait_s = RETRY_S_MIN
         while True:
             try:
@@ -96,7 +96,7 @@ class ManagerLink:
             self._messages = self._recipients = 0
 
     def room(self) -> None:
-        """The manager reads again."""
+        """Sends what was added up while the manager did not read."""
         if self._messages:
             self._tell()
 

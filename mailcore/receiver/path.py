@@ -21,7 +21,7 @@ PATH_OCTETS_MAX = 256  # RFC 5321 4.5.3.1.3, brackets included
 ADDRESS_OCTETS_MAX = PATH_OCTETS_MAX - 2
 LABEL_OCTETS_MAX = 63  # RFC 1035 2.3.4
 
-# Possessive quantifiers (++) and alternatives that begin differently: a stranger's line costs time linear in its length.
+# Possessive quantifiers (++) and alternatives that begin differently: matching takes time linear in the line's length.
 # Groups have plain ones: up to Python 3.11.4 (Debian 12) a possessive group that fails halfway keeps what it took.
 _UTF8 = "\u00a0-\ud7ff\ue000-\U0010ffff"  # RFC 6532 UTF8-non-ascii without the C1 controls and surrogates
 _ATOM = rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_UTF8}-]++"
@@ -36,7 +36,7 @@ _POSTMASTER = re.compile(r"<(postmaster)>", re.IGNORECASE)  # the one address wi
 
 
 class Path(NamedTuple):
-    """``address`` is local part and domain as written; "" is the null reverse-path."""
+    """A parsed path. ``address`` is local part and domain as written; "" is the null reverse-path."""
 
     address: str
     local_part: str
@@ -47,9 +47,9 @@ NULL_PATH = Path("", "", "")
 
 
 def parse_path(text: str, at: int = 0) -> tuple[Path, str] | None:
-    """The path ``text`` has from ``at`` on, and what follows it; None when there is none.
+    """Returns the path in ``text`` from ``at`` on, and what follows it; None when there is no path.
 
-    ``<>`` and ``<postmaster>`` are paths; whether they are allowed is the command's affair.
+    ``<>`` and ``<postmaster>`` are paths; the command decides whether they are allowed.
     """
     match = _PATH.match(text, at)
     if match is None:

@@ -1,4 +1,4 @@
-"""Who may send where: by client network, and by recipient domain. Never an open relay.
+"""The relay policy: which client may send to which recipient, by client network and recipient domain. Never an open relay.
 
 Laws
 - A client outside the networks reaches the relay domains only, and there no local part that could send the mail on: a
@@ -23,7 +23,10 @@ _ROUTING = "%!@"  # in a local part; a quoted one may hold an @
 
 
 class RelayPolicy:
-    """``networks`` in CIDR form; ``domains`` exact, or ``.example.org`` for all below it; both as the settings check them."""
+    """Holds the policy. ``networks`` in CIDR form; ``domains`` exact, or ``.example.org`` for all below it.
+
+    Both as the settings check them.
+    """
 
     def __init__(self, networks: Iterable[str], domains: Iterable[str]) -> None:
         self._networks = [ipaddress.ip_network(network) for network in networks]
@@ -31,7 +34,7 @@ class RelayPolicy:
         self._trusted: dict[str, bool] = {}
 
     def trusts(self, client_address: str) -> bool:
-        """May this client send to anywhere? What is no address is a stranger."""
+        """Whether this client may send to any domain; False for what is not an IP address."""
         known = self._trusted.get(client_address)
         if known is None:
             if len(self._trusted) >= ADDRESSES_KEPT:
@@ -47,7 +50,7 @@ class RelayPolicy:
         return any(address in network for network in self._networks)
 
     def accepts(self, recipient: Path, trusted: bool) -> bool:
-        """``trusted``: what ``trusts`` said of the client."""
+        """Whether the recipient is accepted. ``trusted``: the result of ``trusts`` for the client."""
         return trusted or (
             self._relays(recipient.domain) and not any(character in recipient.local_part for character in _ROUTING)
         )

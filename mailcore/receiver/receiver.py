@@ -1,7 +1,7 @@
-"""The receiver process: the SMTP server, its lane, and a line to the manager.
+"""The receiver process: the SMTP server, its lane, and a connection to the manager.
 
 Laws
-- It accepts mail from its first milliseconds, whoever else is there or not.
+- It accepts mail from its first milliseconds, whether or not any other process runs.
 - Crash-only: nothing is to be shut down; what was acknowledged is on disk, what was not is the client's.
 
 Keeps law: receiver-needs-no-manager (docs/laws.md).
@@ -50,7 +50,7 @@ LISTEN_TRIES = 25
 
 
 class Receiving:
-    """Everything of one receiver process but the process. Raises Locked, OSError."""
+    """All parts of a receiver except the process itself. Raises Locked, OSError."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Receiving:
         self._linking = self._loop.create_task(self.link.run())
 
     def close(self) -> None:
-        """For tests; the daemon just ends."""
+        """Closes everything, for tests; the process itself just ends."""
         self.server.close()
         self.reception.close()
         if self._linking is not None:
@@ -141,7 +141,7 @@ def _tls_context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _raise_file_limit() -> int:
-    """As many files as we may have; how many connections that is enough for."""
+    """Raises the limit of open files as far as allowed; returns for how many connections it is enough."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -158,9 +158,9 @@ def _listen(endpoint: str) -> socket.socket:
 
 
 def main(settings: Settings, number: int) -> None:
-    """The process. Returns only when it cannot begin; any signal may end it at any time."""
+    """Runs the process. Returns only when it cannot start; any signal may end it at any time."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole group; the supervisor is who answers
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole process group; the supervisor reacts to it
     connections_max = _raise_file_limit()
     handed = handed_listeners()
 

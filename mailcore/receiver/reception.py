@@ -1,12 +1,13 @@
-"""Keeping messages: what the SMTP sessions of a receiver process hand over goes into its lane and the spool.
+"""Reception: writes the messages that the SMTP sessions of a receiver hand over into its lane and the spool.
 
 Laws
 1. ``done(b"")``, which is the client's 250, comes only after the group commit that holds the envelope; a spooled message's
    file is complete, its names included, before its envelope is appended.
-8. A failed sync is 451 for everybody who waited; the lane goes on in a new segment. If that fails as well, no mail is
+8. A failed sync is 451 for every client that waited; the lane goes on in a new segment. If that fails as well, no mail is
    accepted, the log says so, and it is tried again every RETRY_S.
-- The manager hears only of what is durable, and after the log has it, or a delivery might stand before its arrival.
-- Neither a full disk nor a lane that nobody reads is filled further: 452 before that.
+- The manager gets a report only of what is durable, and after the mail log has it; else a delivery might be logged before
+  its arrival.
+- Neither a full disk nor a lane that the manager does not read is filled further: 452 before that.
 
 Keeps law: durable-before-250, law: no-sync-retry, law: report-only-synced, law: bounded-intake (docs/laws.md).
 """
@@ -76,7 +77,7 @@ class Reception:
         self._refusals = Refusals(commit, log, loop, clock, self._refusals_synced, self._lane_failed)
         self.refused = self._refusals.record
         self._failures = Allowance(FAILURES_LOGGED_S, FAILURES_BURST, loop.time())
-        self._accepted: list[Envelope] = []  # durable, not yet logged and told
+        self._accepted: list[Envelope] = []  # durable, not yet logged and reported
         self._durable_end = writer.durable  # of what was confirmed to us
         # The disk
         self._suspect = False  # the lane failed, and nothing was synced since
@@ -180,7 +181,7 @@ class Reception:
         self._link.durable(self._durable_end, len(accepted), recipients)
 
     def _lost(self, envelope: Envelope) -> None:
-        """The client keeps the message: its spool file is nobody's."""
+        """Removes the spool file of a message that was not accepted: the client keeps the message."""
         if envelope.data is DataPlace.SPOOL:
             self._threads.submit(self._spool.remove, envelope.queue_id)
 
@@ -251,5 +252,5 @@ class Reception:
         self._lagging = lagging
 
     def close(self) -> None:
-        """For tests; the daemon just ends."""
+        """Stops the timers, for tests; the process itself just ends."""
         self._refusals.close()

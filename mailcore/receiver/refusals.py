@@ -1,10 +1,10 @@
-"""Refusals on their way into the log and the lane, for people and reports: bounded, because a stranger causes them.
+"""Refusals on their way into the log and the lane: bounded, because anyone on the network can cause them.
 
 Laws
 - Recording costs the disk less than mail would: at most RATE records a second over time, each of bounded size; those
   beyond are counted, and the count is logged.
-- A record has no sync of its own: it goes with the next mail, or with others after FLUSH_S. Whichever it was, after FLUSH_S
-  the manager hears of it, mail or none: what it has not heard of is in no report.
+- A record has no sync of its own: it goes with the next mail, or with others after FLUSH_S. In any case it is reported
+  to the manager after FLUSH_S: what was not reported to it is in no report.
 
 Keeps law: refusals-bounded (docs/laws.md).
 """
@@ -26,13 +26,13 @@ __all__ = ["Allowance", "Refusals"]
 
 RATE = 50.0  # records a second, at most 700 bytes each: 35 kB/s, less than nine messages of 4 kB
 BURST = 1_000  # at once: a spam run's first second is worth seeing whole
-FLUSH_S = 5.0  # reports are made from sealed segments; nobody waits
+FLUSH_S = 5.0  # reports are made from sealed segments, so there is no hurry
 LOG_FLUSH_S = 0.1
 TEXT_MAX = 256  # characters of each text of a record; RFC 5321 4.5.3.1.3 for a path
 
 
 class Allowance:
-    """So many a second, and a burst; ``taken`` says whether one more is within it. ``over`` counts those that were not."""
+    """A rate per second with a burst (a token bucket). ``over`` counts what was beyond it."""
 
     def __init__(self, rate: float, burst: int, now: float) -> None:
         self._rate = rate
@@ -53,7 +53,7 @@ class Allowance:
 
 
 class Refusals:
-    """``clock`` is wall-clock seconds; ``durable`` hears up to where the lane is, ``failed`` of a lane that fails."""
+    """Writes refusals. ``clock`` is wall-clock seconds; ``durable`` gets the end of what was synced, ``failed`` an error."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Refusals:
         self._log.flush()
 
     def close(self) -> None:
-        """For tests."""
+        """Stops the timers, for tests."""
         for timer in (self._flush_timer, self._log_timer):
             if timer is not None:
                 timer.cancel()

@@ -1,11 +1,11 @@
-"""The SMTP server of one process: what all its sessions share, its listening sockets, its bounds.
+"""The SMTP server of one process: its listening sockets, its sessions and their bounds.
 
 Laws
 - Accepting is our own: uvloop's server closes itself for good when the process is out of file descriptors, and asyncio's
-  logs for every try. Here accepting pauses, says so once, and tries again.
-- Connections are bounded, in all and per client (one of our own networks excepted, as in Postfix); who comes beyond gets
-  421 and costs no session.
-- One timer for all sessions: they note the tick at which they were last heard.
+  logs for every try. Here accepting pauses, logs that once, and tries again.
+- Connections are bounded, in all and per client (except in our own networks, as in Postfix); a connection beyond that
+  gets 421 and costs no session.
+- One timer for all sessions: each notes the tick at which its client last sent something.
 
 Keeps law: sessions-bounded (docs/laws.md).
 """
@@ -29,7 +29,7 @@ from mailcore.receiver.session import ServerSession
 
 __all__ = ["Server"]
 
-ACCEPTS_PER_TURN = 16  # then those who are connected have their turn
+ACCEPTS_PER_TURN = 16  # then the connected clients have their turn
 IDLE_TICKS = 8  # the idle time-out is kept to an eighth
 PAUSE_S_MIN = 0.1
 PAUSE_S_MAX = 5.0
@@ -37,7 +37,7 @@ _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  #
 
 
 class Server:
-    """``hostname`` is our name; ``inline_limit`` and ``spool_data_at`` say where data goes and where it then lies."""
+    """Accepts connections and makes sessions. The keyword arguments are those of ``ServerContext``."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Server:
             self._watch(listener)
 
     def close(self) -> None:
-        """For tests; the daemon just ends."""
+        """Closes everything, for tests; the process itself just ends."""
         self._ticking.cancel()
         if self._paused is not None:
             self._paused.cancel()
@@ -97,7 +97,7 @@ class Server:
             session.abort()
 
     def closed(self, session: LineSession) -> None:
-        """The session is over, or never began."""
+        """Takes a session off the counts: it is over, or never began."""
         if session in self.sessions:
             self.sessions.remove(session)
             count = self._per_client[session.address] - 1
@@ -183,8 +183,8 @@ class Server:
     def _tick(self) -> None:
         self._ticking = self.loop.call_later(self.settings.idle_timeout_s / IDLE_TICKS, self._tick)
         self.context.ticks += 1
-        for session in [each for each in self.sessions if self.context.ticks - each.heard > IDLE_TICKS]:
+        for session in [session for session in self.sessions if self.context.ticks - session.heard > IDLE_TICKS]:
             try:
                 session.idle()
-            except Exception as error:  # of one session; the others grow old as well
+            except Exception as error:  # of one session; the others must be looked at as well
                 self.intake.session_failed(session.address, error)

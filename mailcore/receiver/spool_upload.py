@@ -1,7 +1,7 @@
-"""Data on its way into a spool file, through threads: a disk that is busy must not stop the loop, which has other clients.
+"""Data on its way into a spool file, through threads: a busy disk must not stop the loop, which serves other clients.
 
-Laws: one call at a time (``mailcore.receiver.intake.Upload``); what failed or was abandoned is gone from the disk, or is found
-by the sweep; who calls is told in the loop, never from a thread.
+Laws: one call at a time (``mailcore.receiver.intake.Upload``); a file that failed or was abandoned is removed from the disk,
+or found by the sweep; ``done`` is called in the loop, never from a thread.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ WRITE_ERROR = b"451 4.3.0 Error: queue file write error"
 
 
 def storage_reply(error: BaseException) -> bytes:
-    """What the client hears of an error of the disk. Never its text."""
+    """Returns the reply for an error of the disk. It never has the error's text."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return NO_SPACE if full else WRITE_ERROR
 
 
 class SpoolUpload:
-    """``failed`` hears of every error, for the log."""
+    """Writes one spool file. ``failed`` gets every error, for the log."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class SpoolUpload:
             self._running = False
             error = None if future.cancelled() else future.exception()
             if error is not None:
-                self._abandoned, told = True, self._abandoned
+                self._abandoned, was_abandoned = True, self._abandoned
                 self._failed(self._spool.path(self._queue_id), error)
                 self._remove()
-                if not told:
+                if not was_abandoned:
                     done(storage_reply(error))
             elif self._abandoned:
                 self._remove()

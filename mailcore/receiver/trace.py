@@ -14,14 +14,14 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._:\[\]-]")  # could end the field or open a c
 
 
 def protocol_name(extended: bool, tls: bool, login: bool, smtputf8: bool) -> str:
-    """The "with" of RFC 3848 and RFC 6531 4.3."""
+    """Returns the protocol name for the "with" of Received (RFC 3848, RFC 6531 4.3)."""
     if not extended:
         return "SMTP"
     return ("UTF8SMTP" if smtputf8 else "ESMTP") + ("S" if tls else "") + ("A" if login else "")
 
 
 class TraceHeader:
-    """Makes the fields of one server; the date is written anew only when the second changes."""
+    """Makes the Received fields of one server; the date is formatted once a second."""
 
     def __init__(self, hostname: str) -> None:
         self._by = f"\tby {hostname} (Waypost) with "
@@ -29,7 +29,10 @@ class TraceHeader:
         self._date = ""
 
     def received(self, helo: str, client_address: str, protocol: str, queue_id: str, only: str, now: float) -> bytes:
-        """``only``: the recipient when there is one, else "" (others' names are nobody's business). ``now``: wall clock."""
+        """Returns the field. ``only``: the recipient when there is just one, else "" (recipients must not see each other).
+
+        ``now`` is wall-clock seconds.
+        """
         second = int(now)
         if second != self._second:
             self._second = second

@@ -1,8 +1,8 @@
-"""Which mail addresses may be put into an SMTP command, and where their domain begins.
+"""Mail addresses: which of them may be put into an SMTP command, and where their domain begins.
 
 The rule is RFC 5321 4.1.2 with RFC 6531 (any non-ASCII character), a little wider in the local part, as much mail is:
 dots may stand anywhere. It is strict in what could end the path or the command: no control character, no bare space,
-angle bracket or quote. aiosmtplib repairs such addresses silently, into other people's; here they are refused.
+angle bracket or quote. aiosmtplib changes such addresses silently into other addresses; here they are refused.
 
 Keeps law: addresses-not-repaired (docs/laws.md).
 """
@@ -24,18 +24,18 @@ _MAILBOX = re.compile(rf"(?:{_DOT_STRING}|{_QUOTED_STRING})@{_DOMAIN}\Z")
 
 
 def split(address: str) -> tuple[str, str]:
-    """Local part and domain, by the last @; the domain is "" when there is no @."""
+    """Returns local part and domain, split at the last @; the domain is "" when there is no @."""
     local_part, at, domain = address.rpartition("@")
     return (local_part, domain) if at else (domain, "")
 
 
 def is_mailbox(address: str) -> bool:
-    """May stand in RCPT TO:<...>: local part and domain, or a domain literal."""
+    """Whether the address may stand in RCPT TO:<...>: local part and domain, or a domain literal."""
     return _MAILBOX.match(address) is not None and _fits(address)
 
 
 def is_return_path(address: str) -> bool:
-    """May stand in MAIL FROM:<...>: a mailbox, nothing at all (a bounce), or a local part without domain."""
+    """Whether the address may stand in MAIL FROM:<...>: a mailbox, "" (a bounce), or a local part without domain."""
     return not address or is_mailbox(address) or (_LOCAL_PART.match(address) is not None and _fits(address))
 
 

@@ -1,4 +1,4 @@
-"""Where a next hop's hosts are: MX, A and AAAA look-ups, in the order in which they are to be tried.
+"""The hosts of a next hop: MX, A and AAAA look-ups, in the order in which the addresses are to be tried.
 
 RFC 5321 5.1: MX hosts by preference, hosts of one preference and addresses of one host at random; without an MX record
 the domain itself is the host; a null MX (RFC 7505) takes no mail. Addresses of a host alternate between the families, so
@@ -52,14 +52,14 @@ RESOLV_CONF_CHECK_S = 10.0  # DHCP rewrites the file now and then
 
 
 class Address(NamedTuple):
-    """One address of one host: where to connect to, and the name it goes by (itself for a literal)."""
+    """One address to connect to, with the host's name (the address itself for a literal)."""
 
     host: str
     address: str
 
 
 class Host(NamedTuple):
-    """A host of a next hop as people are told; ``preference`` None: it is no MX host."""
+    """A host of a next hop, for display; ``preference`` is None when it is not an MX host."""
 
     preference: int | None
     name: str
@@ -67,7 +67,7 @@ class Host(NamedTuple):
 
 
 class _Missing(enum.Enum):
-    """Why an answer has no records."""
+    """Why an answer has no records. The values are Postfix's texts."""
 
     NO = ""  # it has
     NAME = "Host not found"  # NXDOMAIN
@@ -90,7 +90,7 @@ class _Found(NamedTuple):
 
 
 def parse_nameserver(text: str) -> tuple[str, int]:
-    """ "address" or "address:port" (IPv6 with a port in brackets). Raises ValueError at anything else."""
+    """Reads "address" or "address:port" (IPv6 with a port in brackets). Raises ValueError at anything else."""
     address, port = text, "53"
     if text.startswith("["):
         address, _, port = text[1:].partition("]")
@@ -135,12 +135,12 @@ class HostFinder:
             self._resolver = self._from_settings()
 
     async def find(self, next_hop: NextHop) -> tuple[Address, ...] | Refused:
-        """At most ``addresses_max`` addresses, never none, best first; or why there are none."""
+        """Returns at least one and at most ``addresses_max`` addresses, best first; or why there are none."""
         found = await self._find(next_hop)
         return found if isinstance(found, Refused) else self._order(found)
 
     async def hosts(self, next_hop: NextHop) -> tuple[Host, ...] | Refused:
-        """What ``find`` chooses from, best preference first; or why there are none."""
+        """Returns what ``find`` chooses from, best preference first; or why there are none."""
         found = await self._find(next_hop)
         if isinstance(found, Refused):
             return found

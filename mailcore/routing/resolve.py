@@ -25,7 +25,7 @@ from mailcore.routing.route import Route, RouteError, domain_name, parse_route
 
 __all__ = ["Refused", "Resolved", "Routing"]
 
-DOMAINS_REMEMBERED = 10_000  # about 5 MB; when it is full everything is forgotten and learned anew
+DOMAINS_REMEMBERED = 10_000  # about 5 MB; when it is full it is cleared
 DEFAULT_TRANSPORT = "smtp"  # always there (config.Settings.transports)
 
 
@@ -38,16 +38,16 @@ class Resolved(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Why a recipient goes nowhere: the makings of its Verdict."""
+    """Why a recipient cannot be routed, with what its Verdict needs."""
 
-    status: Status  # BOUNCED, or DEFERRED when it is the operator's mistake
+    status: Status  # BOUNCED, or DEFERRED for a mistake in the configuration
     dsn: str
     reply: str
-    ours: bool = False  # this machine's own trouble, whatever the recipient
+    ours: bool = False  # an error of this host, the same for any recipient
 
 
 class Routing:
-    """The routes table, made ready for looking up.
+    """The routes table, in the form in which it is searched.
 
     ``routes`` maps patterns to routes as in the configuration file, ``transports`` are the names there are, ``port`` is
     that of hosts found by MX. Raises RouteError at a route that cannot be read (the configuration refuses it before).
@@ -65,7 +65,7 @@ class Routing:
         self._overrides: dict[tuple[str, str], Resolved | Refused] = {}  # by route and domain
 
     def resolve(self, address: str, override: str = "") -> Resolved | Refused:
-        """``override`` is Recipient.route: "" or an operator's "transport:next hop"."""
+        """Returns where the address goes. ``override`` is Recipient.route: "" or an operator's "transport:next hop"."""
         if not is_mailbox(address):
             return Refused(Status.BOUNCED, "5.1.3", f"bad address syntax: {address!a}")
         domain = split(address)[1]
@@ -88,7 +88,7 @@ class Routing:
         return known
 
     def matched(self, address: str) -> str:
-        """The pattern that ``resolve`` goes by for the address; "" when none matches. For people."""
+        """Returns the pattern that ``resolve`` uses for the address; "" when none matches."""
         if not is_mailbox(address):
             return ""
         if address.lower() in self._users:

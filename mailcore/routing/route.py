@@ -26,7 +26,7 @@ _PORT = re.compile(r"[0-9]{1,5}")
 
 
 class RouteError(ValueError):
-    """What is wrong with the text of a route, for the operator as it is."""
+    """The text of a route is wrong; the message is for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Route:
 
 
 def domain_name(text: str) -> str:
-    """A domain or host name in lower case, without the final dot. Raises RouteError at what is none."""
+    """Returns a domain or host name in lower case, without the final dot. Raises RouteError when it is not one."""
     name = text.lower().removesuffix(".")
     if not name.isascii():
         raise RouteError(f"{text!r} is not ASCII: write the domain as DNS has it (xn--...)")
