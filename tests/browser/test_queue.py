@@ -42,7 +42,7 @@ async def test_messages_are_filtered_selected_changed_and_brought_back(tmp_path:
         await open_queue(it, page, "?larger_than=1MB")
         await expect(page.locator("#pager")).to_contain_text("No message matches")
         await page.goto(it.url("/queue/?older_than=soon"))
-        await expect(page.locator(".errorlist")).to_contain_text("no duration")
+        await expect(page.locator(".errorlist")).to_contain_text("Not a valid duration")
 
         # A page is selected and deleted; the undo brings back exactly these.
         await it.house.order("delete", good[0], why="another deletion")
