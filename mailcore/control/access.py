@@ -32,11 +32,14 @@ _GROUPS_BYTES = (
 
 @dataclass(frozen=True, slots=True)
 class Peer:
+    """A process at the other end of the socket, as the kernel names it."""
+
     pid: int
     uid: int
     groups: frozenset[int]
 
     def may(self, access: Access, group: int | None) -> bool:
+        """Returns whether this process may ask for an operation; ``group``: the group that may change things, or None."""
         if access is Access.INTERNAL:
             return False
         if access is Access.READ or self.trusted:
@@ -45,6 +48,7 @@ class Peer:
 
     @property
     def trusted(self) -> bool:
+        """Whether it runs as root or as the daemon's user."""
         return self.uid in (0, os.geteuid())
 
     def who(self, word: str) -> str:

@@ -28,6 +28,8 @@ STALE_S = 5.0  # a scan that has stood still so long is begun anew
 
 
 class Ages:
+    """Answers ``ages``: one scan of the queue at a time, shared by all clients that wait for it."""
+
     def __init__(self, view: View) -> None:
         self._view = view
         self._result: dict[str, Any] | None = None

@@ -87,14 +87,20 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class WorkingArguments(Arguments, frozen=True, kw_only=True):
+    """The messages to look for in the active set."""
+
     queue_ids: QueueIds
 
 
 class OneMessage(Arguments, frozen=True, kw_only=True):
+    """One message, by its queue id."""
+
     queue_id: QueueId
 
 
 class ShowArguments(Arguments, frozen=True, kw_only=True):
+    """One message, with or without its recipients."""
+
     queue_id: QueueId
     recipients: bool = True  # all of them, in further parts
 
@@ -114,11 +120,15 @@ class SearchArguments(Arguments, frozen=True, kw_only=True):
 
 
 class ServiceTimesArguments(Arguments, frozen=True, kw_only=True):
+    """How far back deliveries are measured, in seconds and in records."""
+
     since_s: Seconds = 3600
     records_max: Annotated[int, Meta(ge=1, le=2_000_000)] = 200_000  # of the journal, the newest: about a second
 
 
 class DataArguments(Arguments, frozen=True, kw_only=True):
+    """A piece of a message's data."""
+
     queue_id: QueueId
     offset: Offset = 0  # in the data as received, without dot-stuffing
     length: Annotated[int, Meta(ge=1, le=CHUNK_BYTES_MAX)] = CHUNK_BYTES_MAX
@@ -132,10 +142,14 @@ class ChangeArguments(Arguments, frozen=True, kw_only=True):
 
 
 class DelayArguments(ChangeArguments, frozen=True, kw_only=True):
+    """Messages, and the time before which they are not tried."""
+
     until: WallClock
 
 
 class RerouteArguments(ChangeArguments, frozen=True, kw_only=True):
+    """Messages, and the route that all their recipients take."""
+
     route: Name  # "transport:next hop", as in the routes table
 
     def __post_init__(self) -> None:
@@ -143,6 +157,8 @@ class RerouteArguments(ChangeArguments, frozen=True, kw_only=True):
 
 
 class AddRecipientsArguments(Arguments, frozen=True, kw_only=True):
+    """One message, and the addresses to add."""
+
     queue_id: QueueId
     lane: Annotated[str, Meta(max_length=100)] = ""  # "" and 0: control finds it
     offset: Offset = 0
@@ -150,11 +166,15 @@ class AddRecipientsArguments(Arguments, frozen=True, kw_only=True):
 
 
 class InjectArguments(Arguments, frozen=True, kw_only=True):
+    """The envelope of a message whose spool file is complete."""
+
     envelope: Envelope
     not_before: WallClock | None = None
 
 
 class InjectBeginArguments(Arguments, frozen=True, kw_only=True):
+    """The envelope of a message whose data follows."""
+
     sender: Address
     recipients: Annotated[list[Address], Meta(min_length=1, max_length=RECIPIENTS_PER_RECORD)]
     not_before: WallClock | None = None
@@ -164,6 +184,8 @@ class InjectBeginArguments(Arguments, frozen=True, kw_only=True):
 
 
 class InjectDataArguments(Arguments, frozen=True, kw_only=True):
+    """The next piece of the message."""
+
     data: Annotated[bytes, Meta(max_length=CHUNK_BYTES_MAX)]  # as the author wrote it: any line ends, no dot-stuffing
 
 
@@ -181,10 +203,14 @@ class TimedArguments(Arguments, frozen=True, kw_only=True):
 
 
 class TransportSetArguments(TimedArguments, frozen=True, kw_only=True):
+    """A value for a transport."""
+
     transport: Name
 
 
 class SetArguments(TimedArguments, frozen=True, kw_only=True):
+    """A value for any scope."""
+
     scope: Annotated[str, Meta(max_length=400)]  # "", "smtp", "smtp:example.org", "smtp:.example.org" for all below it
 
 
@@ -217,27 +243,39 @@ class SimulateArguments(Arguments, frozen=True, kw_only=True):
 
 
 class TransportsArguments(Arguments, frozen=True, kw_only=True):
+    """Which parameters to list: all, or those in force for one destination."""
+
     destination: Annotated[str, Meta(max_length=400)] = ""  # only what is in force for this one
 
 
 class DestinationsArguments(Arguments, frozen=True, kw_only=True):
+    """How many destinations to list."""
+
     limit: Annotated[int, Meta(ge=1, le=NAMES_MAX)] = 100
 
 
 class AgesArguments(Arguments, frozen=True, kw_only=True):
+    """Whether the ages are counted again."""
+
     refresh: bool = False  # a new scan, however short ago the last one was
 
 
 class ResolveArguments(Arguments, frozen=True, kw_only=True):
+    """The address to look up."""
+
     address: Address
 
 
 class SuspendArguments(Arguments, frozen=True, kw_only=True):
+    """A destination, and until when it gets no deliveries."""
+
     destination: Name
     until: WallClock | None = None  # None: until it is resumed
 
 
 class ResumeArguments(Arguments, frozen=True, kw_only=True):
+    """The destination whose suspension ends."""
+
     destination: Name
 
 

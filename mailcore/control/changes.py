@@ -36,11 +36,14 @@ PROGRESS_S = 1.0  # a client hears at least this often how far it is
 
 
 class Changes:
+    """Finds the messages of a change and asks the manager to make it."""
+
     def __init__(self, view: View) -> None:
         self._view = view
         self._budget = Budget(items=MESSAGES_MAX)
 
     async def change(self, name: str, arguments: ChangeArguments, session: Session) -> AsyncGenerator[Any, None]:
+        """Changes chosen messages. Raises ArgumentError, ManagerAway, ManagerRefused, OutcomeUnknown."""
         given = {queue_id: (lane, offset) for queue_id, lane, offset in arguments.messages}
         unplaced = [queue_id for queue_id in dict.fromkeys(arguments.queue_ids) if queue_id not in given]
         if not given and not unplaced:
@@ -90,6 +93,7 @@ class Changes:
         return int(answer["changed"]), dict(answer["errors"]), list(answer["elsewhere"])
 
     async def add_recipients(self, arguments: AddRecipientsArguments, session: Session) -> AsyncGenerator[Any, None]:
+        """Adds recipients to one message. Raises NotFound, ManagerAway, ManagerRefused, OutcomeUnknown."""
         place = (arguments.lane, arguments.offset)
         if not arguments.lane:
             found = (await self._view.places([arguments.queue_id])).get(arguments.queue_id)
@@ -100,6 +104,7 @@ class Changes:
         yield await self._change_placed("add_recipients", {arguments.queue_id: place}, extra, session)
 
     async def change_matching(self, session: Session, arguments: ChangeMatchingArguments) -> AsyncGenerator[Any, None]:
+        """Changes all that match, or counts them. Yields progress. Raises ManagerAway when it is to change anything."""
         if not arguments.dry_run and not self._view.link.connected:
             raise ManagerAway(
                 "the manager is not running; mail is still accepted while the disk has room, but nothing can be changed"

@@ -164,6 +164,7 @@ class ControlClient:
                 self.close()
 
     def close(self) -> None:
+        """Closes the connection; the next call connects again."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -246,6 +247,7 @@ class AsyncControlClient:
                     await self.close()
 
     async def close(self) -> None:
+        """Closes the connection; the next call connects again."""
         if self._streams is not None:
             _, writer = self._streams
             self._streams = None

@@ -28,6 +28,8 @@ INJECTIONS_MAX = 20  # at once; each has an open file
 
 
 class Injecting:
+    """Answers ``inject_begin``, ``inject_data`` and ``inject_end``; counts the messages under way."""
+
     def __init__(
         self,
         settings: Settings,
@@ -48,6 +50,7 @@ class Injecting:
         self._under_way = 0
 
     async def begin(self, session: Session, arguments: InjectBeginArguments) -> AsyncGenerator[Any, None]:
+        """Opens a spool file. Raises InjectionRefused, ManagerAway, OSError."""
         if session.injection is not None:
             raise InjectionRefused(
                 "a message is being handed in on this connection already; inject_end comes first", code=Code.CONFLICT
@@ -65,6 +68,7 @@ class Injecting:
         yield Injected(queue_id=session.injection.queue_id)
 
     async def data(self, session: Session, arguments: InjectDataArguments) -> AsyncGenerator[Any, None]:
+        """Writes a piece. Raises InjectionRefused or OSError, and then nothing of the message is left."""
         injection = self._of(session)
         try:
             await self._in_thread(injection.write, arguments.data)
@@ -74,6 +78,7 @@ class Injecting:
         yield Nothing()
 
     async def end(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
+        """Completes the file and hands the envelope to the manager. Raises FaultError, OSError."""
         injection = self._of(session)
         try:
             envelope = await self._in_thread(injection.complete)

@@ -45,6 +45,7 @@ class WireForm:
         self._at_line_start = True
 
     def feed(self, data: bytes) -> bytes:
+        """Returns as much of the data in its wire form as can be known."""
         data = self._held + data
         self._held = b"\r" if data.endswith(b"\r") else b""
         return self._form(data[: len(data) - len(self._held)])

@@ -60,6 +60,7 @@ class ManagerLink:
 
     @property
     def connected(self) -> bool:
+        """Whether the manager can be asked now."""
         return self._writer is not None
 
     async def run(self) -> None:

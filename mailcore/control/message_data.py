@@ -52,12 +52,14 @@ class Wire:
         self._fd = disk.open_read(path) if path else -1
 
     def read(self, start: int, length: int) -> bytes:
+        """Returns up to ``length`` bytes from ``start`` on. Raises OSError."""
         length = min(length, self.size - start)
         if self._fd < 0:
             return self._data[start : start + length]
         return self._disk.read(self._fd, length, self._at + start)
 
     def close(self) -> None:
+        """Closes the file, if there is one. May be called twice."""
         if self._fd >= 0:
             self._disk.close(self._fd)
             self._fd = -1

@@ -39,6 +39,8 @@ Answers = Callable[[Session, Any], AsyncGenerator[Any, None]]
 
 
 class Operations:
+    """Finds the answer to each operation."""
+
     def __init__(self, view: View, injecting: Injecting, processes_path: str, *families: Mapping[str, Answers]) -> None:
         """``families``: answers of further rooms, by operation."""
         self._view = view

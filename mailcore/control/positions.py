@@ -37,6 +37,8 @@ START_S = 0.1
 
 
 class Positions:
+    """Answers ``positions``."""
+
     def __init__(self, view: View, undo_time_s: int, exported_directory: str = "") -> None:
         """``exported_directory``: of the exported positions; "" when nothing is exported."""
         self._view = view

@@ -86,12 +86,16 @@ class ArgumentError(FaultError):
 
 
 class Answerer(enum.Enum):
+    """The process that answers an operation."""
+
     CONTROL = "control"  # by reading lanes and files itself
     MANAGER = "manager"  # control passes it on
     RESOLVED = "resolved"  # control finds where the messages lie, then passes it on
 
 
 class Access(enum.Enum):
+    """The right that an operation needs."""
+
     READ = "read"  # everybody who may connect
     CHANGE = "change"  # the daemon's user, root, and the group of the settings
     INTERNAL = "internal"  # control alone asks this of the manager; clients may not
@@ -99,6 +103,8 @@ class Access(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
+    """A row of the table of operations."""
+
     name: str
     arguments: type[Arguments]
     access: Access

@@ -77,6 +77,8 @@ class ClientGone(Exception):
 
 
 class ControlServer:
+    """The server of the control socket: what all connections share."""
+
     def __init__(self, settings: Settings, archive: Archive) -> None:
         """``archive``: what was exported; it answers also when no more is exported."""
         self.settings = settings
@@ -179,6 +181,7 @@ class Client(asyncio.Protocol):
         self._reading = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Takes the connection, or refuses it when there are too many."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         server = self._server
@@ -197,6 +200,7 @@ class Client(asyncio.Protocol):
         server.start(asyncio.get_running_loop().create_task(self._answer_all(peer)))
 
     def data_received(self, data: bytes) -> None:
+        """Queues the requests; a client that sends anything else is cut off."""
         try:
             for frame in self._decoder.feed(data):
                 if not isinstance(frame, Request):
@@ -212,12 +216,15 @@ class Client(asyncio.Protocol):
             self._transport.pause_reading()
 
     def pause_writing(self) -> None:
+        """Stops sending until the client has read."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
+        """Goes on sending."""
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Ends the answers of this client."""
         self._gone = True
         self._writable.set()
         self._requests.put_nowait(None)

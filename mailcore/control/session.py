@@ -12,6 +12,8 @@ __all__ = ["Session"]
 
 @dataclass(slots=True)
 class Session:
+    """A connected client, and the request of it that is being answered."""
+
     peer: Peer
     who: str = ""  # of the request being answered
     why: str = ""

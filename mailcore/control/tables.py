@@ -44,6 +44,8 @@ SCOPES = {"global": GLOBAL_SCOPE, "transport": TRANSPORT_SCOPE, "destination": D
 
 
 class Tables:
+    """Answers ``parameters``, ``disks``, ``routes`` and ``resolve``."""
+
     def __init__(self, view: View, settings: Settings, routing: Routing) -> None:
         self._view = view
         self._settings = settings

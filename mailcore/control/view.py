@@ -32,6 +32,8 @@ class NotFound(FaultError):
 
 
 class View:
+    """Reads the queue for all operations."""
+
     def __init__(
         self, browser: Browser, link: ManagerLink, pool: ThreadPoolExecutor, archive: Archive | None = None
     ) -> None:
@@ -83,4 +85,5 @@ class View:
         return places
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Runs a function that blocks in a thread of the readers' pool, and returns its result."""
         return await asyncio.get_running_loop().run_in_executor(self.pool, call, *arguments)

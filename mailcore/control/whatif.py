@@ -43,6 +43,8 @@ class WhatIfRefused(FaultError):
 
 
 class WhatIf:
+    """Answers ``simulate`` and ``check_changes``."""
+
     def __init__(
         self,
         view: View,

@@ -31,6 +31,8 @@ TimesSince = Callable[[float, int], AsyncGenerator[dict[str, Any], None]]  # Pas
 
 
 class Gathered:
+    """What was learned of the live appliance."""
+
     def __init__(self, now: float) -> None:
         self.now = now  # wall clock
         self.live: list[Value] = []  # pauses
