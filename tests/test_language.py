@@ -106,7 +106,6 @@ NOT_YET = {
     "mailcore/envelope.py",
     "mailcore/esmtp.py",
     "mailcore/frames.py",
-    "mailcore/lookup",
     "mailcore/maillog",
     "mailcore/manager",
     "mailcore/receiver",

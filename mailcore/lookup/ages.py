@@ -1,8 +1,8 @@
-"""How old the mail is, by destination: a scan of all lanes in steps, so that nobody waits long for it.
+"""The age of queued mail, by destination: a scan of all lanes in short steps.
 
 Messages are counted, not recipients: one with mail for three destinations counts once for each of them, and once in the
-total. Nothing is locked: what moves between two steps may be seen twice or not at all.
-Must not know: sockets, the manager, who asks.
+total. Nothing is locked: a message that moves between two steps may be counted twice or not at all.
+Must not know: sockets, the manager.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ OTHERS = "others"
 
 
 class AgesScan:
-    """One scan from its beginning to its end. ``step`` may be called by several threads; they take turns."""
+    """One scan of all lanes. Several threads may call ``step``; they take turns."""
 
     def __init__(self, browser: Browser, stretches: Mapping[str, Stretch]) -> None:
         self._browser = browser
         self._stretches = stretches
         self._lanes = sorted((lane for lane in stretches if lane != DELETED), key=lane_order)
-        self._offset = 0  # where to go on in the first of them
+        self._offset = 0  # where to continue in the first of them
         self._turn = threading.Lock()
         self._rows: dict[str, list[int]] = {}
         self._others = [0] * (len(BOUNDS_S) + 1)
         self._by_state = dict.fromkeys((State.QUEUED, State.ACTIVE, State.DEFERRED, State.HELD), 0)
         self._oldest: dict[str, Any] | None = None
         self.as_of = browser.clock()
-        self.touched_at = browser.monotonic()  # when it last went on
+        self.touched_at = browser.monotonic()  # when it last made a step
         self.took_s = 0.0
         self.examined = 0  # records
         self.total = 0
         self.done = not self._lanes
 
     def step(self, seconds: float) -> None:
-        """Reads on for so long, or to the end. Raises OSError."""
+        """Reads for ``seconds``, or to the end. Raises OSError."""
         with self._turn:
             monotonic = self._browser.monotonic
             began = monotonic()
@@ -72,6 +72,7 @@ class AgesScan:
                 self.took_s += self.touched_at - began
 
     def told(self) -> dict[str, Any]:
+        """Returns the answer of operation ``ages``; complete once ``done`` is True."""
         rows: list[dict[str, Any]] = sorted(
             ({"destination": name, "counts": counts, "total": sum(counts)} for name, counts in self._rows.items()),
             key=lambda row: (-row["total"], row["destination"]),
@@ -96,7 +97,7 @@ class AgesScan:
     # -- inside
 
     def _read(self, lane: str, until: float) -> int | None:
-        """Reads on in one lane; where to go on, None when it is done."""
+        """Continues reading one lane; returns where to continue, None at its end."""
         stretch = self._stretches[lane]
         start, end = max(stretch.start, self._offset), WITHOUT_END if stretch.end is None else stretch.end
         if start >= end:
@@ -146,7 +147,7 @@ class AgesScan:
         return State.DEFERRED if lane.startswith("retry.") else State.QUEUED
 
     def _destinations(self, reader: LaneReader, offset: int, envelope: Envelope) -> dict[str, None]:
-        """Each once. Of a long list that was routed before, the envelope has the names."""
+        """Returns the destinations, each once. For a long list that was routed before, the envelope has the names."""
         names = dict.fromkeys(map(self._name, envelope.recipients))
         if not envelope.batches:
             return names
@@ -168,4 +169,4 @@ def _batches(reader: LaneReader, offset: int, envelope: Envelope) -> Iterator[tu
 
 
 def _told_elsewhere(damage: Damage) -> None:
-    """Browsing tells of it."""
+    """Ignores damage: browsing reports it."""

@@ -1,11 +1,11 @@
-"""What the log has no more: the seam to whoever keeps it longer (the exported events).
+"""The archive: records that the log does not hold any more, read from the exported events.
 
-With the export on, segments go soon after their events are written. What a history, a search or a measuring misses in
-journal and lanes, it asks for here, in the log's own words: bodies of records, and envelopes as received. What still lies in
-a segment is taken from there; an offset is in one of the two, or in both, and never means two things.
+With the export on, segments are deleted soon after their events are written. A history, a search or a measurement asks the
+archive for records that are missing in journal and lanes, and gets bodies of records and envelopes as received. Records that
+still lie in a segment are read there; an offset is in one of the two, or in both, and always means the same record.
 
-Law: as with tracing, what takes long stops after each piece. Whoever keeps events never fails for a file of them that is
-damaged or has gone: that is passed over, and ``trouble`` says so.
+Law: as with tracing, long work stops after each piece. The archive does not fail because a file of events is damaged or
+deleted: it skips the file and adds it to ``trouble``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ TROUBLES_SHOWN = 3
 
 @dataclass(slots=True)
 class Trouble:
-    """What could not be read while one question was answered."""
+    """Collects the files that could not be read while one question was answered."""
 
     said: list[str] = field(default_factory=list)
     count: int = 0
 
     def add(self, what: str) -> None:
+        """Adds a description of a file, once."""
         if what in self.said:
             return
         self.count += 1
@@ -39,7 +40,7 @@ class Trouble:
             self.said.append(what)
 
     def __str__(self) -> str:
-        """ "" when all was read."""
+        """Describes the trouble in one sentence; "" if everything was read."""
         if not self.count:
             return ""
         more = self.count - len(self.said)
@@ -48,7 +49,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Wall clock, seconds: what happened outside is not looked for."""
+    """Limits a search in time: records outside are not searched. Wall-clock seconds."""
 
     earliest: float = 0.0
     latest: float = float("inf")
@@ -56,8 +57,11 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A piece of a search: what matched in it, the newest first, each with the place to go on at behind it; and the place
-    behind all of it. ``examined``: records."""
+    """A piece of a search.
+
+    ``found`` holds the matches, the newest first, each with the place after it; ``place`` is the place after the whole piece,
+    ``examined`` the number of records read.
+    """
 
     found: list[tuple[Found, str]]
     place: str
@@ -65,28 +69,36 @@ class Scanned:
 
 
 class Archive(Protocol):
+    """Reads records that the log does not hold any more. ``mailcore.events.read.archive`` implements it."""
+
     def since(self, trouble: Trouble) -> float | None:
-        """Since when all is kept, wall clock; None when nothing is."""
+        """Returns the time from which on everything is kept, in wall-clock seconds; None if nothing is."""
 
     def bodies(
         self, queue_ids: Collection[str], start: int, end: int, window: Window, trouble: Trouble, beyond: int = 0
     ) -> Generator[tuple[int, Body] | None, None, None]:
-        """What the journal said of these messages at offsets in [start, end), oldest first; None after each piece. START is not
-        kept, nor the place of a bounce, nor where in its lane a replacement lies (offset -1). It ends ``beyond`` files after
-        the one that has the last FINISH of the last of them."""
+        """Yields the journal's records of these messages at offsets in [start, end), oldest first; None after each piece.
+
+        START is not kept, nor the place of a bounce, nor the offset of a replacement (it is -1). Reading ends ``beyond`` files
+        after the one that holds the last FINISH of the messages.
+        """
 
     def arrival(self, queue_id: str, window: Window, trouble: Trouble) -> Steps[Found | None]:
-        """A message's envelope as received, with its first recipients and without batches."""
+        """Returns a message's envelope as received, with its first recipients and without batches; None if unknown."""
 
     def names(self, found: Found, numbers: Collection[int], trouble: Trouble) -> Steps[dict[int, str]]:
-        """Addresses of recipients of what ``arrival`` or ``arrivals`` found; those that are not kept are left out."""
+        """Returns addresses of recipients of an envelope found here, by number; those that are not kept are left out."""
 
     def arrivals(
         self, matches: Matches, window: Window, place: str, skip: Callable[[str, int], bool], trouble: Trouble
     ) -> Generator[Scanned | None, None, None]:
-        """Envelopes as received that match, the newest day first, from ``place`` on ("" is the beginning). ``skip`` (lane,
-        offset): known already. Raises CursorError."""
+        """Yields matching envelopes as received, the newest day first, from ``place`` on ("" is the beginning).
+
+        Skips those for which ``skip(lane, offset)`` is True. Raises CursorError.
+        """
 
     def deliveries(self, end: int, since: float, trouble: Trouble) -> Iterator[list[Delivery]]:
-        """Those at offsets of the journal below ``end``, the newest piece first, in order within each; with what a measuring
-        needs: no queue id, generation or relay, and verdicts without numbers."""
+        """Yields DELIVERY records below ``end``, the newest piece first, in order within each.
+
+        They hold only what a measurement needs: no queue id, generation or relay, and verdicts without numbers.
+        """

@@ -1,12 +1,12 @@
 """Browsing and finding: the queue read straight from its lanes, so that looking at it costs the manager nothing.
 
-A page costs a page: reading goes on at the cursor (a position) and stops when the page is full or its budget is spent, so
-that a filter which matches nothing also moves on. Every lane is read from its browse start to its durable end, and only
-ENVELOPE records whose mark is live count; of a message seen twice on one page the higher generation stays.
+The cost of a page does not depend on the queue: reading begins at the cursor (a position) and stops when the page is full or
+its budget is spent, also if the filter matches nothing. Every lane is read from its browse start to its durable end, and only
+ENVELOPE records whose mark is live count; if a message appears twice on one page, the higher generation stays.
 
-Nothing is locked and nobody is told: a message that moves between two pages may be seen twice or not at all. While nothing
-moves, the items of all pages are exactly what ``size`` counts. Must not know: sockets, the manager, routes (a function that
-says where an unrouted recipient would go comes as an argument).
+Nothing is locked: a message that moves between two pages may be listed twice or not at all. While no message moves, the items
+of all pages are exactly the messages that ``size`` counts. Must not know: sockets, the manager, routes (a function that routes
+unrouted recipients comes as an argument).
 
 Keeps law: browse-matches-sizes (docs/laws.md).
 """
@@ -46,22 +46,22 @@ RECIPIENTS_SHOWN = 10  # of an item; a page of 1 000 items stays far below a fra
 DESTINATIONS_SHOWN = 5
 REASON_CHARACTERS = 500  # a reply line has at most 512 octets (RFC 5321 4.5.3.1.5)
 DAMAGES_SHOWN = 10
-FEW = 4  # up to here searching the indexes for each id is quicker than going through every entry once
+FEW = 4  # up to this many ids, searching the indexes for each id is faster than reading every entry once
 WITHOUT_END = 1 << 62  # "up to the end of the file": beyond any lane offset
 
 
 class State:
-    """What an item is doing. Strings, because they are shown as they are."""
+    """The states of an item. They are strings because they are shown unchanged."""
 
-    QUEUED = "queued"  # accepted, not yet begun
-    ACTIVE = "active"  # the scheduler has it
+    QUEUED = "queued"  # accepted, not in the active set yet
+    ACTIVE = "active"  # in the active set
     DEFERRED = "deferred"  # waits for its time in a retry lane
     HELD = "held"
     DELETED = "deleted"  # can still be undone
 
 
 class CursorError(ValueError):
-    """What was given as a cursor is none; for a person as it is."""
+    """Raised for a text that is not a cursor; the message is for a person."""
 
 
 class Item(msgspec.Struct, kw_only=True):
@@ -84,7 +84,7 @@ class Item(msgspec.Struct, kw_only=True):
 
 
 class Page(msgspec.Struct, kw_only=True):
-    """``cursor`` is where to go on, also when ``items`` is not full; None at the end of the queue."""
+    """One page. ``cursor`` is where the next page begins, also if ``items`` is not full; None at the end of the queue."""
 
     items: list[Item]
     cursor: str | None
@@ -94,7 +94,7 @@ class Page(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What of a lane to read. ``end`` None: to the last record that can be believed."""
+    """The part of a lane to read. ``end`` None: up to the last valid record."""
 
     start: int
     runner: int
@@ -103,7 +103,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one page may cost. Defaults: a fifth of a second, so that a few slow filters share a core and nobody waits."""
+    """Limits the cost of one page. The default of a fifth of a second lets a few slow filters share a core."""
 
     items: int = 100
     records: int = 100_000
@@ -112,7 +112,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An envelope and where it lies."""
+    """An envelope and its position."""
 
     lane: str
     offset: int
@@ -120,9 +120,9 @@ class Found:
 
 
 def stretches_of(disk: Disk, queue_directory: str) -> tuple[dict[str, Stretch], float]:
-    """What the last restart positions know, for when nobody else can be asked; and the wall-clock time they are of.
+    """Returns the stretches according to the restart positions on disk, and the wall-clock time at which they were written.
 
-    Raises PositionsDamaged. Lanes they do not name yet are read from their beginning.
+    For use without the manager. Lanes that the positions do not name are read from their beginning. Raises PositionsDamaged.
     """
     positions: RestartPositions | None = read_positions(disk, queue_directory)
     known = positions.lanes if positions is not None else {}
@@ -136,7 +136,7 @@ def stretches_of(disk: Disk, queue_directory: str) -> tuple[dict[str, Stretch], 
 
 
 def lane_order(lane: str) -> tuple[int, int, str]:
-    """incoming, local, retry lanes by interval, others, hold, deleted: fixed, so that a cursor stays true."""
+    """Sorts lanes: incoming, local, retry by interval, others, hold, deleted. The order is fixed: cursors rely on it."""
     group = 3
     if is_incoming(lane):
         group = 0
@@ -167,7 +167,7 @@ class Browser:
     route_of: Callable[[Recipient], str] = field(default=_unrouted)
 
     def page(self, stretches: Mapping[str, Stretch], filter_: Filter, cursor: str, budget: Budget) -> Page:
-        """The next items from ``cursor`` ("" is the beginning) on. Raises CursorError, OSError."""
+        """Returns the page that begins at ``cursor`` ("" is the beginning). Raises CursorError, OSError."""
         lanes = _lanes(stretches, filter_)
         first, offset = _parse_cursor(cursor)
         if first:
@@ -183,7 +183,7 @@ class Browser:
         return page.done(None)
 
     def find(self, stretches: Mapping[str, Stretch], queue_ids: Collection[str]) -> dict[str, Found]:
-        """The living envelope with the highest generation of each message; those that are not there are left out."""
+        """Returns the live envelope with the highest generation of each message; messages without one are left out."""
         found: dict[str, Found] = {}
         if not queue_ids:
             return found
@@ -201,20 +201,21 @@ class Browser:
         return found
 
     def read(self, lane: str, offset: int) -> Found | None:
-        """The envelope at a position that somebody knows; None when there is none any more."""
+        """Returns the envelope at a position; None if it cannot be read there any more."""
         with self._reader(lane, []) as reader:
             record = reader.read(offset, WITHOUT_END)
             envelope = None if record is None else _envelope(record)
             return None if envelope is None else Found(lane, offset, envelope)
 
     def recipients(self, found: Found) -> Iterator[tuple[Recipient, ...]]:
-        """All recipients of a message, a record at a time, in the order received: batches first."""
+        """Yields all recipients of a message, a record at a time: RECIPIENTS records first, then those of the envelope."""
         with self._reader(found.lane, []) as reader:
             for batch in found.envelope.batches:
                 yield from _batch(reader, batch, found.offset)
         yield found.envelope.recipients
 
     def item(self, found: Found, stretch: Stretch | None) -> Item:
+        """Returns the envelope as an item of a list; ``stretch`` is that of its lane, None if unknown."""
         runner = stretch.runner if stretch is not None else 0
         return _item(found.lane, found.offset, runner, found.envelope)
 
@@ -222,7 +223,7 @@ class Browser:
         return _OpenLane(LaneReader(self.disk, os.path.join(self.queue_directory, lane), damage.append))
 
     def _read_lane(self, lane: str, start: int, stretch: Stretch, matcher: Matcher, page: _PageInMaking) -> int | None:
-        """Reads on in one lane; where to go on when the page is done, None when the lane is."""
+        """Continues reading one lane; returns where the next page begins, or None at the end of the lane."""
         damage: list[Damage] = []
         end = stretch.end if stretch.end is not None else WITHOUT_END
         if start >= end:
@@ -243,7 +244,7 @@ class Browser:
                     stopped = record.end
                     break
         for each in damage:
-            # At the very start it is the cursor that was no record's; at an unknown end it is a record being written.
+            # At the very start the cursor was not a record's offset; at an unknown end a record is being written.
             if each.offset != start and not (stretch.end is None and each.end >= _file_end(self.disk, each.path)):
                 page.damage.append(f"{lane}:{each.offset} to {each.end}: {each.what}")
         return stopped
@@ -315,7 +316,7 @@ def _parse_cursor(cursor: str) -> tuple[str, int]:
         return "", 0
     lane, colon, offset = cursor.rpartition(":")
     if not colon or not lane or not (offset.isascii() and offset.isdigit()) or len(offset) > 19:
-        raise CursorError(f"{cursor!r} is no cursor; allowed: what a page gave as its cursor, lane:offset")
+        raise CursorError(f"{cursor!r} is not a valid cursor; use the cursor that a page returned (lane:offset)")
     return lane, int(offset)
 
 
@@ -336,7 +337,7 @@ def _envelope(record: Record) -> Envelope | None:
 
 
 def _batch(reader: LaneReader, offset: int, envelope_at: int) -> Iterator[tuple[Recipient, ...]]:
-    record = reader.read(offset, envelope_at)  # batches lie in front of their envelope
+    record = reader.read(offset, envelope_at)  # batches lie before their envelope
     if record is None or record.type != RecordType.RECIPIENTS:
         return
     try:

@@ -1,11 +1,11 @@
-"""A cut through the queue: what was there when somebody counted, so that a change made later touches nothing newer.
+"""A cutoff: the state of the queue when its messages were counted, so that a later change touches no newer message.
 
-It says when the counting began and how far each lane could be read then. A message is newer when it arrived after that time,
-or came to rest in its first lane beyond that lane's end: the receivers' lanes, ``local``, and the retry lanes for scheduled
-mail. A message written anew since is known by its first envelope, which is looked up beyond the ends.
+It holds the time of the count and how far each lane could be read then. A message is newer if it arrived after that time, or
+if its first envelope lies beyond the end of its lane: a receiver's lane, ``local``, or a retry lane for scheduled mail. For a
+message that was rewritten since, the first envelope is searched beyond the ends.
 
-Law: what is not known is decided for leaving the message alone, but for one case: when the segment with its first envelope
-is deleted already, only the time of arrival (when its data began to come) tells.
+Law: if it is not known whether a message is newer, it is left alone, with one exception: if the segment of its first envelope
+is deleted already, only its time of arrival (the first byte of its data) decides.
 
 Keeps law: change-set-is-fixed (docs/laws.md).
 """
@@ -26,22 +26,24 @@ from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
 
 __all__ = ["Cutoff", "CutoffError"]
 
-COMING_S_MAX = 86_400.0  # from the first byte of a message to its 250; far beyond what any client waits
+COMING_S_MAX = 86_400.0  # from the first byte of a message to its 250; far longer than any client waits
 
 
 class CutoffError(ValueError):
-    """What was given as a cut is none; for a person as it is."""
+    """Raised for a text that is not a cutoff; the message is for a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cutoff:
+    """Holds a cutoff. Its text form is the argument ``cut`` of the control socket."""
+
     at: float  # wall clock
-    ends: Mapping[str, int]  # lane -> its end then; of no lane at all when nobody could say
+    ends: Mapping[str, int]  # lane -> its end then; empty if the manager could not be asked
 
     @classmethod
     def of(cls, stretches: Mapping[str, Stretch], at: float) -> Cutoff:
-        """``at``: after the stretches were asked for."""
-        ends = {lane: each.end for lane, each in stretches.items() if lane not in (HOLD, DELETED)}
+        """Makes a cutoff. ``at`` must be a time after ``stretches`` were read."""
+        ends = {lane: stretch.end for lane, stretch in stretches.items() if lane not in (HOLD, DELETED)}
         return cls(at, {lane: end for lane, end in ends.items() if end is not None})
 
     def __str__(self) -> str:
@@ -49,7 +51,7 @@ class Cutoff:
 
     @classmethod
     def parse(cls, text: str) -> Cutoff:
-        """Raises CutoffError."""
+        """Parses the text form. Raises CutoffError."""
         at, *pairs = text.split(" ")
         try:
             ends = {lane: int(end) for lane, _, end in (pair.rpartition(":") for pair in pairs) if lane}
@@ -57,13 +59,13 @@ class Cutoff:
         except ValueError:
             parsed = cls(math.nan, {})
         if not math.isfinite(parsed.at) or len(parsed.ends) != len(pairs):
-            raise CutoffError(f"{text[:50]!r} is no cut; allowed: what a dry run gave as its cut")
+            raise CutoffError(f"{text[:50]!r} is not a valid cut; use the cut that a dry run returned")
         return parsed
 
     def newer(
         self, disk: Disk, queue_directory: str, stretches: Mapping[str, Stretch], items: Collection[Item]
     ) -> set[str]:
-        """The queue ids of those that were not there. Raises OSError."""
+        """Returns the queue ids of the items that are newer. Raises OSError."""
         newer: set[str] = set()
         unsure: set[str] = set()
         for item in items:
@@ -81,7 +83,7 @@ class Cutoff:
         return newer
 
     def _first_beyond(self, disk: Disk, directory: str, stretch: Stretch, queue_ids: set[str]) -> set[str]:
-        """Those whose envelope, finished or not, lies in the lane beyond its end."""
+        """Returns the queue ids of which an envelope, finished or not, lies in the lane beyond its end."""
         start = self.ends.get(os.path.basename(directory), 0)
         end = stretch.end if stretch.end is not None else WITHOUT_END
         if start >= end:
@@ -95,4 +97,4 @@ class Cutoff:
 
 
 def _told_elsewhere(damage: Damage) -> None:
-    """The runner comes by, and browsing tells of it."""
+    """Ignores damage: the runner and browsing report it."""

@@ -1,4 +1,4 @@
-"""``waypost log dump``: every record of a segment, a lane or a whole queue directory, with what its body says.
+"""``waypost log dump``: prints every record of a segment, a lane or a whole queue directory, with its decoded body.
 
 It reads and changes nothing, and needs no daemon: marks, damage and headers are shown as they are on the disk, also above
 the ends that restart positions record. Byte layouts are in ``mailcore/log/FORMAT.md``.
@@ -53,7 +53,7 @@ _TYPES = {type_.name.lower(): type_ for type_ in RecordType}
 
 
 def main(argv: Sequence[str], out: TextIO | None = None) -> int:
-    """0 when everything was read, 1 when something is damaged, 2 when there is nothing to read."""
+    """Runs the command; returns 0 if everything was read, 1 if anything is damaged, 2 if nothing can be read."""
     arguments = _parser().parse_args(argv)
     out = out or sys.stdout
     disk = Disk()
@@ -137,7 +137,7 @@ def _lane(disk: Disk, path: str, arguments: argparse.Namespace) -> Iterator[dict
 def _segment(
     disk: Disk, path: str, lane: str, arguments: argparse.Namespace, end: int | None
 ) -> Iterator[dict[str, Any]]:
-    """``end``: where later segments say that this one ends; what is behind it is shown as cut off, record by record."""
+    """Yields the items of a segment. Records after ``end``, where later segments say that it ends, are shown as cut off."""
     try:
         segment = Segment(disk, path)
     except SegmentDamaged as error:

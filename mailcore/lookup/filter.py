@@ -1,6 +1,6 @@
-"""Which messages an operator means: a filter, and the tests made of it.
+"""A filter for messages, and the matcher made from it.
 
-Law: pure; the cheapest test comes first, because it is made on every message of the queue.
+Law: pure; the cheapest test comes first, because it runs on every message of the queue.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from mailcore.envelope import Envelope, Recipient
 
 __all__ = ["Filter", "Matcher", "text_matcher"]
 
-NULL_SENDER = "<>"  # how a filter writes the sender of bounces
+NULL_SENDER = "<>"  # stands for the empty sender in a filter
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which messages. All that is given must hold; case does not matter; ``*`` and ``?`` stand for any characters.
+    """Selects messages that fulfil all given conditions. Case is ignored; ``*`` and ``?`` match any characters.
 
-    ``sender`` "<>" is the empty one. ``reason`` is a part of the last reply, or of why it was held or deleted. Deleted
-    messages are seen only when ``lane`` matches their lane.
+    ``sender`` "<>" is the empty sender. ``reason`` is a part of the last reply, or of the reason for a hold or deletion.
+    Deleted messages match only if ``lane`` matches their lane.
     """
 
     sender: str = ""
@@ -32,7 +32,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reason: str = ""
     older_than_s: float = 0.0
     larger_than_bytes: int = 0
-    arrived_before: float = 0.0  # wall clock, and not at that very time
+    arrived_before: float = 0.0  # wall clock, exclusive
     younger_than_s: float = 0.0
     smaller_than_bytes: int = 0
 
@@ -44,7 +44,7 @@ _EVERYTHING = Filter()
 
 
 def text_matcher(pattern: str) -> Callable[[str], bool] | None:
-    """A test for one text; None when anything will do. Brackets are plain characters: next hops have them."""
+    """Returns a test for one text; None if any text matches. Brackets are plain characters, because next hops have them."""
     if not pattern:
         return None
     wanted = pattern.casefold()
@@ -55,7 +55,7 @@ def text_matcher(pattern: str) -> Callable[[str], bool] | None:
 
 
 class Matcher:
-    """A Filter made ready, cheapest test first."""
+    """Tests messages against a Filter, the cheapest test first."""
 
     def __init__(self, filter_: Filter, now: float, route_of: Callable[[Recipient], str]) -> None:
         sender = filter_.sender
@@ -73,6 +73,7 @@ class Matcher:
         self.asks_recipients = bool(self._recipient or self._destination or self._reason)
 
     def of_envelope(self, envelope: Envelope) -> bool:
+        """Returns True if the envelope itself matches; recipients are tested separately."""
         if self._arrived_before is not None and envelope.arrived_at > self._arrived_before:
             return False
         if self._strictly_before is not None and envelope.arrived_at >= self._strictly_before:
@@ -88,7 +89,7 @@ class Matcher:
         return self._sender is None or self._sender(envelope.sender)
 
     def of_recipient(self, recipient: Recipient, held_because: str) -> bool:
-        """One recipient must fulfil all that is asked of recipients."""
+        """Returns True if this one recipient fulfils all conditions on recipients."""
         if self._recipient is not None and not self._recipient(recipient.address):
             return False
         if self._reason and not (self._reason in recipient.reply.casefold() or self._reason in held_because.casefold()):

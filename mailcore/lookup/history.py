@@ -1,12 +1,10 @@
-"""A message's history: everything that is still known of it, from its arrival to its end, when that is long ago, too.
+"""A message's history: everything that is still known about it, from its arrival to its end, also long ago.
 
-It is put together from what the journal's segments that still exist say of the message, and the envelopes of it that are
-still in lanes, garbage or not; what is no longer there comes from the events (``archive``). It says how far back it goes, and
-whether all was found.
+It is made of the message's records in the journal's remaining segments, and of its envelopes in lanes, garbage or not;
+records that are not there any more come from the events (``archive``). It says how far back it reaches, and whether everything
+was found. The events of a history are described in ``timeline``.
 
-What an event is stands in ``timeline``.
-
-Law: no more is kept than is answered, whatever the journal holds. Must not know: sockets, the manager.
+Law: only the answer is kept in memory, for a journal of any size. Must not know: sockets, the manager.
 
 Keeps law: lookup-memory-bounded (docs/laws.md).
 """
@@ -43,14 +41,14 @@ BEHIND_END_BYTES = (
     64 << 20
 )  # read on behind a FINISH that rests on a bounce: a crash may have undone it, a checkpoint later
 BOUNCES_MAX = 20  # looked for, of one message
-QUEUE_ID_CHARACTERS = 13  # a bounce's is its message's, and more behind it
-ARRIVED_S = 86_400.0  # after its queue id was given out, at the most; some clocks jump
-UNARRIVED_S = 31 * 86_400.0  # so far is searched on for a bounce, or for what nobody knows the arrival of
-TRACE_BYTES_MAX = 16 << 30  # of the journal, for one history: about ten seconds of reading what is cached
+QUEUE_ID_CHARACTERS = 13  # a bounce's queue id is longer: its message's, and a suffix
+ARRIVED_S = 86_400.0  # the longest time from giving out a queue id to the arrival; clocks jump
+UNARRIVED_S = 31 * 86_400.0  # how far to search for a bounce, or for a message without a known arrival
+TRACE_BYTES_MAX = 16 << 30  # of the journal, for one history: about ten seconds of reading cached data
 
 
 class History(msgspec.Struct, kw_only=True):
-    """``complete``: its arrival and each of its passes were found. ``since``: what happened before is known to nobody here."""
+    """A history. ``complete`` means that its arrival and all its passes were found; before ``since`` no records exist."""
 
     queue_id: str
     events: list[dict[str, Any]]  # oldest first
@@ -136,14 +134,16 @@ class HistoryReader:
                         return
 
     def _envelopes(self, timeline: Timeline) -> Steps[list[tuple[Found, bool]]]:
-        """Those that are still there, by generation, with whether they are live. The journal says where they are when it
-        knows the message from its beginning; else they are looked for."""
+        """Returns the remaining envelopes, by generation, and whether each is live.
+
+        The journal says where they are if it holds the message's first START; otherwise they are searched.
+        """
         if 0 not in timeline.starts:
             browser, queue_id = self.browser, timeline.queue_id
             there = yield from envelopes_of(
                 browser.disk, browser.queue_directory, lanes_in(browser), {queue_id}, earliest_of(queue_id)
             )
-            return sorted(there.get(queue_id, ()), key=lambda each: each[0].envelope.generation)
+            return sorted(there.get(queue_id, ()), key=lambda entry: entry[0].envelope.generation)
         envelopes = []
         for generation, place in sorted(timeline.places.items()):
             found = self.browser.read(place.lane, place.offset)
@@ -153,12 +153,12 @@ class HistoryReader:
         return envelopes
 
     def _find_bounces(self, timeline: Timeline, elsewhere: _Elsewhere) -> Steps[None]:
-        """Where a FINISH or REPLACED that was kept elsewhere rests on a bounce, that is not said with it."""
+        """Finds the bounces of FINISH and REPLACED records from the archive, which does not keep their places."""
         browser = self.browser
         for event, generation in timeline.unbounced[:BOUNCES_MAX]:
             queue_id, at = bounce_queue_id(timeline.queue_id, generation), float(event["at"])
             there = yield from envelopes_of(browser.disk, browser.queue_directory, [LOCAL], {queue_id}, at - SLACK_S)
-            found = next((each for each, _ in there.get(queue_id, ()) if each.envelope.generation == 0), None)
+            found = next((bounce for bounce, _ in there.get(queue_id, ()) if bounce.envelope.generation == 0), None)
             if found is None:
                 window = Window(at - SLACK_S, at + SLACK_S)
                 found = yield from elsewhere.archive.arrival(queue_id, window, elsewhere.trouble)
@@ -166,7 +166,7 @@ class HistoryReader:
                 timeline.rests_on(event, queue_id, {"lane": found.lane, "offset": found.offset})
 
     def _name(self, timeline: Timeline, found: Found) -> Steps[None]:
-        """Addresses for the recipients' numbers; one envelope's batches are read only as far as somebody lacks his."""
+        """Adds addresses for the recipients' numbers; reads batches only until no address is missing."""
         batches = self.browser.recipients(found)
         while timeline.unnamed and (batch := next(batches, None)) is not None:
             for recipient in batch:
@@ -190,7 +190,7 @@ class HistoryReader:
 
 @dataclass
 class _Elsewhere:
-    """What is kept longer than the log, asked about one message."""
+    """Asks the archive about one message."""
 
     archive: Archive
     since: float | None = None
@@ -199,14 +199,15 @@ class _Elsewhere:
     window: Window = field(default_factory=Window)
 
     def find(self, queue_id: str) -> Steps[None]:
-        """Its arrival, and from when on there may be something of it."""
+        """Finds the message's arrival, and the time from which on records may exist."""
         earliest = earliest_of(queue_id)
         latest = earliest + (ARRIVED_S if len(queue_id) == QUEUE_ID_CHARACTERS else UNARRIVED_S)
         self.arrival = yield from self.archive.arrival(queue_id, Window(earliest, latest), self.trouble)
-        # What nobody knows, somebody may have mistyped: it is not looked for in the events of years.
+        # An unknown queue id may be mistyped: the events of years are not searched for it.
         self.window = Window(earliest) if self.arrival is not None else Window(earliest, earliest + UNARRIVED_S)
 
     def tell(self, timeline: Timeline, start: int, end: int) -> Steps[None]:
+        """Adds the records of the archive at journal offsets [start, end)."""
         bodies = self.archive.bodies({timeline.queue_id}, start, end, self.window, self.trouble, beyond=1)
         for told in bodies:
             if told is None:
@@ -215,7 +216,7 @@ class _Elsewhere:
                 timeline.hear(told[1], elsewhere=True)
 
     def name(self, timeline: Timeline) -> Steps[None]:
-        """Who is not in an envelope that is still in a lane."""
+        """Adds the addresses of recipients that are in no remaining envelope."""
         if self.arrival is None or not timeline.unnamed:
             return
         envelope = self.arrival.envelope
@@ -228,7 +229,7 @@ class _Elsewhere:
 
 
 def _recipients(envelopes: list[tuple[Found, bool]]) -> int:
-    """How many it had as received, as the oldest envelope of it knows."""
+    """Returns the number of recipients according to the oldest envelope."""
     return envelopes[0][0].envelope.recipient_count
 
 
@@ -247,7 +248,7 @@ def _note(
 ) -> str:
     since = "" if so_far.oldest is None else f"the journal goes back to {_when(so_far.oldest)}"
     if so_far.cut_short:
-        return "the journal is so long that it was not read to its end"
+        return "the journal is too long to be read to its end"
     if complete:
         return ""
     more = ""
@@ -255,9 +256,9 @@ def _note(
         more = f"; events go back to {_when(elsewhere.since)}"
         more += f"; {elsewhere.trouble}" if elsewhere.trouble.count else ""
     if not known:
-        return f"nothing is known of {queue_id}" + (f"; {since}" if since else "") + more
-    what = "" if envelopes else "; its envelope is gone, and with it who sent it to whom"
-    return f"not all of it is known; {since or 'there is no journal'}{more}{what}"
+        return f"nothing is known about {queue_id}" + (f"; {since}" if since else "") + more
+    what = "" if envelopes else "; its envelope is deleted, so sender and recipients are unknown"
+    return f"its history is incomplete; {since or 'there is no journal'}{more}{what}"
 
 
 def _when(at: float) -> str:

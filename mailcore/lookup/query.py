@@ -1,6 +1,6 @@
-"""What a search is for, the test made of it, and what it finds.
+"""A query for messages, the test made from it, and a hit.
 
-Law: pure but for reading the RECIPIENTS records of an envelope that is tested; the cheapest test comes first.
+Law: pure, except that it reads the RECIPIENTS records of a tested envelope; the cheapest test comes first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Hit", "Matches", "Query"]
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """What is searched for; all that is given must hold. Texts as in ``matching.Filter``; ``queue_id`` is one, whole."""
+    """Selects messages that fulfil all given conditions. Texts as in ``Filter``; ``queue_id`` is a complete queue id."""
 
     queue_id: str = ""
     message_id: str = ""  # with or without its angle brackets
@@ -25,8 +25,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hit(msgspec.Struct, kw_only=True):
-    """A message as a search shows it. ``state``: those of ``browse.State``, or how it ended: delivered, bounced, expired,
-    deleted (then with ``finished_at``), unknown."""
+    """A message as a search shows it.
+
+    ``state`` is one of ``browse.State``, or how the message ended: delivered, bounced, expired or deleted (then
+    ``finished_at`` is set), or unknown.
+    """
 
     queue_id: str
     at: float  # arrival, wall clock
@@ -40,8 +43,10 @@ class Hit(msgspec.Struct, kw_only=True):
 
 
 class Matches:
-    """Called with an envelope; or its tests one by one, for who has columns. A test is None when anything will do. ``browser``:
-    None for envelopes without batches."""
+    """Tests envelopes against a query; its tests may also be called one by one, on columns. A test is None if anything matches.
+
+    ``browser`` is None if envelopes have no batches.
+    """
 
     def __init__(self, query: Query, browser: Browser | None) -> None:
         self._browser = browser
@@ -72,5 +77,5 @@ class Matches:
 
 
 def _bare(message_id: str) -> str:
-    """Without the angle brackets, which people leave out."""
+    """Removes the angle brackets, which may be left out of a query."""
     return message_id.strip().removeprefix("<").removesuffix(">")

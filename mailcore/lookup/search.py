@@ -1,13 +1,13 @@
-"""Searching for messages, those that are gone included: every envelope whose record still exists is looked at.
+"""Searching for messages, finished ones included: every envelope whose record still exists is tested.
 
-A message is found once, although several of its generations may still be there: by the one that rests in a lane, when that
-matches, else by the lowest that does, which has the most recipients. What became of those that no longer rest is looked up
-in the journal, for a handful at a time. Behind the lanes comes what they have no more, from whoever keeps it longer
-(``archive``), the newest first. A search stops after each piece (``tracing.Steps``) and goes on at a cursor, so that looking
-for what is nowhere costs nobody else more than a search that finds something.
+A message is found once, although several of its generations may still exist: by the one that rests in a lane if that matches,
+otherwise by the lowest one that matches, which has the most recipients. The journal says how messages ended that do not rest
+any more; it is read for a few messages at a time. After the lanes comes the ``archive``, the newest messages first. A search
+stops after each piece (``tracing.Steps``) and continues at a cursor, so that a search without matches delays others no more
+than any other.
 
-Nothing is locked: a message that moves between two pages may be found twice or not at all; one that only stops being in a
-lane is not (``seen``). Must not know: sockets, the manager.
+Nothing is locked: a message that moves between two pages may be found twice or not at all; a message that only leaves a lane
+is found once (``search_cursor``). Must not know: sockets, the manager.
 """
 
 from __future__ import annotations
@@ -38,27 +38,25 @@ from mailcore.queue.records import Delivery, Finish, Start
 
 __all__ = ["Hit", "LaneSearch", "Query"]
 
-TOGETHER_MAX = 20  # messages that are looked up in one going through indexes and journal
-OLDER_TOGETHER_MAX = (
-    200  # the same of those that are kept elsewhere: they came in one hour, mostly, and ended in the next
-)
-FATE_S = 31 * 86_400.0  # so long after it came its end is looked for elsewhere: queue lifetimes are days
-UNTOLD_RECORDS = 50_000  # looked at before a few matches are told: a quarter of a second
+TOGETHER_MAX = 20  # messages that are looked up in one pass through indexes and journal
+OLDER_TOGETHER_MAX = 200  # the same in the archive, where neighbours mostly arrived within an hour
+FATE_S = 31 * 86_400.0  # how long after the arrival the archive is searched for the end: queue lifetimes are days
+UNTOLD_RECORDS = 50_000  # records read before a few matches are returned: a quarter of a second
 TRACE_BYTES_MAX = 4 << 30  # of the journal, for those few
-UNMARKED_BYTES = 8 << 20  # of the journal: what is finished has its mark a checkpoint later, and that is a second
-TEXT_CHARACTERS = 1_000  # of a Message-ID: a stranger wrote it
-UNKNOWN = "unknown"  # its envelope is garbage, and the record that says why is gone
+UNMARKED_BYTES = 8 << 20  # of the journal: a finished message gets its mark one checkpoint later, within a second
+TEXT_CHARACTERS = 1_000  # of a Message-ID, which the sender chose
+UNKNOWN = "unknown"  # its envelope is garbage, and the record that says why is deleted
 
 
 @dataclass(slots=True)
 class _Fate:
-    """What the journal says became of a message."""
+    """Collects what the journal says about the end of a message."""
 
     statuses: set[int]
     finished_at: float | None = None
     why: str = ""
     begun: bool = False
-    whole: bool = False  # from its beginning
+    whole: bool = False  # its first START was seen
 
     def hear(self, body: Body) -> None:
         if isinstance(body, Delivery):
@@ -72,18 +70,18 @@ class _Fate:
             self.finished_at, self.why = body.at, body.why
 
     def hear_older(self, body: Body) -> None:
-        """What was said before all that was heard by now."""
+        """Adds a record that is older than all records added so far."""
         if not (isinstance(body, Finish) and self.finished_at is not None):
             self.hear(body)
 
     @property
     def lacking(self) -> bool:
-        """Whether others may know more: its end, or what was worse before. What was begun and has no end is under way."""
+        """Returns True if the archive may know more: the end, or an earlier bounce. A message without an end is in progress."""
         return not self.whole if self.finished_at is not None else not self.begun
 
     @property
     def state(self) -> str:
-        """The worst that happened to anybody."""
+        """Returns the worst status of any recipient."""
         if Status.BOUNCED in self.statuses:
             return "bounced"
         if Status.EXPIRED in self.statuses:
@@ -94,10 +92,10 @@ class _Fate:
 
 
 class LaneSearch:
-    """One search that is under way, for at most ``limit`` messages from ``cursor`` on ("" is the beginning).
+    """One search in progress, for at most ``limit`` messages from ``cursor`` on ("" is the beginning).
 
     ``cursor`` fits the hits taken so far; it is None when everything has been searched. ``examined`` counts records. Set
-    ``stopping`` to have ``steps`` end soon, with a cursor to go on at. Raises CursorError.
+    ``stopping`` to end ``steps`` soon, with a cursor for the next page. Raises CursorError.
     """
 
     def __init__(
@@ -154,7 +152,7 @@ class LaneSearch:
         self.cursor = None
 
     def _elsewhere(self, archive: Archive, window: Window, place: str) -> Steps[bool]:
-        """Those whose arrival no lane has any more; whether the page ends among them."""
+        """Searches the archive for messages that no lane holds; returns True if the page ends there."""
         self.cursor = self._search_cursor.elsewhere(place)
         for scanned in archive.arrivals(self._matches, window, place, self._search_cursor.has, self._trouble):
             left = list(scanned.found) if scanned is not None else []
@@ -173,7 +171,7 @@ class LaneSearch:
         return False
 
     def _tell_elsewhere(self, found: Sequence[Found]) -> Steps[None]:
-        """But for those that were found by a generation that lies in a lane."""
+        """Returns hits from the archive, except messages that were found by a generation in a lane."""
         there = yield from self._envelopes({each.envelope.queue_id for each in found})
         gone = [
             each
@@ -183,7 +181,7 @@ class LaneSearch:
         yield from self._tell_gone(gone, there, elsewhere=True)
 
     def _one(self) -> Steps[None]:
-        """By queue id, which the indexes have."""
+        """Searches by queue id, which is in the indexes."""
         queue_id = self._queue_id
         there = yield from self._envelopes({queue_id})
         self.examined += len(there.get(queue_id, ()))
@@ -196,7 +194,7 @@ class LaneSearch:
         self.cursor = None
 
     def _lane(self, lane: str) -> Steps[bool]:
-        """Reads on in one lane, its garbage included; whether the page ends in it."""
+        """Searches one lane, its garbage included; returns True if the page ends in it."""
         end = self._stretches[lane].end
         end = WITHOUT_END if end is None else end
         matching: list[tuple[Found, bool]] = []
@@ -234,8 +232,10 @@ class LaneSearch:
         return len(self._told) >= self._limit
 
     def _step_over(self, lane: str, start: int, reader: LaneReader, unread: list[int], offset: int) -> int:
-        """From where on what is read now is without a hole: segments in front of ``offset`` may have gone before they were
-        read. Takes those out of ``unread`` that are behind us."""
+        """Returns the start of the part that is read without a hole: segments before ``offset`` may have been deleted unread.
+
+        Removes the segments that were passed from ``unread``.
+        """
         while unread and unread[0] <= offset:
             base = unread.pop(0)
             following = unread[0] if unread else WITHOUT_END
@@ -245,7 +245,7 @@ class LaneSearch:
         return start
 
     def _been(self, lane: str, start: int, end: int) -> str:
-        """The cursor behind that."""
+        """Records that the lane was read, and returns the cursor after that part."""
         if self._archive is not None:
             self._search_cursor.been(lane, start, end)
         return self._search_cursor.in_lane(lane, end)
@@ -264,7 +264,7 @@ class LaneSearch:
         self.cursor = cursor
 
     def _speaks(self, found: Found, others: Sequence[tuple[Found, bool]]) -> bool:
-        """Whether this is the generation by which its message is found."""
+        """Returns True if the message is found by this generation."""
         for other, live in others:
             earlier = other.envelope.generation < found.envelope.generation
             if (earlier or self._rests(other, live)) and self._matches(other):
@@ -274,12 +274,12 @@ class LaneSearch:
     def _tell_gone(
         self, gone: Sequence[Found], there: Mapping[str, Sequence[tuple[Found, bool]]], elsewhere: bool = False
     ) -> Steps[None]:
-        """Those that no longer rest, or by a generation that no longer does. ``elsewhere``: their arrivals were kept there."""
+        """Adds hits for messages that do not rest any more, with how they ended. ``elsewhere``: found in the archive."""
         newest: dict[str, tuple[Found, bool]] = {}
         for queue_id, envelopes in there.items():
             newest[queue_id] = max(envelopes, key=lambda each: each[0].envelope.generation)
         ended: set[str] = set()
-        working: set[str] = set()  # or their mark is just about to be written
+        working: set[str] = set()  # or their mark is about to be written
         for found in gone:
             last, live = newest.get(found.envelope.queue_id, (found, False))
             if live and last.lane in self._stretches and last.offset >= self._stretches[last.lane].start:
@@ -319,7 +319,7 @@ class LaneSearch:
         return there
 
     def _hear_older(self, fates: Mapping[str, _Fate], queue_ids: set[str], arrived_at: float) -> Steps[None]:
-        """What was kept of these elsewhere."""
+        """Adds the records that the archive holds of these messages."""
         if self._archive is None or not queue_ids:
             return
         window = Window(arrived_at - SLACK_S, arrived_at + FATE_S)

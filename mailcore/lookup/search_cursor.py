@@ -1,10 +1,10 @@
-"""Where a search goes on: its place, and what of which lanes it has been through.
+"""The cursor of a search: the place where it continues, and the parts of lanes that it has read.
 
-A segment may go between two pages, and what was in it is kept elsewhere then. So that nothing is told twice, nor left out, a
-cursor says which offsets were looked at while they were there.
+A segment may be deleted between two pages; its messages are then in the archive only. The cursor says which offsets were read
+while they were in the log, so that no message is returned twice or left out.
 
-As text: the place, then ``;LANE:START-END`` for each stretch, END left out where it was the end of the lane. The place is
-``LANE:OFFSET``, or ``>`` and the place of whoever keeps things longer; "" is the beginning.
+As text: the place, then ``;LANE:START-END`` for each stretch, with END left out for the end of the lane. The place is
+``LANE:OFFSET``, or ``>`` and a place in the archive; "" is the beginning.
 
 Keeps law: cursor-tells-once (docs/laws.md).
 """
@@ -20,12 +20,12 @@ __all__ = ["SearchCursor"]
 
 _STRETCH = re.compile(r"([^:;]+):(\d{1,19})-(\d{0,19})", re.ASCII)
 _IN_LANE = re.compile(r"([^:;]+):(\d{1,19})", re.ASCII)
-STRETCHES_MAX = 3  # of a lane; more segments never went under one search
+STRETCHES_MAX = 3  # of a lane; rarely are more segments deleted during one search
 
 
 @dataclass
 class SearchCursor:
-    """``lane`` and ``offset``: where to go on in the lanes. ``older``: the place elsewhere, once the lanes are done."""
+    """Holds a cursor: ``lane`` and ``offset`` in the lanes, or, after the lanes, ``older``, the place in the archive."""
 
     lane: str = ""
     offset: int = 0
@@ -34,7 +34,7 @@ class SearchCursor:
 
     @classmethod
     def read(cls, cursor: str) -> SearchCursor:
-        """Raises CursorError."""
+        """Parses the text form. Raises CursorError."""
         place, *stretches = cursor.split(";")
         seen = cls()
         if place.startswith(">"):
@@ -49,7 +49,7 @@ class SearchCursor:
         return seen
 
     def been(self, lane: str, start: int, end: int) -> None:
-        """It was looked at from ``start`` to ``end``."""
+        """Records that the lane was read from ``start`` to ``end``."""
         if end <= start:
             return
         stretches = self.stretches.setdefault(lane, [])
@@ -57,17 +57,19 @@ class SearchCursor:
             stretches[-1] = stretches[-1][0], max(end, stretches[-1][1])
         else:
             stretches.append((start, end))
-        if len(stretches) > STRETCHES_MAX:  # rather left out once than told twice
+        if len(stretches) > STRETCHES_MAX:  # leaving a message out is better than returning it twice
             stretches[-2:] = [(stretches[-2][0], stretches[-1][1])]
 
     def has(self, lane: str, offset: int) -> bool:
+        """Returns True if the offset was read."""
         return any(start <= offset < end for start, end in self.stretches.get(lane, ()))
 
     def in_lane(self, lane: str, offset: int) -> str:
-        """The cursor that goes on there."""
+        """Returns the text of a cursor that continues at this offset of a lane."""
         return f"{lane}:{offset}{self._text()}"
 
     def elsewhere(self, place: str) -> str:
+        """Returns the text of a cursor that continues at this place of the archive."""
         return f">{place}{self._text()}"
 
     def _text(self) -> str:

@@ -1,6 +1,6 @@
-"""What lies on disk of a lane, segment by segment, and what keeps each from being deleted; for people.
+"""The segments of a lane on disk, and why each is not deleted yet; for display.
 
-Reads names, sizes and index headers only, never a record. Must not know: the manager; what it says comes as arguments.
+Reads names, sizes and index headers only, never a record. Must not know: the manager; its values come as arguments.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
 
 __all__ = ["SEGMENTS_SHOWN", "LanePlaces", "lane_segments"]
 
-SEGMENTS_SHOWN = 200  # of a lane: the oldest, which say what keeps the others, and the newest; 6 GB of usual segments
+SEGMENTS_SHOWN = (
+    200  # of a lane: the oldest ones, which keep the others, and the newest; 6 GB of segments of the default size
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LanePlaces:
-    """Where a lane is read. Of the journal, ``browse`` and ``runner`` are the start of the working suffix."""
+    """Holds the positions of a lane. For the journal, ``browse`` and ``runner`` are the start of the working suffix."""
 
     browse: int  # the first envelope that may be alive
     runner: int
-    needed: int  # what restart positions on disk allow to be deleted lies below
+    needed: int  # the restart positions on disk need nothing below this offset
     held: Mapping[int, int] | None = field(default=None)  # base -> messages being worked on; None: not known
-    exported: int | None = None  # events are, up to there; None: nobody waits for them
+    exported: int | None = None  # offset up to which events are exported; None: they are not exported
 
 
 def lane_segments(disk: Disk, directory: str, places: LanePlaces) -> dict[str, Any]:
-    """``segments``, how many were left out, and the bytes of all of them. Raises OSError."""
+    """Returns ``segments``, the number left out, and the bytes of all segments. Raises OSError."""
     bases = [base for base in map(base_of, disk.list(directory)) if base is not None]
     sizes = {base: _size(disk, os.path.join(directory, name_of(base))) for base in bases}
     shown = bases if len(bases) <= SEGMENTS_SHOWN else [*bases[: SEGMENTS_SHOWN - 1], bases[-1]]
@@ -72,7 +74,7 @@ def _size(disk: Disk, path: str) -> int:
 
 
 def _live(lane: str, base: int, following: int | None, places: LanePlaces) -> int | None:
-    """Known of what the runner has passed: there, what lives is being worked on. What is held is not counted there."""
+    """Returns the messages being worked on, for a segment that the runner has passed; None if unknown."""
     if lane in (JOURNAL, HOLD, DELETED) or places.held is None or following is None or following > places.runner:
         return None
     return places.held.get(base, 0)
@@ -82,9 +84,9 @@ def _kept_by(
     lane: str, base: int, following: int | None, places: LanePlaces, live: int | None, *, damaged: bool
 ) -> str:
     if damaged:
-        return "a damaged record in it was set aside for people to look at"
+        return "it holds a damaged record, which was set aside"
     if following is None:
-        return "it is the newest, where writing goes on"
+        return "it is the newest segment, which is being written"
     if following <= places.needed:
         if places.exported is not None and following > places.exported:
             return "its events, which are not exported yet"

@@ -1,12 +1,12 @@
-"""How long deliveries take, by destination: measured from the DELIVERY records at the end of the journal.
+"""The duration of deliveries, by destination, measured from the DELIVERY records at the end of the journal.
 
-Read is from the newest backwards, a piece at a time, until the records are too old or enough were read; so it costs the same
-whatever the journal's size. Where the journal begins later, it goes on with whoever keeps them longer (``archive``). What was
-deferred without a try is no delivery. A delivery whose whole entry was deferred before anything was transmitted found no site
-that would talk: a site failure (or a trouble of our own; the journal does not say).
+Records are read from the newest backwards, in pieces, until they are too old or enough were read, so that the cost does not
+depend on the journal's size. If the journal begins later, reading continues in the ``archive``. A deferral without an attempt
+does not count as a delivery. A delivery whose whole entry was deferred before anything was transmitted counts as a site
+failure, although the cause may have been our own: the journal does not say.
 
-Law: memory is bounded by DESTINATIONS_MAX and SAMPLES_MAX. Each sample is a fair one: every delivery was as likely to get into
-it. Must not know: sockets, the manager.
+Law: memory is bounded by DESTINATIONS_MAX and SAMPLES_MAX. Samples are fair: every delivery is equally likely to be in one.
+Must not know: sockets, the manager.
 
 Keeps law: lookup-memory-bounded (docs/laws.md).
 """
@@ -35,27 +35,30 @@ __all__ = ["ServiceTimes", "measure", "newest_first"]
 
 DESTINATIONS_MAX = 1_000  # of one answer; with full samples 4 MB, a quarter of a frame
 SAMPLES_MAX = 200  # for the quantiles of a distribution
-REPLIES_MAX = 5  # different ones, the newest
+REPLIES_MAX = 5  # the newest distinct replies
 REPLY_CHARACTERS = 500
 PIECE_BYTES = 1 << 20  # of the journal, read forwards; about a hundredth of a second
 SEED = 20_261_121  # the same journal gives the same samples
 
 
 class ServiceTimes(msgspec.Struct, kw_only=True):
-    """By destination: deliveries, recipients (of those that came to a transaction), deferred and bounced among them, new
-    connections, site failures, samples in seconds, and the last replies that were no delivery."""
+    """Holds the measurement.
+
+    For each destination: deliveries, recipients (of deliveries that reached a transaction), deferred and bounced among them,
+    new connections, site failures, samples in seconds, and the last replies other than success.
+    """
 
     destinations: dict[str, dict[str, Any]]
-    since: float  # wall clock: what ended before was not looked at
+    since: float  # wall clock: deliveries that ended before were not read
     examined: int  # records
     destinations_left_out: int = 0
-    note: str = ""  # what could not be read
-    unread_files: int = 0  # of kept events: what is in them is missing in all of this
+    note: str = ""  # files that could not be read
+    unread_files: int = 0  # of the archive: their deliveries are missing here
 
 
 @dataclass(slots=True)
 class _Sample:
-    """So many of the values, each as likely as any other (reservoir sampling)."""
+    """Keeps up to SAMPLES_MAX of the values, each with the same probability (reservoir sampling)."""
 
     chance: random.Random
     values: list[float] = field(default_factory=list)
@@ -127,7 +130,7 @@ class _Row:
 
 
 def measure(browser: Browser, since: float, records_max: int, archive: Archive | None = None) -> Steps[ServiceTimes]:
-    """``since``: wall clock; where the clock was set back meanwhile, what was written before that may be missing."""
+    """Measures deliveries since ``since`` (wall clock). If the clock was set back since, some deliveries may be missing."""
     chance = random.Random(SEED)  # noqa: S311 - nothing secret
     rows: dict[str, _Row] = {}
     left_out: set[str] = set()
@@ -165,7 +168,7 @@ def measure(browser: Browser, since: float, records_max: int, archive: Archive |
 def newest_first(
     browser: Browser, since: float, archive: Archive | None, trouble: Trouble
 ) -> Generator[tuple[list[Delivery], int], None, None]:
-    """Deliveries, the newest piece first, in order within each; and how many records the piece has. Who has enough ends it."""
+    """Yields (deliveries, number of records) of each piece, the newest piece first, in order within each."""
     read: list[int] = []
     with open_lane(browser.disk, browser.queue_directory, JOURNAL) as reader:
         for piece in _backwards(reader, read):
@@ -175,8 +178,10 @@ def newest_first(
 
 
 def _backwards(reader: LaneReader, read: list[int]) -> Iterator[list[Record]]:
-    """All records, the newest piece first, in order within each. A piece begins anywhere: what is no record in its front is
-    the rest of one, which the piece before it has. ``read``: gets the bases of the segments that were there."""
+    """Yields all records, the newest piece first, in order within each; adds the base of each segment to ``read``.
+
+    A piece may begin in the middle of a record, which is then in the next piece.
+    """
     for base in reversed(reader.bases):
         segment = reader.segment(base)
         if segment is None:

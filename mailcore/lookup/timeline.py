@@ -1,4 +1,4 @@
-"""A message's timeline: records that speak of it become the events that a history tells.
+"""A message's timeline: turns its records into the events of a history.
 
 An event is a map of plain values, as clients get it: ``at`` (wall clock, seconds) and ``event``
 
@@ -6,11 +6,11 @@ An event is a map of plain values, as clients get it: ``at`` (wall clock, second
 - attempt: destination, relay, tls, delays (before the manager, in the queue, connecting, transmitting), verdicts: number,
   address ("" when its envelope is gone), status, dsn, reply; verdicts_left_out
 - deferred_until (into a retry lane) and replaced (into any other): lane, due_at, generation
-- bounce: queue_id of the message that tells the sender, lane, offset
+- bounce: queue_id, lane, offset of the bounce
 - administrative: operation, who, why, arguments
 - finished: how ("" or "deleted"), bounce
 
-Law: no more is kept than is answered, whatever is heard. Pure.
+Law: only the answer is kept in memory, for any number of records. Pure.
 
 Keeps law: lookup-memory-bounded (docs/laws.md).
 """
@@ -31,23 +31,25 @@ from mailcore.queue.records import Administrative, Delivery, Finish, Place, Repl
 
 __all__ = ["Timeline", "accepted"]
 
-EVENTS_MAX = 2_000  # of one answer; with the verdicts below a frame of wire.FRAME_BYTES_MAX at the most a tenth full
+EVENTS_MAX = 2_000  # of one answer; with the verdicts, at most a tenth of frames.FRAME_BYTES_MAX
 VERDICTS_MAX = 1_000
-REPLY_CHARACTERS = 1_000  # of one reply; a line has at most 512 octets (RFC 5321 4.5.3.1.5), some have more lines
-LISTED_MAX = 10  # of an order's recipients; there may be 1 000
-TEXT_CHARACTERS = 1_000  # of what a client said of itself
+REPLY_CHARACTERS = 1_000  # of one reply; a line has at most 512 octets (RFC 5321 4.5.3.1.5), some replies have several
+LISTED_MAX = 10  # of an order's recipients, which may be 1 000
+TEXT_CHARACTERS = 1_000  # of texts that a client sent
 
 
 @dataclass
 class Timeline:
-    """What is said of one message, in the order it was said. ``elsewhere``: it was kept by others than the journal."""
+    """Collects the events of one message, in the order of its records."""
 
     queue_id: str
     events: list[dict[str, Any]] = field(default_factory=list)
     starts: set[int] = field(default_factory=set)  # generations whose pass was seen from its beginning
     begun: set[int] = field(default_factory=set)  # generations of which anything was seen
     places: dict[int, Place] = field(default_factory=dict)  # of each generation's envelope
-    unnamed: set[int] = field(default_factory=set)  # recipients whose verdicts are told, without an address yet
+    unnamed: set[int] = field(
+        default_factory=set
+    )  # recipients with a verdict in the answer, whose address is not known yet
     names: dict[int, str] = field(default_factory=dict)
     ended: bool = False
     bounce: Place | None = None  # of the FINISH
@@ -55,13 +57,14 @@ class Timeline:
     verdicts_left_out: int = 0
     verdicts_told: int = 0
     deleted: bool = False
-    ends: int = 0  # recipients who got a verdict that is their last
+    ends: int = 0  # recipients with a final verdict
     added: list[str] = field(default_factory=list)  # recipients, by orders
-    refused: set[int] = field(default_factory=set)  # generations somebody was bounced in
+    refused: set[int] = field(default_factory=set)  # generations in which a recipient was bounced
     unbounced: list[tuple[dict[str, Any], int]] = field(default_factory=list)  # events that may rest on a bounce
     _order: tuple[str, float] = ("", 0.0)
 
     def hear(self, body: Body, elsewhere: bool = False) -> None:
+        """Adds a record. ``elsewhere`` is True for a record from the archive."""
         if not isinstance(body, Administrative):
             self.begun.add(body.generation)
         match body:
@@ -83,14 +86,17 @@ class Timeline:
             self.unbounced.append((self.events[-1], body.generation))
 
     def complete(self, generation: int, live: bool) -> bool:
-        """Whether all its passes were seen; ``generation``: of its newest envelope that is there, which rests or not."""
+        """Returns True if every pass was seen. ``generation`` and ``live`` are those of its newest envelope in a lane."""
         last = max([generation, *self.begun, *self.places])
         rests = last not in self.begun and (live or last in self.places)
         return self.starts.issuperset(range(last if rests else last + 1))
 
     def complete_with_older(self, generation: int, live: bool, recipients: int) -> bool:
-        """The same when what the journal has no more was asked for elsewhere. From its arrival on nothing is missing then but
-        what was deleted before anybody kept it, and that shows: a pass left nothing, or a recipient came to no end."""
+        """Returns the same as ``complete`` after the archive was read, too.
+
+        Then only records that were deleted before they were exported can be missing, and that shows: a pass without a record,
+        or a recipient without a final verdict.
+        """
         if self.ended and not self.deleted and self.ends < recipients + len(self.added):
             return False
         last = max([generation, *self.begun, *self.places])
@@ -98,12 +104,14 @@ class Timeline:
         return self.begun.issuperset(range(last if rests else last + 1))
 
     def know(self, names: Mapping[int, str]) -> None:
+        """Adds addresses of recipients, by number."""
         known = self.unnamed & names.keys()
         self.unnamed -= known
         self.names.update((number, names[number]) for number in known)
 
     def rests_on(self, event: dict[str, Any], queue_id: str, place: dict[str, Any]) -> None:
-        at = next((index for index, each in enumerate(self.events) if each is event), None)
+        """Adds the bounce that belongs to an event, before it."""
+        at = next((index for index, known in enumerate(self.events) if known is event), None)
         if at is not None and len(self.events) < EVENTS_MAX:
             self.events.insert(at, {"at": event["at"], "event": "bounce", "queue_id": queue_id, **place})
         if event["event"] == "finished":
@@ -116,7 +124,7 @@ class Timeline:
             self.events_left_out += 1
 
     def _start(self, start: Start) -> None:
-        # One that was stated anew lacks what it was counted with (``suffix``), and perhaps verdicts before it.
+        # A restated START lacks its counts (``suffix``), and verdicts before it may be missing.
         if start.resting:
             self.starts.add(start.generation)
         self.places[start.generation] = start.place
@@ -159,7 +167,7 @@ class Timeline:
         self._bounce(replaced)
         interval = interval_of(lane, 0) if lane.startswith("retry.") else 0.0
         event = "deferred_until" if interval else "replaced"
-        due_at = replaced.at + interval if interval else 0.0  # its envelope, when it is there, knows better
+        due_at = replaced.at + interval if interval else 0.0  # its envelope, if found, has the exact time
         self._add({"at": replaced.at, "event": event, "lane": lane, "due_at": due_at, "generation": generation})
 
     def _bounce(self, body: Finish | Replaced) -> None:
@@ -169,7 +177,7 @@ class Timeline:
 
     def _administrative(self, order: Administrative) -> None:
         if self._order == (order.operation, order.at):
-            return  # stated anew, with the START
+            return  # a copy, written with a restated START
         self._order = order.operation, order.at
         if order.operation == "add_recipients" and not order.anew:
             addresses = order.arguments.get("recipients", ())
@@ -187,11 +195,12 @@ class Timeline:
 
 
 def _few(value: Any) -> Any:
-    """Of an argument that is a list, the first."""
+    """Returns the first LISTED_MAX elements of a list; any other value unchanged."""
     return list(value[:LISTED_MAX]) if isinstance(value, list | tuple) else value
 
 
 def accepted(envelope: Envelope) -> dict[str, Any]:
+    """Returns the event of a message's arrival."""
     return {
         "at": envelope.arrived_at,
         "event": "accepted",

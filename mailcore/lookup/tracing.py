@@ -1,12 +1,12 @@
-"""Tracing: every record that speaks of certain messages, found without reading the others.
+"""Tracing: finds every record that names certain messages, without decoding the others.
 
-Envelopes have an index beside their segment; the journal has none. There, and where an index ends early, the queue ids are
-looked for as bytes, which takes a fiftieth of the time that reading records does, and what stands around a hit is believed
-only when it is a record that its checksum proves. So a stranger who writes queue ids into a reply wins nothing. When a
-message came is in its queue id: segments that ended before are not looked at.
+Envelopes have an index beside their segment; the journal does not. There, and where an index ends early, the queue ids are
+searched as bytes, which takes a fiftieth of the time of reading records. A hit is believed only if the record around it has a
+valid checksum, so a queue id in a reply is not taken for a record. A queue id holds the time of arrival: segments that ended
+before it are not read.
 
-Law: what takes long is a generator that stops after each piece, so that whoever drives it (``Walk``) decides for how long.
-Must not know: sockets, the manager, what is made of the records.
+Law: long work is a generator that stops after each piece, so that its caller (``Walk``) decides how long it runs.
+Must not know: sockets, the manager, the use of the records.
 
 Keeps law: trace-believes-checksums (docs/laws.md).
 """
@@ -61,12 +61,12 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-Steps = Generator[None, None, T]  # stops after each piece; what came of it is what it returns
+Steps = Generator[None, None, T]  # stops after each piece; returns the result
 
-SLACK_S = 300.0  # a clock that was set may have been wrong by so much; steps of NTP are far smaller
-FEW = 8  # up to here looking for each id is quicker than going through every entry of an index once
+SLACK_S = 300.0  # the most by which a clock may have been wrong; steps of NTP are far smaller
+FEW = 8  # up to this many ids, searching for each id is faster than reading every entry of an index once
 # Bytes between a record's beginning and a queue id in it. In START, DELIVERY, REPLACED and FINISH it is the first field (array,
-# string); in ENVELOPE the same behind a length of 4 bytes, the array's head of 1 or 3; in ADMINISTRATIVE it stands behind the
+# string); in ENVELOPE the same after a length of 4 bytes, the array's head of 1 or 3; in ADMINISTRATIVE it follows the
 # operation, a string of up to 31 bytes.
 _IN_FRONT = (HEADER_BYTES + 2, *range(HEADER_BYTES + 4, HEADER_BYTES + 35))
 _FRONT_MAX = _IN_FRONT[-1]
@@ -83,7 +83,7 @@ _DECODERS: dict[int, Callable[[bytes], Body]] = {
 
 
 class Walk(Generic[T]):
-    """Steps being taken, some at a time, by one thread after another."""
+    """Runs steps, some at a time, in one thread after another."""
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
@@ -91,7 +91,7 @@ class Walk(Generic[T]):
         self.over = False
 
     def go(self, seconds: float, monotonic: Callable[[], float]) -> bool:
-        """Takes steps for so long; whether it is over, and the result there."""
+        """Runs steps for ``seconds``; returns True when they are done and ``result`` is set."""
         until = monotonic() + seconds
         while not self.over:
             try:
@@ -103,26 +103,24 @@ class Walk(Generic[T]):
         return self.over
 
     def close(self) -> None:
-        """No more steps; files are closed."""
+        """Ends the steps and closes their files."""
         self._steps.close()
 
 
 @dataclass(slots=True)
 class Trace:
-    """What a tracing has read, and how much it may: a bound for a journal of any size."""
+    """Counts what a trace has read, and limits it, for a journal of any size."""
 
     bytes_left: int
     examined_bytes: int = 0
     cut_short: bool = False
     oldest: float | None = None  # wall clock: when the oldest segment of the journal was begun
-    missing: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # offsets of segments that were there at first, and had gone
+    missing: list[tuple[int, int]] = field(default_factory=list)  # (start, end) of segments deleted while tracing
 
 
 @contextlib.contextmanager
 def open_lane(disk: Disk, queue_directory: str, lane: str) -> Iterator[LaneReader]:
-    """A reader of a lane, damage stepped over: who browses or runs the lane tells of that."""
+    """Opens a reader of a lane that skips damage without a report: browsing and the runner report it."""
     reader = LaneReader(disk, os.path.join(queue_directory, lane), lambda damage: None)
     try:
         yield reader
@@ -131,14 +129,14 @@ def open_lane(disk: Disk, queue_directory: str, lane: str) -> Iterator[LaneReade
 
 
 def lanes_in(browser: Browser) -> list[str]:
-    """All lanes there are but the journal, in the order in which they are browsed."""
+    """Returns all lanes except the journal, in the order of browsing."""
     disk, directory = browser.disk, browser.queue_directory
     names = [name for name in disk.list(directory) if name != JOURNAL]
     return sorted((n for n in names if disk.is_directory(os.path.join(directory, n))), key=lane_order)
 
 
 def earliest_of(queue_id: str) -> float:
-    """No record of the message is older, if the clock was right within SLACK_S; 0.0 for what is no queue id of ours."""
+    """Returns a time before the first record of the message; 0.0 if this is not a queue id of Waypost."""
     try:
         return arrival_of(queue_id) - SLACK_S
     except ValueError:
@@ -146,7 +144,7 @@ def earliest_of(queue_id: str) -> float:
 
 
 def bases_since(reader: LaneReader, earliest: float) -> list[int]:
-    """The segments that were written to after ``earliest``, oldest first."""
+    """Returns the bases of the segments that were written after ``earliest``, oldest first."""
     bases = list(reader.bases)
     for index in range(len(bases) - 1, 0, -1):
         segment = reader.segment(bases[index])
@@ -158,11 +156,12 @@ def bases_since(reader: LaneReader, earliest: float) -> list[int]:
 def trace(
     reader: LaneReader, queue_ids: Collection[str], earliest: float, so_far: Trace, newest_bytes: int = 1 << 62
 ) -> Generator[tuple[str, Record] | None, None, None]:
-    """The journal's records of these messages, oldest first, each with the id that was found in it; None after each piece.
-    The id may stand in it by chance: who decodes it compares. Who takes ids out of ``queue_ids`` is told no more of them.
+    """Yields the journal's records of these messages, oldest first, each with the id that was found in it; None after each
+    piece.
 
-    The newest segment is read to its end: what is seen there may be on its way to the disk. ``newest_bytes``: no more than
-    so many in front of that.
+    The id may be in a record by chance: compare it after decoding. Ids that the caller removes from ``queue_ids`` are not
+    searched any more. The newest segment is read to its end, which may not be synced yet. ``newest_bytes`` limits the search to
+    that many bytes before the end.
     """
     start = reader.end_of(reader.bases[-1], WITHOUT_END) - newest_bytes if reader.bases else 0
     if reader.bases and (oldest := reader.segment(reader.bases[0])) is not None:
@@ -183,7 +182,7 @@ def trace(
 def envelopes_of(
     disk: Disk, queue_directory: str, lanes: Collection[str], queue_ids: Collection[str], earliest: float
 ) -> Steps[dict[str, list[tuple[Found, bool]]]]:
-    """Every envelope there is of these messages, of any generation, garbage included, with whether its mark is live."""
+    """Returns every envelope of these messages, of any generation, garbage included, and whether its mark is live."""
     found: dict[str, list[tuple[Found, bool]]] = {}
     for lane in lanes:
         with open_lane(disk, queue_directory, lane) as reader:
@@ -201,7 +200,7 @@ def envelopes_of(
 
 
 def decode(record: Record) -> Body | None:
-    """What a record of the journal says; None when it is another kind, or can't be read."""
+    """Decodes a record of the journal; None if it is of another type or cannot be decoded."""
     decoder = _DECODERS.get(record.type)
     try:
         return None if decoder is None else decoder(record.body)
@@ -210,7 +209,7 @@ def decode(record: Record) -> Body | None:
 
 
 def envelope_in(record: Record) -> Envelope | None:
-    """None when it is no envelope, or none that can be read."""
+    """Decodes an ENVELOPE record; None for other types, or if it cannot be decoded."""
     try:
         return decode_envelope(record.body) if record.type == RecordType.ENVELOPE else None
     except (msgspec.MsgspecError, struct.error):
@@ -218,7 +217,7 @@ def envelope_in(record: Record) -> Envelope | None:
 
 
 def _envelopes_in(disk: Disk, segment: Segment, queue_ids: Collection[str], end: int) -> Iterator[Record | None]:
-    """By the index as far as it goes, then as bytes."""
+    """Yields envelopes found by the index as far as it reaches, then by searching bytes."""
     with segment.reading():
         covered = segment.base + FIRST_RECORD
         padded = {padded_id(queue_id.encode("ascii", "replace")) for queue_id in queue_ids}
@@ -240,7 +239,7 @@ def _envelopes_in(disk: Disk, segment: Segment, queue_ids: Collection[str], end:
 def _records_with(
     segment: Segment, queue_ids: Collection[str], start: int, end: int, so_far: Trace
 ) -> Iterator[tuple[str, Record] | None]:
-    """The records in [start, end) in whose front one of the ids stands, in order; None after each piece."""
+    """Yields the records in [start, end) that begin with one of the ids, in order; None after each piece."""
     base = segment.base
     magic = magic_of(segment.header.salt)
     with segment.reading():
@@ -269,7 +268,7 @@ def _records_with(
 
 
 def _beginnings(block: bytes, wanted: bytes, magic: bytes, low: int, high: int) -> Iterator[int]:
-    """Where in the block a record may begin that has ``wanted`` beginning in [low, high)."""
+    """Yields the places in the block where a record may begin whose id begins in [low, high)."""
     hit = block.find(wanted, low)
     while 0 <= hit < high:
         for in_front in _IN_FRONT:

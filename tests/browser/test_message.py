@@ -51,7 +51,7 @@ async def test_a_greylisted_message_has_a_timeline_and_is_found_when_it_is_gone(
             await expect(page.locator("#reading-recipient")).to_contain_text("search complete", timeout=PATIENCE_MS)
             await expect(page.locator("tbody tr", has_text=queue_id)).to_have_count(found)
         await page.goto(it.url("/queue/0123456789ABC/"))
-        await expect(page.locator("main")).to_contain_text("nothing is known of 0123456789ABC")
+        await expect(page.locator("main")).to_contain_text("nothing is known about 0123456789ABC")
 
 
 async def test_a_body_is_read_by_who_may_and_nothing_hostile_comes_to_life(tmp_path: Path) -> None:

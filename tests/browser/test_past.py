@@ -42,5 +42,5 @@ async def test_a_message_that_no_segment_knows_is_found_and_told(tmp_path: Path)
         await expect(page.locator(".timeline li").last).to_contain_text("Finished")
         await expect(page.locator("#recipients tr")).to_have_count(2)
         await expect(page.locator("#recipients")).to_contain_text("b@example.org")
-        await expect(page.locator("main")).not_to_contain_text("not all of it is known")
+        await expect(page.locator("main")).not_to_contain_text("its history is incomplete")
         assert await page.locator("main img, main b").count() == 0

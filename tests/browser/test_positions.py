@@ -22,7 +22,7 @@ async def test_the_lanes_are_shown_and_stay_as_the_reader_left_them(tmp_path: Pa
         await expect(page.locator("#positions")).to_contain_text("A start now would read")
         details = page.locator("#segments-incoming0")
         await details.locator("summary").click()
-        await expect(details).to_contain_text("it is the newest, where writing goes on")
+        await expect(details).to_contain_text("it is the newest segment, which is being written")
         await details.locator("summary").focus()
         async with page.expect_response("**/positions/"):
             pass

@@ -70,7 +70,7 @@ async def test_a_history_for_programs(past: Past, waypost: Waypost) -> None:
 async def test_what_nobody_knows_is_status_1(past: Past, waypost: Waypost) -> None:
     said = await waypost("queue", "history", "1K0RDGV4BE9ZZ")
     assert (said.status, said.out) == (1, "")
-    assert said.err.startswith("waypost: nothing is known of 1K0RDGV4BE9ZZ; the journal goes back to ")
+    assert said.err.startswith("waypost: nothing is known about 1K0RDGV4BE9ZZ; the journal goes back to ")
 
 
 async def test_a_search_finds_what_is_finished(past: Past, waypost: Waypost) -> None:

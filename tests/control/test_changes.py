@@ -196,7 +196,7 @@ async def test_nobody_grows_into_a_filter_after_the_count(house: House, control:
     "cut", ["x", "nan", "1.0 incoming.0", "1.0 incoming.0:", "1.0  ", "1.0 incoming.0:1 incoming.0:2"]
 )
 async def test_what_is_no_cut_is_refused(control: AsyncControlClient, cut: str) -> None:
-    with pytest.raises(Refused, match="is no cut; allowed: what a dry run gave"):
+    with pytest.raises(Refused, match="is not a valid cut; use the cut that a dry run returned"):
         await control.call("change_matching", {"change": "delete", "filter": {}, "cut": cut})
 
 

@@ -310,4 +310,4 @@ async def test_the_daemon_finds_what_it_delivered_bounced_and_deleted(tmp_path: 
             assert "550" in times["destinations"][route_to(lab, 1)]["replies"][0]["reply"]
             history = await house.ask("history", queue_id="1K0RDGV4BE9ZZ")
             assert (history["events"], history["complete"]) == ([], False)
-            assert history["note"].startswith("nothing is known of 1K0RDGV4BE9ZZ; the journal goes back to ")
+            assert history["note"].startswith("nothing is known about 1K0RDGV4BE9ZZ; the journal goes back to ")

@@ -71,7 +71,7 @@ async def test_each_segment_says_what_keeps_it(house: House, control: AsyncContr
         "2 messages being worked on",
         "an older segment that is needed; they go in the order they were written",
         "messages that the runner has not read yet",
-        "it is the newest, where writing goes on",
+        "it is the newest segment, which is being written",
     ]
     assert [each["live"] for each in lane["segments"]] == [0, 0, 2, 0, None, None]
     assert [each["sealed"] for each in lane["segments"]] == [True] * 5 + [False]
@@ -109,7 +109,7 @@ async def test_held_and_deleted_mail_and_damage_keep_segments(house: House, cont
     answer = await control.call("positions")
     assert [each["kept_by"] for each in lane_of(answer, "hold")["segments"]][:2] == [
         "held messages may be in it",
-        "a damaged record in it was set aside for people to look at",
+        "it holds a damaged record, which was set aside",
     ]
     assert lane_of(answer, "deleted")["segments"][0]["kept_by"] == "deletes that can still be undone"
     assert lane_of(answer, "hold")["interval_s"] is None
@@ -144,7 +144,9 @@ async def test_what_a_start_would_cost_is_told(house: House, control: AsyncContr
     assert recovery["seconds_estimate"] > 0
     assert "100 records, and go on with 40 messages" in recovery["sentence"]
     assert answer["journal"]["suffix_bytes"] == 100
-    assert [each["kept_by"] for each in answer["journal"]["segments"]] == ["it is the newest, where writing goes on"]
+    assert [each["kept_by"] for each in answer["journal"]["segments"]] == [
+        "it is the newest segment, which is being written"
+    ]
 
 
 async def test_without_a_manager_the_positions_on_disk_serve(house: House, control: AsyncControlClient) -> None:

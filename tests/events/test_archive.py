@@ -228,7 +228,7 @@ def test_what_nobody_exported_is_not_all_known(world: KeptWorld) -> None:
     history = world.history(life.queue_id)
     assert [event["event"] for event in history.events] == ["accepted", "attempt", "finished"]
     assert not history.complete
-    assert history.note.startswith("not all of it is known; ")
+    assert history.note.startswith("its history is incomplete; ")
     assert "events go back to " in history.note
 
 
@@ -249,7 +249,7 @@ def test_of_what_nobody_knows_nothing_is_told(world: KeptWorld) -> None:
     for queue_id in ("1K0RDGV4BE9ZZ", "0000000000000", "ZZZZZZZZZZZZZ", "no queue id"):
         history = world.history(queue_id)
         assert (history.events, history.complete) == ([], False)
-        assert history.note.startswith(f"nothing is known of {queue_id}")
+        assert history.note.startswith(f"nothing is known about {queue_id}")
 
 
 # -- what is wrong with files
@@ -364,6 +364,6 @@ def test_an_empty_home_knows_nothing(tmp_path: Path) -> None:
     world = KeptWorld(tmp_path)
     world.browser = Browser(Disk(), str(tmp_path / "nowhere"), lambda: 0.0, lambda: 0.0)
     world.export()
-    assert world.history("1K0RDGV4BE9ZZ").note == "nothing is known of 1K0RDGV4BE9ZZ"
+    assert world.history("1K0RDGV4BE9ZZ").note == "nothing is known about 1K0RDGV4BE9ZZ"
     assert world.search(sender="*") == []
     world.close()

@@ -123,7 +123,7 @@ def test_of_a_message_nobody_knows_nothing_is_told(world: World) -> None:
     world.chatter(10)
     history = world.history("1K0RDGV4BE9ZZ")
     assert (history.events, history.complete) == ([], False)
-    assert history.note.startswith("nothing is known of 1K0RDGV4BE9ZZ; the journal goes back to 20")
+    assert history.note.startswith("nothing is known about 1K0RDGV4BE9ZZ; the journal goes back to 20")
 
 
 def test_without_a_journal_and_lanes_nothing_is_told(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_without_a_journal_and_lanes_nothing_is_told(tmp_path: Path) -> None:
     for path in (tmp_path / "journal").glob("*"):
         path.unlink()
     history = world.history("1K0RDGV4BE9ZZ")
-    assert (history.events, history.since, history.note) == ([], None, "nothing is known of 1K0RDGV4BE9ZZ")
+    assert (history.events, history.since, history.note) == ([], None, "nothing is known about 1K0RDGV4BE9ZZ")
 
 
 def test_a_deleted_part_of_the_journal_is_missed(world: World) -> None:
@@ -149,7 +149,7 @@ def test_a_deleted_part_of_the_journal_is_missed(world: World) -> None:
     history = world.history(life.queue_id)
     assert [event["event"] for event in history.events] == ["accepted", "attempt", "finished"]
     assert not history.complete
-    assert history.note.startswith("not all of it is known; the journal goes back to ")
+    assert history.note.startswith("its history is incomplete; the journal goes back to ")
 
 
 def test_a_deferred_message_whose_first_pass_is_forgotten_is_not_all_told(world: World) -> None:
@@ -183,7 +183,7 @@ def test_without_its_envelope_numbers_have_no_addresses(world: World) -> None:
     assert [event["event"] for event in history.events] == ["attempt", "finished"]
     assert history.events[0]["verdicts"][0]["address"] == ""
     assert not history.complete
-    assert "its envelope is gone" in history.note
+    assert "its envelope is deleted" in history.note
 
 
 def test_a_start_that_was_stated_anew_does_not_make_it_whole(world: World) -> None:
@@ -239,7 +239,7 @@ def test_a_journal_too_long_to_read_is_said_to_be(world: World) -> None:
     world.chatter(5_000)
     walk = Walk(HistoryReader(world.browser, trace_bytes_max=100_000).history(life.queue_id))
     history = world.walked(walk)
-    assert (history.complete, history.note) == (False, "the journal is so long that it was not read to its end")
+    assert (history.complete, history.note) == (False, "the journal is too long to be read to its end")
 
 
 @pytest.mark.parametrize("before", range(0, 300, 7))
