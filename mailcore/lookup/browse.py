@@ -316,7 +316,7 @@ def _parse_cursor(cursor: str) -> tuple[str, int]:
         return "", 0
     lane, colon, offset = cursor.rpartition(":")
     if not colon or not lane or not (offset.isascii() and offset.isdigit()) or len(offset) > 19:
-        raise CursorError(f"{cursor!r} is not a valid cursor; use the cursor that a page returned (lane:offset)")
+        raise CursorError(f"{cursor!r} is not a cursor; allowed: the cursor that a page returned (lane:offset)")
     return lane, int(offset)
 
 

@@ -286,7 +286,7 @@ def test_a_cursor_is_checked_and_one_into_nowhere_goes_on_behind_it(queue: Queue
     queue.lane("incoming.0").write(envelope())
     queue.lane("retry.5").write(envelope(sender="later@example.org"))
     for wrong in ("x", "incoming.0:", ":5", "incoming.0:-1", "incoming.0:1e3", "incoming.0:" + "9" * 30):
-        with pytest.raises(CursorError, match="is not a valid cursor"):
+        with pytest.raises(CursorError, match="is not a cursor"):
             queue.page(cursor=wrong)
     for gone in ("incoming.7:50", "incoming.0:999999999", "retry.1:0"):
         assert [item.sender for item in queue.page(cursor=gone).items] == ["later@example.org"]
