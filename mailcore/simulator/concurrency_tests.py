@@ -5,7 +5,7 @@ listen(2) with the same number; one message of 2 000 recipients (20 000 for the 
 destination_concurrency_limit 20, initial_destination_concurrency 20 (5 for the limiter), no connection caching. Only first
 attempts count.
 
-The document does not state the following. A backlog of 5 lets 6 connections wait, as on Linux, whose accept queue is full
+SCHEDULER_README does not state the following. A backlog of 5 lets 6 connections wait, as on Linux, whose accept queue is full
 only above it. The seventh is dropped (30 s) or appears to be connected (300 s). The failed cohort limit is the default, 1:
 failures are mixed with successes, each of which resets the count to 0, so the destination is never dead. Servers are not
 quite even: a delivery takes 20 ms more on average, at random, and a connection 10 ms. Otherwise five of them would always end
@@ -107,7 +107,7 @@ class Row:
 
 
 def row_of(test: ConcurrencyTest, feedback: str, outcome: Outcome) -> Row:
-    """Returns a row that compares the figures of the document with an outcome."""
+    """Returns a row that compares the figures of SCHEDULER_README with an outcome."""
     deferred, concurrency = test.document[feedback]
     return Row(
         test=test.name,
