@@ -70,7 +70,7 @@ async def test_a_body_is_read_by_who_may_and_nothing_hostile_comes_to_life(tmp_p
         assert '"\'""=cmd' in text or '"""=cmd' in text
         await page.goto(it.url(f"/queue/{queue_id}/"))
         headers = page.locator("table.headers")
-        await expect(headers).to_contain_text(f"Subject{MARKUP} \\x1b[31m \\u202egnp.exe", use_inner_text=False)
+        await expect(headers).to_contain_text(f"Subject {MARKUP} \\x1b[31m \\u202egnp.exe", use_inner_text=False)
         await expect(page.locator("#waiting")).to_contain_text("the next try is due")
         assert await page.locator("main img").count() == 0
         await page.click("text=Read it")
