@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from appliance.pipeline.build_day import Maker
+from appliance.pipeline.build_day import ReportBuilder
 from appliance.pipeline.days import Day
 from appliance.pipeline.run import make
 from appliance.pipeline.session import end, start
@@ -173,7 +173,9 @@ def make_week(home: Path, last: date, zone: str = "Europe/Vienna") -> list[date]
             for day in days:
                 print(
                     day,
-                    make(Maker(session, store, (home / "events").resolve(), lambda *_: None), Day(day, zone)).words,
+                    make(
+                        ReportBuilder(session, store, (home / "events").resolve(), lambda *_: None), Day(day, zone)
+                    ).words,
                     flush=True,
                 )
         finally:

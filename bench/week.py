@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from appliance.pipeline.build_day import Maker
+from appliance.pipeline.build_day import ReportBuilder
 from appliance.pipeline.days import Day, week_of
 from appliance.pipeline.run import make
 from appliance.pipeline.session import QUICK, end, start
@@ -298,7 +298,9 @@ def make_reports(week: Week) -> None:
         session = start("local[*]", store.root / "scratch", QUICK)
         try:
             for day in (*week.days, week.days[-1] + timedelta(days=1)):
-                told = make(Maker(session, store, week.home / "events", lambda stage, share: None), Day(day, week.zone))
+                told = make(
+                    ReportBuilder(session, store, week.home / "events", lambda stage, share: None), Day(day, week.zone)
+                )
                 print(f"{day}: {told.words}", flush=True)
         finally:
             end(session)

@@ -24,7 +24,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from appliance.accounts.admin_forms import NewUserForm, PasswordForm, RoleForm, UserForm
 from appliance.accounts.audited_admin import AuditedAdmin, ReasonForm
-from appliance.accounts.permissions import is_last_administrator, read_bodies, role_name, set_standing, standing
+from appliance.accounts.permissions import is_last_administrator, read_bodies, rights_of, role_name, set_rights
 from appliance.accounts.roles import Role
 from appliance.accounts.sessions import end_sessions
 from appliance.audit.record import record
@@ -89,11 +89,11 @@ class UserAdmin(AuditedAdmin):
 
     def described(self, obj: User) -> dict[str, Any]:
         """Returns the user's rights, as the audit records them before and after a change."""
-        return standing(obj)
+        return rights_of(obj)
 
     def finish(self, request: HttpRequest, obj: User, form: Any) -> None:
         """Stores the role and the right to read message bodies."""
-        set_standing(obj, form.cleaned_data["role"], form.cleaned_data["bodies"])
+        set_rights(obj, form.cleaned_data["role"], form.cleaned_data["bodies"])
 
     def refusal(self, request: HttpRequest, obj: User) -> str:
         """Returns why the user cannot be deleted, or ""."""
@@ -147,10 +147,10 @@ class UserAdmin(AuditedAdmin):
         form = ReasonForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
             with transaction.atomic():
-                before = standing(user)
+                before = rights_of(user)
                 count, _ = Authenticator.objects.filter(user=user).delete()
                 end_sessions({user.pk})
-                record(request, "user.totp", user.get_username(), before=before, after=standing(user),
+                record(request, "user.totp", user.get_username(), before=before, after=rights_of(user),
                        why=form.cleaned_data["why"], words="removed" if count else "there was none")  # fmt: skip
             messages.success(
                 request, f"{user.get_username()} signs in with the password alone until TOTP is set up again."

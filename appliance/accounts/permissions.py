@@ -16,7 +16,7 @@ from django.db.models import Q
 
 from appliance.accounts.roles import GROUPS, READ_BODIES, Role, role_of
 
-__all__ = ["ROLE_CHOICES", "is_last_administrator", "may_read_by_own_right", "read_bodies", "set_standing", "standing"]
+__all__ = ["ROLE_CHOICES", "is_last_administrator", "may_read_by_own_right", "read_bodies", "rights_of", "set_rights"]
 
 ROLE_CHOICES = (
     ("", "none: no access"),
@@ -46,7 +46,8 @@ def role_name(user: User) -> str:
     return max(roles).name.lower() if roles else ""
 
 
-def standing(user: User) -> dict[str, Any]:
+def rights_of(user: User) -> dict[str, Any]:
+    """Returns the user's rights, as the audit records them."""
     return {
         "user": user.get_username(),
         "name": user.get_full_name(),
@@ -57,7 +58,7 @@ def standing(user: User) -> dict[str, Any]:
     }
 
 
-def set_standing(user: User, role: str, bodies: bool) -> None:
+def set_rights(user: User, role: str, bodies: bool) -> None:
     """Touches nothing that is as it should be: sessions end with each change."""
     wanted = Group.objects.filter(name=role)
     current = user.groups.filter(name__in=GROUPS)

@@ -49,9 +49,9 @@ from appliance.pipeline.silver import VERSION as SILVER_VERSION
 from appliance.pipeline.silver import Silver, made, make
 from appliance.pipeline.store import Store
 from appliance.pipeline.tables import UNREADABLE, damaged, read_table, write_table
-from appliance.pipeline.verify import whole
+from appliance.pipeline.verify import all_unchanged
 
-__all__ = ["VERSION", "Maker", "Told", "read_table", "write_json"]
+__all__ = ["VERSION", "ReportBuilder", "Told", "read_table", "write_json"]
 
 VERSION = 1  # of the tables: raise it to have days rebuilt at the next request
 DAMAGED_MAX = 100  # files set aside in one run; more, and something else is wrong
@@ -81,7 +81,7 @@ class Told:
 
 
 @dataclass
-class Maker:
+class ReportBuilder:
     """Builds the reports of one run: its Spark session, its store and the events it reads."""
 
     session: SparkSession
@@ -111,7 +111,7 @@ class Maker:
                 return
             files, damaged = look(self.events, dt, self.aside)
             self._files[dt], self._damaged[dt] = files, damaged
-            if made(self.store, dt, files) is None and not whole(files, self.aside):
+            if made(self.store, dt, files) is None and not all_unchanged(files, self.aside):
                 continue
             self.partition(sum(each.rows for each in files))
             try:

@@ -27,7 +27,7 @@ if SPARK_MISSING := missing("reports"):  # the modules below import Spark
     print(SPARK_MISSING, file=sys.stderr)
     sys.exit(2)
 
-from appliance.pipeline.build_day import Maker, Progress, Told
+from appliance.pipeline.build_day import Progress, ReportBuilder, Told
 from appliance.pipeline.days import Day, month_of, week_of
 from appliance.pipeline.failure import in_short
 from appliance.pipeline.java import NoJava
@@ -61,7 +61,7 @@ def report(
         progress("starting Spark", 0.0)
         session = start(master, store.scratch, (QUICK if _small(events, Day(day, zone)) else {}) | (options or {}))
         try:
-            return make(Maker(session, store, events.resolve(), progress), Day(day, zone))
+            return make(ReportBuilder(session, store, events.resolve(), progress), Day(day, zone))
         finally:
             end(session)
 
@@ -73,27 +73,27 @@ def _small(events: Path, day: Day) -> bool:
     return sum(path.stat().st_size for directory in set(days) for path in directory.glob("*.parquet")) < SMALL_BYTES
 
 
-def make(maker: Maker, day: Day) -> Told:
+def make(builder: ReportBuilder, day: Day) -> Told:
     """The day; the two before it if they were made from fewer events; the weeks and months of these, and all that are
     behind their days. Of those one that cannot be made stops nothing else; ``unmade`` names it."""
     made = []
     for late in (day.before(back) for back in range(LATE_DAYS, 0, -1)):
-        if maker.stale(late):
-            maker.progress(f"events that came late for {late.date}", 0.0)
-            maker.day(late)
+        if builder.stale(late):
+            builder.progress(f"events that came late for {late.date}", 0.0)
+            builder.day(late)
             made.append(late)
-    told = maker.day(day)
+    told = builder.day(day)
     made.append(day)
-    maker.progress("weeks and months", 0.95)
+    builder.progress("weeks and months", 0.95)
     unmade = []
     theirs = [of(each.date) for each in made for of in (week_of, month_of)]
-    for period in dict.fromkeys([*theirs, *behind(maker.store, day.zone)]):
+    for period in dict.fromkeys([*theirs, *behind(builder.store, day.zone)]):
         try:
-            make_period(maker, period, day.zone)
+            make_period(builder, period, day.zone)
         except Exception as error:  # a full disk, Spark's, Arrow's: the next one may have room
             traceback.print_exc()
-            unmade.append(f"{period.name} ({in_short(error, maker.store.root)})")
-    maker.progress("done", 1.0)
+            unmade.append(f"{period.name} ({in_short(error, builder.store.root)})")
+    builder.progress("done", 1.0)
     return replace(told, unmade=tuple(unmade))
 
 

@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from appliance.pipeline.events import EventFile, SetAside
 from mailcore.events.checksum import ChecksumError, check
 
-__all__ = ["whole"]
+__all__ = ["all_unchanged"]
 
 
-def whole(files: Sequence[EventFile], aside: SetAside) -> bool:
+def all_unchanged(files: Sequence[EventFile], aside: SetAside) -> bool:
     """Returns whether all files are unchanged; changed and unreadable ones are set aside."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         found = [(file, error) for file, error in zip(files, pool.map(_fault, files), strict=True) if error is not None]

@@ -18,7 +18,7 @@ import pyarrow.parquet
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from appliance.pipeline.build_day import VERSION, Maker, write_json
+from appliance.pipeline.build_day import VERSION, ReportBuilder, write_json
 from appliance.pipeline.daily_tables.periods import MERGED
 from appliance.pipeline.days import Period, month_of, week_of
 from appliance.pipeline.store import Store, report_fingerprint, tells
@@ -29,27 +29,27 @@ __all__ = ["behind", "make_period"]
 SMALL_BYTES = 8 << 20  # of tables: some hundred thousand steps of sketches
 
 
-def make_period(maker: Maker, period: Period, zone: str) -> Path | None:
+def make_period(builder: ReportBuilder, period: Period, zone: str) -> Path | None:
     """Makes the period from the reports of its days; returns None if no day has a report."""
-    there = _made(maker.store, period, zone)
+    there = _made(builder.store, period, zone)
     broken = {name: why for name, (version, _) in there.items() if (why := damaged(version))}
     for name in broken:  # as it is not in what this is made of, each run looks whether it has been made again
         del there[name]
     if not there:
         return None
     versions = [version for version, _ in there.values()]
-    aside = maker.store.begin(f"gold/{period.name}")
-    maker.partition(0)
+    aside = builder.store.begin(f"gold/{period.name}")
+    builder.partition(0)
     size = sum(path.stat().st_size for version in versions for path in version.rglob("*.parquet"))
-    with maker.interpreted() if size < SMALL_BYTES else contextlib.nullcontext():
-        maker.together(_merging(maker, versions), aside)
+    with builder.interpreted() if size < SMALL_BYTES else contextlib.nullcontext():
+        builder.together(_merging(builder, versions), aside)
     content = _content(period, zone, {name: said for name, (_, said) in there.items()})
     content["left_out"] = [
         f"gold/day={name} cannot be read and was left out; make the report of that day again ({why})"
         for name, why in sorted(broken.items())
     ]
     write_json(aside / "report.json", content)
-    maker.store.publish(aside, f"gold/{period.name}")
+    builder.store.publish(aside, f"gold/{period.name}")
     return aside
 
 
@@ -118,12 +118,12 @@ def _content(period: Period, zone: str, days: dict[str, bytes]) -> dict[str, Any
     }
 
 
-def _merging(maker: Maker, versions: Sequence[Path]) -> dict[str, Callable[[], DataFrame]]:
+def _merging(builder: ReportBuilder, versions: Sequence[Path]) -> dict[str, Callable[[], DataFrame]]:
     """Each table of these days that is there, made into one."""
 
     def merged(name: str, files: Sequence[Path]) -> DataFrame:
         schema = from_arrow_schema(pyarrow.parquet.read_schema(files[0]))  # else Spark starts a job to find out
-        return MERGED[name](maker.session.read.schema(schema).parquet(*(str(path) for path in files)))
+        return MERGED[name](builder.session.read.schema(schema).parquet(*(str(path) for path in files)))
 
     found = {name: [path for each in versions for path in sorted((each / name).glob("*.parquet"))] for name in MERGED}
     return {name: functools.partial(merged, name, files) for name, files in found.items() if files}

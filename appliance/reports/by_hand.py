@@ -18,7 +18,7 @@ from appliance.reports import runs
 from appliance.reports.models import Run, State
 from appliance.reports.running import Ended, Heard
 
-__all__ = ["Noted", "database_is_there"]
+__all__ = ["RecordedRun", "database_is_there"]
 
 
 def database_is_there() -> bool:
@@ -26,7 +26,7 @@ def database_is_there() -> bool:
     return connection.vendor != "sqlite" or Path(connection.settings_dict["NAME"]).is_file()
 
 
-class Noted:
+class RecordedRun:
     """One run, begun now. Under the lock of ``running``, as all that stand as running."""
 
     def __init__(self, day: date) -> None:

@@ -1,4 +1,4 @@
-"""The mail's pictures: PNG, drawn without a display and without shared state, readable at the width of a telephone."""
+"""The charts of the report mail: PNG, drawn without a display or shared state, readable on a phone."""
 
 from __future__ import annotations
 

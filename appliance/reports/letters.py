@@ -81,20 +81,20 @@ def letter(report: Report, now: InForce) -> EmailMessage:
     writing = now.writing
     content = content_of(report, writing)
     tables = [each for each in map(_shortened, content.tables) if each is not None]
-    pictures = _pictures(content, writing)
+    images = _charts(content, writing)
     url = url_of(report.period, report.start)
     context = {
         "content": content, "writing": writing, "tables": tables, "url": url,
-        "pictures": [(cid[1:-1], what) for cid, what, _ in pictures], "number_kind": Kind.NUMBER,
+        "images": [(cid[1:-1], what) for cid, what, _ in images], "number_kind": Kind.NUMBER,
     }  # fmt: skip
     message = _envelope(_subject(content), now)
     message.set_content(as_text(content, tables, writing, url))
     message.add_alternative(render_to_string("mail/report.html", context), subtype="html")
     html = message.get_payload()[1]  # type: ignore[index]  # the second of the two that were just put in
     assert isinstance(html, EmailMessage)
-    for cid, what, picture in pictures:
+    for cid, what, png in images:
         html.add_related(
-            picture,
+            png,
             "image",
             "png",
             cid=cid,
@@ -138,7 +138,7 @@ def _subject(content: Content) -> str:
     return f"Waypost: report of {content.title}{so_far}" + (f": {words}" if words else "")
 
 
-def _pictures(content: Content, writing: Writing) -> list[tuple[str, str, bytes]]:
+def _charts(content: Content, writing: Writing) -> list[tuple[str, str, bytes]]:
     """Returns (Content-ID, what it shows, PNG) of each chart; nothing where the extra 'charts' is not installed."""
     if not HAS_CHARTS:
         return []

@@ -13,10 +13,10 @@ from appliance.reports import report_store
 from appliance.reports.models import Run, State
 from appliance.reports.report_store import Period
 
-__all__ = ["Line", "Standing", "line_of", "lines"]
+__all__ = ["Line", "ReportState", "line_of", "lines"]
 
 
-class Standing(enum.Enum):
+class ReportState(enum.Enum):
     """The state of a report in the list."""
 
     NONE = "no report yet"
@@ -34,7 +34,7 @@ class Line:
 
     period: Period
     start: date
-    standing: Standing
+    state: ReportState
     words: str = ""
     url: str = ""
     run: Run | None = None  # the last, or the one that is under way
@@ -68,17 +68,17 @@ def _lines(period: Period, starts: list[date], runs: dict[date, Run]) -> Iterato
     for start in starts:
         report, run = report_store.report_of(period, start), runs.get(start)
         url = reverse("reports:report", args=(period.value, start.isoformat())) if report or run else ""
-        standing, words = Standing.NONE, ""
+        state, words = ReportState.NONE, ""
         if report is not None:
-            standing = {True: Standing.READY, False: Standing.RED, None: Standing.UNCHECKED}[report.balances]
+            state = {True: ReportState.READY, False: ReportState.RED, None: ReportState.UNCHECKED}[report.balances]
             words = (
-                report.words if standing is Standing.RED else "no events" if report.told.get("empty") is True else ""
+                report.words if state is ReportState.RED else "no events" if report.told.get("empty") is True else ""
             )
         if run is not None and run.under_way:
-            standing, words = Standing.RUNNING if run.state == State.RUNNING else Standing.ASKED, ""
+            state, words = ReportState.RUNNING if run.state == State.RUNNING else ReportState.ASKED, ""
         elif run is not None and run.state == State.FAILED and report is None:
-            standing, words = Standing.FAILED, run.words
-        yield Line(period, start, standing, words, url, run)
+            state, words = ReportState.FAILED, run.words
+        yield Line(period, start, state, words, url, run)
 
 
 def _runs(**which: date) -> dict[date, Run]:

@@ -47,7 +47,7 @@ SCHEDULE = "the schedule"
 MAKE = "appliance.reports.tasks.make"
 RING_EXPIRES_S = 55.0  # rung again each minute; so what waits never piles up
 TRIED_FOR = timedelta(days=1)
-LETTERS_S = 300.0  # drawing some pictures takes seconds
+LETTERS_S = 300.0  # drawing some charts takes seconds
 MADE = (0, 1)  # the pipeline's word for it: all of it; 1 when the day does not balance
 BUSY, BUSY_WAIT_S = 75, 60.0  # the same (EX_TEMPFAIL of sysexits.h)
 # Output of Spark and Java at each start, never the cause of a failure.
@@ -199,7 +199,7 @@ def letters_due() -> QuerySet[Run]:
 
 
 def send_letters() -> None:
-    """In a process of its own: who draws pictures once a night shall not keep the memory all day."""
+    """Sends mail in a process of its own, so that the memory for charts is freed."""
     if letters_due().exists():
         command = [sys.executable, "-m", "django", "mail_reports"]
         try:

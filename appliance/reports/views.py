@@ -19,7 +19,7 @@ from appliance.accounts.roles import administrator, viewer
 from appliance.audit.record import record
 from appliance.reports import downloads, report_store
 from appliance.reports.content import content_of, gone
-from appliance.reports.listing import Standing, line_of, lines
+from appliance.reports.listing import ReportState, line_of, lines
 from appliance.reports.models import Run
 from appliance.reports.preferences import PreferencesForm, in_force, today, yesterday
 from appliance.reports.report_store import Period, Report
@@ -51,7 +51,7 @@ def reports(request: HttpRequest) -> HttpResponse:
     ]  # fmt: skip
     context = {
         "lists": lists,
-        "none": all(line.standing is Standing.NONE for _, listed in lists for line in listed),
+        "none": all(line.state is ReportState.NONE for _, listed in lists for line in listed),
         "runs": runs,
         "seen": seen,
         "form": RunForm(initial={"day": yesterday(now.zone)}),

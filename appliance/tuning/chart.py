@@ -1,4 +1,4 @@
-"""A prediction as the page shows it: rows before and after with the difference, and the lines of its pictures."""
+"""A prediction as the page shows it: rows before and after with the difference, and the lines of its charts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from appliance.common.templatetags.waypost import number, span
 from appliance.tuning.models import Prediction
 from appliance.tuning.scope import touches
 
-__all__ = ["Row", "picture", "rows"]
+__all__ = ["Row", "chart_data", "rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def rows(prediction: Prediction) -> list[Row]:
     return found
 
 
-def picture(prediction: Prediction) -> dict[str, Any]:
+def chart_data(prediction: Prediction) -> dict[str, Any]:
     """For static/appliance/tuning.js: before and after, each with its own times; destinations touched by it first."""
     scopes = [change["scope"] for change in prediction.changes]
     before, after = (_lines(result, prediction.asked) for result in (prediction.before, prediction.after))

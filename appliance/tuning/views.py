@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from appliance.accounts.roles import operator, viewer
 from appliance.common.door import Door, door
 from appliance.tuning.applying import Invalid, Stale, apply
-from appliance.tuning.chart import picture, rows
+from appliance.tuning.chart import chart_data, rows
 from appliance.tuning.draft import Checked, Draft, DraftError, check, from_form, from_json, lines
 from appliance.tuning.forms import FOR, FOREVER, UNITS, UNTIL, ApplyForm
 from appliance.tuning.models import Change, Outcome, Prediction
@@ -156,7 +156,7 @@ def prediction_context(found: Prediction) -> dict[str, Any]:
     """Returns the template variables of a prediction."""
     return {
         "prediction": found,
-        "picture_json": json.dumps(picture(found)),
+        "chart_json": json.dumps(chart_data(found)),
         "compared": rows(found),
         "duration": dict(SPANS).get(found.asked.get("duration_s"), ""),
         "since": dict(SINCE).get(found.asked.get("since_s"), ""),

@@ -1,4 +1,4 @@
-// Tuning: finding a parameter, counting what was changed, the what-if while it runs, and its pictures.
+// Tuning: finding a parameter, counting what was changed, the what-if while it runs, and its charts.
 "use strict";
 (() => {
   const stages = { measuring: "measuring the mail there is", before: "simulating as it is", after: "simulating the change" };
@@ -143,7 +143,7 @@
     ask(event.target);
   });
 
-  // -- pictures
+  // -- charts
 
   const line = (label, name, dash, width = 2) => ({
     label,
@@ -215,8 +215,8 @@
       range: () => [0, last],
     });
   };
-  const picture = (section) => {
-    const { before, after, destinations } = JSON.parse(section.dataset.picture);
+  const drawPrediction = (section) => {
+    const { before, after, destinations } = JSON.parse(section.dataset.predictionChart);
     section.dataset.drawn = "yes";
     const backlog = section.querySelector('[data-chart="backlog"]'),
       windows = section.querySelector('[data-chart="window"]');
@@ -236,17 +236,17 @@
       windows.textContent = "No destination has mail.";
     }
   };
-  const pictures = () => {
-    for (const section of document.querySelectorAll("[data-picture]:not([data-drawn])")) picture(section);
+  const drawPredictions = () => {
+    for (const section of document.querySelectorAll("[data-prediction-chart]:not([data-drawn])")) drawPrediction(section);
   };
-  document.addEventListener("htmx:afterSettle", pictures);
+  document.addEventListener("htmx:afterSettle", drawPredictions);
 
   // -- afterwards: what is, beside what was predicted
 
   const afterwards = (section) => {
     const { since, lines } = JSON.parse(section.dataset.afterwards);
-    const shown = document.querySelector("[data-picture]");
-    const { after: predicted = null, destinations = [] } = shown ? JSON.parse(shown.dataset.picture) : {};
+    const shown = document.querySelector("[data-prediction-chart]");
+    const { after: predicted = null, destinations = [] } = shown ? JSON.parse(shown.dataset.predictionChart) : {};
     const SECONDS = 900,
       EARLIER = 30;
     const places = {
@@ -334,7 +334,7 @@
     redraw();
   };
   document.addEventListener("DOMContentLoaded", () => {
-    pictures();
+    drawPredictions();
     for (const each of document.querySelectorAll("[data-afterwards]")) afterwards(each);
   });
 })();

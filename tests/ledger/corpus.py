@@ -40,7 +40,7 @@ class Message:
 
     number: int
     shape: str
-    size_bytes: int  # about; what the maker aims at
+    size_bytes: int  # about; what the builder aims at
     recipients: tuple[str, ...]
     eight_bit: bool
     seed: int

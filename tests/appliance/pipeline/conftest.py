@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from appliance.pipeline.build_day import Maker
+from appliance.pipeline.build_day import ReportBuilder
 from appliance.pipeline.session import QUICK, end, start
 from appliance.pipeline.store import Store
 
@@ -29,13 +29,13 @@ def events(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def maker(spark: SparkSession, tmp_path: Path, events: Path) -> Iterator[Maker]:
+def builder(spark: SparkSession, tmp_path: Path, events: Path) -> Iterator[ReportBuilder]:
     store = Store(tmp_path / "reports")
     with store.locked():
-        yield Maker(spark, store, events, lambda stage, share: None, lambda: NOW)
+        yield ReportBuilder(spark, store, events, lambda stage, share: None, lambda: NOW)
 
 
 @pytest.fixture
-def another(spark: SparkSession, events: Path) -> Callable[[Path], Maker]:
-    """A maker that knows nothing of what one before it did."""
-    return lambda root: Maker(spark, Store(root), events, lambda stage, share: None, lambda: NOW)
+def another(spark: SparkSession, events: Path) -> Callable[[Path], ReportBuilder]:
+    """A builder that knows nothing of what one before it did."""
+    return lambda root: ReportBuilder(spark, Store(root), events, lambda stage, share: None, lambda: NOW)

@@ -13,7 +13,7 @@ import pytest
 
 import mailcore.balance
 from appliance.pipeline.balance import BALANCED, UNBALANCED, UNCHECKED, Balance, balance, suspects
-from appliance.pipeline.build_day import Maker
+from appliance.pipeline.build_day import ReportBuilder
 from appliance.pipeline.cuts import cuts_in, nearest
 from appliance.pipeline.days import Day
 from tests.appliance.pipeline.sample_events import BOUNCED, DEFERRED, DELIVERED, World, utc
@@ -24,17 +24,17 @@ NOON = utc("2026-11-20 12:00")
 Row = dict[str, Any]
 
 
-def told(maker: Maker, events: Path) -> Balance:
+def told(builder: ReportBuilder, events: Path) -> Balance:
     cuts, unreadable = cuts_in(events)
     assert unreadable == []
     first, last = nearest(cuts, DAY.begin), nearest(cuts, DAY.end)
-    silver = maker.silver(DTS)
-    found = balance(maker.session, silver, first, last)
+    silver = builder.silver(DTS)
+    found = balance(builder.session, silver, first, last)
     if found.state == UNBALANCED:
         assert first is not None
         assert last is not None
-        files = [each for day in silver for each in maker._files[day.dt]]
-        found.suspects, found.suspects_left_out = suspects(maker.session, silver, first, last, files)
+        files = [each for day in silver for each in builder._files[day.dt]]
+        found.suspects, found.suspects_left_out = suspects(builder.session, silver, first, last, files)
     return found
 
 
@@ -64,11 +64,11 @@ def some_mail(events: Path) -> tuple[World, str]:
     return world, chosen
 
 
-def test_what_came_in_went_out_or_is_queued(maker: Maker, events: Path) -> None:
+def test_what_came_in_went_out_or_is_queued(builder: ReportBuilder, events: Path) -> None:
     world, _ = some_mail(events)
     world.write(events)
     world.cut(events, DAY.end)
-    found = told(maker, events)
+    found = told(builder, events)
     assert found.state == BALANCED
     assert (found.queued_at_start, found.accepted, found.queued_at_end) == (3, 5, 2)
     assert found.message_by_message is True
@@ -76,14 +76,14 @@ def test_what_came_in_went_out_or_is_queued(maker: Maker, events: Path) -> None:
 
 
 def test_a_broken_term_of_the_equation_turns_it_red(
-    maker: Maker, events: Path, monkeypatch: pytest.MonkeyPatch
+    builder: ReportBuilder, events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, _ = some_mail(events)
     world.write(events)
     world.cut(events, DAY.end)
     broken = [replace(term, sign=+1) if term.name == "queued_at_end" else term for term in mailcore.balance.TERMS]
     monkeypatch.setattr(mailcore.balance, "TERMS", tuple(broken))
-    found = told(maker, events)
+    found = told(builder, events)
     assert (found.state, found.difference, found.message_by_message) == (UNBALANCED, 4, False)
 
 
@@ -106,13 +106,13 @@ LOSSES: dict[str, tuple[Lost, str]] = {
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_lost_event_turns_it_red_and_its_message_is_named_with_its_files(
-    maker: Maker, events: Path, loss: str
+    builder: ReportBuilder, events: Path, loss: str
 ) -> None:
     world, chosen = some_mail(events)
     lost, why = LOSSES[loss]
     world.write(events, without=lambda row: lost(row, chosen))
     world.cut(events, DAY.end)
-    found = told(maker, events)
+    found = told(builder, events)
     assert found.state == UNBALANCED
     assert found.difference != 0
     assert "does not balance" in found.words
@@ -121,12 +121,12 @@ def test_a_lost_event_turns_it_red_and_its_message_is_named_with_its_files(
     assert all(".parquet" in each for each in suspect.events)
 
 
-def test_with_the_ids_of_the_cut_the_message_is_named_for_sure(maker: Maker, events: Path) -> None:
+def test_with_the_ids_of_the_cut_the_message_is_named_for_sure(builder: ReportBuilder, events: Path) -> None:
     world, chosen = some_mail(events)
     world.accept(NOON + 50)  # is queued, and was never tried
     world.write(events, without=lambda row: row["kind"] in ("attempt", "finished") and row["queue_id"] == chosen)
     world.cut(events, DAY.end, ids=True)
-    (suspect,) = told(maker, events).suspects
+    (suspect,) = told(builder, events).suspects
     assert (suspect.queue_id, suspect.why) == (chosen, "neither finished nor queued")
 
 
@@ -137,7 +137,7 @@ def two_losses(row: Row, came: str, went: str) -> bool:
 
 
 def test_a_lost_acceptance_and_the_lost_end_of_another_message_do_not_make_up_for_each_other(
-    maker: Maker, events: Path
+    builder: ReportBuilder, events: Path
 ) -> None:
     world, came = some_mail(events)
     went = world.accept(NOON + 50, ["d@y.example", "e@y.example"])
@@ -145,7 +145,7 @@ def test_a_lost_acceptance_and_the_lost_end_of_another_message_do_not_make_up_fo
     world.finish(went, NOON + 51)
     world.write(events, without=lambda row: two_losses(row, came, went))
     world.cut(events, DAY.end)
-    found = told(maker, events)
+    found = told(builder, events)
     assert (found.state, found.difference, found.message_by_message) == (UNBALANCED, 0, False)
     assert found.words == ("It does not balance: the totals agree, but not for the same messages.")
     assert [(each.queue_id, each.why) for each in found.suspects] == [
@@ -154,7 +154,7 @@ def test_a_lost_acceptance_and_the_lost_end_of_another_message_do_not_make_up_fo
     ]
 
 
-def test_a_count_that_has_no_checksum_compares_numbers_only_and_says_so(maker: Maker, events: Path) -> None:
+def test_a_count_that_has_no_checksum_compares_numbers_only_and_says_so(builder: ReportBuilder, events: Path) -> None:
     """Also: checksums beyond what eight bytes hold, on both sides, are compared as they wrap."""
     world, _ = some_mail(events)
     world.write(events)
@@ -166,7 +166,7 @@ def test_a_count_that_has_no_checksum_compares_numbers_only_and_says_so(maker: M
         for number, (path, said) in enumerate(zip(paths, whole, strict=True)):
             checksum = None if number in without else (said["checksum"] + more) % (1 << 64)
             path.write_text(json.dumps(said | {"checksum": checksum}))
-        return told(maker, events)
+        return told(builder, events)
 
     for without in ((0,), (1,)):
         found = changed(*without)
@@ -178,46 +178,46 @@ def test_a_count_that_has_no_checksum_compares_numbers_only_and_says_so(maker: M
     assert changed(more=only_one_wraps).message_by_message is True
 
 
-def test_an_end_that_is_told_twice_turns_it_red(maker: Maker, events: Path) -> None:
+def test_an_end_that_is_told_twice_turns_it_red(builder: ReportBuilder, events: Path) -> None:
     world, chosen = some_mail(events)
     world.attempt(chosen, NOON + 60, {0: DELIVERED})
     world.write(events)
     world.cut(events, DAY.end)
-    found = told(maker, events)
+    found = told(builder, events)
     assert found.difference == -1
     assert [(each.queue_id, each.why) for each in found.suspects] == [(chosen, "a recipient has two outcomes")]
 
 
-def test_recipients_that_an_operator_added_came_in(maker: Maker, events: Path) -> None:
+def test_recipients_that_an_operator_added_came_in(builder: ReportBuilder, events: Path) -> None:
     world, _ = some_mail(events)
     queue_id = world.accept(NOON + 50)
     world.order(queue_id, NOON + 51, "hold")
     world.order(queue_id, NOON + 52, "add_recipients", recipients=["x@z.example", "y@z.example"])
     world.write(events)
     world.cut(events, DAY.end)
-    found = told(maker, events)
+    found = told(builder, events)
     assert (found.state, found.accepted, found.queued_at_end) == (BALANCED, 8, 5)
     assert found.message_by_message is True
 
 
-def test_events_beyond_the_cut_are_of_the_next_day_whatever_their_time(maker: Maker, events: Path) -> None:
+def test_events_beyond_the_cut_are_of_the_next_day_whatever_their_time(builder: ReportBuilder, events: Path) -> None:
     world, _ = some_mail(events)
     world.cut(events, DAY.end - 30)
     world.delivered(DAY.end - 40)
     world.write(events)
-    assert told(maker, events).state == BALANCED
+    assert told(builder, events).state == BALANCED
 
 
-def test_a_cut_without_positions_counts_by_time(maker: Maker, events: Path) -> None:
+def test_a_cut_without_positions_counts_by_time(builder: ReportBuilder, events: Path) -> None:
     world, _ = some_mail(events)
     world.write(events)
     world.cut(events, DAY.end, by_time=True)
-    assert told(maker, events).state == BALANCED
+    assert told(builder, events).state == BALANCED
 
 
-def test_without_a_count_of_the_queue_nobody_says_that_it_balances(maker: Maker, events: Path) -> None:
+def test_without_a_count_of_the_queue_nobody_says_that_it_balances(builder: ReportBuilder, events: Path) -> None:
     world, _ = some_mail(events)
     world.write(events)
-    found = told(maker, events)
+    found = told(builder, events)
     assert found.state == UNCHECKED
     assert "at the end of the day" in found.words

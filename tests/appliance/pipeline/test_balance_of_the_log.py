@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from appliance.pipeline.balance import UNBALANCED, Balance
-from appliance.pipeline.build_day import Maker
+from appliance.pipeline.build_day import ReportBuilder
 from appliance.pipeline.cuts import cuts_in, ends
 from appliance.pipeline.days import Day
 from mailcore.envelope import Status
@@ -79,23 +79,23 @@ def lose(events: Path, lane: str, lost: Callable[[dict[str, Any]], bool]) -> Non
     assert gone
 
 
-def told(maker: Maker, house: House) -> Balance:
+def told(builder: ReportBuilder, house: House) -> Balance:
     cuts, unreadable = cuts_in(house.events)
     assert unreadable == []
-    return replace(maker, events=house.events)._balance(*ends(cuts, TODAY), TODAY.partitions())
+    return replace(builder, events=house.events)._balance(*ends(cuts, TODAY), TODAY.partitions())
 
 
-def test_it_balances_message_by_message(maker: Maker, house: House) -> None:
-    found = told(maker, house)
+def test_it_balances_message_by_message(builder: ReportBuilder, house: House) -> None:
+    found = told(builder, house)
     assert found.words == "It balances."
     assert (found.queued_at_start, found.accepted, found.queued_at_end) == (4, 7, 6)
     assert found.message_by_message is True
 
 
-def test_the_acceptance_of_one_message_and_the_ends_of_another_are_gone(maker: Maker, house: House) -> None:
+def test_the_acceptance_of_one_message_and_the_ends_of_another_are_gone(builder: ReportBuilder, house: House) -> None:
     lose(house.events, "incoming.0", lambda row: row["queue_id"] == A)
     lose(house.events, "journal", lambda row: row["kind"] == "attempt" and row["queue_id"] == B)
-    found = told(maker, house)
+    found = told(builder, house)
     assert (found.state, found.difference, found.message_by_message) == (UNBALANCED, 0, False)
     assert [each.queue_id for each in found.suspects] == [A, B]
     assert "not of the same messages" in found.words

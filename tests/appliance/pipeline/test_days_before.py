@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 
 from appliance.pipeline import weeks
-from appliance.pipeline.build_day import Maker, write_json
+from appliance.pipeline.build_day import ReportBuilder, write_json
 from appliance.pipeline.days import Day, week_of
 from appliance.pipeline.store import Store
 from appliance.pipeline.tables import damaged, read_table, write_table
@@ -46,23 +46,23 @@ def cut_short(version: Path, table: str) -> None:
 
 
 @pytest.fixture
-def idle(tmp_path: Path) -> Maker:
+def idle(tmp_path: Path) -> ReportBuilder:
     """One without Spark."""
     store = Store(tmp_path / "reports")
     store.versions.mkdir(parents=True)
-    return Maker(cast(Any, None), store, tmp_path / "events", lambda stage, share: None)
+    return ReportBuilder(cast(Any, None), store, tmp_path / "events", lambda stage, share: None)
 
 
-def then(maker: Maker, so_far: bool = False) -> dict[str, float | None]:
+def then(builder: ReportBuilder, so_far: bool = False) -> dict[str, float | None]:
     """By scope, the attempts of the day before."""
-    aside = made(maker.store, DAY, publish=False)
-    maker._compare(DAY, aside, so_far)
+    aside = made(builder.store, DAY, publish=False)
+    builder._compare(DAY, aside, so_far)
     compared = read_table(aside / "comparison")
     assert compared is not None
     return {row["scope"]: row["day_before"] for row in compared.to_pylist() if row["measure"] == "attempts"}
 
 
-def test_a_table_cut_short_is_left_out_of_the_comparison_and_named(idle: Maker) -> None:
+def test_a_table_cut_short_is_left_out_of_the_comparison_and_named(idle: ReportBuilder) -> None:
     version = made(idle.store, BEFORE)
     assert then(idle) == {"total": 9, "destination": 9, "provider": 9}
     assert idle._left_out == []
@@ -74,12 +74,12 @@ def test_a_table_cut_short_is_left_out_of_the_comparison_and_named(idle: Maker) 
     )
 
 
-def test_a_day_that_is_not_over_is_compared_with_nothing(idle: Maker) -> None:
+def test_a_day_that_is_not_over_is_compared_with_nothing(idle: ReportBuilder) -> None:
     made(idle.store, BEFORE)
     assert then(idle, so_far=True) == {"total": None, "destination": None, "provider": None}
 
 
-def test_a_day_with_a_table_cut_short_is_stale(idle: Maker) -> None:
+def test_a_day_with_a_table_cut_short_is_stale(idle: ReportBuilder) -> None:
     version = made(idle.store, BEFORE)
     said = json.loads((version / "report.json").read_text())
     write_json(version / "report.json", said | {"inputs": idle._inputs(BEFORE)})
@@ -89,19 +89,19 @@ def test_a_day_with_a_table_cut_short_is_stale(idle: Maker) -> None:
     assert idle.stale(BEFORE)
 
 
-def test_a_week_leaves_such_a_day_out_and_names_it_until_it_is_made_again(maker: Maker) -> None:
-    made(maker.store, DAY, tables=["encryption"])
-    cut_short(made(maker.store, BEFORE, tables=["encryption"]), "encryption")
-    week = weeks.make_period(maker, week_of(DAY.date), "UTC")
+def test_a_week_leaves_such_a_day_out_and_names_it_until_it_is_made_again(builder: ReportBuilder) -> None:
+    made(builder.store, DAY, tables=["encryption"])
+    cut_short(made(builder.store, BEFORE, tables=["encryption"]), "encryption")
+    week = weeks.make_period(builder, week_of(DAY.date), "UTC")
     assert week is not None
     said = json.loads((week / "report.json").read_text())
     assert said["days"] == [DAY.date.isoformat()]
     assert BEFORE.date.isoformat() in said["missing"]
     assert "encryption/part-0.parquet" in said["left_out"][0]
-    assert week_of(DAY.date) in weeks.behind(maker.store, "UTC")
-    made(maker.store, BEFORE, tables=["encryption"])
-    week = weeks.make_period(maker, week_of(DAY.date), "UTC")
+    assert week_of(DAY.date) in weeks.behind(builder.store, "UTC")
+    made(builder.store, BEFORE, tables=["encryption"])
+    week = weeks.make_period(builder, week_of(DAY.date), "UTC")
     assert week is not None
     (row,) = cast(Any, read_table(week / "encryption")).to_pylist()
     assert row["count"] == 14
-    assert week_of(DAY.date) not in weeks.behind(maker.store, "UTC")
+    assert week_of(DAY.date) not in weeks.behind(builder.store, "UTC")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from appliance.pipeline.events import EventFile, SetAside, fingerprint, look, overlapping
-from appliance.pipeline.verify import whole
+from appliance.pipeline.verify import all_unchanged
 from tests.appliance.pipeline.sample_events import World, utc, write_file
 
 DT = "2026-11-20"
@@ -133,9 +133,9 @@ def test_what_cannot_be_read_now_is_told_as_that_and_looked_at_anew_by_the_next_
         faulty.setattr("appliance.pipeline.events.check", refuses)
         faulty.setattr("appliance.pipeline.verify.check", refuses)
         files, _ = look(events, DT, aside)
-        assert whole(files, aside) is not whole_file
+        assert all_unchanged(files, aside) is not whole_file
         _, damaged = look(events, DT, aside)
-        words = f"it cannot be read now ({os.strerror(number)}); the next run tries again"
+        words = f"cannot be read now ({os.strerror(number)}); the next run tries again"
         assert [(each.file, each.why) for each in damaged] == [(f"dt={DT}/{path.name}", words)]
     assert look(events, DT, aside)[1] == damaged, "all steps of a run go by the same files"
     files, damaged = look(events, DT, SetAside(aside.kept))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.pipeline.balance import BALANCED, UNBALANCED
-from appliance.pipeline.build_day import Maker
+from appliance.pipeline.build_day import ReportBuilder
 from appliance.pipeline.events import SetAside, look
 from appliance.pipeline.missing import Gap, missing
 from mailcore.envelope import Status
@@ -85,8 +85,8 @@ def house(tmp_path: Path) -> House:
     return house
 
 
-def test_what_ended_nobody_is_missed_as_well(maker: Maker, house: House) -> None:
-    whole = told(maker, house)
+def test_what_ended_nobody_is_missed_as_well(builder: ReportBuilder, house: House) -> None:
+    whole = told(builder, house)
     assert (whole.words, whole.state, whole.gaps) == ("It balances.", BALANCED, [])
     files = sorted(house.events.glob("dt=*/*.parquet"))
     by_lane = {lane: [path for path in files if path.name.startswith(lane)] for lane in ("journal", "incoming")}
@@ -94,7 +94,7 @@ def test_what_ended_nobody_is_missed_as_well(maker: Maker, house: House) -> None
     in_number = 0
     for path in files:
         path.rename(house.path / "gone")
-        broken = told(maker, house)
+        broken = told(builder, house)
         (house.path / "gone").rename(path)
         assert broken.state == UNBALANCED, path
         lane, begin, _ = path.name.rsplit(".", 2)

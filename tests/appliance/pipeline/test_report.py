@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from appliance.pipeline.build_day import Maker, read_table
+from appliance.pipeline.build_day import ReportBuilder, read_table
 from appliance.pipeline.days import Day
 from appliance.pipeline.run import make
 from tests.appliance.pipeline.sample_events import DELIVERED, World, write_file
@@ -17,8 +17,8 @@ from tests.appliance.pipeline.sample_events import DELIVERED, World, write_file
 DAY = Day(date(2026, 11, 20), "UTC")
 
 
-def rows(maker: Maker, table: str, name: str = DAY.name) -> list[dict[str, Any]]:
-    version = maker.store.current(f"gold/{name}")
+def rows(builder: ReportBuilder, table: str, name: str = DAY.name) -> list[dict[str, Any]]:
+    version = builder.store.current(f"gold/{name}")
     assert version is not None
     read = read_table(version / table)
     assert read is not None
@@ -26,7 +26,7 @@ def rows(maker: Maker, table: str, name: str = DAY.name) -> list[dict[str, Any]]
     return found
 
 
-def test_a_day_of_mixed_mail_balances_and_is_counted_as_in_the_ledger(maker: Maker, events: Path) -> None:
+def test_a_day_of_mixed_mail_balances_and_is_counted_as_in_the_ledger(builder: ReportBuilder, events: Path) -> None:
     world = World()
     world.cut(events, DAY.begin)
     world.traffic(DAY.begin, DAY.end, 300)
@@ -34,15 +34,15 @@ def test_a_day_of_mixed_mail_balances_and_is_counted_as_in_the_ledger(maker: Mak
     accepted = [row for row in world.rows if row["kind"] == "accepted"]
     world.write(events, rows_max=200)
     world.cut(events, DAY.end)
-    report = maker.day(DAY)
+    report = builder.day(DAY)
     assert report.balances, report.words
-    (total,) = rows(maker, "totals")
+    (total,) = rows(builder, "totals")
     assert total["messages"] == 300
     assert total["recipients"] == sum(row["recipient_count"] for row in accepted)
     assert total["attempts"] == len(told)
     for status in ("delivered", "deferred", "bounced"):
         assert total[status] == sum(row["status"] == status for row in told)
-    destinations = {row["destination"]: row for row in rows(maker, "destinations")}
+    destinations = {row["destination"]: row for row in rows(builder, "destinations")}
     assert set(destinations) == {row["destination"] for row in told}
     for name, row in destinations.items():
         own = [each for each in told if each["destination"] == name]
@@ -56,19 +56,19 @@ def test_a_day_of_mixed_mail_balances_and_is_counted_as_in_the_ledger(maker: Mak
         if delays:
             exact = delays[-(-len(delays) // 2) - 1]
             assert row["delay_p50_s"] == pytest.approx(exact, rel=0.011, abs=0.001)
-    hours = rows(maker, "hours")
+    hours = rows(builder, "hours")
     assert len(hours) == 24
     assert sum(row["attempts"] for row in hours) == len(told)
     addresses = [address for row in accepted for address in row["recipients"]]
-    assert {row["recipient"]: row["messages"] for row in rows(maker, "recipients")} == {
+    assert {row["recipient"]: row["messages"] for row in rows(builder, "recipients")} == {
         address: addresses.count(address) for address in set(addresses)
     }
-    assert sum(row["messages"] for row in rows(maker, "senders")) == 300
-    assert sum(row["messages"] for row in rows(maker, "ages")) == len(world.left)
+    assert sum(row["messages"] for row in rows(builder, "senders")) == 300
+    assert sum(row["messages"] for row in rows(builder, "ages")) == len(world.left)
     assert report.content["balance"]["queued_at_end"] == sum(map(len, world.left.values()))
 
 
-def test_each_day_of_a_zone_has_its_own_events_also_when_the_clock_moves(maker: Maker, events: Path) -> None:
+def test_each_day_of_a_zone_has_its_own_events_also_when_the_clock_moves(builder: ReportBuilder, events: Path) -> None:
     """A delivery each half hour around the days of 25 and of 23 hours: none is lost, none is counted twice."""
     world = World()
     long, short = Day(date(2026, 10, 25), "Europe/Berlin"), Day(date(2027, 3, 28), "Europe/Berlin")
@@ -77,26 +77,26 @@ def test_each_day_of_a_zone_has_its_own_events_also_when_the_clock_moves(maker: 
             world.delivered(day.begin + 1_800 * half)
     world.write(events)
     for day, count in ((long, 50), (short, 46)):
-        report = maker.day(day)
+        report = builder.day(day)
         assert report.balances is None
-        (total,) = rows(maker, "totals", day.name)
+        (total,) = rows(builder, "totals", day.name)
         assert (total["messages"], report.content["hours"]) == (count, count // 2)
-        hours = rows(maker, "hours", day.name)
+        hours = rows(builder, "hours", day.name)
         assert [row["messages"] for row in hours] == [2] * (count // 2)
-    clocks = [row["clock"] for row in rows(maker, "hours", long.name)]
+    clocks = [row["clock"] for row in rows(builder, "hours", long.name)]
     assert clocks[2:4] == ["02:00 +0200", "02:00 +0100"]
 
 
-def test_a_day_without_events_gives_a_report_that_says_so(maker: Maker) -> None:
-    report = maker.day(DAY)
+def test_a_day_without_events_gives_a_report_that_says_so(builder: ReportBuilder) -> None:
+    report = builder.day(DAY)
     assert "no events" in report.words
     assert report.content["empty"]
-    assert rows(maker, "destinations") == []
-    (total,) = rows(maker, "totals")
+    assert rows(builder, "destinations") == []
+    (total,) = rows(builder, "totals")
     assert total["messages"] == total["attempts"] == 0
 
 
-def test_the_other_tables_say_what_happened(maker: Maker, events: Path) -> None:
+def test_the_other_tables_say_what_happened(builder: ReportBuilder, events: Path) -> None:
     world = World()
     noon = DAY.begin + 43_200
     for minute in range(4):
@@ -111,8 +111,8 @@ def test_the_other_tables_say_what_happened(maker: Maker, events: Path) -> None:
         world.attempt(queue_id, at, {0: ("deferred", "4.3.0", reply), 1: DELIVERED}, "smtp:slow.example", relay)
         world.replaced(queue_id, at)
     world.write(events)
-    maker.day(DAY)
-    (reason,) = rows(maker, "reasons")
+    builder.day(DAY)
+    (reason,) = rows(builder, "reasons")
     assert (reason["status"], reason["dsn"], reason["recipients"], reason["destinations"]) == (
         "deferred",
         "4.3.0",
@@ -120,30 +120,30 @@ def test_the_other_tables_say_what_happened(maker: Maker, events: Path) -> None:
         1,
     )
     assert reason["reason"] == "451 4.3.0 <address>: try again, request <id> from <ip>"
-    (provider,) = rows(maker, "providers")
+    (provider,) = rows(builder, "providers")
     assert (provider["provider"], provider["messages"], provider["recipients"], provider["attempts"]) == (
         "big.co.uk",
         4,
         8,
         8,
     )
-    (refused,) = rows(maker, "refused")
+    (refused,) = rows(builder, "refused")
     assert (refused["reason"], refused["count"], refused["clients"]) == (
         "554 5.7.1 <address>: Relay access denied",
         4,
         1,
     )
-    (window,) = rows(maker, "windows")
+    (window,) = rows(builder, "windows")
     assert (window["samples"], window["window_min"], window["window_max"], window["dead_minutes"]) == (4, 2.0, 5.0, 3)
-    encryption = {(row["direction"], row["version"]): row["count"] for row in rows(maker, "encryption")}
+    encryption = {(row["direction"], row["version"]): row["count"] for row in rows(builder, "encryption")}
     assert encryption == {("in", "TLSv1.2"): 4, ("out", "TLSv1.3"): 4}
-    clients = {row["client_address"]: (row["messages"], row["refused"]) for row in rows(maker, "clients")}
+    clients = {row["client_address"]: (row["messages"], row["refused"]) for row in rows(builder, "clients")}
     assert clients == {"192.0.2.7": (4, 0), "198.51.100.1": (0, 4)}
-    assert sum(row["messages"] for row in rows(maker, "ages")) == 4
+    assert sum(row["messages"] for row in rows(builder, "ages")) == 4
 
 
 @pytest.mark.long
-def test_weeks_add_up_and_late_events_make_days_and_weeks_anew(maker: Maker, events: Path) -> None:
+def test_weeks_add_up_and_late_events_make_days_and_weeks_anew(builder: ReportBuilder, events: Path) -> None:
     world = World()
     before = DAY.before(1)
     for day, messages in ((before, 30), (DAY, 60)):
@@ -154,31 +154,31 @@ def test_weeks_add_up_and_late_events_make_days_and_weeks_anew(maker: Maker, eve
     lost = {(row["offset"], row["part"]) for row in late}
     kept = list(world.rows)
     world.write(events, without=lambda row: row["lane"] == "journal" and (row["offset"], row["part"]) in lost)
-    maker.day(before)
-    make(maker, DAY)
+    builder.day(before)
+    make(builder, DAY)
     attempts = sum(row["kind"] == "attempt" for row in kept)
     missing = sum(row["kind"] == "attempt" for row in late)
-    (week,) = rows(maker, "totals", "week=2026-W47")
+    (week,) = rows(builder, "totals", "week=2026-W47")
     assert week["attempts"] == attempts - missing
     file = events / f"dt={before.date.isoformat()}" / f"journal.{late[0]['offset']}.parquet"
     write_file(file, late, "journal", late[0]["offset"], late[-1]["offset"] + 100)
     stages: list[str] = []
-    make(Maker(maker.session, maker.store, events, lambda stage, share: stages.append(stage)), DAY)
+    make(ReportBuilder(builder.session, builder.store, events, lambda stage, share: stages.append(stage)), DAY)
     assert f"events that came late for {before.date}" in stages
-    (week,) = rows(maker, "totals", "week=2026-W47")
+    (week,) = rows(builder, "totals", "week=2026-W47")
     assert week["attempts"] == attempts
-    days = [{row["destination"]: row for row in rows(maker, "destinations", day.name)} for day in (before, DAY)]
-    for row in rows(maker, "destinations", "week=2026-W47"):
+    days = [{row["destination"]: row for row in rows(builder, "destinations", day.name)} for day in (before, DAY)]
+    for row in rows(builder, "destinations", "week=2026-W47"):
         own = [day[row["destination"]] for day in days if row["destination"] in day]
         assert row["delivered"] == sum(each["delivered"] for each in own)
         steps: Counter[int] = Counter()
         for each in own:
             steps.update({step["bucket"]: step["count"] for step in each["delays"] or ()})
         assert {step["bucket"]: step["count"] for step in row["delays"] or ()} == dict(steps)
-    versions = [maker.store.current(f"gold/{name}") for name in (DAY.name, "month=2026-11")]
-    make(Maker(maker.session, maker.store, events, lambda stage, share: None), DAY)
+    versions = [builder.store.current(f"gold/{name}") for name in (DAY.name, "month=2026-11")]
+    make(ReportBuilder(builder.session, builder.store, events, lambda stage, share: None), DAY)
     for old, name in zip(versions, (DAY.name, "month=2026-11"), strict=True):
-        new = maker.store.current(f"gold/{name}")
+        new = builder.store.current(f"gold/{name}")
         assert old is not None
         assert new is not None
         assert new != old
@@ -187,7 +187,7 @@ def test_weeks_add_up_and_late_events_make_days_and_weeks_anew(maker: Maker, eve
 
 
 def test_on_a_day_that_is_not_over_what_is_queued_is_as_old_as_the_last_cut_finds_it(
-    maker: Maker, events: Path
+    builder: ReportBuilder, events: Path
 ) -> None:
     world = World()
     world.cut(events, DAY.begin)
@@ -195,6 +195,6 @@ def test_on_a_day_that_is_not_over_what_is_queued_is_as_old_as_the_last_cut_find
     world.accept(DAY.begin + 12 * 3_600 - 120)
     world.write(events)
     world.cut(events, DAY.begin + 12 * 3_600)
-    maker.day(DAY)
-    ages = {row["from_s"]: row["messages"] for row in rows(maker, "ages") if row["messages"]}
+    builder.day(DAY)
+    ages = {row["from_s"]: row["messages"] for row in rows(builder, "ages") if row["messages"]}
     assert ages == {0: 1, 19_200: 1}

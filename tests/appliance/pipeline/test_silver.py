@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.pipeline.build_day import Maker
+from appliance.pipeline.build_day import ReportBuilder
 from appliance.pipeline.silver import manifest, read
 from appliance.pipeline.store import Store
 from tests.appliance.pipeline.sample_events import World, utc
@@ -17,83 +17,87 @@ DT = "2026-11-20"
 TEN = utc("2026-11-20 10:00")
 
 
-def again(maker: Maker) -> Maker:
+def again(builder: ReportBuilder) -> ReportBuilder:
     """As the next run finds it."""
-    return Maker(maker.session, Store(maker.store.root), maker.events, lambda stage, share: None)
+    return ReportBuilder(builder.session, Store(builder.store.root), builder.events, lambda stage, share: None)
 
 
-def test_a_file_that_is_there_twice_is_counted_once(maker: Maker, events: Path) -> None:
+def test_a_file_that_is_there_twice_is_counted_once(builder: ReportBuilder, events: Path) -> None:
     world = World()
     world.traffic(TEN, TEN + 600, 20)
     kinds = [row["kind"] for row in world.rows]
     for path in world.write(events):
         lane, begin = path.name.removesuffix(".parquet").rsplit(".", 1)
         shutil.copy(path, path.with_name(f"{lane}.{int(begin) + 1}.parquet"))
-    (day,) = maker.silver([DT])
+    (day,) = builder.silver([DT])
     for kind in ("accepted", "attempt", "finished"):
-        assert read(maker.session, [day], kind).count() == kinds.count(kind)
+        assert read(builder.session, [day], kind).count() == kinds.count(kind)
     # Times are exact to the microsecond, durations whole numbers of them.
-    row = read(maker.session, [day], "attempt").orderBy("offset", "part").first()
+    row = read(builder.session, [day], "attempt").orderBy("offset", "part").first()
     assert row is not None
     assert isinstance(row["delay_d_us"], int)
 
 
-def test_it_is_made_once_and_anew_when_events_come_late(maker: Maker, events: Path) -> None:
+def test_it_is_made_once_and_anew_when_events_come_late(builder: ReportBuilder, events: Path) -> None:
     world = World()
     world.delivered(TEN)
     world.write(events)
-    (first,) = maker.silver([DT])
-    assert again(maker).silver([DT]) == [first]
+    (first,) = builder.silver([DT])
+    assert again(builder).silver([DT]) == [first]
     world.delivered(TEN + 1)
     world.write(events)
-    (second,) = again(maker).silver([DT])
+    (second,) = again(builder).silver([DT])
     assert second.path != first.path
-    assert read(maker.session, [second], "accepted").count() == 2
+    assert read(builder.session, [second], "accepted").count() == 2
     assert first.path.exists()  # who reads it reads on
 
 
-def test_events_that_were_written_and_are_gone_are_no_empty_day(maker: Maker, events: Path) -> None:
+def test_events_that_were_written_and_are_gone_are_no_empty_day(builder: ReportBuilder, events: Path) -> None:
     world = World()
     world.delivered(TEN)
     world.write(events)
-    (day,) = maker.silver([DT])
-    assert read(maker.session, [day], "refused").count() == 0  # there were none
+    (day,) = builder.silver([DT])
+    assert read(builder.session, [day], "refused").count() == 0  # there were none
     shutil.rmtree(day.path / "rows" / "attempt")
     with pytest.raises(FileNotFoundError, match="rows/attempt"):
-        read(maker.session, [day], "attempt")
+        read(builder.session, [day], "attempt")
 
 
 @pytest.mark.parametrize("said", ["", '{"dt": "2026-11', "[]", "{}"])
-def test_a_day_that_does_not_say_what_it_is_is_made_anew(maker: Maker, events: Path, said: str) -> None:
+def test_a_day_that_does_not_say_what_it_is_is_made_anew(builder: ReportBuilder, events: Path, said: str) -> None:
     world = World()
     world.delivered(TEN)
     world.write(events)
-    (day,) = maker.silver([DT])
+    (day,) = builder.silver([DT])
     (day.path / "made.json").write_text(said)
-    (made,) = again(maker).silver([DT])
+    (made,) = again(builder).silver([DT])
     assert (made.path != day.path, made.rows) == (True, day.rows)
     shutil.rmtree(made.path / "rows" / "attempt")
-    assert manifest(maker.store, DT) is None
+    assert manifest(builder.store, DT) is None
 
 
 @pytest.mark.parametrize("lost", [1, None])
-def test_a_day_whose_rows_were_cut_short_or_lost_is_made_anew(maker: Maker, events: Path, lost: int | None) -> None:
+def test_a_day_whose_rows_were_cut_short_or_lost_is_made_anew(
+    builder: ReportBuilder, events: Path, lost: int | None
+) -> None:
     world = World()
     world.traffic(TEN, TEN + 600, 20)
     world.write(events)
-    (day,) = maker.silver([DT])
-    before = read(maker.session, [day], "attempt").count()
+    (day,) = builder.silver([DT])
+    before = read(builder.session, [day], "attempt").count()
     path = max((day.path / "rows" / "attempt").rglob("*.parquet"))
     if lost is None:
         path.unlink()
     else:
         os.truncate(path, path.stat().st_size - lost)
-    (made,) = again(maker).silver([DT])
+    (made,) = again(builder).silver([DT])
     assert made.path != day.path
-    assert read(maker.session, [made], "attempt").count() == before
+    assert read(builder.session, [made], "attempt").count() == before
 
 
-def test_a_file_damaged_in_its_middle_is_set_aside_and_the_others_are_read(maker: Maker, events: Path) -> None:
+def test_a_file_damaged_in_its_middle_is_set_aside_and_the_others_are_read(
+    builder: ReportBuilder, events: Path
+) -> None:
     world = World()
     world.delivered(TEN)
     world.write(events)
@@ -102,7 +106,7 @@ def test_a_file_damaged_in_its_middle_is_set_aside_and_the_others_are_read(maker
     whole = bytearray(path.read_bytes())
     whole[4:200] = bytes(196)  # pages; the footer is as it was
     path.write_bytes(whole)
-    (day,) = maker.silver([DT])
-    assert read(maker.session, [day], "attempt").count() == 1
-    assert [each.file for each in maker._damaged[DT]] == [f"dt={DT}/{path.name}"]
+    (day,) = builder.silver([DT])
+    assert read(builder.session, [day], "attempt").count() == 1
+    assert [each.file for each in builder._damaged[DT]] == [f"dt={DT}/{path.name}"]
     assert path.exists()

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
-from appliance.pipeline.build_day import Maker
+from appliance.pipeline.build_day import ReportBuilder
 from appliance.pipeline.events import SetAside, look
 from appliance.pipeline.silver import read
-from appliance.pipeline.verify import whole
+from appliance.pipeline.verify import all_unchanged
 from mailcore.events.write.files import StretchFiles
 from mailcore.log.disk import Disk
 
@@ -54,47 +54,49 @@ def test_a_bit_anywhere_sets_the_file_aside(events: Path, tmp_path: Path) -> Non
         flip(path, random.randrange(len(written) - 26), random.randrange(8))  # 26: the sums themselves, and the end
         files, damaged = look(events, DT, aside)
         if files:
-            assert not whole(files, aside)
+            assert not all_unchanged(files, aside)
             files, damaged = look(events, DT, aside)
         assert not files
         assert [each.file for each in damaged] == [f"dt={DT}/{path.name}"]
 
 
-def test_silver_is_made_of_the_files_that_are_whole_and_names_the_other(maker: Maker, events: Path) -> None:
+def test_silver_is_made_of_the_files_that_are_whole_and_names_the_other(builder: ReportBuilder, events: Path) -> None:
     attempts(events, 0)
     path = attempts(events, 10_000)
     flip(path, last_of(path, "reply"))
-    (day,) = maker.silver([DT])
-    assert {row["offset"] for row in read(maker.session, [day], "attempt").collect()} == set(range(0, 4_000, 100))
-    assert [(each.file, each.why) for each in maker._damaged[DT]] == [
+    (day,) = builder.silver([DT])
+    assert {row["offset"] for row in read(builder.session, [day], "attempt").collect()} == set(range(0, 4_000, 100))
+    assert [(each.file, each.why) for each in builder._damaged[DT]] == [
         (f"dt={DT}/{path.name}", "its rows are damaged: wrong checksum")
     ]
 
 
-def test_what_java_could_not_read_for_a_moment_is_not_kept(maker: Maker, events: Path) -> None:
+def test_what_java_could_not_read_for_a_moment_is_not_kept(builder: ReportBuilder, events: Path) -> None:
     path = attempts(events, 0)
-    files, _ = look(events, DT, maker.aside)
+    files, _ = look(events, DT, builder.aside)
     denied = f"java.io.FileNotFoundException: {path} (Permission denied)"
-    maker._set_aside(files, PySparkException(denied))
-    (damage,) = look(events, DT, maker.aside)[1]
-    assert damage.why == "it cannot be read now (Permission denied); the next run tries again"
-    assert look(events, DT, SetAside(maker.aside.kept))[1] == []
-    maker._set_aside(files, PySparkException(f"java.io.IOException: {path} is no Parquet"))
-    assert len(look(events, DT, SetAside(maker.aside.kept))[1]) == 1
+    builder._set_aside(files, PySparkException(denied))
+    (damage,) = look(events, DT, builder.aside)[1]
+    assert damage.why == "cannot be read now (Permission denied); the next run tries again"
+    assert look(events, DT, SetAside(builder.aside.kept))[1] == []
+    builder._set_aside(files, PySparkException(f"java.io.IOException: {path} is no Parquet"))
+    assert len(look(events, DT, SetAside(builder.aside.kept))[1]) == 1
 
 
 @pytest.mark.parametrize("checksum", [True, False])
-def test_a_page_that_spark_finds_damaged_sets_its_file_aside_too(maker: Maker, events: Path, checksum: bool) -> None:
+def test_a_page_that_spark_finds_damaged_sets_its_file_aside_too(
+    builder: ReportBuilder, events: Path, checksum: bool
+) -> None:
     """A file that changes after it was looked at, here one without sums of ours. Not compressed: nothing but the page's
     checksum can find it; without it another value is read."""
     attempts(events, 0)
     path = attempts(events, 10_000)
     pq.write_table(pq.read_table(path), path, compression="none", use_dictionary=False, write_page_checksum=checksum)
     flip(path, last_of(path, "reply"))
-    (day,) = maker.silver([DT])
-    count = read(maker.session, [day], "attempt").count()
+    (day,) = builder.silver([DT])
+    count = read(builder.session, [day], "attempt").count()
     if checksum:
         assert count == 40
-        assert [each.file for each in maker._damaged[DT]] == [f"dt={DT}/{path.name}"]
+        assert [each.file for each in builder._damaged[DT]] == [f"dt={DT}/{path.name}"]
     else:
         assert count == 80

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from appliance.pipeline import run, weeks
-from appliance.pipeline.build_day import Maker, Told, read_table
+from appliance.pipeline.build_day import ReportBuilder, Told, read_table
 from appliance.pipeline.days import Day, month_of, week_of
 from appliance.pipeline.run import FAILED, UNBALANCED, main, make
 from appliance.pipeline.store import Store, report_fingerprint
@@ -27,7 +27,7 @@ WEEK, MONTH = "week=2026-W47", "month=2026-11"
 
 
 def test_a_week_that_could_not_be_published_is_made_by_the_next_run_of_any_day(
-    maker: Maker, events: Path, monkeypatch: pytest.MonkeyPatch
+    builder: ReportBuilder, events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World()
     world.traffic(DAY.begin, DAY.end, 30)
@@ -42,22 +42,22 @@ def test_a_week_that_could_not_be_published_is_made_by_the_next_run_of_any_day(
 
     with monkeypatch.context() as once:
         once.setattr(Store, "publish", full)
-        told = make(maker, DAY)
+        told = make(builder, DAY)
     (unmade,) = told.unmade
     assert unmade.startswith(f"{WEEK} (OSError: [Errno 28] No space left on device, below /")
-    assert maker.store.names("gold") == [DAY.name, MONTH]
-    assert [period.name for period in behind(maker.store, "UTC")] == [WEEK]
+    assert builder.store.names("gold") == [DAY.name, MONTH]
+    assert [period.name for period in behind(builder.store, "UTC")] == [WEEK]
 
-    monkeypatch.setattr(Maker, "day", lambda self, day: told)  # of whatever day
-    month = maker.store.current(f"gold/{MONTH}")
-    assert make(maker, LATER).unmade == ()
-    week = maker.store.current(f"gold/{WEEK}")
+    monkeypatch.setattr(ReportBuilder, "day", lambda self, day: told)  # of whatever day
+    month = builder.store.current(f"gold/{MONTH}")
+    assert make(builder, LATER).unmade == ()
+    week = builder.store.current(f"gold/{WEEK}")
     assert week is not None
     totals = read_table(week / "totals")
     assert totals is not None
     assert totals.to_pylist()[0]["attempts"] == attempts
-    assert maker.store.current(f"gold/{MONTH}") == month, "what is not behind is left alone"
-    assert behind(maker.store, "UTC") == []
+    assert builder.store.current(f"gold/{MONTH}") == month, "what is not behind is left alone"
+    assert behind(builder.store, "UTC") == []
 
 
 # -- which are behind, without Spark
@@ -169,5 +169,5 @@ def test_a_run_that_did_not_make_a_week_fails_and_says_so(
     monkeypatch.setattr(run, "report", lambda *_: replace(found, unmade=(f"{WEEK} (OSError: full)",)))
     assert main(arguments) == FAILED
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"the report of 2026-11-20 is made ({words[:-1]}), but not {WEEK} (OSError: full); the next run makes up for that"
+        f"the report of 2026-11-20 is made ({words[:-1]}), but not {WEEK} (OSError: full); the next run will make them"
     )

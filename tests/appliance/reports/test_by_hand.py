@@ -13,7 +13,7 @@ from django.db import connection
 from django.utils import timezone
 
 from appliance.reports import by_hand, runs
-from appliance.reports.by_hand import Noted
+from appliance.reports.by_hand import RecordedRun
 from appliance.reports.models import Run, State
 from appliance.reports.report_store import Period
 from appliance.reports.running import Ended, Heard, held
@@ -93,13 +93,13 @@ def database(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("database")
 def test_it_is_in_the_list_with_how_far_it_is_and_how_it_ended(reports_directory: Path) -> None:
     viewer = client_of("viewer")
-    noted = Noted(DAY)
-    assert noted.heard(Heard("reasons", 0.5, "some words"))
+    recorded = RecordedRun(DAY)
+    assert recorded.heard(Heard("reasons", 0.5, "some words"))
     (it,) = Run.objects.all()
     assert "at the terminal" in viewer.get("/reports/").content.decode()
     assert "50 %: <bdi>reasons</bdi>" in viewer.get("/reports/day/2026-11-18/").content.decode()
     make_report(reports_directory, Period.DAY, DAY)
-    noted.ended(Ended(0, "the last words", ""))
+    recorded.ended(Ended(0, "the last words", ""))
     it.refresh_from_db()
     assert (it.state, it.words, it.log, it.mail) == (State.DONE, "It balances.", "the last words", False)
     assert it.duration_s is not None
@@ -108,19 +108,19 @@ def test_it_is_in_the_list_with_how_far_it_is_and_how_it_ended(reports_directory
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("came", [Ended(2, "no Java", ""), Ended(runs.BUSY, "another run writes", "")])
 def test_what_fails_there_is_tried_again_by_nobody(reports_directory: Path, came: Ended) -> None:
-    Noted(DAY).ended(came)
-    Noted(DAY)  # killed: it stands as running, and nobody holds the lock
+    RecordedRun(DAY).ended(came)
+    RecordedRun(DAY)  # killed: it stands as running, and nobody holds the lock
     runs.take_up()
     assert [it.state for it in Run.objects.all()] == [State.FAILED, State.FAILED]
 
 
 @pytest.mark.usefixtures("database")
 def test_it_is_stopped_from_the_page_or_at_the_terminal(reports_directory: Path) -> None:
-    noted = Noted(DAY)
+    recorded = RecordedRun(DAY)
     it = Run.objects.get()
     client_of("operator").post(f"/reports/runs/{it.pk}/stop/")
-    assert not noted.heard(Heard("", 0, ""))
-    noted.interrupted()
+    assert not recorded.heard(Heard("", 0, ""))
+    recorded.interrupted()
     it.refresh_from_db()
     assert (it.state, it.words) == (State.STOPPED, "interrupted at the terminal")
     assert it.ended_at is not None
@@ -130,13 +130,13 @@ def test_it_is_stopped_from_the_page_or_at_the_terminal(reports_directory: Path)
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("database")
 def test_a_database_that_fails_is_not_its_affair(reports_directory: Path) -> None:
-    noted = Noted(DAY)
+    recorded = RecordedRun(DAY)
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE reports_run RENAME TO away")
         try:
-            assert noted.heard(Heard("", 0, ""))
-            noted.ended(Ended(0, "", ""))
-            noted.interrupted()
-            assert Noted(DAY).heard(Heard("", 0, ""))
+            assert recorded.heard(Heard("", 0, ""))
+            recorded.ended(Ended(0, "", ""))
+            recorded.interrupted()
+            assert RecordedRun(DAY).heard(Heard("", 0, ""))
         finally:
             cursor.execute("ALTER TABLE away RENAME TO reports_run")

@@ -13,7 +13,7 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from appliance.accounts.middleware import _SEEN
 from appliance.audit.models import Entry
-from appliance.reports.listing import Standing, line_of, lines
+from appliance.reports.listing import ReportState, line_of, lines
 from appliance.reports.models import Run, State
 from appliance.reports.report_store import Period
 from appliance.reports.schedules import SIGN_OF_LIFE, previous, scheduled, scheduler_seen
@@ -32,21 +32,21 @@ def test_days_weeks_and_months_are_whole_and_end_yesterday(reports_directory: Pa
     assert [(line.start, line.last) for line in lines(Period.MONTH, wednesday, 2)] == [
         (date(2026, 10, 1), date(2026, 10, 31)), (date(2026, 9, 1), date(2026, 9, 30)),
     ]  # fmt: skip
-    assert {line.standing for line in lines(Period.DAY, wednesday, 9)} == {Standing.NONE}
+    assert {line.state for line in lines(Period.DAY, wednesday, 9)} == {ReportState.NONE}
 
 
 def test_older_ones_are_listed_when_there_are_any(reports_directory: Path) -> None:
     make_report(reports_directory, Period.DAY, date(2024, 2, 29))
     make_report(reports_directory, Period.WEEK, date(2024, 12, 30))
     listed = lines(Period.DAY, date(2026, 11, 18), 2)
-    assert (listed[-1].start, listed[-1].standing, len(listed)) == (date(2024, 2, 29), Standing.READY, 3)
+    assert (listed[-1].start, listed[-1].state, len(listed)) == (date(2024, 2, 29), ReportState.READY, 3)
     assert lines(Period.WEEK, date(2026, 11, 18), 2)[-1].start == date(2024, 12, 30)
 
 
 def test_a_week_that_is_not_over_is_listed_once_there_is_a_report_so_far(reports_directory: Path) -> None:
     make_report(reports_directory, Period.WEEK, date(2026, 11, 16))
     first, second = lines(Period.WEEK, date(2026, 11, 18), 1)
-    assert (first.start, first.standing, first.words) == (date(2026, 11, 16), Standing.READY, "so far")
+    assert (first.start, first.state, first.words) == (date(2026, 11, 16), ReportState.READY, "so far")
     assert (second.start, second.words) == (date(2026, 11, 9), "")
 
 
@@ -107,10 +107,10 @@ def test_each_line_says_how_its_report_stands(reports_directory: Path) -> None:
         make_report(reports_directory, Period.DAY, day, balances)
     Run.objects.create(day=days[3], state=State.RUNNING, who="somebody", begun_at=timezone.now())
     Run.objects.create(day=days[4], state=State.FAILED, who="somebody", words="no Java <b>")
-    found = [(line.standing, line.words) for line in lines(Period.DAY, datetime.now(UTC).date(), 6)]
+    found = [(line.state, line.words) for line in lines(Period.DAY, datetime.now(UTC).date(), 6)]
     assert found == [
-        (Standing.READY, ""), (Standing.RED, "It does not balance: 1 recipient ended that never came in."),
-        (Standing.UNCHECKED, ""), (Standing.RUNNING, ""), (Standing.FAILED, "no Java <b>"), (Standing.NONE, ""),
+        (ReportState.READY, ""), (ReportState.RED, "It does not balance: 1 recipient ended that never came in."),
+        (ReportState.UNCHECKED, ""), (ReportState.RUNNING, ""), (ReportState.FAILED, "no Java <b>"), (ReportState.NONE, ""),
     ]  # fmt: skip
     text = client_of("viewer").get("/reports/").content.decode()
     assert "No reports yet" not in text
@@ -144,7 +144,7 @@ def test_a_report_that_cannot_be_read_is_as_if_it_were_not_there(reports_directo
     version = make_report(reports_directory, Period.DAY, day)
     for broken in ("[1]", "{", "[" * 100_000):
         (version / "report.json").write_text(broken)
-        assert lines(Period.DAY, datetime.now(UTC).date(), 1)[0].standing is Standing.NONE
+        assert lines(Period.DAY, datetime.now(UTC).date(), 1)[0].state is ReportState.NONE
         assert client_of("viewer").get("/reports/").status_code == 200
     (reports_directory / "gold" / "day=yesterday").symlink_to("nowhere")
     assert client_of("viewer").get("/reports/").status_code == 200

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from appliance.tuning.chart import picture
+from appliance.tuning.chart import chart_data
 from appliance.tuning.models import Change, Outcome, Prediction
 from appliance.tuning.whatif import KEPT, running, store
 from tests.appliance.fake_core import Parts, Refusal
@@ -213,9 +213,9 @@ def test_the_backlog_is_all_that_is_not_delivered_yet() -> None:
     answer = {"before": RESULT | {"series": series}, "after": RESULT | {"series": series}, "assumptions": []}
     found = store(User.objects.create_user("olga"), [], {}, answer)
     assert found.before["series"]["backlog"] == [7, 7, 0]
-    assert json.loads(json.dumps(picture(found)))["before"]["backlog"] == [10, 7, 7, 0]
+    assert json.loads(json.dumps(chart_data(found)))["before"]["backlog"] == [10, 7, 7, 0]
     arriving = store(User.objects.create_user("otto"), [], {"arrivals": True}, answer)
-    assert picture(arriving)["before"]["backlog"] == [2, 4, 0]
+    assert chart_data(arriving)["before"]["backlog"] == [2, 4, 0]
 
 
 def test_predictions_that_nobody_used_are_forgotten() -> None:

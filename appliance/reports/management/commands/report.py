@@ -17,7 +17,7 @@ from django.db import DatabaseError
 
 from appliance.common.templatetags.waypost import visible
 from appliance.reports import exporter, report_store
-from appliance.reports.by_hand import Noted, database_is_there
+from appliance.reports.by_hand import RecordedRun, database_is_there
 from appliance.reports.content import balance_of
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.report_store import Period, Report
@@ -45,20 +45,20 @@ class Command(BaseCommand):
         try:
             with held(output) as hold:
                 command = command_of(day, settings.EVENTS_DIRECTORY, output, zone, settings.REPORTS.spark_master)
-                noted = Noted(day)
+                recorded = RecordedRun(day)
                 try:
                     _bar(Heard("exporting events", 0.0, ""))
-                    noted.not_exported = exporter.cut("waypost report", zone)
+                    recorded.not_exported = exporter.cut("waypost report", zone)
                     ended = run(
                         command,
                         hold,
                         timeout_s=settings.REPORTS.timeout_s,
-                        listen=lambda heard: _bar(heard) and noted.heard(heard),
+                        listen=lambda heard: _bar(heard) and recorded.heard(heard),
                     )
                 except KeyboardInterrupt:
-                    noted.interrupted()
+                    recorded.interrupted()
                     raise
-                noted.ended(ended)
+                recorded.ended(ended)
         except Busy as busy:
             raise CommandError(str(busy), returncode=1) from None
         _clear()
