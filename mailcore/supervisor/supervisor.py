@@ -1,4 +1,4 @@
-"""``waypost mailcore``: starts the worker processes and restarts any that exit.
+"""``waypost mailcore``: starts the processes of the core and restarts any that exit.
 
 The supervisor holds the lock of the home, so only one Waypost runs on it. Children end with the supervisor
 (PR_SET_PDEATHSIG), so no orphan can block the next start. There is no shutdown: SIGTERM has the same effect as SIGKILL.
