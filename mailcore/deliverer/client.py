@@ -7,7 +7,7 @@ Laws:
 - ``site_failure`` is set only when no host could be talked to at all, for a reason that is not our own: temporarily not
   found in DNS, no connection, no greeting, no EHLO, a broken handshake (as in Postfix's smtp(8)). ``transport_failure`` is
   set when the reason would have been the same for any site.
-- A kept connection that is found dead is no failure: a fresh one is made, once.
+- A kept connection that is found dead does not count as a failure: a fresh one is made, once.
 - With TLS level "may", a handshake that fails is followed by one try in the clear at the same address; the address is
   remembered, so that this does not happen for every message. With "encrypt" nothing goes out in the clear.
 
@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mailcore.config.settings import Deliverer
-from mailcore.deliverer.connection import Connection, Failure, Whose, connect_error_text, opportunistic_tls
+from mailcore.deliverer.connection import Cause, Connection, Failure, connect_error_text, opportunistic_tls
 from mailcore.deliverer.connection_cache import AddressKey, ConnectionCache, HopKey
 from mailcore.deliverer.message_data import MessageData
 from mailcore.deliverer.replies import Reply, enhanced_code, status_of
@@ -38,7 +38,7 @@ from mailcore.routing.resolve import Refused
 __all__ = ["Client"]
 
 SESSIONS_MAX = 2  # Postfix's smtp_mx_session_limit
-TLS_BROKEN_S = 600.0  # for this long an address whose handshake failed gets mail in the clear with "may"
+TLS_BROKEN_S = 600.0  # for this long an address cause handshake failed gets mail in the clear with "may"
 TLS_BROKEN_MAX = 1_000  # such addresses remembered
 
 _GREETING = "receiving the initial server greeting"
@@ -51,7 +51,7 @@ class _Unusable(NamedTuple):
     status: Status
     dsn: str
     text: str
-    whose: Whose = Whose.SITE
+    cause: Cause = Cause.SITE
     of_tls: bool = False  # perhaps it goes in the clear
 
 
@@ -111,8 +111,8 @@ class Client:
         started_at = time.monotonic()
         addresses = await self._finder.find(work.next_hop)
         if isinstance(addresses, Refused):
-            whose = Whose.MACHINE if addresses.ours else Whose.SITE
-            refusal = _Unusable(addresses.status, addresses.dsn, addresses.reply, whose)
+            cause = Cause.MACHINE if addresses.ours else Cause.SITE
+            refusal = _Unusable(addresses.status, addresses.dsn, addresses.reply, cause)
             return self._unreached(work, [refusal], "none", started_at)
         answer: tuple[Delivered, str] | None = None  # of the host that was talked to last
         sessions = 0
@@ -185,10 +185,10 @@ class Client:
             tuple(Verdict(number, reason.status, reason.dsn, reason.text) for number, _ in work.recipients),
             relay,
             "",
-            site_failure=deferred and all(one.whose is Whose.SITE for one in reasons),
+            site_failure=deferred and all(one.cause is Cause.SITE for one in reasons),
             connect_s=time.monotonic() - started_at,
             transmit_s=0.0,
-            transport_failure=deferred and any(one.whose is Whose.MACHINE for one in reasons),
+            transport_failure=deferred and any(one.cause is Cause.MACHINE for one in reasons),
         )
         return result, ""
 
@@ -214,9 +214,9 @@ class Client:
                     lambda: Connection(loop, address.host, address.address, port), address.address, port
                 )
         except OSError as error:  # TimeoutError is one
-            text, whose = connect_error_text(error)
+            text, cause = connect_error_text(error)
             words = f"connect to {address.host}[{address.address}]:{port}: {text}"
-            return _Unusable(Status.DEFERRED, "4.4.1" if whose is Whose.SITE else "4.3.0", words, whose)
+            return _Unusable(Status.DEFERRED, "4.4.1" if cause is Cause.SITE else "4.3.0", words, cause)
         try:
             reason = await self._begin(connection, tls)
         except BaseException:
@@ -252,7 +252,7 @@ class Client:
             if tls == "encrypt":
                 words = f"TLS is required, but host {connection.name} refused to start TLS: {reply.text}"
                 return _Unusable(Status.DEFERRED, "4.7.4", words)
-            return None  # the conversation goes on in the clear
+            return None  # the conversation continues in the clear
         reason = await self._hello(connection)
         # A server that dislikes our handshake in TLS 1.3 says so only here, by hanging up.
         return reason._replace(of_tls=connection.failure is not None) if reason is not None else None

@@ -7,7 +7,7 @@ EHLO; reading replies is our own, because aiosmtplib pairs one reply with one co
 Laws:
 - What a server does wrong is a value: ``failure`` is set once, and from then on nothing more is sent or read. Replies that came
   before it can still be taken.
-- Nothing waits without a time-out; one timer a connection, set anew only when it is too late.
+- Nothing waits without a time-out; one timer per connection, set again only when it would fire too late.
 - An idle connection that receives anything at all is dead: what came belongs to no command.
 
 Knows nothing of messages and verdicts.
@@ -30,7 +30,7 @@ from aiosmtplib.protocol import SMTPProtocol
 from mailcore.deliverer.replies import Reply, ReplyError, ReplyParser
 from mailcore.exhaustion import is_exhausted
 
-__all__ = ["Connection", "Failure", "Whose", "connect_error_text", "opportunistic_tls"]
+__all__ = ["Cause", "Connection", "Failure", "connect_error_text", "opportunistic_tls"]
 
 WRITE_BUFFER_HIGH = 64 * 1024  # bytes waiting in our memory for a slow server; beyond it we read no more from disk
 WRITE_BUFFER_LOW = 16 * 1024
@@ -46,7 +46,7 @@ class Failure(enum.Enum):
 
 
 def opportunistic_tls() -> ssl.SSLContext:
-    """Returns a context that accepts any certificate and old keys: with "may" the alternative is no encryption at all."""
+    """Returns a context that accepts any certificate and old keys: with "may" the alternative is the clear."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -85,7 +85,7 @@ class Connection(SMTPProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
-    # What the event loop calls
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Sets the bounds of the write buffer."""
@@ -232,7 +232,7 @@ class Connection(SMTPProtocol):
             response = await super().start_tls(context, server_hostname=name, timeout=timeout_s)
         except SMTPException as error:
             code = getattr(error, "code", 0)
-            if self.failure is None and code:  # refused; the connection goes on
+            if self.failure is None and code:  # refused; the connection stays open
                 return Reply(code, (str(getattr(error, "message", "")),))
             self.abort()
             return None
@@ -295,10 +295,10 @@ class Connection(SMTPProtocol):
     def _on_timer(self) -> None:
         self._timer = None
         if self._waiter is None or self.failure is not None:
-            return  # the next wait sets it anew
+            return  # the next wait sets the timer again
         if self._loop.time() >= self._deadline:
             if 0 < self._write_buffer_size() < self._queued:
-                self._set_deadline(self._patience_s)  # slow, but it goes on
+                self._set_deadline(self._patience_s)  # slow, but the buffer shrinks
             else:
                 self._fail(Failure.TIMEOUT)
         else:
@@ -309,12 +309,12 @@ class Connection(SMTPProtocol):
         return self.transport.get_write_buffer_size() if self.transport is not None else 0  # type: ignore[attr-defined]
 
 
-class Whose(enum.Enum):
-    """Where the reason lies that there is no connection."""
+class Cause(enum.Enum):
+    """Names the side that prevents a connection."""
 
     SITE = "the site's"
     LOCAL = "ours, with this address: another may do"
-    MACHINE = "ours, whatever the site"
+    MACHINE = "ours, for every site"
 
 
 # A firewall of our own, no port left for this address (Linux gives a port to several addresses), no such protocol here.
@@ -322,12 +322,12 @@ class Whose(enum.Enum):
 _LOCAL = frozenset({errno.EADDRNOTAVAIL, errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT})
 
 
-def connect_error_text(error: Exception) -> tuple[str, Whose]:
+def connect_error_text(error: Exception) -> tuple[str, Cause]:
     """Returns the error of connect(2) as text, and where its reason lies."""
     if isinstance(error, TimeoutError):
-        return "Connection timed out", Whose.SITE
+        return "Connection timed out", Cause.SITE
     number = error.errno if isinstance(error, OSError) else None
     text = os.strerror(number) if number else str(error)
     if is_exhausted(error):
-        return text, Whose.MACHINE
-    return text, Whose.LOCAL if number in _LOCAL else Whose.SITE
+        return text, Cause.MACHINE
+    return text, Cause.LOCAL if number in _LOCAL else Cause.SITE

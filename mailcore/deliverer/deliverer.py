@@ -132,7 +132,7 @@ class Deliverer:
             limits.nameservers,
             addresses_max=limits.addresses_max,
             own_name=our_name,
-            chance=random.Random(),  # noqa: S311  which of two equal hosts comes first is no secret
+            chance=random.Random(),  # noqa: S311  which of two equal hosts comes first need not be secret
             clock=loop.time,
         )
         self._client = Client(limits, finder, our_name, loop, extensions)

@@ -2,7 +2,7 @@
 
 Segments are read again and again, so their descriptors are kept for a while; a spool file is opened for one transaction.
 Laws: at most FILES_KEPT descriptors are kept, none unused for longer than KEPT_S, so that a deleted segment gives its space
-back; a descriptor is closed only when nobody reads it. A file that is missing, or shorter than it should be, is a
+back; a descriptor is closed only when no transaction reads from it. A file that is missing, or shorter than it should be, is a
 DataError: an error of this host, not of the site.
 """
 

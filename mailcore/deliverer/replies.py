@@ -1,6 +1,6 @@
 """The replies of a server: bytes in, replies out, and what a reply means for a recipient.
 
-Laws: whatever a server sends costs bounded memory; a reply is never guessed, anything else raises ReplyError.
+Laws: any input from a server costs bounded memory; a reply is never guessed, anything else raises ReplyError.
 Pure: no socket, no clock.
 
 Keeps law: replies-never-guessed (docs/laws.md).
@@ -63,7 +63,7 @@ class ReplyParser:
         self.__init__()  # type: ignore[misc]
 
     def feed(self, data: bytes, replies: list[Reply]) -> None:
-        """Appends to ``replies`` each reply completed by ``data``. Raises ReplyError at what is no reply."""
+        """Appends to ``replies`` each reply completed by ``data``. Raises ReplyError when it is not a reply."""
         if self._rest:
             data = self._rest + data
         lines = data.split(b"\n")
@@ -104,7 +104,7 @@ def status_of(reply: Reply) -> Status:
 
 
 def enhanced_code(reply: Reply) -> str:
-    """Returns the reply's RFC 3463 code, or class.0.0 when it has none or one that contradicts the reply."""
+    """Returns the reply's RFC 3463 code, or class.0.0 when it is missing or contradicts the reply."""
     text = reply.lines[-1]
     kind = "245"[(reply.code >= 300) + (reply.code >= 500)]
     found = _ENHANCED.match(text)

@@ -4,7 +4,7 @@ With PIPELINING (RFC 2920) MAIL, all RCPT and DATA go out in one write. The data
 
 Laws:
 - A recipient is delivered only by a 2xx reply to the final dot. A reply that comes before the dot was sent is not one.
-- Whatever else happens, every recipient gets exactly one verdict, unless nothing at all was done (``None``: a kept
+- Every recipient gets exactly one verdict in all cases, unless nothing at all was done (``None``: a kept
   connection was found dead; the caller takes a fresh one).
 - The connection is afterwards either fit for the next transaction (perhaps after RSET), or ``failure`` is set.
 - An address is written only when it cannot be mistaken for anything else (mailcore.routing.address).
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
 
     verdicts: list[Verdict]
     elsewhere: bool
-    data_error: str = ""  # what is wrong with the data on disk, for the log
+    data_error: str = ""  # the fault of the data on disk, for the log
 
 
 class _Recipient(NamedTuple):
@@ -109,7 +109,7 @@ async def transact(
         if reply.code < 300:
             accepted.append(recipient)
             continue
-        if reply.code == 552:  # "too many recipients" of old servers, RFC 5321 4.5.3.1.10
+        if reply.code == 552:  # "too many recipients" from obsolete servers, RFC 5321 4.5.3.1.10
             reply = Reply(452, tuple(line.replace("5.", "4.", 1) if line[:2] == "5." else line for line in reply.lines))
         words = said(connection.name, reply, "RCPT TO")
         verdicts.append(Verdict(recipient.number, status_of(reply), enhanced_code(reply), words))
@@ -202,7 +202,7 @@ async def _send(
     if connection.is_quiet:
         try:
             if data.length and data.read(max(0, data.length - 2), 2) != b"\r\n":
-                tail = b"\r\n.\r\n"  # what is stored ends with CRLF; if it does not, the dot still needs its own line
+                tail = b"\r\n.\r\n"  # stored data ends with CRLF; if it does not, the dot still needs its own line
             await _copy(connection, data, limits.data_timeout_s)
         except DataError as error:
             connection.abort()  # without the dot the server has got nothing

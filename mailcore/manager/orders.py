@@ -1,8 +1,8 @@
-"""What operators do to messages. A change is an ADMINISTRATIVE record behind the message's START, and is answered once that
-is synced: from then on recovery carries it out if we can't.
+"""Makes the changes that operators order. A change is an ADMINISTRATIVE record behind the message's START. It is answered
+once that record is synced: from then on recovery carries it out if this process cannot.
 
-A message at rest is claimed out of its lane; one being worked on is taken from the scheduler first, and what is in flight
-is waited for. ``passes`` writes where it goes.
+A message at rest is claimed out of its lane. A message being worked on is taken from the scheduler first, and its deliveries
+in flight are awaited. ``passes`` writes the message to its new lane.
 
 Keeps law: answered-after-sync (docs/laws.md).
 """
@@ -33,7 +33,7 @@ from mailcore.routing.route import RouteError, parse_route
 __all__ = ["BadRequest", "Orders"]
 
 MESSAGES_MAX = 1_000  # of one request, so that mail is not kept waiting
-BUSY_TRIES = 100  # looks at a message whose pass is just being ended
+BUSY_TRIES = 100  # how often a message whose pass is ending is looked at
 BUSY_S = 0.02  # between them; a spool file is synced in less
 
 
@@ -56,8 +56,10 @@ class Orders:
         self.passes = passes
 
     async def change(self, request: Request) -> dict[str, Any]:
-        """Answers ``{"changed": n, "errors": {queue id: text}, "elsewhere": [queue id]}`` once the records are synced; the last
-        are those of the errors that whoever asks may find somewhere else."""
+        """Answers ``{"changed": n, "errors": {queue id: text}, "elsewhere": [queue id]}`` once the records are synced.
+
+        ``elsewhere`` are those of the errors that the caller may find in another lane. Raises BadRequest.
+        """
         operation, arguments = request.operation, dict(request.arguments)
         messages = arguments.pop("messages", None)
         if operation == "add_recipients" and messages is None:
@@ -81,8 +83,11 @@ class Orders:
         return {"changed": len(changed), "errors": errors, "elsewhere": elsewhere}
 
     async def _until_seen(self, changed: Sequence[Active]) -> None:
-        """The change holds by now. Whoever looks next should find the messages where it took them, so that is waited for,
-        too; but not for deliveries under way, and not for a disk that takes nothing."""
+        """Waits until the next reader finds the messages in their new lanes. The change itself is durable already.
+
+        Waits at most BUSY_TRIES * BUSY_S for passes that are ending (the disk may refuse writes), then for a checkpoint; not
+        for deliveries under way.
+        """
         active = self.context.queue.active
         for _ in range(BUSY_TRIES):
             if not any(one.ending and active.get(one.queue_id) is one for one in changed):
@@ -131,7 +136,7 @@ class Orders:
             try:
                 _check_fits(operation, state_in(lane))
             except Gone:
-                context.queue.resting(lane, offset, queue_id)  # else what is true of this lane is not of the message
+                context.queue.resting(lane, offset, queue_id)  # raises when the message is no longer in this lane
                 raise
             active = context.queue.claim(lane, offset, queue_id, context.now())
             context.queue.administer(order)
@@ -166,7 +171,7 @@ class Orders:
         context.log.accepted(envelope)
         context.count("injected")
         context.balance.accept(envelope)
-        # Nobody reads it, or believes it after a crash, before a checkpoint covers it: that is when it is safe.
+        # The message is safe when a checkpoint covers it: before, no runner reads it, and recovery ignores it.
         await self.flow_checkpoint()
         return {"queue_id": envelope.queue_id}
 
@@ -178,7 +183,7 @@ class Orders:
         await future
 
 
-_PLACED = ("hold", "delete", "delay", "retry", "undelete", "release")  # only where it rests: the last of them counts
+_PLACED = ("hold", "delete", "delay", "retry", "undelete", "release")  # where it rests: the last counts
 
 
 def _state_of_active(order: Administrative | None) -> MessageState:
@@ -224,4 +229,6 @@ def _check(operation: str, messages: Sequence[Any] | None, arguments: dict[str, 
             raise BadRequest("recipients: a list of addresses is needed", argument="recipients")
         for address in recipients:
             if not isinstance(address, str) or not is_mailbox(address):
-                raise BadRequest(f"recipients: {address!a} is no address; allowed: local@domain", argument="recipients")
+                raise BadRequest(
+                    f"recipients: {address!a} is not an address; allowed: local@domain", argument="recipients"
+                )

@@ -1,7 +1,8 @@
-"""Overrides: what is tuned live over the configuration: in force, in tuned.toml and in the journal, then answered.
+"""Sets overrides: values tuned live over the configuration. A change is put in force, into tuned.toml and into the journal,
+and then answered.
 
-Laws: what would not survive a restart is not in force either. Times are wall-clock here and in the file, the scheduler's
-own clock there. What a scope's values may be, and which of them is in force, is the scheduler's business.
+Laws: a value that would not survive a restart is not in force either. Times are wall-clock here and in the file; the scheduler
+has its own clock. The scheduler decides which values a scope allows, and which of them is in force.
 
 Keeps law: override-survives-restart (docs/laws.md).
 """
@@ -43,22 +44,22 @@ class Overrides:
         self.tuned = tuned
 
     def load(self) -> None:
-        """Values changed live before this start. One that is no longer allowed is reported and left alone."""
+        """Puts the values in force that were set before this start. Logs each that is no longer allowed, and skips it."""
         context, tuned = self.context, self.tuned
         if tuned.damage:
             context.log.failed("manager", tuned.damage)
         for scope, name, value, until in self._forget_ended():
-            context.log.tuned_ended(scope, name, value, until, None)  # while nobody was there
+            context.log.tuned_ended(scope, name, value, until, None)  # ended while the manager was not running
         stored = [(scope, name) for scope, values in tuned.values.items() for name in values]
         stored += [(scope, name) for scope, values in tuned.timed.items() for name in values]
-        # Once more: of two values that must fit each other, the one may only be allowed when the other is there.
+        # Twice: of two values that must fit each other, one may only be allowed after the other is set.
         again = [each for each in stored if self._follow(*each)]
         for scope, name in again:
             if error := self._follow(scope, name):
                 context.log.failed("manager", f'{tuned.path}: ["{scope}"] {error}')
 
     def tell_ended(self) -> None:
-        """What was set for a time and is over goes into the log."""
+        """Logs overrides that have expired."""
         context = self.context
         ended = context.scheduler.tuning.ended
         while ended:
@@ -70,14 +71,14 @@ class Overrides:
         self._forget_ended()
 
     def _forget_ended(self) -> list[tuple[str, str, Any, float]]:
-        """Out of the file, too, or the next start would tell of it again."""
+        """Removes expired overrides from the file, too; otherwise the next start would log them again. Returns them."""
         ended = self.tuned.forget_ended(SUSPENDED_UNTIL, self.context.wall())
         if ended:
-            with contextlib.suppress(OSError):  # it is told twice then, and holds no longer all the same
+            with contextlib.suppress(OSError):  # logged twice then; expired all the same
                 self.tuned.save()
         return ended
 
-    # -- what there is
+    # -- listing
 
     def listed(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """scope -> parameter -> value, origin, and until when: global, transports, destinations with values of their own.
@@ -119,14 +120,16 @@ class Overrides:
         return shown
 
     def _is_suspended(self, scope: str) -> bool:
-        """By a suspension of its own, or of a wider pattern."""
+        """Returns whether the scope has a suspension of its own, or of a wider pattern."""
         return self.context.scheduler.get(scope, SUSPENDED_UNTIL) is not None
 
     # -- changes
 
     async def set(self, request: Request) -> dict[str, Any]:
-        """set, transport_set, suspend, resume. Answers the change; after a resume, ``suspended`` says what holds on: a
-        wider pattern's suspension, as in ``listed``."""
+        """Carries out set, transport_set, suspend and resume, and returns the change. Raises FaultError, OSError.
+
+        After a resume, ``suspended`` is the suspension of a wider pattern that is still in force, as in ``listed``.
+        """
         context = self.context
         scope, parameter, value, until = self._asked(request)
         is_over = until is not None and until <= context.wall()
@@ -156,7 +159,7 @@ class Overrides:
         return change
 
     def _asked(self, request: Request) -> tuple[str, str, Any, float | None]:
-        """Scope, parameter, value and until when, on the wall's clock. Raises FaultError."""
+        """Returns scope, parameter, value, and its end in wall-clock seconds. Raises FaultError."""
         operation, arguments = request.operation, request.arguments
         scope = str(arguments.get("scope", arguments.get("transport", arguments.get("destination", ""))))
         parameter = str(arguments.get("parameter", SUSPENDED_UNTIL))
@@ -167,7 +170,7 @@ class Overrides:
             settable(parameter)
             if value is None and not (until is None and for_s is None):
                 raise BadRequest(
-                    f"{parameter}: default cannot be set for a time; allowed: a value, or default for good",
+                    f"{parameter}: default cannot be set for a time; allowed: a value, or default permanently",
                     argument="value",
                 )
         if value is not None and not isinstance(value, bool | int | float | str):
@@ -184,7 +187,7 @@ class Overrides:
         return scope, parameter, value, until
 
     def _follow(self, scope: str, parameter: str) -> ValueError | None:
-        """Brings the scheduler up to what is stored; the error, if that is not allowed."""
+        """Sets the stored values in the scheduler; returns the error if one is not allowed."""
         context, tuned = self.context, self.tuned
         try:
             if (lasting := tuned.get(scope, parameter)) is not None:
@@ -196,7 +199,7 @@ class Overrides:
         return None
 
     def _live(self, parameter: str, value: Any) -> Any:
-        """As the scheduler has it: times on its own clock."""
+        """Returns the value as the scheduler takes it: times on its own clock."""
         if parameter != SUSPENDED_UNTIL or not isinstance(value, int | float):
             return value
         return self._end(value)
@@ -205,12 +208,12 @@ class Overrides:
         return None if wall is None else self.context.now() + wall - self.context.wall()
 
     def _on_wall(self, time: float) -> float | None:
-        """JSON has no infinity; "until further notice" is none at all there. To the millisecond: two clocks."""
+        """Returns wall-clock seconds, rounded to milliseconds (two clocks); None for infinity, which JSON lacks."""
         return None if math.isinf(time) else round(self.context.wall() + time - self.context.now(), 3)
 
 
 def _plain(value: object) -> Any:
-    """As it stands in an answer, a record, a file."""
+    """Returns the value as answers, records and the file hold it."""
     if isinstance(value, Feedback):
         return str(value)
     return None if isinstance(value, float) and math.isinf(value) else value
