@@ -98,4 +98,4 @@ def test_the_acceptance_of_one_message_and_the_ends_of_another_are_gone(builder:
     found = told(builder, house)
     assert (found.state, found.difference, found.message_by_message) == (UNBALANCED, 0, False)
     assert [each.queue_id for each in found.suspects] == [A, B]
-    assert "not of the same messages" in found.words
+    assert "not for the same messages" in found.words
