@@ -98,7 +98,6 @@ NOT_YET = {
     "docs/simulate.toml",
     "mailcore/balance.py",
     "mailcore/bounce",
-    "mailcore/control",
     "mailcore/destination_state.py",
     "mailcore/envelope.py",
     "mailcore/esmtp.py",

@@ -1,8 +1,8 @@
-"""Who is at the other end of the socket, by what the kernel says (SO_PEERCRED), and what they may do.
+"""Identifies the process at the other end of the socket by the kernel's report (SO_PEERCRED), and decides its rights.
 
-The daemon's user, root, and members of the socket's group for changes may change things; whoever else may connect at all
-(the socket's mode decides) may read. A client's own word for who is acting counts only from root and from the daemon's user,
-who could write it into the journal anyway; from others it is their login name.
+The daemon's user, root, and members of the socket's group for changes may change things; all other users that the socket's
+mode lets connect may read. The name of the acting person is accepted only from root and from the daemon's user, who could
+write it into the journal anyway; for other clients it is their login name.
 
 Keeps law: peer-decides-rights (docs/laws.md).
 """
@@ -25,9 +25,7 @@ __all__ = ["Peer", "group_id", "peer_of"]
 WORD_CHARACTERS = 200  # of a client's who and why; they are written into records
 SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13; Python has no name for it
 _CREDENTIALS = struct.Struct("iII")
-_GROUPS_BYTES = (
-    1024  # the most that Python lets one ask for: 256 groups; of whoever has more only the primary one counts
-)
+_GROUPS_BYTES = 1024  # the maximum in Python: 256 groups; for a user with more groups only the primary group counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Peer:
         return self.uid in (0, os.geteuid())
 
     def who(self, word: str) -> str:
-        """The name that goes into the record."""
+        """Returns the name that goes into the record: ``word`` from a trusted client, otherwise the login name."""
         name = _login(self.uid)
         if self.trusted and word:
             name = word[:WORD_CHARACTERS]
@@ -60,7 +58,7 @@ class Peer:
 
 
 def peer_of(getsockopt: Callable[[int, int, int], bytes]) -> Peer:
-    """From the socket's ``getsockopt``. Raises OSError."""
+    """Returns the peer, from the socket's ``getsockopt``. Raises OSError."""
     pid, uid, gid = _CREDENTIALS.unpack(getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     groups = {gid}
     with contextlib.suppress(OSError):  # an older kernel: the primary group is all we know
@@ -70,7 +68,7 @@ def peer_of(getsockopt: Callable[[int, int, int], bytes]) -> Peer:
 
 
 def group_id(name: str) -> int | None:
-    """The group's number; None for "" and for a group this host does not have."""
+    """Returns the group's number; None for "" and for a group this host does not have."""
     try:
         return grp.getgrnam(name).gr_gid if name else None
     except KeyError:

@@ -1,8 +1,8 @@
-"""How old the mail is, by destination. One scan for all who ask, in steps that they make in turn, and its result is kept.
+"""Counts mail by destination and age. All clients share one scan, which they advance in turn; its result is kept.
 
-Laws: a new scan begins no sooner than ``PAUSE_S``, and twenty times what the last one took, after its end, so that pages which
-ask every second cost a twentieth of a core at most; who wants it at once says so. A scan that nobody waits for stands still,
-and is begun anew for the next who asks.
+Laws: a new scan begins no sooner than ``PAUSE_S``, and twenty times the duration of the last scan, after that scan has ended.
+So pages that ask every second cost a twentieth of a core at most; ``refresh`` begins a scan at once. A scan without a waiting
+client does not advance, and the next client starts a new one.
 
 Keeps law: scan-costs-a-twentieth (docs/laws.md).
 """
@@ -24,7 +24,7 @@ __all__ = ["Ages"]
 STEP_S = 0.2  # as a page of a list: the other threads and clients have their turn
 PAUSE_S = 2.0
 PAUSE_TIMES = 20
-STALE_S = 5.0  # a scan that has stood still so long is begun anew
+STALE_S = 5.0  # a scan that has not advanced for this time is replaced by a new one
 
 
 class Ages:
@@ -52,7 +52,7 @@ class Ages:
             if not scan.done:
                 yield {"examined": scan.examined, "total": scan.total, "done": False}
         result = self._result
-        if self._scan is scan or result is None:  # else somebody else who waited for it has kept it
+        if self._scan is scan or result is None:  # otherwise another client that waited has kept it
             result = self._result = {**scan.told(), "note": self._note, "done": True}
             self._next_at = monotonic() + max(PAUSE_S, PAUSE_TIMES * scan.took_s)
         if self._scan is scan:
@@ -60,7 +60,7 @@ class Ages:
         yield result
 
     async def _begin(self) -> AgesScan:
-        """The scan going on, or a new one."""
+        """Returns the running scan, or a new one."""
         async with self._turn:
             scan = self._scan
             if scan is None or self._view.browser.monotonic() - scan.touched_at > STALE_S:

@@ -1,6 +1,6 @@
-"""What each operation of the control socket may be given: a type an operation, its bounds beside each field.
+"""Defines the arguments of each operation of the control socket: one type per operation, with the bounds of each field.
 
-Values only; ``protocol`` says which operation takes which, and turns what is wrong here into words.
+Values only; ``protocol`` assigns a type to each operation, and writes the message for a wrong argument.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ PAGE_MAX = 1_000  # items of one page; about 600 kB
 CHUNK_BYTES_MAX = 256 << 10  # of one inject_data; as much as a disk likes to get at once
 NAMES_MAX = 10_000
 SEARCH_MAX = 200  # messages of one search's page; what became of each is looked up in the journal
-SEARCH_CURSOR_MAX = 4_000  # it says what of each lane was searched: with 64 receivers' lanes half of that
+SEARCH_CURSOR_MAX = 4_000  # holds the searched part of each lane: with 64 receivers' lanes half of that
 CHANGED_MAX = 100  # of one simulation
 CUT_CHARACTERS_MAX = 4_000  # of a cut: 64 receivers' lanes and a long ladder have half of that
 WALL_CLOCK_MAX = 32_503_680_000.0  # the year 3000
@@ -83,7 +83,7 @@ class WrongArgument(ValueError):
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of an operation without any; the others' base."""
+    """The arguments of an operation that takes none, and the base of all others."""
 
 
 class WorkingArguments(Arguments, frozen=True, kw_only=True):
@@ -109,7 +109,7 @@ SearchText = Annotated[str, Meta(max_length=1_000)]
 
 
 class SearchArguments(Arguments, frozen=True, kw_only=True):
-    """Texts as in a filter: ``*`` and ``?`` stand for any characters. A page may be empty: go on while there is a cursor."""
+    """Texts as in a filter: ``*`` and ``?`` stand for any characters. A page may be empty: continue while there is a cursor."""
 
     queue_id: Annotated[str, Meta(pattern="^([0-9A-Z]{13,20})?$")] = ""
     message_id: SearchText = ""
@@ -178,9 +178,10 @@ class InjectBeginArguments(Arguments, frozen=True, kw_only=True):
     sender: Address
     recipients: Annotated[list[Address], Meta(min_length=1, max_length=RECIPIENTS_PER_RECORD)]
     not_before: WallClock | None = None
-    # It has waited so long elsewhere, which counts for its lifetime.
+    # Seconds that the message has waited in another mail system; they count for its lifetime.
     age_s: Annotated[float, Meta(ge=0, le=3_155_760_000)] = 0.0
-    held_because: Annotated[str, Meta(max_length=1_000)] = ""  # it comes to rest in hold, and waits to be released
+    # A reason queues the message in hold, until it is released.
+    held_because: Annotated[str, Meta(max_length=1_000)] = ""
 
 
 class InjectDataArguments(Arguments, frozen=True, kw_only=True):
@@ -190,10 +191,10 @@ class InjectDataArguments(Arguments, frozen=True, kw_only=True):
 
 
 class TimedArguments(Arguments, frozen=True, kw_only=True):
-    """A value, and how long it holds: until a time, for so many seconds, or until it is taken back."""
+    """A value, and how long it holds: until a time, for a number of seconds, or until the override is removed."""
 
     parameter: Name
-    value: float | int | bool | ValueText | None  # None: taken back; "50%": of the value in force
+    value: float | int | bool | ValueText | None  # None: remove the override; "50%": of the value in force
     until: WallClock | None = None
     for_s: Seconds | None = None
 
@@ -229,13 +230,13 @@ class CheckChangesArguments(Arguments, frozen=True, kw_only=True):
 
 
 class SimulateArguments(Arguments, frozen=True, kw_only=True):
-    """What would become of the mail that is there, with ``changes``; the same seed gives the same outcome."""
+    """A simulation of the queued mail with ``changes``; the same seed gives the same result."""
 
     changes: Annotated[list[Changed], Meta(max_length=CHANGED_MAX)] = []
     duration_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400.0  # simulated
     backlog: Literal["live", "none"] = "live"
-    arrivals: bool = False  # mail goes on arriving
-    since_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 3_600.0  # next hops as measured since so long
+    arrivals: bool = False  # new mail arrives during the simulation
+    since_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 3_600.0  # next hops as measured in the last seconds
     hops: Annotated[
         dict[Name, dict[Name, Any]], Meta(max_length=CHANGED_MAX)
     ] = {}  # scope -> [next_hops] of a scenario
@@ -280,7 +281,7 @@ class ResumeArguments(Arguments, frozen=True, kw_only=True):
 
 
 class ListArguments(Arguments, frozen=True, kw_only=True):
-    """One page, or what could be read of it in a fifth of a second: go on while there is a cursor."""
+    """One page, or what could be read of it in a fifth of a second: continue while there is a cursor."""
 
     filter: Filter = Filter()
     cursor: Annotated[str, Meta(max_length=200)] = ""

@@ -1,7 +1,7 @@
-"""Changes to messages: by queue id, by position, or to all that match. The manager makes them; here they are found.
+"""Changes messages: by queue id, by position, or all that match. This module finds the messages; the manager changes them.
 
-Law: what a change to all that match may touch is fixed when it begins, so that nothing is changed twice and nothing newer;
-and all of that is found, wherever it has gone meanwhile.
+Law: the set of messages that a change to all that match may touch is fixed when the change begins, so that no message is
+changed twice and no newer message is changed; every message of the set is found, also when it has moved meanwhile.
 
 Keeps law: change-set-is-fixed (docs/laws.md).
 """
@@ -30,8 +30,8 @@ from mailcore.queue.lanes import DELETED, state_in
 
 __all__ = ["Changes"]
 
-ERRORS_SHOWN = 100  # of a change to all that match; the count goes on
-LOOKS_AGAIN = 3  # for a message that went elsewhere; it rests for seconds at least between two journeys
+ERRORS_SHOWN = 100  # of a change to all that match; further errors are only counted
+LOOKS_AGAIN = 3  # for a message that has moved to another lane; between two moves it rests for seconds at least
 PROGRESS_S = 1.0  # a client hears at least this often how far it is
 
 
@@ -65,8 +65,10 @@ class Changes:
     async def _change_placed(
         self, name: str, places: dict[str, Place], extra: dict[str, Any], session: Session, lane: str = ""
     ) -> dict[str, Any]:
-        """What went elsewhere between looking and changing is looked for again: nothing was done to it yet. ``lane``: only
-        where this pattern matches."""
+        """Sends a change; looks again for messages that moved between search and change, which were not changed yet.
+
+        ``lane``: only messages in lanes that match this pattern are looked for again.
+        """
         changed, errors, elsewhere = await self._send_change(name, places, extra, session)
         in_lane = text_matcher(lane)
         for _ in range(LOOKS_AGAIN):
@@ -85,7 +87,7 @@ class Changes:
     async def _send_change(
         self, name: str, places: dict[str, Place], extra: dict[str, Any], session: Session
     ) -> tuple[int, dict[str, str], list[str]]:
-        """How many were changed, why the others were not, and which of these are somewhere else."""
+        """Returns the number of changed messages, the errors by queue id, and the queue ids that are in another lane."""
         if not places:
             return 0, {}, []
         messages = [[queue_id, lane, offset] for queue_id, (lane, offset) in places.items()]
@@ -142,8 +144,8 @@ class Changes:
     async def _matching(
         self, arguments: ChangeMatchingArguments, stretches: Mapping[str, Stretch], since: Cutoff | None
     ) -> AsyncGenerator[list[Item], None]:
-        """What matches in the queue as it is now, a page at a time; then, unless it is only counted, what moved while that was
-        read, and was seen neither where it left nor where it went. Nothing comes twice."""
+        """Yields the messages that match now, page by page; unless they are only counted, then those that moved during the
+        reading and were seen neither in their old lane nor in their new one. No message comes twice."""
         now = self._view.browser.clock()
         filter_ = _where_it_fits(arguments.filter, arguments.change)
         if since is not None:
@@ -170,7 +172,7 @@ class Changes:
     async def _pages(
         self, stretches: Mapping[str, Stretch], filter_: Filter, since: Cutoff | None, seen: _Seen | None = None
     ) -> AsyncGenerator[list[Item], None]:
-        """What matches, is no newer than the cut and was not seen. Some pages are empty: they cost as much as others."""
+        """Yields pages of messages that match, are not newer than the cut and were not seen. Some pages are empty."""
         browser = self._view.browser
         cursor: str | None = ""
         while cursor is not None:
@@ -185,8 +187,10 @@ class Changes:
 
 
 class _Seen:
-    """Queue ids, by their hashes: a million take 8 MB, and 40 for the moment in which they are sorted. Of two that were alike,
-    which two of a million never are, one message would be left as it was."""
+    """A set of queue ids, by their hashes: a million take 8 MB, and 40 MB while they are sorted.
+
+    If two hashes were equal (practically never in a million), one message would stay unchanged.
+    """
 
     def __init__(self) -> None:
         self._sorted, self._added = array("q"), array("q")
@@ -195,7 +199,7 @@ class _Seen:
         self._added.extend(hash(item.queue_id) for item in items)
 
     def others(self, items: list[Item]) -> list[Item]:
-        """Those that were never added."""
+        """Returns the items that were never added."""
         if items and self._added:
             self._sorted, self._added = array("q", sorted([*self._sorted, *self._added])), array("q")
         return [item for item in items if not self._has(hash(item.queue_id))]
@@ -210,7 +214,7 @@ def _fitting(stretches: Mapping[str, Stretch], change: str) -> dict[str, Stretch
 
 
 def _beyond(before: Mapping[str, Stretch], later: Mapping[str, Stretch]) -> dict[str, Stretch]:
-    """What the lanes have grown by; of one whose end nobody knew, nothing."""
+    """Returns the parts by which the lanes have grown; leaves out a lane whose end was unknown."""
     grown = {}
     for lane, stretch in later.items():
         start = before[lane].end if lane in before else stretch.start
@@ -220,7 +224,7 @@ def _beyond(before: Mapping[str, Stretch], later: Mapping[str, Stretch]) -> dict
 
 
 def _where_it_fits(filter_: Filter, change: str) -> Filter:
-    """Deleted messages are seen only by who asks for their lane."""
+    """Returns the filter, for undelete limited to the lane of deleted messages, which other filters never show."""
     return msgspec.structs.replace(filter_, lane=DELETED) if change == "undelete" and not filter_.lane else filter_
 
 
@@ -232,7 +236,7 @@ def _cut(text: str) -> Cutoff | None:
 
 
 def _as_of(filter_: Filter, at: float, now: float) -> Filter:
-    """What is old or young counts from the time of the count: nobody has grown into the filter since."""
+    """Returns the filter with ages measured at the time of the count: no message gets old enough for it afterwards."""
     passed = max(now - at, 0.0)
     older, younger = filter_.older_than_s, filter_.younger_than_s
     return msgspec.structs.replace(

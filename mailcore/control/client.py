@@ -1,4 +1,4 @@
-"""Speaking to the control socket: a blocking client for the command line and the portal, an async one for tests and tools.
+"""Speaks to the control socket: a blocking client for the command line and the portal, an async one for tests and tools.
 
     with ControlClient(path) as control:
         control.call("delete", {"queue_ids": [...]}, why="asked for by the sender")
@@ -141,7 +141,7 @@ class ControlClient:
         why: str = "",
         timeout_s: float | None = None,
     ) -> Iterator[Any]:
-        """The parts of the answer as they come. ``timeout_s`` is for each. Raises ControlError."""
+        """Yields the parts of the answer as they arrive. ``timeout_s`` is for each part. Raises ControlError."""
         number = next(self._numbers)
         connection = self._connect()
         finished = False
@@ -149,7 +149,7 @@ class ControlClient:
             connection.settimeout(self._timeout_s if timeout_s is None else timeout_s)
             with contextlib.suppress(
                 BrokenPipeError, ConnectionResetError
-            ):  # its last words may still be there to read
+            ):  # the server's last answer may still be readable
                 connection.sendall(encode(Request(number, operation, arguments or {}, self._who, why)))
             while not finished:
                 response = self._read(connection, number)
@@ -160,7 +160,7 @@ class ControlClient:
         except (OSError, WireError) as error:
             raise ControlError(f"{self._path}: the connection broke: {error}") from None
         finally:
-            if not finished:  # what is still to come belongs to nobody
+            if not finished:  # the rest of the answer must not be read by the next request
                 self.close()
 
     def close(self) -> None:
@@ -226,7 +226,7 @@ class AsyncControlClient:
     async def parts(
         self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = ""
     ) -> AsyncGenerator[Any, None]:
-        """The parts of the answer as they come. Raises ControlError."""
+        """Yields the parts of the answer as they arrive. Raises ControlError."""
         async with self._one_at_a_time:
             number = next(self._numbers)
             reader, writer = await self._connect()

@@ -1,11 +1,11 @@
-"""What became of messages: their history, a search among those that are gone, their headers and data, times of deliveries.
+"""Answers questions about messages, also finished ones: history, search, headers, data, and times of deliveries.
 
-All of it is read from the journal and the lanes, and where these have it no more from the exported events; in threads, in
-steps of a fifth of a second, so that no client waits long for another; the manager is asked where to read and no more. What
-takes longer says so in parts, and ends with its client.
+All answers are read from the journal and the lanes, and from the exported events where the log has removed its records. Threads
+read, in steps of a fifth of a second, so that no client waits long for another. The manager is asked only where to read. A
+longer answer sends its progress in parts, and ends when its client disconnects.
 
-Laws: every answer is bounded: bytes read, seconds, items, bytes sent. A message's data is private: it takes the right to
-change things, and is given of messages in the queue only, not of finished ones whose records happen to be there still.
+Laws: every answer is bounded: bytes read, seconds, items, bytes sent. A message's data is private: reading it needs the right
+to change things, and works for messages in the queue only, not for finished ones with records that still exist.
 
 Keeps law: answers-bounded, law: data-is-private (docs/laws.md).
 """
@@ -38,9 +38,9 @@ __all__ = ["PastAnswers"]
 T = TypeVar("T")
 
 STEP_S = 0.2  # in a thread, before others get their turn
-SAID_S = 1.0  # a client hears at least this often that work is going on
-SEARCH_S = 10.0  # one request; a search that takes longer goes on at its cursor
-MARKS_MAX = 256  # messages whose data somebody reads on in
+SAID_S = 1.0  # a client hears at least this often that work continues
+SEARCH_S = 10.0  # one request; a longer search continues at its cursor
+MARKS_MAX = 256  # messages with a kept place, from which a client reads further data
 
 
 class PastAnswers:
@@ -129,7 +129,7 @@ class PastAnswers:
                 yield part
 
     async def times_since(self, since_s: float, records_max: int) -> AsyncGenerator[dict[str, Any], None]:
-        """The parts of what is answered about the deliveries of the last ``since_s`` seconds."""
+        """Yields the parts of the answer about deliveries of the last ``since_s`` seconds; the last has ``done``."""
         browser = self._view.browser
         walk = Walk(measure(browser, browser.clock() - since_s, records_max, self._view.archive))
         async with contextlib.aclosing(self._going(walk)) as going:
@@ -141,7 +141,7 @@ class PastAnswers:
     # -- inside
 
     async def _wire(self, queue_id: str) -> Wire:
-        """The data of a message in the queue, wherever it lies. Raises NotFound."""
+        """Returns the data of a message in the queue, in any lane or in the spool. Raises NotFound."""
         browser = self._view.browser
         found: Found | None = None
         working = (await self._view.working([queue_id])).get(queue_id)
@@ -153,7 +153,7 @@ class PastAnswers:
         wire = await self._view.in_thread(open_wire, browser.disk, browser.queue_directory, self._spool, found)
         if wire is None:
             raise NotFound(
-                f"the data of {queue_id} is not there any more: it has just been delivered, or put elsewhere"
+                f"the data of {queue_id} is no longer there: the message was delivered or moved a moment ago"
             )
         return wire
 

@@ -1,8 +1,8 @@
-"""The three operations that hand a message in: begin, data, end. A client that goes away in between leaves nothing behind.
+"""Answers the three operations that inject a message: begin, data, end. A client that disconnects in between leaves no file.
 
 The message is complete in its spool file, synced, before the manager hears of it; the answer comes when the manager's record
-is synced. Where it is not known whether that happened the file stays: the envelope may rest on it, and else the sweep of
-orphans takes it.
+is synced. When it is unknown whether that happened, the file stays: a queued envelope may need it; if none does, the sweep
+of orphans removes it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Injecting:
             raise OutcomeUnknown(f"message {envelope.queue_id}: {error}") from None
 
     async def abandon(self, session: Session) -> None:
-        """Nothing is left of what was not ended."""
+        """Removes a message that was begun and not ended."""
         if session.injection is not None:
             injection, session.injection = session.injection, None
             self._under_way -= 1

@@ -1,8 +1,7 @@
-"""A message an operator hands in: made fit for the wire while it streams into a spool file.
+"""Converts a message that an operator injects into its form on the wire, while it streams into a spool file.
 
-Whatever its line ends were, on the wire they are CRLF (a lone CR or LF would end a line for some hosts and not for others:
-smuggling); lines that begin with a dot get a second one; the last line is ended. A trace header goes in front. Nothing else
-is added or changed.
+All line ends become CRLF (a lone CR or LF would end a line for some hosts and not for others: smuggling); lines that begin
+with a dot get a second one; the last line is ended. A trace header goes in front. Nothing else is added or changed.
 
 Memory is bounded: pieces go to disk as they come, only the beginning is kept to look for the Message-ID. All methods but
 ``abandon`` may raise OSError; they block, and run in a thread.
@@ -32,7 +31,7 @@ _MESSAGE_ID = re.compile(rb"(?:\A|\r\n)message-id:[ \t]*(?:\r\n[ \t]+)?([\x21-\x
 
 
 class InjectionRefused(FaultError):
-    """A message that is not taken, and why."""
+    """Raised when a message is not accepted; the message says why."""
 
     default = Code.INVALID
 
@@ -51,7 +50,7 @@ class WireForm:
         return self._form(data[: len(data) - len(self._held)])
 
     def end(self) -> bytes:
-        """What is still to come; ends the last line."""
+        """Returns the remaining bytes; ends the last line."""
         last = self._form(self._held)
         return last if self._at_line_start else last + b"\r\n"
 
@@ -84,12 +83,12 @@ class Injection:
         """Raises InjectionRefused, OSError."""
         if not is_return_path(arguments.sender):
             raise InjectionRefused(
-                f"sender {arguments.sender!a} is no address; allowed: local@domain, or nothing", argument="sender"
+                f"sender {arguments.sender!a} is not an address; allowed: local@domain, or nothing", argument="sender"
             )
         for address in arguments.recipients:
             if not is_mailbox(address):
                 raise InjectionRefused(
-                    f"recipient {address!a} is no address; allowed: local@domain", argument="recipients"
+                    f"recipient {address!a} is not an address; allowed: local@domain", argument="recipients"
                 )
         addresses = list(dict.fromkeys(arguments.recipients))
         if len(addresses) > recipients_max:
@@ -124,7 +123,7 @@ class Injection:
         self._put(self._form.feed(data))
 
     def complete(self) -> Envelope:
-        """The spool file is safe when this returns. Raises InjectionRefused when there was nothing."""
+        """Completes and syncs the spool file; returns the envelope. Raises InjectionRefused when there was no data."""
         if not self._author_bytes:
             raise InjectionRefused("the message is empty", argument="data")
         self._put(self._form.end())
@@ -151,7 +150,7 @@ class Injection:
         return envelope
 
     def abandon(self) -> None:
-        """The file is removed; errors do not matter, the sweep finds what is left."""
+        """Removes the file; ignores errors, since the sweep of orphans removes files that remain."""
         with contextlib.suppress(OSError):
             self._file.abandon()
 

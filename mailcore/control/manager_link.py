@@ -1,8 +1,8 @@
-"""Control's one connection to the manager: requests out, answers in, made again whenever it breaks.
+"""Holds control's one connection to the manager: requests out, answers in. Connects again when the connection breaks.
 
 Laws: while the manager is away a request fails at once and says so; a request that was under way when the connection broke
-fails as *unknown*, because its record may have been written. Nothing is sent twice. Bounded: no more than REQUESTS_MAX wait
-for an answer.
+fails as *unknown*, because its record may have been written. Nothing is sent twice. Bounded: at most REQUESTS_MAX requests
+wait for an answer.
 
 Keeps law: never-sent-twice (docs/laws.md).
 """
@@ -89,7 +89,7 @@ class ManagerLink:
             await asyncio.sleep(delay)
 
     async def call(self, operation: str, arguments: dict[str, Any], who: str = "", why: str = "") -> Any:
-        """The result. Raises ManagerAway, ManagerRefused, OutcomeUnknown."""
+        """Returns the result. Raises ManagerAway, ManagerRefused, OutcomeUnknown."""
         if self._writer is None:
             raise ManagerAway("the manager is not running; mail is still accepted while the disk has room")
         if len(self._waiting) >= REQUESTS_MAX:

@@ -1,10 +1,10 @@
-"""A message's data as it was received, in pieces, and its header section, made readable for people.
+"""Reads a message's data as it was received, in pieces, and its header section, decoded for people.
 
-Stored is what came over the wire, dot-stuffed (RFC 5321 4.5.2); here the dots are taken out again. Header fields are
-unfolded and their encoded words decoded (RFC 2047), each as far as it can be: what is broken stays as it is. Nothing is made
-harmless here: who shows it does that.
+The stored data is dot-stuffed, as it came over the wire (RFC 5321 4.5.2); this module removes these dots. Header fields are
+unfolded and their encoded words decoded (RFC 2047) where possible; broken fields stay as they are. Nothing is escaped here:
+the program that shows the text must do that.
 
-Laws: a piece of PIECE_BYTES at a time in memory, however big the message, and a stop after each (``Steps``). Encoded words
+Laws: one piece of PIECE_BYTES at a time in memory, for messages of any size, and a stop after each (``Steps``). Encoded words
 are decoded by charsets that take time in proportion to their length only.
 """
 
@@ -66,7 +66,7 @@ class Wire:
 
 
 def open_wire(disk: Disk, queue_directory: str, spool: Spool, found: Found) -> Wire | None:
-    """None when it is no longer there. Raises OSError."""
+    """Returns the data, or None when it is no longer there. Raises OSError."""
     envelope = found.envelope
     if envelope.data is DataPlace.SPOOL:
         try:
@@ -109,7 +109,7 @@ def unstuffed(wire: Wire, offset: int, length: int, mark: Mark) -> Steps[tuple[b
 
 
 def header_section(wire: Wire) -> Steps[tuple[str, bool]]:
-    """Everything in front of the first empty line, and whether it was cut."""
+    """Returns all text before the first empty line, and whether it was cut."""
     data, more, _ = yield from unstuffed(wire, 0, HEADER_SECTION_MAX, Mark())
     if data.startswith(b"\r\n"):
         return "", False
@@ -120,7 +120,7 @@ def header_section(wire: Wire) -> Steps[tuple[str, bool]]:
 
 
 def fields_of(raw: str) -> list[list[str]]:
-    """[name, value] of each field, in order, unfolded and decoded; a line that is no field has the name ""."""
+    """[name, value] of each field, in order, unfolded and decoded; a line that is not a field has the name ""."""
     lines: list[str] = []
     for line in raw.split("\r\n"):
         if line[:1] in (" ", "\t") and lines:
@@ -179,7 +179,7 @@ def _decoded(value: str) -> str:
 
 
 def _codec(charset: str) -> str:
-    """ "" for what is none, or none that mail should be decoded by."""
+    """Returns the codec's name; "" for an unknown charset, or one that mail must not be decoded with."""
     try:
         info = codecs.lookup(charset)
     except (LookupError, ValueError):

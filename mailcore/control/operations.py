@@ -1,8 +1,8 @@
-"""The answers to every operation: from the lanes where they can be read, from the manager where they must be asked.
+"""Answers every operation: from the lanes where these suffice, otherwise from the manager.
 
-Laws: browsing asks the manager two cheap things a page (where to read, who is active), and works without it, saying so. A
-change goes to the manager and is answered in its words; here only positions are found for queue ids. All reading of files
-happens in a few threads, in steps of a fifth of a second, so that no client waits long for another.
+Laws: browsing asks the manager two cheap questions a page (where to read, which messages are active); without the manager it
+works, with a note. A change goes to the manager, and its answer is passed on; control only finds positions for queue ids.
+Files are read in a few threads only, in steps of a fifth of a second, so that no client waits long for another.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Operations:
             self._answers.update(family)
 
     def answer(self, operation: Operation, arguments: Arguments, session: Session) -> AsyncGenerator[Any, None]:
-        """The parts of the answer, in order; whoever stops reading them ends the operation between two of its steps."""
+        """Yields the parts of the answer, in order; a caller that stops reading ends the operation after its current step."""
         if operation.answerer is Answerer.CONTROL:
             return self._answers[operation.name](session, arguments)
         if isinstance(arguments, ChangeArguments):
@@ -139,7 +139,7 @@ class Operations:
     # -- inside
 
     async def _why_active(self, queue_id: str) -> list[dict[str, Any]]:
-        """[] when the message is not being worked on, or the manager is away."""
+        """Returns the manager's explanation; [] when the message is not being worked on, or the manager is away."""
         try:
             answer = await self._view.link.call("explain", msgspec.structs.asdict(OneMessage(queue_id=queue_id)))
         except (ManagerAway, OutcomeUnknown):
@@ -163,11 +163,11 @@ def _read_json(path: str) -> Any:
         with open(path, "rb") as file:
             return json.loads(file.read(1 << 20))
     except (OSError, ValueError):
-        return {}  # nobody supervises: a process started by hand, or a test
+        return {}  # there is no supervisor: a process started by hand, or a test
 
 
 def _overlay(item: Item, working: dict[str, Any] | None) -> None:
-    """What the manager knows better than the lane."""
+    """Puts the manager's newer state and reply into an item read from a lane."""
     if working is None:
         return
     item.state = State.ACTIVE
@@ -189,7 +189,7 @@ def _recipient(recipient: Recipient, working: dict[str, Any] | None) -> dict[str
 
 
 def _details(envelope: Envelope) -> dict[str, Any]:
-    """What a list leaves out."""
+    """Returns the fields of an envelope that a list leaves out."""
     return {
         "origin": Origin(envelope.origin).name.lower(),
         "client_address": envelope.client_address,

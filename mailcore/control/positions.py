@@ -1,7 +1,7 @@
-"""Where the lanes are: runners and ends, what lies on disk and why, and what a start would cost now.
+"""Answers ``positions``: runners and ends of lanes, segments on disk and why they are kept, and the cost of a restart now.
 
-Laws: the manager is asked one thing, and when it is away the restart positions on disk serve, with a note that says so.
-Names and sizes of files are read, no record but the first ones of the newest journal segment.
+Laws: the manager is asked one question; when it is away, the restart positions on disk are used, with a note that says so.
+Only names and sizes of files are read, and the first records of the newest journal segment.
 
 Keeps law: works-without-manager (docs/laws.md).
 """
@@ -28,9 +28,9 @@ from mailcore.queue.lanes import JOURNAL, interval_of
 __all__ = ["Positions"]
 
 SAMPLE_BYTES = 256 << 10  # of the newest journal segment, read to learn how long its records are
-RECORD_BYTES = 150  # of a journal record, when there is nothing to learn from; START and FINISH are about so long
-# What a start takes: to read (queue.checkpoint: 64 MB in half a second), to state each message anew (docs/decisions/0006:
-# 20 000 in half a second), and for the process itself.
+RECORD_BYTES = 150  # of a journal record, when the journal is empty; START and FINISH have about this length
+# The parts of a start: reading (queue.checkpoint: 64 MB in half a second), restating each message (docs/decisions/0006:
+# 20 000 in half a second), and starting the process.
 SUFFIX_BYTES_A_SECOND = 128 << 20
 MESSAGE_S = 25e-6
 START_S = 0.1
@@ -104,7 +104,7 @@ class Positions:
         }
 
     def _exported(self) -> Callable[[str], int | None]:
-        """Of a lane, how far its events are exported; None where nobody waits for them."""
+        """Returns how far the events of a lane are exported; None where no exporter needs them."""
         if not self._exported_directory:
             return lambda lane: None
         try:
@@ -130,7 +130,7 @@ class Positions:
     def _recovery(self, suffix_bytes: int, durable: int, working: int | None) -> dict[str, Any]:
         records = round(suffix_bytes / self._record_bytes(durable)) if suffix_bytes else 0
         seconds = round(START_S + suffix_bytes / SUFFIX_BYTES_A_SECOND + (working or 0) * MESSAGE_S, 2)
-        again = "" if working is None else f" and go on with {working:,} message{'s' * (working != 1)}"
+        again = "" if working is None else f" and continue with {working:,} message{'s' * (working != 1)}"
         sentence = f"A start now would read {_bytes(suffix_bytes)} of the journal, about {records:,} records,{again}"
         return {
             "bytes": suffix_bytes,
@@ -141,7 +141,7 @@ class Positions:
         }
 
     def _record_bytes(self, durable: int) -> float:
-        """The mean over the first records of the newest segment."""
+        """Returns the mean over the first records of the newest segment."""
         browser = self._view.browser
         reader = LaneReader(browser.disk, os.path.join(browser.queue_directory, JOURNAL), _told_elsewhere)
         try:
@@ -159,7 +159,7 @@ class Positions:
 
 
 def _told_elsewhere(damage: Damage) -> None:
-    """A start tells of it."""
+    """Ignores damage: a start reports it."""
 
 
 def _bytes(count: float) -> str:

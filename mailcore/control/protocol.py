@@ -1,11 +1,11 @@
-"""The vocabulary of the control socket: every operation once, with its arguments, their bounds, and who answers it.
+"""Lists the operations of the control socket: each once, with its arguments, their bounds, and the process that answers it.
 
-Frames are ``wire.Request`` and ``wire.Response``. Portal, command line and tests speak only this. Arguments are a map; an
-argument that is missing, unknown or out of bounds gives an error that names it and says what is allowed. A change carries
-who and why, and is answered once its record is synced.
+Frames are ``frames.Request`` and ``frames.Response``. Portal, command line and tests speak only this protocol. Arguments are
+a map; an argument that is missing, unknown or out of bounds gives an error that names it and says what is allowed. A change
+carries who and why, and is answered once its record is synced.
 
-Laws: values only, no I/O. What is not in ``OPERATIONS`` does not exist. An operation for the manager has the same name and
-arguments on its socket, except that control has turned ``queue_ids`` into ``messages``.
+Laws: values only, no I/O. An operation that is not in ``OPERATIONS`` is refused. An operation for the manager has the same
+name and arguments on its socket, except that control has turned ``queue_ids`` into ``messages``.
 
 Keeps law: operations-are-listed (docs/laws.md).
 """
@@ -96,7 +96,7 @@ class Answerer(enum.Enum):
 class Access(enum.Enum):
     """The right that an operation needs."""
 
-    READ = "read"  # everybody who may connect
+    READ = "read"  # every user who may connect
     CHANGE = "change"  # the daemon's user, root, and the group of the settings
     INTERNAL = "internal"  # control alone asks this of the manager; clients may not
 
@@ -110,7 +110,7 @@ class Operation:
     access: Access
     answerer: Answerer
     doc: str
-    result: Any = Any  # the type of each part of the answer; Any: an open map
+    result: Any = Any  # the shape of each part of the answer (see control.results); Any: an open map
 
 
 _READ, _CHANGE, _INTERNAL = Access.READ, Access.CHANGE, Access.INTERNAL
@@ -156,29 +156,31 @@ OPERATIONS: dict[str, Operation] = {
             "transports", TransportsArguments, _READ, _MANAGER, "their parameters, with the origin of each value"
         ),
         Operation("destinations", DestinationsArguments, _READ, _MANAGER, "those with the most mail"),
-        Operation("parameters", Arguments, _READ, _CONTROL, "what can be tuned: bounds, units, explanations"),
+        Operation(
+            "parameters", Arguments, _READ, _CONTROL, "the parameters that can be tuned: bounds, units, explanations"
+        ),
         Operation("history", OneMessage, _READ, _CONTROL, "all that is still known of it, also when it is finished"),
         Operation(
             "search", SearchArguments, _READ, _CONTROL, "messages in the queue, and those gone but not forgotten"
         ),
         Operation("headers", OneMessage, _READ, _CONTROL, "its header section, decoded", Headers),
         Operation("data", DataArguments, _CHANGE, _CONTROL, "a piece of its data, as received", DataPiece),
-        Operation("simulate", SimulateArguments, _READ, _CONTROL, "what would happen with other parameters"),
+        Operation("simulate", SimulateArguments, _READ, _CONTROL, "a simulation with other parameters"),
         Operation(
             "check_changes",
             CheckChangesArguments,
             _READ,
             _CONTROL,
-            "which of these values could not be set, and why",
+            "for each value, why it cannot be set",
             ChangesChecked,
         ),
         Operation("service_times", ServiceTimesArguments, _READ, _CONTROL, "how long deliveries took, by destination"),
         Operation("positions", Arguments, _READ, _CONTROL, "runners, ends, segments and what keeps them; recovery now"),
         Operation("ages", AgesArguments, _READ, _CONTROL, "messages by destination and age"),
-        Operation("disks", Arguments, _READ, _CONTROL, "what is free where queue, spool and log are", Disks),
+        Operation("disks", Arguments, _READ, _CONTROL, "free space where queue, spool and log are", Disks),
         Operation("routes", Arguments, _READ, _CONTROL, "the routes table", Routes),
         Operation("resolve", ResolveArguments, _READ, _CONTROL, "where mail for an address would go", Resolved),
-        Operation("places", Arguments, _INTERNAL, _MANAGER, "what positions needs of the manager"),
+        Operation("places", Arguments, _INTERNAL, _MANAGER, "the manager's part of positions"),
         Operation("cut", Arguments, _INTERNAL, _MANAGER, "where browsing starts and ends in each lane"),
         Operation("locate", OneMessage, _INTERNAL, _MANAGER, "where a message in memory lies"),
         Operation("inject", InjectArguments, _INTERNAL, _MANAGER, "a message whose spool file is complete", Injected),
@@ -214,7 +216,7 @@ _AT_PATH = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 
 
 def check(name: str, arguments: dict[str, Any]) -> tuple[Operation, Any]:
-    """The operation and its arguments, typed. Raises ArgumentError."""
+    """Returns the operation and its arguments, typed. Raises ArgumentError."""
     operation = OPERATIONS.get(name)
     if operation is None:
         raise ArgumentError(f"there is no operation {name[:50]!r}; allowed: {', '.join(sorted(OPERATIONS))}")

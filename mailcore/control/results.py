@@ -1,7 +1,21 @@
-"""What the operations of the control socket answer: a type an operation, which the server sends and the client reads.
+"""Defines types for answers of the control socket. Not every operation has one yet.
+
+The server sends these types for six operations: ``ping`` (Ping), ``check_changes`` (ChangesChecked), ``inject_begin``
+(Injected), ``inject_data`` (Nothing), ``headers`` (Headers) and ``data`` (DataPiece).
+
+For these operations a type describes the answer, but the server, or the manager behind it, still sends a plain map, which
+the server does not check against the type: ``disks`` (Disks), ``routes`` (Routes), ``resolve`` (Resolved), ``change_matching``
+(MatchingProgress), ``inject_end`` and the internal ``inject`` (Injected), and ``delete``, ``undelete``, ``hold``, ``release``,
+``retry``, ``delay``, ``reroute``, ``bounce`` and ``add_recipients`` (ChangeResult).
+
+The answers of all other operations are open maps, and ``explain`` answers with a list of them: ``processes``, ``list``,
+``show``, ``state``, ``size``, ``working``, ``explain``, ``transports``, ``destinations``, ``parameters``, ``history``,
+``search``, ``simulate``, ``service_times``, ``positions``, ``ages``, ``transport_set``, ``set``, ``suspend``, ``resume``, and
+the internal ``places``, ``cut`` and ``locate``.
 
 The names of the fields are the keys of the answer on the wire and in ``--json``. A field with a default may be missing in an
-answer. ``protocol.OPERATIONS`` says which operation has which type.
+answer. ``protocol.OPERATIONS`` has the type of each operation. ``ControlClient.ask`` converts an answer to its type and checks
+it; ``call`` and ``parts`` return maps.
 """
 
 from __future__ import annotations
@@ -45,14 +59,14 @@ class Ping(Result):
 
 
 class ChangeResult(Result):
-    """What became of a change to chosen messages."""
+    """The result of a change to chosen messages."""
 
     changed: int
     errors: dict[str, str]  # queue id -> why this message was not changed, for a person
 
 
 class MatchingProgress(Result, omit_defaults=True):
-    """How far a change to all that match has come; the last part has ``done``."""
+    """The progress of a change to all that match; the last part has ``done``."""
 
     matched: int
     matched_recipients: int
@@ -61,7 +75,7 @@ class MatchingProgress(Result, omit_defaults=True):
     errors: dict[str, str]  # queue id -> why; the first 100
     done: bool
     note: str  # "" or that the manager could not be asked where to read
-    cut: str = ""  # of a dry run: what came later is not touched by a change that is given it
+    cut: str = ""  # of a dry run: a change with this cut leaves later messages untouched
 
 
 class ChangesChecked(Result):
@@ -71,13 +85,13 @@ class ChangesChecked(Result):
 
 
 class Injected(Result):
-    """The message that was handed in, or is being."""
+    """The message that was injected, or is being injected."""
 
     queue_id: str
 
 
 class Disk(Result):
-    """A place on a disk, and what is free there."""
+    """A directory, and the free space of its disk."""
 
     what: str  # queue, spool or log
     path: str

@@ -55,8 +55,8 @@ WRITER = 1022  # of queue ids given out here; the manager is 1023, receivers cou
 READERS = 4  # threads that read lanes: four slow filters at once, the fifth takes turns with them
 SPOOLERS = 2
 REQUESTS_WAITING_MAX = 64  # of one connection; then it is not read from until they are answered
-REQUESTS_BURST_MAX = 4_096  # in one read; no client of ours sends so many
-UNREAD_S_MAX = 30.0  # a client that takes nothing for so long is dropped
+REQUESTS_BURST_MAX = 4_096  # in one read; our clients never send that many
+UNREAD_S_MAX = 30.0  # a client that reads nothing for this time is dropped
 WRITE_BUFFER_BYTES = 1 << 20  # before a part waits for the client; the next part comes on top
 BACKLOG = 64
 WHY_CHARACTERS = 1_000
@@ -73,7 +73,7 @@ class Forbidden(FaultError):
 
 
 class ClientGone(Exception):
-    """Nobody reads the answer any more."""
+    """Raised when the client has disconnected: the answer has no reader."""
 
 
 class ControlServer:
@@ -125,7 +125,7 @@ class ControlServer:
             async with asyncio.timeout(1):
                 await self.link.tried.wait()
             loop = asyncio.get_running_loop()
-            # Not serving yet, it has nothing to wait for: whoever is cancelled here leaves no socket behind.
+            # The server does not serve yet, so a cancellation here waits for no client and leaves no socket behind.
             server = await loop.create_unix_server(lambda: Client(self), sock=self._listen(), start_serving=False)
             beat(loop)
             async with server:
@@ -220,7 +220,7 @@ class Client(asyncio.Protocol):
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Goes on sending."""
+        """Continues sending."""
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -265,14 +265,14 @@ class Client(asyncio.Protocol):
                     before, have_one = part, True
             await self._send(Response(number, before))
         except ANSWERED as error:
-            if have_one:  # what was done before this is told
+            if have_one:  # the client still gets the parts before the error
                 await self._send(Response(number, before, last=False))
             await self._send(Response(number, None, _fault_of(error)))
         except ClientGone:
             raise
         except Exception as error:
             traceback.print_exc()
-            fault = Fault(Code.INTERNAL, f"a fault in the control process: {error!r}")
+            fault = Fault(Code.INTERNAL, f"internal error in the control process: {error!r}")
             await self._send(Response(number, None, fault))
 
     async def _send(self, response: Response) -> None:
@@ -308,4 +308,4 @@ def main(open_archive: Callable[[Settings], Archive], settings: Settings, number
     try:
         asyncio.run(ControlServer(settings, open_archive(settings)).run())
     except Locked as error:
-        sys.exit(f"waypost: control: {error}; it is alive and stays")
+        sys.exit(f"waypost: control: {error}; that process is running and keeps the socket")

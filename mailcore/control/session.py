@@ -1,4 +1,4 @@
-"""What is known of one client of the control socket while it is connected."""
+"""Holds the state of one client of the control socket while it is connected."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Answers out of what this installation is set up with: parameters, routes, where an address goes, disks.
+"""Answers from the configuration of this installation: parameters, routes, the route of an address, disks.
 
-Law: nothing here asks the manager, so that it can be looked at while the manager is away.
+Law: nothing here asks the manager, so that these operations work while the manager is away.
 
 Keeps law: works-without-manager (docs/laws.md).
 """
@@ -39,7 +39,7 @@ from mailcore.scheduler.parameters import (
 
 __all__ = ["Tables"]
 
-DNS_S = 5.0  # somebody waits for the page; a deliverer is more patient
+DNS_S = 5.0  # a user waits for the page; a deliverer waits longer
 SCOPES = {"global": GLOBAL_SCOPE, "transport": TRANSPORT_SCOPE, "destination": DESTINATION_SCOPE}
 
 
@@ -55,7 +55,7 @@ class Tables:
             limits.nameservers,
             addresses_max=limits.addresses_max,
             own_name=limits.hostname or socket.gethostname(),
-            chance=random.Random(),  # noqa: S311  which of two equal hosts comes first is no secret
+            chance=random.Random(),  # noqa: S311  which of two equal hosts comes first need not be secret
             clock=time.monotonic,
         )
         self.answers: dict[str, Answers] = {

@@ -1,6 +1,6 @@
-"""What every answer looks at the queue with: where to read, who is active, where a message lies; and the threads that read.
+"""Gives all answers their view of the queue: where to read, active messages, the place of a message, and the reading threads.
 
-Laws: the manager is asked cheap things only, and when it is away the last restart positions serve, with a note that says so.
+Laws: the manager is asked cheap questions only; when it is away, the last restart positions are used, with a note that says so.
 Files are read in the pool's threads, never in the loop.
 
 Keeps law: works-without-manager (docs/laws.md).
@@ -37,14 +37,14 @@ class View:
     def __init__(
         self, browser: Browser, link: ManagerLink, pool: ThreadPoolExecutor, archive: Archive | None = None
     ) -> None:
-        """``archive``: who keeps what the log has no more; None where nobody does."""
+        """``archive``: holds records that the log has removed; None where there is no archive."""
         self.browser = browser
         self.archive = archive
         self.link = link
         self.pool = pool
 
     async def stretches(self) -> tuple[dict[str, Stretch], str]:
-        """Where to read, and "" or a note for people that the manager could not say."""
+        """Returns where to read, and "" or a note for people that the manager could not be asked."""
         try:
             cut = await self.link.call("cut", {})
         except (ManagerAway, OutcomeUnknown):
@@ -54,7 +54,7 @@ class View:
         return {lane: Stretch(start, runner, end) for lane, (start, runner, end) in cut["lanes"].items()}, ""
 
     async def working(self, queue_ids: list[str]) -> dict[str, Any]:
-        """Those in the active set; none when the manager is away."""
+        """Returns those in the active set; none when the manager is away."""
         if not queue_ids:
             return {}
         try:
@@ -64,14 +64,14 @@ class View:
         return working
 
     async def find(self, queue_id: str, stretches: dict[str, Stretch]) -> Found:
-        """Raises NotFound."""
+        """Returns the message. Raises NotFound."""
         found = (await self.in_thread(self.browser.find, stretches, [queue_id])).get(queue_id)
         if found is None:
             raise NotFound(f"there is no message {queue_id} in the queue")
         return found
 
     async def places(self, queue_ids: Iterable[str]) -> dict[str, Place]:
-        """Where the messages lie now; those that are nowhere are left out. Raises ManagerAway."""
+        """Returns the places of the messages; leaves out those not in the queue. Raises ManagerAway, OutcomeUnknown."""
         wanted = list(queue_ids)
         if not wanted:
             return {}

@@ -1,7 +1,7 @@
-"""Why a message at rest waits: in one sentence for people, and as data. Of one being worked on the manager says it itself.
+"""Explains why a message at rest waits: in one sentence for people, and as data. The manager explains active messages.
 
-What is said is what can be read from the lane it lies in, as of now: that it is held, deleted, scheduled, due at a time, or
-due and not taken up yet. Times are wall-clock seconds in the data, local time in the sentence. Pure: no I/O, no clock.
+The explanation is read from the message's lane, as of now: the message is held, deleted, scheduled, due at a time, or due and
+not taken up yet. Times are wall-clock seconds in the data, local time in the sentence. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mailcore.queue.lanes import DELETED, HOLD, interval_of
 
 __all__ = ["why_at_rest"]
 
-GROUPS_MAX = 20  # destinations told one by one; the rest is one sum
+GROUPS_MAX = 20  # destinations listed one by one; all others are one sum
 
 
 def why_at_rest(found: Found, stretch: Stretch | None, now: float, manager_away: bool) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ def why_at_rest(found: Found, stretch: Stretch | None, now: float, manager_away:
 
 
 def _held(envelope: Envelope) -> dict[str, Any]:
-    sentence = f"held{_since(envelope)}, until somebody releases it{_because(envelope.held_because)}"
+    sentence = f"held{_since(envelope)} until an operator releases it{_because(envelope.held_because)}"
     return _group(envelope, "held", sentence, since=envelope.written_at or None, reason=envelope.held_because)
 
 
@@ -96,7 +96,7 @@ def _due(found: Found, stretch: Stretch | None, due_at: float, manager_away: boo
     if stretch is not None and stretch.end is not None and offset >= stretch.end:
         return _group(envelope, state, f"{since}; the manager reads it after its next checkpoint", lane=lane)
     ahead = max(offset - stretch.runner, 0) if stretch is not None else 0
-    behind = f"{ahead} bytes of it are ahead" if ahead else "it is the next of it"
+    behind = f"{ahead} bytes of it are ahead" if ahead else "it is the next one"
     sentence = f"{since}, and not taken up yet: the manager has not read so far in lane {lane}, {behind}"
     return _group(envelope, state, sentence, lane=lane, bytes_ahead=ahead)
 
@@ -116,5 +116,5 @@ def _because(reason: str) -> str:
 def _shown(at: float) -> str:
     try:
         return datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")
-    except (OverflowError, OSError, ValueError):  # a clock that was set to nonsense once
+    except (OverflowError, OSError, ValueError):  # the clock was once set to a wrong time
         return f"{at:.0f} s after 1970"

@@ -1,8 +1,8 @@
-"""What if: ``simulate`` gathers what is queued, in force and measured, and has a child run the scheduler over it twice.
+"""Answers ``simulate``: gathers queued mail, values in force and measurements, and has a child run the scheduler over it twice.
 
-Laws: nothing is changed, and the manager is asked only what it answers at once. The simulation runs in a process of its own
-with less right to the processor than mail has; so many at once and so many seconds as the settings say. Whoever stops
-listening ends it, by its process id.
+Laws: nothing is changed, and the manager is asked only questions that it answers at once. The simulation runs in its own
+process with a lower CPU priority than mail; the settings limit how many run at once and for how many seconds. When the client
+disconnects, the child is ended by its process id.
 
 Keeps law: whatif-changes-nothing (docs/laws.md).
 """
@@ -34,12 +34,12 @@ from mailcore.simulator.question import Question, encoded
 __all__ = ["WhatIf", "WhatIfRefused"]
 
 LINE_BYTES_MAX = 16 << 20  # of its answer
-PROGRESS_S = 0.5  # between two parts at the most: an asker who is gone is seen by them
+PROGRESS_S = 0.5  # between two parts at most: sending them shows whether the client is still there
 OF_PATIENCE = 0.5  # the child's share of the time allowed; then it says how far it came
 
 
 class WhatIfRefused(FaultError):
-    """A simulation that is not made, or did not end in time."""
+    """Raised when a simulation is not begun, fails, or does not end in time."""
 
 
 class WhatIf:
@@ -131,7 +131,7 @@ class WhatIf:
                 yield part
 
     async def _child(self, question: Question, until: float) -> AsyncGenerator[dict[str, Any], None]:
-        """What it says, line by line, until it is done. It is dead when this ends, however it ends."""
+        """Yields the lines of the child's answer, decoded, until it is done. The child is dead when this ends in any way."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", child.__name__, str(os.getpid())),
             stdin=asyncio.subprocess.PIPE,

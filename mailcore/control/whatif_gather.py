@@ -1,6 +1,6 @@
-"""What a what-if needs to know of the live appliance: what is queued, what is measured, what arrives, who is left alone.
+"""Gathers the state of the live appliance for a simulation: queued mail, measurements, arrivals, paused destinations.
 
-Each thing that is not known, or is taken to be simpler than it is, becomes a sentence in ``assumptions``.
+Each fact that is unknown or simplified becomes a sentence in ``assumptions``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TimesSince = Callable[[float, int], AsyncGenerator[dict[str, Any], None]]  # Pas
 
 
 class Gathered:
-    """What was learned of the live appliance."""
+    """The gathered state of the live appliance."""
 
     def __init__(self, now: float) -> None:
         self.now = now  # wall clock
@@ -42,7 +42,7 @@ class Gathered:
         self.arriving: dict[str, float] = {}
         self.recipients_of_one = 1.0
         self.assumptions: list[str] = []
-        self.unread_files = 0  # of events: nobody knows what they would have said of the next hops
+        self.unread_files = 0  # of events; their measurements of next hops are missing
 
 
 async def gather(
@@ -51,7 +51,7 @@ async def gather(
     times_since: TimesSince,
     into: Gathered,
 ) -> AsyncGenerator[float, None]:
-    """Yields how far it is, from 0 to 1. Raises ManagerAway."""
+    """Yields its progress, from 0 to 1. Raises ManagerAway, ManagerRefused, OutcomeUnknown."""
     if arguments.backlog == "live":
         await _queued(view, into)
         yield 0.3
@@ -114,7 +114,7 @@ def _shares(lanes: list[LaneSample]) -> dict[str, float]:
 
 
 def _leave_out(resting: list[LaneSample], into: Gathered) -> None:
-    """``size`` counts held mail with its destinations; it goes nowhere."""
+    """Subtracts held and deleted mail, which ``size`` counts with its destinations: it is not delivered."""
     for name, share in _shares(resting).items():
         if name in into.destinations:
             into.destinations[name] = max(into.destinations[name] - round(share), 0)
@@ -125,12 +125,12 @@ def _leave_out(resting: list[LaneSample], into: Gathered) -> None:
 
 
 def _share_unnamed(into: Gathered) -> None:
-    """Recipients without a name in ``size``, mail not yet routed: to whom the sample goes, or else to who is there."""
+    """Shares recipients without a name in ``size`` (not yet routed) among the sample's destinations, or the known ones."""
     total = sum(lane.recipients for lane in into.lanes)
     unnamed = total - sum(into.destinations.values())
     if unnamed <= 0:
         return
-    # What is counted by name already is no part of the rest.
+    # Recipients already counted by name do not belong to the rest.
     left = {name: share - into.destinations.get(name, 0) for name, share in _shares(into.lanes).items()}
     weights = {name: share for name, share in left.items() if share > 0} or dict(into.destinations)
     whole = sum(weights.values())
@@ -186,11 +186,11 @@ async def _arriving(view: View, rows: Mapping[str, Any], into: Gathered) -> None
 
 
 def _say_unread(measured: Mapping[str, Any], trouble: Trouble, into: Gathered) -> None:
-    """Both went through the same files, from the newest on: who came further met all that the other did."""
+    """Counts unread files. Both readers began at the newest file, so the larger count includes the smaller."""
     into.unread_files = max(measured.get("unread_files") or 0, trouble.count)
     if into.unread_files:
         words = measured.get("note") or str(trouble)
-        into.assumptions.insert(0, f"What was measured of next hops is not all: {words}.")
+        into.assumptions.insert(0, f"Measurements of next hops are incomplete: {words}.")
 
 
 def _modelled(rows: Mapping[str, Any], tried: Mapping[str, list[Tried]], into: Gathered, since_s: float) -> None:

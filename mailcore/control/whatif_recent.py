@@ -33,8 +33,10 @@ def recent(
     archive: Archive | None = None,
     trouble: Trouble | None = None,
 ) -> Steps[dict[str, list[Tried]]]:
-    """Of the destinations ``wanted``, what ended after ``since`` (wall clock), oldest first. ``trouble`` is told what could not
-    be read."""
+    """Returns the deliveries to the destinations ``wanted`` that ended after ``since`` (wall clock), oldest first.
+
+    Adds to ``trouble`` the files that could not be read.
+    """
     found: dict[str, list[Tried]] = {}
     lacking = set(wanted)
     examined = 0

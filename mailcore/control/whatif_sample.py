@@ -1,7 +1,7 @@
-"""What the messages of the live queue look like: a sample from each lane, read where it lies, bounded in time and number.
+"""Samples the messages of the live queue: some from each lane, read in place, bounded in number.
 
-A lane is sampled at some places spread over it, a stretch of messages at each: mail comes in bunches, and what lies together
-is alike. Must not know: the manager, the simulator.
+A lane is sampled at several places spread over it, a run of messages at each: mail arrives in bunches, and neighbouring
+messages are alike. Must not know: the manager, the simulator.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["lane_samples", "without_user"]
 PLACES_MAX = 8  # of one lane
 MESSAGES_MAX = 2_000  # of one lane
 RECORDS_MAX = 80_000  # read of one lane: most of it may be garbage
-RESTING = (HOLD, DELETED)  # nobody delivers what is there
+RESTING = (HOLD, DELETED)  # mail in these lanes is not delivered
 _RETRY = "retry."
 
 

@@ -1,6 +1,6 @@
-"""The parameters of a what-if: those set live, those it asks for, and next hops it wants to be otherwise; all checked.
+"""Checks the parameters of a simulation: values set live, requested changes, and requested next hops.
 
-What is wrong is told in the words of ``set``.
+A wrong value gets the same fault as from ``set``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ALL = "*"  # all next hops, as in a scenario
 
 
 def live_values(settings: Settings, parameters: Parameters, now: float) -> tuple[list[Value], list[str]]:
-    """What tuned.toml has in force, and a sentence for each that is no longer allowed: the manager ignores it too."""
+    """Returns the values of tuned.toml in force, and a sentence for each no longer allowed: the manager ignores it too."""
     path = settings.home / "tuned.toml"
     try:
         lasting, timed = read_tuned(path)
@@ -64,7 +64,7 @@ def _ordered(
 
 
 def scheduler_with(parameters: Parameters, values: Iterable[Value]) -> Scheduler:
-    """One with these values in force. Raises ValueError at what it does not allow."""
+    """Returns a scheduler with these values in force. Raises ValueError for a value that is not allowed."""
     scheduler = Scheduler(parameters)
     for each in values:
         scheduler.set(each.scope, each.parameter, each.value, 0.0, each.until_s)
@@ -103,14 +103,14 @@ def _asked_value(settings: Settings, scheduler: Scheduler, change: Changed, at: 
             scheduler.set(scope, parameter, value, 0.0)
     except FaultError as error:
         raise ArgumentError(error.fault.message, code=error.code, argument=f"changes[{at}].{error.argument}") from None
-    if value is None:  # back to the configured one, whatever is set live
+    if value is None:  # the configured value, also when another one is set live
         in_force = scheduler.get(scope, parameter)
         value = in_force if isinstance(in_force, bool | int | float) else str(in_force)
     return Value(scope=scope, parameter=parameter, value=value)
 
 
 def checked_hops(settings: Settings, hops: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By scope, keys and values as in a scenario's [next_hops]. Raises ArgumentError."""
+    """Returns keys and values as in a scenario's [next_hops], by scope. Raises ArgumentError."""
     known = bounds_by_name(NextHop)
     found: dict[str, dict[str, Any]] = {}
     for text, given in hops.items():

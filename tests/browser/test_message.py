@@ -90,7 +90,7 @@ async def test_a_body_is_read_by_who_may_and_nothing_hostile_comes_to_life(tmp_p
         await result(page, "1 message held")
         await close(page)
         await expect(page.locator(".timeline li.administrative")).to_contain_text(f"why {MARKUP} (change")
-        await expect(page.locator("#waiting")).to_contain_text("until somebody releases it")
+        await expect(page.locator("#waiting")).to_contain_text("until an operator releases it")
         await page.goto(it.url("/audit/"))
         await expect(page.locator("main")).to_contain_text("message.read_body")
         assert await page.locator("main img").count() == 0

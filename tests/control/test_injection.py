@@ -104,10 +104,10 @@ def test_the_same_recipient_twice_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sender": "a b@example.org"}, "sender 'a b@example.org' is no address"),
-        ({"sender": "a>\r\nRCPT TO:<b@example.org"}, "is no address"),
-        ({"recipients": ["nobody"]}, "recipient 'nobody' is no address"),
-        ({"recipients": [""]}, "recipient '' is no address"),
+        ({"sender": "a b@example.org"}, "sender 'a b@example.org' is not an address"),
+        ({"sender": "a>\r\nRCPT TO:<b@example.org"}, "is not an address"),
+        ({"recipients": ["nobody"]}, "recipient 'nobody' is not an address"),
+        ({"recipients": [""]}, "recipient '' is not an address"),
         ({"recipients": [f"u{n}@example.org" for n in range(4)]}, "4 recipients; allowed: 3"),
     ],
 )

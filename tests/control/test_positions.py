@@ -142,7 +142,7 @@ async def test_what_a_start_would_cost_is_told(house: House, control: AsyncContr
     assert recovery["records_estimate"] == 100
     assert recovery["messages"] == 40
     assert recovery["seconds_estimate"] > 0
-    assert "100 records, and go on with 40 messages" in recovery["sentence"]
+    assert "100 records, and continue with 40 messages" in recovery["sentence"]
     assert answer["journal"]["suffix_bytes"] == 100
     assert [each["kept_by"] for each in answer["journal"]["segments"]] == [
         "it is the newest segment, which is being written"
@@ -159,4 +159,4 @@ async def test_without_a_manager_the_positions_on_disk_serve(house: House, contr
     assert (lane["browse"], lane["runner"], lane["end"], lane["lag_bytes"]) == (5, 10, 20, 10)
     assert answer["recovery"]["messages"] is None
     assert answer["recovery"]["bytes"] == 500
-    assert "go on with" not in answer["recovery"]["sentence"]
+    assert "continue with" not in answer["recovery"]["sentence"]

@@ -243,7 +243,7 @@ async def test_a_stranger_may_look_and_not_touch(monkeypatch: pytest.MonkeyPatch
 async def test_a_bug_is_an_answer_and_not_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     async with open_house() as house, house.client() as control:
         house.manager.answers["cut"] = lambda _: {"lanes": {"incoming.0": "nonsense"}}
-        with pytest.raises(Refused, match="a fault in the control process"):
+        with pytest.raises(Refused, match="internal error in the control process"):
             await control.call("list")
         assert (await control.call("ping"))["manager"] is True
     assert "Traceback" in capsys.readouterr().err

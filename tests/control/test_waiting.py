@@ -29,14 +29,14 @@ def only(groups: list[dict[str, Any]], sentence: str) -> dict[str, Any]:
 
 def test_held_since_when_and_why() -> None:
     message = envelope(["a@example.org", "b@example.org"], held_because="looks odd", written_at=NOW - 60)
-    group = only(why("hold", message), f"held since {DATE}, until somebody releases it: looks odd")
+    group = only(why("hold", message), f"held since {DATE} until an operator releases it: looks odd")
     assert (group["state"], group["recipients"], group["since"], group["reason"]) == (
         "held", 2, NOW - 60, "looks odd",
     )  # fmt: skip
 
 
 def test_held_before_that_was_written_down() -> None:
-    assert only(why("hold", envelope()), "held, until somebody releases it")["since"] is None
+    assert only(why("hold", envelope()), "held until an operator releases it")["since"] is None
 
 
 def test_deleted_and_until_when_it_can_be_undone() -> None:
@@ -92,7 +92,7 @@ def test_scheduled_mail_says_its_own_time() -> None:
 def test_not_read_yet_and_how_far_the_runner_is(lane: str) -> None:
     group = only(why(lane, envelope(), runner=100), rf"due at once, and not taken up yet: .* lane {lane}, 400 bytes .*")
     assert (group["state"], group["bytes_ahead"]) == ("queued", 400)
-    only(why(lane, envelope(), runner=500), r".*it is the next of it")
+    only(why(lane, envelope(), runner=500), r".*it is the next one")
 
 
 def test_due_and_not_taken_up() -> None:

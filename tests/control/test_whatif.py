@@ -157,7 +157,7 @@ async def test_files_of_events_that_can_not_be_read_are_counted_and_named(
     answer = await simulated(control)
     assert answer["unread_files"] == 5
     told = answer["assumptions"][0]
-    assert told.startswith("What was measured of next hops is not all: not all events could be read: dt=")
+    assert told.startswith("Measurements of next hops are incomplete: not all events could be read: dt=")
     assert "journal.4.parquet" in told
     assert "and 2 more" in told
 
