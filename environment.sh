@@ -1,18 +1,18 @@
 # shellcheck shell=sh
-# The virtual environment of ./run and ./test, and the Debian packages they need. Sourced by both; POSIX sh.
+# Makes the virtual environment of ./run, ./test and ./make-release, and installs the Debian packages they need. They source it; POSIX sh.
 #
-# Laws: nothing is fetched that the lock does not name with its hash; pip's own settings (PIP_*, pip.conf) hold, so that a
-# mirror or a proxy works as the user has set it; a second start compares one stamp and fetches nothing. Nothing outside the
-# checkout is changed, but Debian packages when root runs this.
+# Laws: only packages that the lock names with their hashes are fetched. pip's own settings (PIP_*, pip.conf) apply, so that the user's
+# mirror or proxy is used. A second start compares one stamp and fetches nothing. Nothing outside the checkout changes, except Debian
+# packages if root runs this.
 
-PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" # Debian keeps daemons there, out of a user's path
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" # Debian's daemons are there, and a user's path lacks it
 export PATH
 
 say() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
 }
 
-# debian_packages NAME...: installs those that are missing when it may, otherwise says what to type and ends.
+# debian_packages NAME...: installs the missing packages if root runs it; otherwise prints the command that installs them, and exits.
 debian_packages() {
     missing=""
     for package in "$@"; do
@@ -23,13 +23,13 @@ debian_packages() {
     done
     [ -n "$missing" ] || return 0
     if [ "$(id -u)" != 0 ]; then
-        say "these Debian packages are missing:$missing. As root, type"
+        say "missing Debian packages:$missing. Install them as root:"
         say "    apt-get update && apt-get install --no-install-recommends$missing"
-        say "and then ./${0##*/} again."
+        say "then start ./${0##*/} again."
         exit 69 # EX_UNAVAILABLE, sysexits.h
     fi
     say "installing Debian packages:$missing"
-    # A daemon that comes with a package must not start: the tests start their own, on ports of their own.
+    # Daemons in these packages must not start: the tests start their own, on other ports.
     policy=/usr/sbin/policy-rc.d
     policy_made=""
     if [ ! -e "$policy" ]; then
@@ -39,24 +39,23 @@ debian_packages() {
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod 755 "$policy"
     fi
-    words=$(mktemp)
+    output=$(mktemp)
     # shellcheck disable=SC2086 # a list of words
     if ! { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends \
-        -o Dpkg::Use-Pty=0 $missing; } >"$words" 2>&1 </dev/null; then
-        cat "$words" >&2
-        rm -f "$words"
-        say "apt-get could not install:$missing (its own words are above)."
+        -o Dpkg::Use-Pty=0 $missing; } >"$output" 2>&1 </dev/null; then
+        cat "$output" >&2
+        rm -f "$output"
+        say "apt-get could not install:$missing (see its messages above)."
         exit 69
     fi
-    rm -f "$words"
+    rm -f "$output"
     if [ -n "$policy_made" ]; then
         rm -f "$policy"
         trap - EXIT INT TERM HUP
     fi
 }
 
-# need COMMAND=PACKAGE...: Debian packages for the commands that are not there, wherever they come from. Python is always
-# needed, and asked for in the same breath.
+# need COMMAND=PACKAGE...: installs the Debian packages of commands that are not on the path, and also Python if it is missing.
 need() {
     wanted=""
     lacking=""
@@ -78,7 +77,7 @@ need() {
     debian_packages $wanted
 }
 
-# Python 3.11 or newer that can make a virtual environment: prints its name.
+# Prints the name of a Python, 3.11 or newer, that can make a virtual environment. Returns 1 if there is none.
 usable_python() {
     for name in python3 python3.14 python3.13 python3.12 python3.11; do
         if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -102,25 +101,25 @@ find_python() {
     exit 69
 }
 
-# environment LOCK [BIGGER_LOCK]: makes .venv hold what LOCK names. BIGGER_LOCK, when installed, serves as well.
+# environment LOCK [LARGER_LOCK]: installs the packages of LOCK into .venv, unless they or those of LARGER_LOCK are installed.
 environment() {
-    # Two starts at once: the second waits until the first has installed.
+    # If two start at once, the second waits until the first has installed.
     exec 9>.venv.lock
     ! command -v flock >/dev/null 2>&1 || flock 9
     if ! installed "$@"; then
         find_python
-        # A copied or moved checkout has another's paths in its scripts; a Python that is gone leaves a dead link.
+        # In a copied or moved checkout the scripts contain other paths; a removed Python leaves a dead link.
         if ! .venv/bin/python -c '' 2>/dev/null || ! grep -qF "$PWD/.venv/" .venv/bin/pip 2>/dev/null; then
             say "making the virtual environment .venv"
             rm -rf .venv
             "$python" -m venv .venv
         fi
-        say "installing what $1 names (the first start takes a few minutes, later ones seconds)"
+        say "installing the packages of $1 (the first start takes a few minutes, later ones seconds)"
         rm -f .venv/installed.*
-        # PIP_USER would install past the environment, PIP_REQUIRE_HASHES would refuse our own source tree.
-        # Spark comes as a source package only; it is built with the lock's own setuptools, which must be there before it.
+        # PIP_USER would install outside the environment; PIP_REQUIRE_HASHES would refuse our own source tree.
+        # Spark is available only as a source package; it is built with setuptools of the lock, which must be installed before it.
         awk '/^setuptools==/ { p = 1; print; next } /^[^ #]/ { p = 0 } p' "$1" >.venv/first.txt
-        # It takes 2 GB to build, and where /tmp lies in memory, as on Debian 13, there may be less.
+        # The build needs 2 GB; /tmp may have less if it is in memory, as on Debian 13.
         rm -rf .venv/tmp
         mkdir .venv/tmp
         if ! {
@@ -128,7 +127,7 @@ environment() {
                 pip_install --only-binary :all: --no-binary pyspark --no-build-isolation --require-hashes --requirement "$1" &&
                 pip_install --no-deps --no-build-isolation --editable .
         }; then
-            say "pip could not install what $1 names (its own words are above). It asks the index that its settings name."
+            say "pip could not install the packages of $1 (see its messages above). Check the package index in pip's settings."
             exit 69
         fi
         rm -rf .venv/tmp
@@ -151,7 +150,7 @@ installed() {
     return 1
 }
 
-# What the environment was made from: the lock, the package's own description, the Python, the place.
+# Prints what the environment depends on: the lock, pyproject.toml, the Python version, the directory.
 fingerprint() {
     cat "$1" pyproject.toml | cksum
     .venv/bin/python -c 'import sys; print(sys.version, sys.prefix)' 2>&1
