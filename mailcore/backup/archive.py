@@ -98,7 +98,7 @@ class Archive:
         self.manifest = Manifest(())
         self._file = open(path, "rb")  # noqa: SIM115
         try:
-            with self._blaming("it does not begin like a backup"):
+            with self._blaming("this file is not a backup of Waypost, or its beginning is damaged"):
                 self._stream = pa.CompressedInputStream(self._file, "zstd")
                 self._tar = tarfile.open(fileobj=self._stream, mode="r|")  # noqa: SIM115
                 first = self._tar.next()

@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_end(slowing)
     for each in (suspending, resuming, setting, unsetting, slowing):
-        each.add_argument("--why", default="", metavar="TEXT", help="reason, recorded in the journal")
+        each.add_argument("--why", default="", metavar="TEXT", help="reason, recorded with your user name")
         add_common(each)
     showing.set_defaults(run=_show)
     setting.set_defaults(run=_set)

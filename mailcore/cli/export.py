@@ -40,8 +40,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("command", nargs="?", choices=["show"], help="print an event file")
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="event file for show")
     parser.add_argument("--now", action="store_true", help="export all events now, including those of open segments")
-    parser.add_argument("--cut", action="store_true", help="like --now, and count the queue by reading its lanes")
-    parser.add_argument("--ids", action="store_true", help="with --cut: also record each queued message")
+    parser.add_argument(
+        "--cut", action="store_true", help="like --now; also count and record the messages in the queue now"
+    )
+    parser.add_argument(
+        "--ids", action="store_true", help="with --cut: also write a file that lists all queued messages"
+    )
     parser.add_argument("--kind", choices=KINDS, help="show: only events of this kind")
     parser.add_argument("--id", metavar="QUEUE_ID", help="show: only events of this message")
     parser.add_argument(

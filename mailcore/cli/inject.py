@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--to", action="append", required=True, metavar="ADDRESS", help="recipient; may be repeated")
     parser.add_argument("--not-before", type=moment, metavar="TIME", help=f"do not deliver before TIME: {TIME_FORMS}")
-    parser.add_argument("--why", default="", metavar="TEXT", help="reason, recorded in the journal")
+    parser.add_argument("--why", default="", metavar="TEXT", help="reason, recorded with your user name")
     add_common(parser)
     parser.set_defaults(run=_run)
 

@@ -32,7 +32,7 @@ def _usage() -> str:
 def _top_level() -> Parser:
     parser = Parser(
         prog="waypost",
-        description="A mail appliance with a crash-only, log-structured queue.",
+        description="Waypost receives mail over SMTP, stores it in a queue, and delivers it.",
         epilog=_usage(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="waypost [--config FILE] [--json] COMMAND ...",

@@ -14,7 +14,10 @@ from mailcore.terminal.times import TIME_FORMS, shown
 __all__ = ["DEFAULT", "VALUE_HELP", "add_end", "described", "end_of", "origin_of", "value_of", "value_shown"]
 
 DEFAULT = "default"  # as a value: remove the override
-VALUE_HELP = f"number, percentage of the current value (50%%), yes, no, feedback such as 1/concurrency, or {DEFAULT}"
+VALUE_HELP = (
+    "number, percentage of the current value (50%%), yes, no, feedback such as 1/concurrency, "
+    f"or {DEFAULT} (removes the override)"
+)
 
 _TEXT = re.compile(r"[\x21-\x7e]{1,100}")
 
@@ -23,9 +26,13 @@ def add_end(parser: argparse.ArgumentParser) -> None:
     """Adds --for and --until. Without them, a value stays until it is removed."""
     end = parser.add_mutually_exclusive_group()
     end.add_argument(
-        "--for", dest="for_s", type=duration, metavar="DURATION", help="remove the value after 90s, 15m, 2h, 1d12h, 2w"
+        "--for",
+        dest="for_s",
+        type=duration,
+        metavar="DURATION",
+        help="remove the override after 90s, 15m, 2h, 1d12h, 2w",
     )
-    end.add_argument("--until", type=moment, metavar="TIME", help=f"remove the value at TIME: {TIME_FORMS}")
+    end.add_argument("--until", type=moment, metavar="TIME", help=f"remove the override at TIME: {TIME_FORMS}")
 
 
 def end_of(arguments: argparse.Namespace) -> dict[str, float]:
@@ -43,7 +50,7 @@ def value_of(text: str) -> float | int | str | None:
         return None
     value = number_from_text(text)
     if value is None and not _TEXT.fullmatch(text):
-        raise UsageError(f"invalid value {text!r}; allowed: a number, a word, or {DEFAULT}")
+        raise UsageError(f"invalid value {text!r}; allowed: a number, a word, or {DEFAULT} (removes the override)")
     return text if value is None else value
 
 

@@ -13,6 +13,7 @@ from mailcore.terminal.output import plain, print_json, say, whole_table, width
 
 __all__ = ["configure"]
 
+SET_HELP = "set a value; takes effect immediately and survives restarts"
 GLOBAL = "global"  # name of the scope of all transports on the command line
 
 
@@ -23,12 +24,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("transport", nargs="?", help=f"show only this transport; {GLOBAL}: values for all transports")
     add_common(listing)
     listing.set_defaults(run=_list)
-    setting = commands.add_parser("set", help="set a value; takes effect immediately and survives restarts")
+    setting = commands.add_parser("set", help=SET_HELP, description=f"{SET_HELP.capitalize()}.")
     setting.add_argument("transport", help=f"TRANSPORT, TRANSPORT:NEXTHOP, TRANSPORT:.DOMAIN, or {GLOBAL}")
     setting.add_argument("parameter", help="name, as transport list shows it")
     setting.add_argument("value", help=VALUE_HELP)
     add_end(setting)
-    setting.add_argument("--why", default="", metavar="TEXT", help="reason, recorded in the journal")
+    setting.add_argument("--why", default="", metavar="TEXT", help="reason, recorded with your user name")
     add_common(setting)
     setting.set_defaults(run=_set)
     checking = commands.add_parser("check", help="check values without setting them")

@@ -174,7 +174,7 @@ class _Reading:
             elif sections:
                 hint = f"it belongs in {' or '.join(sections)}"
             else:
-                hint = f"did you mean {near[0]!r}?" if near else f"the settings here are {', '.join(known)}"
+                hint = f"did you mean {near[0]!r}?" if near else f"allowed here: {', '.join(known)}"
             self._fault((*table, name), f"is not a setting here; {hint}")
 
     def _table(self, key: Key) -> dict[str, Any]:
@@ -286,8 +286,8 @@ class _Reading:
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 self._fault(
                     key,
-                    f"must name a transport that is defined (got {shown(target)}); {hint}Defined are {', '.join(names)}; "
-                    f"[transports.{route.transport}] would define one more",
+                    f"must name a transport that is defined (got {shown(target)}); {hint}Defined: {', '.join(names)}. "
+                    f"To define another one, add [transports.{route.transport}]",
                 )
             if pattern is not None:
                 routes[pattern] = str(route)

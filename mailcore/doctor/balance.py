@@ -16,7 +16,7 @@ REMEDY = "Keep a copy of the journal (waypost log dump) and report a bug with th
 def look(host: Host) -> Iterator[Finding]:
     """Yields one finding for each balance of the manager, and its warnings about deliveries and tuned values."""
     if host.state is None:
-        yield not_known("balance", "the manager does not answer")
+        yield not_known("balance", "cannot check: the manager process does not answer")
         return
     for kind, balance in sorted((host.state.get("balance") or {}).items()):
         difference = balance.get("difference", 0)

@@ -130,7 +130,7 @@ def _export(host: Host, newest: RestartPositions | None) -> Finding:
 def _oldest(host: Host) -> Finding:
     what = "oldest message"
     if host.state is None:
-        return not_known(what, "the manager does not answer")
+        return not_known(what, "cannot check: the manager process does not answer")
     answer: dict[str, Any] = {}
     until = time.monotonic() + AGES_S
     try:

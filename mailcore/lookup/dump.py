@@ -74,7 +74,9 @@ def main(argv: Sequence[str], out: TextIO | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="waypost log dump", description="Print the records of the queue's log.")
+    parser = argparse.ArgumentParser(
+        prog="waypost log dump", description="Print the internal records of the queue (not mail.log)."
+    )
     parser.add_argument("path", help="a segment (.seg), a lane's directory, or a queue directory")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--lane", help="of a queue directory: this lane only")

@@ -142,7 +142,7 @@ def _ascii(domain: str) -> str:
         try:
             domain = domain.encode("idna").decode("ascii")
         except UnicodeError:
-            raise RouteError(f"{domain!a} is no domain name") from None
+            raise RouteError(f"{domain!a} is not a domain name") from None
     return domain_name(domain)
 
 

@@ -54,7 +54,7 @@ def domain_name(text: str) -> str:
     if not name.isascii():
         raise RouteError(f"{text!r} is not ASCII: write the domain as DNS has it (xn--...)")
     if len(name) > _DOMAIN_MAX or not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        raise RouteError(f"{text!r} is no domain name")
+        raise RouteError(f"{text!r} is not a domain name")
     return name
 
 
@@ -79,10 +79,10 @@ def route_to(transport: str, next_hop: str) -> Route:
             raise RouteError("the bracket is not closed before the port")
         return Route(transport, _host(host), _port(behind[1:]) if behind else None, mx=False)
     if next_hop.count(":") > 1:
-        raise RouteError("an IPv6 address stands in brackets")
+        raise RouteError("write an IPv6 address in brackets, such as [2001:db8::1]")
     domain, colon, port = next_hop.partition(":")
     if _is_address(domain):
-        raise RouteError(f"an address stands in brackets: [{domain}]")
+        raise RouteError(f"write an address in brackets: [{domain}]")
     return Route(transport, domain_name(domain), _port(port) if colon else None)
 
 

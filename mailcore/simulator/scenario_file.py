@@ -203,7 +203,7 @@ class _Reading:
         for name in given:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"the keys here are {', '.join(known)}"
+                hint = f"did you mean {near[0]!r}?" if near else f"allowed here: {', '.join(known)}"
                 self._fault((*table, name), f"is not a key here; {hint}")
 
     def _fault(self, key: Key, reason: str) -> None:

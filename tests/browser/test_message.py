@@ -73,7 +73,7 @@ async def test_a_body_is_read_by_who_may_and_nothing_hostile_comes_to_life(tmp_p
         await expect(headers).to_contain_text(f"Subject {MARKUP} \\x1b[31m \\u202egnp.exe", use_inner_text=False)
         await expect(page.locator("#waiting")).to_contain_text("the next try is due")
         assert await page.locator("main img").count() == 0
-        await page.click("text=Read it")
+        await page.click("text=View body")
         await expect(page.locator("pre.body")).to_have_text(f"{MARKUP} \\u202egnp.exe")
         await expect(page.locator("tbody")).to_contain_text("application/pdf")
         await page.click("main a:text-is('Raw')")

@@ -106,7 +106,7 @@ async def test_a_change_of_all_that_match_survives_the_browser_and_tells_when_th
 
             page = await it.sign_in("operator")
             await page.goto(it.url(f"/queue/changes/{tag}/"))
-            await expect(page.locator("#change")).to_contain_text("how it ended is not known", timeout=PATIENCE_MS)
+            await expect(page.locator("#change")).to_contain_text("the final result is unknown", timeout=PATIENCE_MS)
         found = {item["queue_id"] for item in await it.house.listed()} | {
             item["queue_id"] for item in await it.house.listed(lane="deleted")
         }

@@ -155,7 +155,7 @@ async def test_wrong_values_other_operators_and_a_core_that_is_gone(tmp_path: Pa
         await second.fill("#why", "seven are better")
         await second.locator("form.apply button[type=submit]").click()
         await expect(second.locator("#dialog")).to_contain_text("Changed in the meantime")
-        await expect(second.locator("table.diff .before")).to_contain_text("you saw 20")
+        await expect(second.locator("table.diff .before")).to_contain_text("when you opened the page: 20")
         assert (await it.house.ask("transports"))["smtp"][LIMIT]["value"] == 4
         assert await second.locator("#why").input_value() == "seven are better"
 

@@ -169,7 +169,7 @@ def test_addresses_are_read_for_those_who_listen_and_ask() -> None:
 FAULTS = [
     (
         "proceses = 1\n",
-        "1: proceses is not a setting here; the settings here are home, queue_directory, spool_directory, "
+        "1: proceses is not a setting here; allowed here: home, queue_directory, spool_directory, "
         "run_directory, log_directory, queue, receiver,",
     ),
     (
@@ -191,7 +191,7 @@ FAULTS = [
     ),
     (
         "\n[transports.smtp]\nlimit = 1",
-        "3: [transports.smtp] limit is not a setting here; the settings here are initial_destination_concurrency, "
+        "3: [transports.smtp] limit is not a setting here; allowed here: initial_destination_concurrency, "
         "destination_concurrency_limit,",
     ),
     ("receiver = 3", "1: receiver must be a section, [receiver] (got 3)"),
@@ -334,11 +334,11 @@ FAULTS = [
         "[routes]\n'example.org' = 25",
         '2: [routes] example.org must be a string such as "smtp:example.org:25" (got 25)',
     ),
-    ("[routes]\n'example.org' = 'smtp:127.0.0.1'", "an address stands in brackets: [127.0.0.1]"),
+    ("[routes]\n'example.org' = 'smtp:127.0.0.1'", "write an address in brackets: [127.0.0.1]"),
     (
         "[routes]\n'example.org' = 'smpt:a.example'",
         "2: [routes] example.org must name a transport that is defined (got 'smpt:a.example'); did you mean "
-        "'smtp'? Defined are smtp, relay, bulk; [transports.smpt] would define one more",
+        "'smtp'? Defined: smtp, relay, bulk. To define another one, add [transports.smpt]",
     ),
     (
         "[routes]\n'example.org' = 'smtp'\n'Example.Org' = 'smtp'",

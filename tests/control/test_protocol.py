@@ -60,7 +60,7 @@ def test_defaults_are_filled_in() -> None:
         ("delay", {"queue_ids": [ID]}, "delay: Object missing required field `until`"),
         ("delay", {"queue_ids": [ID], "until": math.nan}, "delay: until: Expected a finite number"),
         ("delay", {"queue_ids": [ID], "until": 1e300}, "delay: until: Expected `float` <= "),
-        ("reroute", {"queue_ids": [ID], "route": "smtp:1.2.3.4"}, "an address stands in brackets"),
+        ("reroute", {"queue_ids": [ID], "route": "smtp:1.2.3.4"}, "write an address in brackets"),
         ("change_matching", {"change": "explode", "filter": {}}, "change_matching: change: Invalid enum value"),
         ("change_matching", {"change": "delay", "filter": {}}, "until is allowed, and needed, for delay only"),
         ("change_matching", {"change": "delete", "filter": {}, "route": "smtp"}, "route is allowed, and needed"),

@@ -21,7 +21,7 @@ from mailcore.terminal.times import TIME_FORMS
 __all__ = ["configure"]
 
 _HELP = {
-    "delete": "delete messages; undelete works for [queue] undo_time_s",
+    "delete": "delete messages; undelete can restore them for [queue] undo_time_s seconds",
     "undelete": "undo a delete; messages that were held are held again, others are due immediately",
     "hold": "hold messages until they are released",
     "release": "end a hold; messages are due immediately",
@@ -58,7 +58,9 @@ def configure(commands: Any) -> None:
         _add_rest(parser)
         parser.set_defaults(run=_change, change=change)
     purging = commands.add_parser(
-        "purge", help="delete all messages that match", description="Delete all messages that match."
+        "purge",
+        help="delete all messages that match; undelete can restore them",
+        description="Delete all messages that match; undelete can restore them for [queue] undo_time_s seconds.",
     )
     purging.add_argument("--all", action="store_true", help="delete the whole queue; use instead of a filter")
     _add_rest(purging)
@@ -66,8 +68,8 @@ def configure(commands: Any) -> None:
 
 
 def _add_rest(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--why", default="", metavar="TEXT", help="reason, recorded in the journal")
-    parser.add_argument("--yes", action="store_true", help="do not count and ask for confirmation first")
+    parser.add_argument("--why", default="", metavar="TEXT", help="reason, recorded with your user name")
+    parser.add_argument("--yes", action="store_true", help="skip the count and the confirmation prompt")
     parser.add_argument("--dry-run", action="store_true", help="only count the matching messages")
     add_filters(parser)
     add_common(parser)

@@ -20,11 +20,15 @@ _TEXTS = {
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
     """Adds the filter options to ``parser``."""
-    group = parser.add_argument_group("filters (a message must match all; upper and lower case are equal)")
+    group = parser.add_argument_group("filters (a message must match all; case-insensitive)")
     for name, summary in _TEXTS.items():
         group.add_argument(f"--{name}", default="", metavar=name.upper(), help=summary)
-    group.add_argument("--older-than", type=duration, default=0.0, metavar="AGE", help="arrived before: 90s, 2h, 1d")
-    group.add_argument("--younger-than", type=duration, default=0.0, metavar="AGE", help="arrived within: 90s, 2h, 1d")
+    group.add_argument(
+        "--older-than", type=duration, default=0.0, metavar="AGE", help="arrived more than AGE ago: 90s, 2h, 1d"
+    )
+    group.add_argument(
+        "--younger-than", type=duration, default=0.0, metavar="AGE", help="arrived less than AGE ago: 90s, 2h, 1d"
+    )
     group.add_argument("--larger-than", type=int, default=0, metavar="BYTES", help="larger than BYTES")
     group.add_argument("--smaller-than", type=int, default=0, metavar="BYTES", help="smaller than BYTES")
 

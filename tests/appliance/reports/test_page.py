@@ -175,9 +175,9 @@ def test_a_day_that_is_being_made_shows_how_far_and_what_was_there(reports_direc
 def test_a_day_that_failed_says_why(reports_directory: Path) -> None:
     Run.objects.create(day=DAY, state=State.FAILED, who="x", words="no Java <17>")
     text = page()
-    assert "It could not be made:</strong> <bdi>no Java &lt;17&gt;" in text
+    assert "The report could not be made:</strong> <bdi>no Java &lt;17&gt;" in text
     make_report(reports_directory, Period.DAY, DAY)
-    assert "It could not be made again" in page()
+    assert "The report could not be made again" in page()
 
 
 def test_a_run_that_failed_behind_its_day_is_of_weeks_and_months(reports_directory: Path) -> None:
@@ -186,9 +186,9 @@ def test_a_run_that_failed_behind_its_day_is_of_weeks_and_months(reports_directo
     it = Run.objects.create(day=DAY, state=State.FAILED, who="x", words="killed by signal 9", begun_at=began)
     text = page()
     assert "but its weeks and months were not updated:</strong> <bdi>killed by signal 9" in text
-    assert "It could not be made" not in text
+    assert "The report could not be made" not in text
     Run.objects.filter(pk=it.pk).update(begun_at=timezone.now() + timedelta(minutes=1))
-    assert "It could not be made again" in page()
+    assert "The report could not be made again" in page()
 
 
 def test_a_day_without_events_says_so(reports_directory: Path) -> None:

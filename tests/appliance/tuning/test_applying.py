@@ -102,7 +102,7 @@ def test_what_somebody_else_changed_is_not_overwritten(core: TuningCore, operato
     page = markup_of(answer)
     assert answer.status_code == 422
     assert "Changed in the meantime" in page
-    assert "you saw" in page
+    assert "when you opened the page:" in page
     assert core.asked("set") == []
     new = page.split('name="draft" value="')[1].split('"')[0].replace("&quot;", '"')
     assert apply(operator, new).status_code == 204  # the new difference can be applied
