@@ -61,7 +61,7 @@ def known_zone(given: str) -> str:
         return found
     last = {each.rpartition("/")[2].casefold(): each for each in sorted(zones, reverse=True)}
     near = difflib.get_close_matches(given[:64].rpartition("/")[2].casefold(), last, n=1)
-    raise ValidationError(f"Unknown time zone; did you mean {last[near[0]] if near else 'Europe/Vienna'} is one.")
+    raise ValidationError(f"Unknown time zone; did you mean {last[near[0]] if near else 'Europe/Vienna'}?")
 
 
 def _is_address(text: str) -> bool:

@@ -91,7 +91,7 @@ async def test_too_many_wrong_passwords_lock_and_an_administrator_unlocks(tmp_pa
         await boss.click("text=Unlock")
         await boss.fill("input[name=why]", "was on holiday")
         await boss.click("main button[type=submit]")
-        await expect(boss.locator("main")).to_contain_text("There is nothing here")
+        await expect(boss.locator("main")).to_contain_text("No entries")
         await password(page, it, "operator")
         await page.wait_for_url(it.url("/"))
 

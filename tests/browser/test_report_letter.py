@@ -78,7 +78,7 @@ async def test_the_report_is_delivered_and_read(tmp_path: Path) -> None:
         assert not any(part.defects for part in message.walk())
         letters[str(message["Subject"])] = html_of(message)
     report = letters["Waypost: report of Wednesday 18 November 2026: DOES NOT BALANCE"]
-    failure = letters["Waypost: the report of 2026-11-15 could not be made"]
+    failure = letters["Waypost: report of 2026-11-15 failed"]
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**CHROMIUM)
         for scheme, width in itertools.product(SCHEMES, (360, 1200)):

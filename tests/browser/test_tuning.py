@@ -85,7 +85,7 @@ async def test_a_limit_is_predicted_applied_followed_and_returned(tmp_path: Path
 
         await page.goto(it.url("/tuning/history/"))
         await page.get_by_role("button", name="Revert change 1").click()
-        await expect(page.locator("#why")).to_have_value("Return of change 1: the provider throttles us")
+        await expect(page.locator("#why")).to_have_value("Revert of change 1: the provider throttles us")
         await page.locator("form.apply button[type=submit]").click()
         await page.wait_for_url("**/tuning/changes/**")
         await expect(cell(page, "limit")).to_have_text("20", timeout=PATIENCE_MS)

@@ -174,7 +174,8 @@ def test_an_administrator_sets_time_and_zone_with_a_reason() -> None:
     assert client.get(url).status_code == 200
     for wrong, words in (
         ({"at": "25:00"}, "Enter a time of day such as 01:30."), ({"zone": "Moon/Base"}, "Unknown time zone; did you mean"),
-        ({"zone": "Europe/Wien"}, "is one."), ({"why": ""}, "This field is required."), ({"at": ""}, "This field is required."),
+        ({"zone": "Europe/Wien"}, "Unknown time zone; did you mean "),
+        ({"why": ""}, "This field is required."), ({"at": ""}, "This field is required."),
     ):  # fmt: skip
         answer = client.post(url, {**right, **wrong})
         assert answer.status_code == 422, wrong
