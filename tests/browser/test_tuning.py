@@ -51,11 +51,11 @@ def cell(page: Page, name: str) -> Locator:
 
 
 async def test_a_limit_is_predicted_applied_followed_and_returned(tmp_path: Path) -> None:
-    async with Lab(["slow(1):127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
+    async with Lab(["slow(3):127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         scope = route_to(lab, 0)
         counters = lab.hops[0].counters
         page = await it.sign_in("operator")
-        await send(it.house, 200)
+        await send(it.house, 600)  # so many that a slow machine is done with the pages first
 
         async def many() -> bool:
             return counters.connections_now > 5
