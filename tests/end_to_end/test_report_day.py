@@ -19,6 +19,7 @@ import pytest
 
 from mailcore.lab.lab import Lab
 from tests.appliance.accounts.sample_users import client_of
+from tests.appliance.markup import markup_of
 from tests.end_to_end.appliance import Appliance
 from tests.end_to_end.reporting import Gold, Told, delivered, gold_of, ordered, waypost_report, with_more
 from tests.events.reading import rows
@@ -228,7 +229,7 @@ def test_without_one_file_of_events_it_is_red_and_names_messages_and_stretch(liv
     assert lived.lost <= named <= lived.touched, "who waits is told from who was lost"
     for queue_id in lived.lost:
         assert queue_id in lived.red.terminal
-    assert f"no file holds {lived.lost_stretch}" in lived.red.terminal
+    assert f"missing from the event files: {lived.lost_stretch}" in lived.red.terminal
     assert ".parquet" in lived.red.terminal
 
 
@@ -241,7 +242,7 @@ def test_the_page_says_the_same(lived: Lived, settings: Any, tmp_path: Path) -> 
         settings.REPORTS_DIRECTORY = tmp_path
         answer = client_of("viewer").get(f"/reports/day/{lived.day}/")
         assert answer.status_code == 200
-        return str(answer.content.decode())
+        return markup_of(answer)
 
     text = page(lived.report)
     assert 'class="balance notice success"' in text
