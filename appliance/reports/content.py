@@ -269,7 +269,7 @@ def _advice(report: Report, suspects: bool, gaps: bool) -> Iterator[str]:
     if suspects:
         yield (
             "For each message: its page shows what the log holds, `waypost export show FILE --id QUEUE_ID` shows its "
-            "events say. One that was accepted and neither ended nor is queued counts as lost until it is found."
+            "events. An accepted message that neither ended nor is queued counts as lost until it is found."
         )
 
 
