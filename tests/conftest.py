@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import hypothesis
 import pytest
+from django.core.management import call_command
+from django.db import connection
+from pytest_django.plugin import DjangoDbBlocker, blocking_manager_key
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.golden_files import Golden
@@ -47,6 +52,32 @@ SPARK = "tests/appliance/pipeline"
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
     """Shares out the tests among the workers that ``./test`` starts."""
     return ByFile(config, log)
+
+
+MIGRATED = {"rows": "[]"}  # what the migrations wrote into the empty database, as JSON
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """Keeps what the migrations wrote, for the tests that come after one with transactions."""
+    with django_db_blocker.unblock():
+        MIGRATED["rows"] = connection.creation.serialize_db_to_string()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Puts back what the migrations wrote (roles, schedules) after a test with transactions has emptied the database.
+
+    pytest-django runs such tests last, but only among those of one process; a worker may get another file afterwards.
+    """
+    yield
+    marker = item.get_closest_marker("django_db")
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if (marker is None or not marker.kwargs.get("transaction")) and not fixtures & {"transactional_db", "live_server"}:
+        return
+    with item.config.stash[blocking_manager_key].unblock():
+        call_command("flush", interactive=False, verbosity=0, inhibit_post_migrate=True)
+        connection.creation.deserialize_db_from_string(MIGRATED["rows"])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

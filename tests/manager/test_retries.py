@@ -49,7 +49,7 @@ async def test_a_message_that_cannot_be_spooled_is_put_back_when_the_disk_takes_
             return any("can't be put back yet" in line.get("error", "") for line in house.log())
 
         await house.eventually(reported, "the report")
-        assert "put elsewhere" in await house.refusal("hold", queue_id)
+        assert "is being moved" in await house.refusal("hold", queue_id)
         for fan in fans:
             fan.unlink()
         await lab.hops[0].set_behaviour("accept")

@@ -39,7 +39,7 @@ def test_the_arrival_is_in_the_id(time: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "ABC", "0G12345678", "0G123456789I1", "0g1234567890a", "é" * 13])
 def test_what_is_no_id_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no queue id"):
+    with pytest.raises(ValueError, match="is not a queue id"):
         arrival_of(text)
 
 
