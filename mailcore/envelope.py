@@ -102,7 +102,7 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
     number: int  # Recipient.number
     status: Status
     dsn: str  # enhanced status code, RFC 3463: "2.0.0"
-    reply: str  # the remote's reply, or our own text; whoever prints it escapes control characters
+    reply: str  # the remote's reply, or our own text; control characters are escaped where it is printed
 
 
 RECIPIENTS_PER_RECORD = (

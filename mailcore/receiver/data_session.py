@@ -194,7 +194,7 @@ class DataSession(LineSession):
         if failure:
             self.refuse("END-OF-MESSAGE", failure, is_mistake=failure[:1] == b"5")
         else:
-            self._errors = self._junk = 0  # as Postfix does: whoever sends mail is not just making trouble
+            self._errors = self._junk = 0  # as Postfix does: a client that delivers mail starts afresh
             self.reply(b"250 2.0.0 Ok: queued as " + envelope.queue_id.encode())
         self.end_transaction()
 

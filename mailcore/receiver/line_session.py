@@ -52,8 +52,8 @@ class LineSession(SMTP):
 
     transport: asyncio.Transport | None
 
-    # aiosmtpd's constructor, which costs more than a message, is not called: what it would make anew for every connection
-    # is in the context (decision 0004).
+    # aiosmtpd's constructor, which costs more than a message, is not called: the context holds what is the same for
+    # every connection (decision 0004).
     def __init__(self, context: ServerContext, address: str, port: int, closed: Callable[[LineSession], None]) -> None:
         self.context = context
         self.loop = context.loop

@@ -40,7 +40,7 @@ class ManagerLink:
         self._connection: _Connection | None = None
 
     def durable(self, end: int, messages: int, recipients: int) -> None:
-        """Tells the manager that the lane is synced up to ``end``, with so many new messages and recipients."""
+        """Tells the manager that the lane is synced up to ``end``, and how many messages and recipients are new."""
         self._end = end
         self._messages += messages
         self._recipients += recipients

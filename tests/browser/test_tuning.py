@@ -56,7 +56,7 @@ async def test_a_limit_is_predicted_applied_followed_and_returned(tmp_path: Path
         scope = route_to(lab, 0)
         counters = lab.hops[0].counters
         page = await it.sign_in("operator")
-        await send(it.house, 600)  # so many that a slow machine is done with the pages first
+        await send(it.house, 600)  # they must outlast the pages on a slow machine
 
         async def many() -> bool:
             return counters.connections_now > 5

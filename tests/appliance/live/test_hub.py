@@ -278,7 +278,7 @@ async def test_a_reader_that_goes_away_is_forgotten() -> None:
             assert hub.readers == 1
             await events.aclose()
             assert hub.readers == 0
-            assert not hub._channels  # what nobody sees is not rendered
+            assert not hub._channels  # a page without readers is not rendered
 
 
 async def test_a_slow_reader_misses_snapshots_and_holds_up_nobody() -> None:

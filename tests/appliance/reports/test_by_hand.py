@@ -109,7 +109,7 @@ def test_it_is_in_the_list_with_how_far_it_is_and_how_it_ended(reports_directory
 @pytest.mark.parametrize("came", [Ended(2, "no Java", ""), Ended(runs.BUSY, "another run writes", "")])
 def test_what_fails_there_is_tried_again_by_nobody(reports_directory: Path, came: Ended) -> None:
     RecordedRun(DAY).ended(came)
-    RecordedRun(DAY)  # killed: it stands as running, and nobody holds the lock
+    RecordedRun(DAY)  # killed: the record says running, and no process holds the lock
     runs.take_up()
     assert [it.state for it in Run.objects.all()] == [State.FAILED, State.FAILED]
 
