@@ -36,12 +36,12 @@ from mailcore.exhaustion import is_exhausted
 from mailcore.frames import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, WireError
 from mailcore.log.disk import Disk
 from mailcore.routing.mx import HostFinder
+from mailcore.supervisor.listen import fitting_path
 from mailcore.supervisor.pulse import beat
 
 __all__ = ["MANAGER_SOCKET", "Deliverer", "main"]
 
 MANAGER_SOCKET = "manager.sock"  # in Settings.run_directory
-SUN_PATH_MAX = 107  # unix(7): 108 with the final NUL
 RETRY_S_MIN = 0.05  # a restarted manager is back in less than a second
 RETRY_S_MAX = 1.0
 
@@ -178,15 +178,8 @@ class Deliverer:
         self._files.close()
 
     async def _connect(self) -> ManagerLink:
-        path, directory = str(self._socket_path), -1
-        if len(os.fsencode(path)) > SUN_PATH_MAX:  # the socket's directory by its descriptor is short
-            directory = os.open(self._socket_path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            path = f"/proc/self/fd/{directory}/{self._socket_path.name}"
-        try:
+        with fitting_path(self._socket_path) as path:
             _, link = await self._loop.create_unix_connection(lambda: ManagerLink(self, self._loop), path)
-        finally:
-            if directory >= 0:
-                os.close(directory)
         return link
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import cast
 
 from mailcore.frames import Durable, FrameWriter, Hello
+from mailcore.supervisor.listen import fitting_path
 
 __all__ = ["MANAGER_SOCKET", "ManagerLink"]
 
 MANAGER_SOCKET = "manager.sock"  # in Settings.run_directory
-SUN_PATH_MAX = 107  # unix(7): 108 with the final NUL
 RETRY_S_MIN = 0.02  # a restarted manager gets new mail at once
 RETRY_S_MAX = 0.2
 
@@ -64,15 +64,8 @@ class ManagerLink:
             await asyncio.sleep(RETRY_S_MIN)
 
     async def _connect(self) -> _Connection:
-        path, directory = str(self._path), -1
-        if len(os.fsencode(path)) > SUN_PATH_MAX:  # the socket's directory by its descriptor is short
-            directory = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            path = f"/proc/self/fd/{directory}/{self._path.name}"
-        try:
+        with fitting_path(self._path) as path:
             _, connection = await self._loop.create_unix_connection(lambda: _Connection(self, self._loop), path)
-        finally:
-            if directory >= 0:
-                os.close(directory)
         return connection
 
     # -- for the connection

@@ -1,4 +1,5 @@
 """Opens listening sockets: TCP for the receivers, a Unix socket in the run directory for the manager and the exporter.
+The receivers and deliverers reach such a socket by ``fitting_path``.
 
 The supervisor needs them too: it checks that no other program holds a port before it starts the receivers.
 """
@@ -8,14 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 from mailcore.config.values import listen_address
 
-__all__ = ["listen", "listen_on_path"]
+__all__ = ["SUN_PATH_MAX", "fitting_path", "listen", "listen_on_path"]
 
 TCP_BACKLOG = 511  # as nginx; the kernel caps it at net.core.somaxconn
 UNIX_BACKLOG = 64  # our own processes connect, a few of each role
+SUN_PATH_MAX = 107  # unix(7): 108 with the final NUL
 UNIX_MODE = 0o660  # the owner and the group that [users] share
 
 
@@ -59,3 +62,19 @@ def listen_on_path(path: Path) -> socket.socket:
     finally:
         os.close(directory)
     return listener
+
+
+@contextlib.contextmanager
+def fitting_path(path: Path) -> Iterator[str]:
+    """Yields a path of the Unix socket that fits into a socket's address: a long one goes through its directory's descriptor.
+
+    The path is good inside the ``with`` block. Raises OSError.
+    """
+    if len(os.fsencode(path)) <= SUN_PATH_MAX:
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)

@@ -19,10 +19,11 @@ import pytest
 from mailcore import processes
 from mailcore.config.settings import Settings
 from mailcore.deliverer.client import Client
-from mailcore.deliverer.deliverer import MANAGER_SOCKET, SUN_PATH_MAX, Deliverer
+from mailcore.deliverer.deliverer import MANAGER_SOCKET, Deliverer
 from mailcore.envelope import Status
 from mailcore.frames import Deliver, Delivered, Durable, Frame, FrameDecoder, Hello, NextHop, encode
 from mailcore.supervisor.child import SETTINGS_NAME, store_settings
+from mailcore.supervisor.listen import SUN_PATH_MAX
 from tests.deliverer.delivery import BODY, LIMITS, outcomes
 from tests.deliverer.scripted_server import ScriptedServer, serving
 from tests.exhausted import no_descriptors
