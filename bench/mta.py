@@ -210,7 +210,13 @@ class Waypost:
 
     def start(self, trace: Trace | None = None) -> None:
         self.launch(trace)
-        wait_until(lambda: listening(self.port) or not self.alive(), f"Waypost's greeting on {self.port}", START_S)
+        # The supervisor listens before it starts the processes and writes down their pids.
+        started = self.home / "run" / "processes.json"
+        wait_until(
+            lambda: (listening(self.port) and started.exists()) or not self.alive(),
+            f"Waypost's greeting on {self.port}",
+            START_S,
+        )
         if not self.alive():
             raise RuntimeError("waypost mailcore ended at once:\n" + self._out.read_text()[-2000:])
 
