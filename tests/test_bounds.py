@@ -18,8 +18,8 @@ from mailcore.cli.parameter import value_of as typed_on_command_line
 from mailcore.config.load import ConfigError, load, load_text
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import SECTIONS, Destination, Settings, Transport
-from mailcore.control.arguments import Changed
-from mailcore.control.protocol import ArgumentError
+from mailcore.control.protocol.table import ArgumentError
+from mailcore.control.protocol.tuning import Changed
 from mailcore.control.whatif_values import asked_values, faults_of, live_values
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, SUSPENDED_UNTIL, TRANSPORT_SCOPE
 from mailcore.scheduler.scheduler import Scheduler

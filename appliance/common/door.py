@@ -19,9 +19,8 @@ from typing import Any, TypeVar
 from django.conf import settings
 from django.http import HttpRequest
 
-from mailcore.control.arguments import CHUNK_BYTES_MAX
 from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, Refused, TimedOut
-from mailcore.control.results import Result
+from mailcore.control.protocol.operation import CHUNK_BYTES_MAX, Result
 from mailcore.faults import Code
 
 __all__ = ["Door", "as_outcome", "async_door", "door", "door_of"]
@@ -41,7 +40,7 @@ class Door:
             return client.call(operation, arguments)
 
     def ask(self, operation: str, result: type[R], arguments: dict[str, Any] | None = None) -> R:
-        """Returns the answer as its type in ``mailcore.control.results``. Raises ControlError."""
+        """Returns the answer as its type in ``mailcore.control.protocol``. Raises ControlError."""
         with self._client(settings.PORTAL.core_timeout_s) as client:
             return client.ask(operation, result, arguments)
 

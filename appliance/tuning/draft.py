@@ -16,7 +16,7 @@ from appliance.common.door import Door
 from appliance.common.templatetags.waypost import span
 from appliance.tuning.parameter import Known, Shown, same_shown
 from appliance.tuning.value import Value, is_value, read, same, typed
-from mailcore.control.results import ChangesChecked
+from mailcore.control.protocol.tuning import ChangesChecked
 
 __all__ = ["CHANGES_MAX", "Draft", "DraftError", "Line", "check", "from_form", "from_json", "lines"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from email.parser import BytesHeaderParser
 from typing import BinaryIO
 
-from mailcore.control.arguments import CHUNK_BYTES_MAX
+from mailcore.control.protocol.operation import CHUNK_BYTES_MAX
 from mailcore.terminal.command import DONE, UsageError, add_common, control_client, moment
 from mailcore.terminal.output import print_json, say
 from mailcore.terminal.times import TIME_FORMS

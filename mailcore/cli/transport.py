@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from mailcore.cli.parameter import VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
-from mailcore.control.results import ChangesChecked
+from mailcore.control.protocol.tuning import ChangesChecked
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client
 from mailcore.terminal.output import plain, print_json, say, whole_table, width
 

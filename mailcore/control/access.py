@@ -18,7 +18,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mailcore.control.protocol import Access
+from mailcore.control.protocol.operation import Access
 
 __all__ = ["Peer", "group_id", "peer_of"]
 

@@ -13,8 +13,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from mailcore.control.arguments import AgesArguments
 from mailcore.control.operations import Answers
+from mailcore.control.protocol.messages import AgesArguments
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.lookup.ages import AgesScan

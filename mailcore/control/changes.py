@@ -18,9 +18,10 @@ from typing import Any
 import msgspec
 
 from mailcore.change_rules import refusal
-from mailcore.control.arguments import MESSAGES_MAX, AddRecipientsArguments, ChangeArguments, ChangeMatchingArguments
 from mailcore.control.manager_link import ManagerAway
-from mailcore.control.protocol import CHANGES, ArgumentError
+from mailcore.control.protocol.changes import CHANGES, AddRecipientsArguments, ChangeArguments, ChangeMatchingArguments
+from mailcore.control.protocol.operation import MESSAGES_MAX
+from mailcore.control.protocol.table import ArgumentError
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, Place, View
 from mailcore.lookup.browse import Budget, Item, Stretch

@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mailcore.control.protocol import OPERATIONS
-from mailcore.control.results import Result
+from mailcore.control.protocol.operation import Result
+from mailcore.control.protocol.table import OPERATIONS
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError, encode
 
@@ -127,7 +127,7 @@ class ControlClient:
         why: str = "",
         timeout_s: float | None = None,
     ) -> R:
-        """Returns the result, of a long answer the last part, as its type in ``mailcore.control.results``.
+        """Returns the result, of a long answer the last part, as its type in ``mailcore.control.protocol``.
 
         Raises ControlError, also when the answer is not of this type: client and server are of two versions.
         """

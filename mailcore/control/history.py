@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mailcore.control.arguments import DataArguments, OneMessage, SearchArguments, ServiceTimesArguments
 from mailcore.control.message_data import Mark, Wire, fields_of, header_section, open_wire, unstuffed
 from mailcore.control.operations import Answers
-from mailcore.control.results import DataPiece, Headers
+from mailcore.control.protocol.messages import DataArguments, DataPiece, Headers, OneMessage, SearchArguments
+from mailcore.control.protocol.tuning import ServiceTimesArguments
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, View
 from mailcore.lookup.browse import Found

@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mailcore.config.settings import Settings
-from mailcore.control.arguments import Arguments, InjectBeginArguments, InjectDataArguments
 from mailcore.control.injection import Injection, InjectionRefused
 from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefused, OutcomeUnknown
-from mailcore.control.results import Injected, Nothing
+from mailcore.control.protocol.injection import InjectBeginArguments, InjectDataArguments, Injected
+from mailcore.control.protocol.operation import Arguments, Nothing
 from mailcore.control.session import Session
 from mailcore.faults import Code
 from mailcore.queue.queue_id import QueueIds

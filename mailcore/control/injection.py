@@ -14,7 +14,7 @@ import email.utils
 import re
 from datetime import UTC, datetime
 
-from mailcore.control.arguments import InjectBeginArguments
+from mailcore.control.protocol.injection import InjectBeginArguments
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.faults import Code, FaultError
 from mailcore.queue.spool import DATA_AT, Spool, SpoolFile

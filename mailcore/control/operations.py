@@ -14,19 +14,13 @@ from typing import Any
 
 import msgspec
 
-from mailcore.control.arguments import (
-    AddRecipientsArguments,
-    Arguments,
-    ChangeArguments,
-    ListArguments,
-    OneMessage,
-    ShowArguments,
-)
 from mailcore.control.changes import Changes
 from mailcore.control.injecting import Injecting
 from mailcore.control.manager_link import ManagerAway, OutcomeUnknown
-from mailcore.control.protocol import Answerer, Operation
-from mailcore.control.results import Ping
+from mailcore.control.protocol.changes import AddRecipientsArguments, ChangeArguments
+from mailcore.control.protocol.messages import ListArguments, OneMessage, ShowArguments
+from mailcore.control.protocol.operation import Answerer, Arguments, Operation
+from mailcore.control.protocol.state import Ping
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.control.waiting import why_at_rest

@@ -12,9 +12,9 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from mailcore.control.arguments import Arguments
 from mailcore.control.manager_link import ManagerAway, OutcomeUnknown
 from mailcore.control.operations import Answers
+from mailcore.control.protocol.operation import Arguments
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.log.positions import RestartPositions, read_positions

@@ -30,7 +30,7 @@ from mailcore.control.injecting import Injecting
 from mailcore.control.manager_link import ManagerLink
 from mailcore.control.operations import Operations
 from mailcore.control.positions import Positions
-from mailcore.control.protocol import CLIENT_FRAME_BYTES_MAX, check
+from mailcore.control.protocol.table import CLIENT_FRAME_BYTES_MAX, check
 from mailcore.control.session import Session
 from mailcore.control.tables import Tables
 from mailcore.control.view import View

@@ -19,8 +19,9 @@ from typing import Any
 
 from mailcore.bounds import Bounds
 from mailcore.config.settings import DEFAULT_ROUTE, Settings
-from mailcore.control.arguments import Arguments, ResolveArguments
 from mailcore.control.operations import Answers
+from mailcore.control.protocol.operation import Arguments
+from mailcore.control.protocol.routing import ResolveArguments
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.frames import NextHop

@@ -20,8 +20,7 @@ from typing import Any
 import msgspec
 
 from mailcore.config.settings import Settings
-from mailcore.control.arguments import CheckChangesArguments, SimulateArguments
-from mailcore.control.results import ChangesChecked
+from mailcore.control.protocol.tuning import ChangesChecked, CheckChangesArguments, SimulateArguments
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.control.whatif_gather import Gathered, TimesSince, gather

@@ -10,7 +10,7 @@ import math
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
-from mailcore.control.arguments import SimulateArguments
+from mailcore.control.protocol.tuning import SimulateArguments
 from mailcore.control.view import View
 from mailcore.control.whatif_recent import recent
 from mailcore.control.whatif_sample import RESTING, lane_samples, without_user

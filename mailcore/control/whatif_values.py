@@ -13,8 +13,8 @@ from mailcore.bounds import bounds_by_name
 from mailcore.config.live_value import naming_argument, settable, spelled_scope
 from mailcore.config.settings import Settings
 from mailcore.config.tuned import read as read_tuned
-from mailcore.control.arguments import Changed
-from mailcore.control.protocol import ArgumentError
+from mailcore.control.protocol.table import ArgumentError
+from mailcore.control.protocol.tuning import Changed
 from mailcore.faults import Fault, FaultError
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters
 from mailcore.scheduler.percent import value_of

@@ -26,7 +26,7 @@ import msgspec
 from mailcore.config.settings import Settings
 from mailcore.control.access import group_id, peer_of
 from mailcore.control.client import ControlClient, ControlError
-from mailcore.control.protocol import Access
+from mailcore.control.protocol.operation import Access
 from mailcore.events.write.cutoff import CutFailed, take_cut
 from mailcore.events.write.export import Export, Exported, ends_of
 from mailcore.events.write.retention import remove_old

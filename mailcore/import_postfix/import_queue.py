@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mailcore.control.arguments import CHUNK_BYTES_MAX
 from mailcore.control.client import ControlClient, Refused
+from mailcore.control.protocol.operation import CHUNK_BYTES_MAX
 from mailcore.envelope import RECIPIENTS_PER_RECORD
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.dropped import cleaned, origin, qualified

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mailcore.control.client import AsyncControlClient
-from mailcore.control.protocol import OPERATIONS
+from mailcore.control.protocol.table import OPERATIONS
 from tests.control.running_control import House, open_house
 
 

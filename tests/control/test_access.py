@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from mailcore.control.access import Peer, group_id, peer_of
-from mailcore.control.protocol import Access
+from mailcore.control.protocol.operation import Access
 from tests.test_tidy import ROOT
 
 NOBODY = 65_534

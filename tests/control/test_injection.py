@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.control.arguments import InjectBeginArguments
 from mailcore.control.injection import Injection, InjectionRefused, WireForm
+from mailcore.control.protocol.injection import InjectBeginArguments
 from mailcore.envelope import DataPlace, Envelope, Origin
 from mailcore.log.disk import Disk
 from mailcore.queue.spool import DATA_AT, Spool

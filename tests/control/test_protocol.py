@@ -7,15 +7,9 @@ from typing import Any
 
 import pytest
 
-from mailcore.control.arguments import MESSAGES_MAX
-from mailcore.control.protocol import (
-    CHANGES,
-    OPERATIONS,
-    Access,
-    Answerer,
-    ArgumentError,
-    check,
-)
+from mailcore.control.protocol.changes import CHANGES
+from mailcore.control.protocol.operation import MESSAGES_MAX, Access, Answerer
+from mailcore.control.protocol.table import OPERATIONS, ArgumentError, check
 
 ID = "1K0RDGV4BE900"
 

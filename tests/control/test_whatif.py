@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mailcore.config.scheduler_parameters import parameters_of
-from mailcore.control.arguments import SimulateArguments
 from mailcore.control.client import AsyncControlClient, ControlError, Refused
+from mailcore.control.protocol.tuning import SimulateArguments
 from mailcore.control.whatif import WhatIf, WhatIfRefused
 from mailcore.envelope import Status, Verdict
 from mailcore.faults import Code

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mailcore.change_rules import refusal
-from mailcore.control.protocol import CHANGES
+from mailcore.control.protocol.changes import CHANGES
 from mailcore.lab.lab import Lab
 from mailcore.queue.lanes import state_in
 from tests.running.running_manager import Sections, running

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mailcore.change_rules import MessageState, refusal
-from mailcore.control.protocol import CHANGES
+from mailcore.control.protocol.changes import CHANGES
 from mailcore.queue.lanes import state_in
 
 # change -> the states that it fits

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from mailcore.cli.queue.filter import add_filters, filter_of
-from mailcore.control.arguments import MESSAGES_MAX
 from mailcore.control.client import ControlClient, ControlError
+from mailcore.control.protocol.operation import MESSAGES_MAX
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment
 from mailcore.terminal.output import complain, plain, print_json, say
 from mailcore.terminal.times import TIME_FORMS

@@ -11,8 +11,8 @@ from typing import Any
 
 from mailcore.cli.queue import changes, history
 from mailcore.cli.queue.filter import add_filters, filter_of
-from mailcore.control.arguments import PAGE_MAX
 from mailcore.control.client import ControlClient
+from mailcore.control.protocol.messages import PAGE_MAX
 from mailcore.terminal.command import DONE, UsageError, add_common, control_client
 from mailcore.terminal.output import complain, cut, plain, print_json, rows_to_lines, say, size_shown, table, width
 from mailcore.terminal.times import shown, shown_duration

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from mailcore.control.arguments import SEARCH_MAX
 from mailcore.control.client import ControlClient
+from mailcore.control.protocol.messages import SEARCH_MAX
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client
 from mailcore.terminal.output import complain, cut, plain, print_json, say, size_shown, width
 from mailcore.terminal.times import shown

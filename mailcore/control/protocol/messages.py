@@ -1,0 +1,134 @@
+"""Defines the operations about messages: pages of the queue, one message, why it waits, what became of it, and its data."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from mailcore.control.protocol.operation import (
+    CHUNK_BYTES_MAX,
+    Access,
+    Answerer,
+    Arguments,
+    Offset,
+    Operation,
+    QueueId,
+    QueueIds,
+    Result,
+    check_filter,
+)
+from mailcore.lookup.filter import Filter
+
+__all__ = [
+    "OPERATIONS",
+    "PAGE_MAX",
+    "SEARCH_CURSOR_MAX",
+    "SEARCH_MAX",
+    "AgesArguments",
+    "DataArguments",
+    "DataPiece",
+    "Headers",
+    "ListArguments",
+    "OneMessage",
+    "SearchArguments",
+    "SearchText",
+    "ShowArguments",
+    "WorkingArguments",
+]
+
+PAGE_MAX = 1_000  # items of one page; about 600 kB
+SEARCH_MAX = 200  # messages of one search's page; what became of each is looked up in the journal
+SEARCH_CURSOR_MAX = 4_000  # holds the searched part of each lane: with 64 receivers' lanes half of that
+SearchText = Annotated[str, Meta(max_length=1_000)]
+
+
+class ListArguments(Arguments, frozen=True, kw_only=True):
+    """One page, or what could be read of it in a fifth of a second: continue while there is a cursor."""
+
+    filter: Filter = Filter()
+    cursor: Annotated[str, Meta(max_length=200)] = ""
+    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = 100
+
+    def __post_init__(self) -> None:
+        check_filter(self.filter)
+
+
+class OneMessage(Arguments, frozen=True, kw_only=True):
+    """One message, by its queue id."""
+
+    queue_id: QueueId
+
+
+class ShowArguments(Arguments, frozen=True, kw_only=True):
+    """One message, with or without its recipients."""
+
+    queue_id: QueueId
+    recipients: bool = True  # all of them, in further parts
+
+
+class SearchArguments(Arguments, frozen=True, kw_only=True):
+    """Texts as in a filter: ``*`` and ``?`` stand for any characters. A page may be empty: continue while there is a cursor."""
+
+    queue_id: Annotated[str, Meta(pattern="^([0-9A-Z]{13,20})?$")] = ""
+    message_id: SearchText = ""
+    sender: SearchText = ""
+    recipient: SearchText = ""
+    cursor: Annotated[str, Meta(max_length=SEARCH_CURSOR_MAX)] = ""
+    limit: Annotated[int, Meta(ge=1, le=SEARCH_MAX)] = 50
+
+
+class DataArguments(Arguments, frozen=True, kw_only=True):
+    """A piece of a message's data."""
+
+    queue_id: QueueId
+    offset: Offset = 0  # in the data as received, without dot-stuffing
+    length: Annotated[int, Meta(ge=1, le=CHUNK_BYTES_MAX)] = CHUNK_BYTES_MAX
+
+
+class WorkingArguments(Arguments, frozen=True, kw_only=True):
+    """The messages to look for in the active set."""
+
+    queue_ids: QueueIds
+
+
+class AgesArguments(Arguments, frozen=True, kw_only=True):
+    """Whether the ages are counted again."""
+
+    refresh: bool = False  # a new scan, however short ago the last one was
+
+
+class Headers(Result):
+    """The header section of a message."""
+
+    queue_id: str
+    headers: list[list[str]]  # [name, value] each, unfolded and decoded; a line that is not a field has the name ""
+    raw: str
+    truncated: bool
+
+
+class DataPiece(Result):
+    """A piece of a message's data, as received."""
+
+    data: bytes
+    offset: int
+    size_bytes: int  # of all its data as stored
+    more: bool
+
+
+_READ, _CHANGE, _INTERNAL = Access.READ, Access.CHANGE, Access.INTERNAL
+_CONTROL, _MANAGER = Answerer.CONTROL, Answerer.MANAGER
+
+OPERATIONS = (
+    Operation("list", ListArguments, _READ, _CONTROL, "a page of the queue"),
+    Operation("show", ShowArguments, _READ, _CONTROL, "one message: item, why it waits, all recipients in parts"),
+    Operation("explain", OneMessage, _READ, _CONTROL, "why it waits, wherever it is"),
+    Operation("history", OneMessage, _READ, _CONTROL, "all that is still known of it, also when it is finished"),
+    Operation("search", SearchArguments, _READ, _CONTROL, "messages in the queue, and those gone but not forgotten"),
+    Operation("headers", OneMessage, _READ, _CONTROL, "its header section, decoded", Headers),
+    Operation("data", DataArguments, _CHANGE, _CONTROL, "a piece of its data, as received", DataPiece),
+    Operation("ages", AgesArguments, _READ, _CONTROL, "messages by destination and age"),
+    Operation("working", WorkingArguments, _READ, _MANAGER, "those of the messages that are in the active set"),
+    Operation("cut", Arguments, _INTERNAL, _MANAGER, "where browsing starts and ends in each lane"),
+    Operation("locate", OneMessage, _INTERNAL, _MANAGER, "where a message in memory lies"),
+)

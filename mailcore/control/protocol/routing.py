@@ -1,0 +1,60 @@
+"""Defines the operations about routes: the routes table, and where mail for an address would go."""
+
+from __future__ import annotations
+
+from mailcore.control.protocol.operation import Access, Address, Answerer, Arguments, Operation, Result
+
+__all__ = ["OPERATIONS", "Host", "ResolveArguments", "Resolved", "Route", "Routes"]
+
+
+class ResolveArguments(Arguments, frozen=True, kw_only=True):
+    """The address to look up."""
+
+    address: Address
+
+
+class Route(Result):
+    """A row of the routes table."""
+
+    pattern: str
+    transport: str
+    next_hop: str  # "": the recipient's domain
+    line: int | None  # in the configuration file; None: not known here
+
+
+class Routes(Result):
+    """The routes table, in the order in which its rows count."""
+
+    routes: list[Route]
+    default: Route
+    transports: list[str]
+
+
+class Host(Result):
+    """A host that takes mail for a next hop."""
+
+    preference: int | None  # of its MX; None: it was not found by MX
+    name: str
+    addresses: list[str]
+
+
+class Resolved(Result):
+    """Where mail for an address would go; ``refused`` when it would go nowhere."""
+
+    address: str
+    transport: str
+    destination: str
+    next_hop: str
+    matched: str  # the pattern of the route
+    refused: str  # "" or the SMTP reply
+    hosts: list[Host]
+    dns_error: str  # "" or why no host was found, for a person
+
+
+_READ = Access.READ
+_CONTROL = Answerer.CONTROL
+
+OPERATIONS = (
+    Operation("routes", Arguments, _READ, _CONTROL, "the routes table", Routes),
+    Operation("resolve", ResolveArguments, _READ, _CONTROL, "where mail for an address would go", Resolved),
+)

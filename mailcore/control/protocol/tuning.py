@@ -1,0 +1,160 @@
+"""Defines the operations about transports and destinations: their state, their parameters, changes to them, and simulations."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from mailcore.control.protocol.operation import (
+    Access,
+    Answerer,
+    Arguments,
+    Name,
+    Operation,
+    Result,
+    Seconds,
+    WallClock,
+    WrongArgument,
+)
+from mailcore.faults import Fault
+
+__all__ = [
+    "CHANGED_MAX",
+    "NAMES_MAX",
+    "OPERATIONS",
+    "Changed",
+    "ChangesChecked",
+    "CheckChangesArguments",
+    "DestinationsArguments",
+    "ResumeArguments",
+    "ServiceTimesArguments",
+    "SetArguments",
+    "SimulateArguments",
+    "SuspendArguments",
+    "TimedArguments",
+    "TransportSetArguments",
+    "TransportsArguments",
+    "ValueText",
+]
+
+CHANGED_MAX = 100  # of one simulation
+ValueText = Annotated[str, Meta(max_length=100)]  # the longest is a feedback
+NAMES_MAX = 10_000
+
+
+class TransportsArguments(Arguments, frozen=True, kw_only=True):
+    """Which parameters to list: all, or those in force for one destination."""
+
+    destination: Annotated[str, Meta(max_length=400)] = ""  # only what is in force for this one
+
+
+class DestinationsArguments(Arguments, frozen=True, kw_only=True):
+    """How many destinations to list."""
+
+    limit: Annotated[int, Meta(ge=1, le=NAMES_MAX)] = 100
+
+
+class TimedArguments(Arguments, frozen=True, kw_only=True):
+    """A value, and how long it holds: until a time, for a number of seconds, or until the override is removed."""
+
+    parameter: Name
+    value: float | int | bool | ValueText | None  # None: remove the override; "50%": of the value in force
+    until: WallClock | None = None
+    for_s: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        if self.until is not None and self.for_s is not None:
+            raise WrongArgument("until and for_s: one of them is allowed", "until")
+
+
+class TransportSetArguments(TimedArguments, frozen=True, kw_only=True):
+    """A value for a transport."""
+
+    transport: Name
+
+
+class SetArguments(TimedArguments, frozen=True, kw_only=True):
+    """A value for any scope."""
+
+    scope: Annotated[str, Meta(max_length=400)]  # "", "smtp", "smtp:example.org", "smtp:.example.org" for all below it
+
+
+class SuspendArguments(Arguments, frozen=True, kw_only=True):
+    """A destination, and until when it gets no deliveries."""
+
+    destination: Name
+    until: WallClock | None = None  # None: until it is resumed
+
+
+class ResumeArguments(Arguments, frozen=True, kw_only=True):
+    """The destination whose suspension ends."""
+
+    destination: Name
+
+
+class Changed(Arguments, frozen=True, kw_only=True):
+    """A value as ``set`` takes it."""
+
+    scope: Annotated[str, Meta(max_length=400)]
+    parameter: Name
+    value: float | int | bool | ValueText | None
+
+
+class CheckChangesArguments(Arguments, frozen=True, kw_only=True):
+    """Values that would be set one after the other."""
+
+    changes: Annotated[list[Changed], Meta(min_length=1, max_length=CHANGED_MAX)]
+
+
+class SimulateArguments(Arguments, frozen=True, kw_only=True):
+    """A simulation of the queued mail with ``changes``; the same seed gives the same result."""
+
+    changes: Annotated[list[Changed], Meta(max_length=CHANGED_MAX)] = []
+    duration_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400.0  # simulated
+    backlog: Literal["live", "none"] = "live"
+    arrivals: bool = False  # new mail arrives during the simulation
+    since_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 3_600.0  # next hops as measured in the last seconds
+    hops: Annotated[
+        dict[Name, dict[Name, Any]], Meta(max_length=CHANGED_MAX)
+    ] = {}  # scope -> [next_hops] of a scenario
+    seed: Annotated[int, Meta(ge=0, le=1 << 53)] = 1
+
+
+class ServiceTimesArguments(Arguments, frozen=True, kw_only=True):
+    """How far back deliveries are measured, in seconds and in records."""
+
+    since_s: Seconds = 3600
+    records_max: Annotated[int, Meta(ge=1, le=2_000_000)] = 200_000  # of the journal, the newest: about a second
+
+
+class ChangesChecked(Result):
+    """For each value, in the order of the request: why it could not be set, or None."""
+
+    faults: list[Fault | None]
+
+
+_READ, _CHANGE = Access.READ, Access.CHANGE
+_CONTROL, _MANAGER = Answerer.CONTROL, Answerer.MANAGER
+
+OPERATIONS = (
+    Operation("transports", TransportsArguments, _READ, _MANAGER, "their parameters, with the origin of each value"),
+    Operation("destinations", DestinationsArguments, _READ, _MANAGER, "those with the most mail"),
+    Operation(
+        "parameters", Arguments, _READ, _CONTROL, "the parameters that can be tuned: bounds, units, explanations"
+    ),
+    Operation(
+        "check_changes",
+        CheckChangesArguments,
+        _READ,
+        _CONTROL,
+        "for each value, why it cannot be set",
+        ChangesChecked,
+    ),
+    Operation("transport_set", TransportSetArguments, _CHANGE, _MANAGER, "a transport's parameter, live"),
+    Operation("set", SetArguments, _CHANGE, _MANAGER, "a parameter of any scope, live"),
+    Operation("suspend", SuspendArguments, _CHANGE, _MANAGER, "no deliveries to a destination"),
+    Operation("resume", ResumeArguments, _CHANGE, _MANAGER, "ends a suspension"),
+    Operation("simulate", SimulateArguments, _READ, _CONTROL, "a simulation with other parameters"),
+    Operation("service_times", ServiceTimesArguments, _READ, _CONTROL, "how long deliveries took, by destination"),
+)
