@@ -22,7 +22,7 @@ import uvloop
 from bench.probe import hand_over
 from bench.verdicts import Verdicts
 from mailcore.lab.lab import Lab
-from tests.running.running_manager import House
+from tests.running.running_core import RunningCore
 
 __all__ = ["LIMITER", "Limited", "limited", "main"]
 
@@ -75,13 +75,15 @@ async def limited(
     """Raises TimeoutError when it is not over in time."""
     loop = asyncio.get_running_loop()
     async with Lab([f"limit({LIMITER})+slow({recipient_s}, rcpt, {SPREAD}):127.0.0.1:0"]) as lab:
-        house = House(directory, {"*": "smtp:[{}]:{}".format(*lab.hops[0].address)}, _sections(feedback, recipients))
+        core = RunningCore(
+            directory, {"*": "smtp:[{}]:{}".format(*lab.hops[0].address)}, _sections(feedback, recipients)
+        )
         try:
-            await house.start()
-            verdicts = Verdicts(house.home)
+            await core.start()
+            verdicts = Verdicts(core.home)
             begun = loop.time()
             everybody = [f"r{number}@limited.example" for number in range(recipients)]
-            await hand_over(house.address, "list@sender.example", everybody)
+            await hand_over(core.address, "list@sender.example", everybody)
             deferred = sent = untried = 0
             windows: list[float] = []
             async with asyncio.timeout(PATIENCE_S):
@@ -98,8 +100,8 @@ async def limited(
                             deferred += 1
             seconds = loop.time() - begun
         finally:
-            house.stop()
-            await house.control.close()
+            core.stop()
+            await core.control.close()
     return Limited(
         sent + deferred,
         deferred,

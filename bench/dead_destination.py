@@ -22,7 +22,7 @@ from bench.fill import fill
 from bench.probe import hand_over
 from bench.verdicts import Verdicts
 from mailcore.lab.lab import Lab
-from tests.running.running_manager import House, Sections
+from tests.running.running_core import RunningCore, Sections
 
 __all__ = ["Deferred", "NotReady", "deferred_untouched", "main"]
 
@@ -59,17 +59,17 @@ async def deferred_untouched(directory: Path, queued: int = QUEUED, due_s: float
     }
     async with Lab(["dead_for(86400):127.0.0.1:0"]) as lab:
         route = "smtp:[{}]:{}".format(*lab.hops[0].address)
-        house = House(directory, {"*": route}, sections)
-        fill(house.home, queued, route, due_in=lambda number: due_s)
+        core = RunningCore(directory, {"*": route}, sections)
+        fill(core.home, queued, route, due_in=lambda number: due_s)
         due_at = loop.time() + due_s
-        await house.start()
+        await core.start()
         try:
-            verdicts = Verdicts(house.home)
+            verdicts = Verdicts(core.home)
             for number in range(FIRST):
-                await hand_over(house.address, "first@sender.example", [f"r{number}@first.example"])
+                await hand_over(core.address, "first@sender.example", [f"r{number}@first.example"])
             await _deferred(verdicts, FIRST)
-            await _spooled(house.home, queued + FIRST)  # a deferral is told a little before its data has moved
-            pids = house.processes()
+            await _spooled(core.home, queued + FIRST)  # a deferral is told a little before its data has moved
+            pids = core.processes()
             watched = ("manager", "deliverer.0")
             strace = await asyncio.create_subprocess_exec(
                 *("strace", "-f", "-y", "-s", "300", "-e", "trace=%file", "-e", "signal=none", "-o", str(trace)),
@@ -87,9 +87,9 @@ async def deferred_untouched(directory: Path, queued: int = QUEUED, due_s: float
             strace.send_signal(signal.SIGINT)
             await strace.communicate()
         finally:
-            house.stop()
-            await house.control.close()
-    spool = f"{house.home}/spool/"
+            core.stop()
+            await core.control.close()
+    spool = f"{core.home}/spool/"
     calls = [
         line for line in trace.read_text(errors="replace").splitlines() if spool in line and "O_DIRECTORY" not in line
     ]

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from tests.end_to_end.appliance import COMMAND
-from tests.running.running_manager import House, Sections
+from tests.running.running_core import RunningCore, Sections
 
-__all__ = ["Clock", "TimedHouse"]
+__all__ = ["Clock", "TimedCore"]
 
 LIBRARY = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 # Python sleeps until an instant of the monotonic clock, for which this library answers EINVAL. Every Python reads this first.
@@ -43,7 +43,7 @@ class Clock:
         return real + next(offset for since, offset in reversed(self._moves) if since <= real)
 
 
-class TimedHouse(House):
+class TimedCore(RunningCore):
     """Whose clock is another."""
 
     def __init__(self, directory: Path, routes: dict[str, str], sections: Sections, clock: Clock) -> None:

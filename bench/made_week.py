@@ -25,7 +25,7 @@ from appliance.pipeline.days import Day
 from appliance.pipeline.run import make
 from appliance.pipeline.session import end, start
 from appliance.pipeline.store import Store
-from tests.appliance.pipeline.sample_events import BOUNCED, DEFERRED, DELIVERED, World
+from tests.appliance.pipeline.sample_events import BOUNCED, DEFERRED, DELIVERED, SampleMail
 
 __all__ = ["make_week"]
 
@@ -56,7 +56,7 @@ class Week:
     last: date
     zone: str = "Europe/Vienna"
     seed: int = 7
-    world: World = field(default_factory=World)
+    sample: SampleMail = field(default_factory=SampleMail)
 
     def __post_init__(self) -> None:
         self._random = Random(self.seed)
@@ -70,15 +70,15 @@ class Week:
 
     def write(self, events: Path) -> list[date]:
         days = [self.last - timedelta(days=back) for back in range(DAYS - 1, -1, -1)]
-        self.world.cut(events, self.begin(days[0]), ids=True)
+        self.sample.cut(events, self.begin(days[0]), ids=True)
         for day in days:
             midnight = self.begin(day + timedelta(days=1))
             self._plan(day)
             while self._due and self._due[0][0] < midnight:
                 at, _, step = heapq.heappop(self._due)
                 step(at)
-            self.world.cut(events, midnight, ids=True)
-            self.world.write(events)
+            self.sample.cut(events, midnight, ids=True)
+            self.sample.write(events)
         return days
 
     def _at(self, at: float, step: Any) -> None:
@@ -105,7 +105,7 @@ class Week:
         to = [f"user{random.randrange(400)}@{domain}" for _ in range(random.choice((1, 1, 1, 1, 2, 4)))]
         (sender,) = random.choices([*(name for name, _ in SENDERS), ""], [*(share for _, share in SENDERS), 41])
         sender = sender or f"person{random.randrange(120)}@office{random.randrange(9)}.example"
-        queue_id = self.world.accept(
+        queue_id = self.sample.accept(
             at, to, sender, size_bytes=int(random.lognormvariate(9.3, 1.2)),
             client_address=f"192.0.2.{random.randrange(10, 30)}",
         )  # fmt: skip
@@ -118,7 +118,7 @@ class Week:
         again, verdicts = [], {}
         for number in range(len(to)):
             chance = random.random()
-            if number not in self.world.left.get(queue_id, ()):
+            if number not in self.sample.left.get(queue_id, ()):
                 continue
             verdict = DELIVERED
             if dead:
@@ -141,16 +141,16 @@ class Week:
             if "9" in domain
             else "TLSv1.3 TLS_AES_256_GCM_SHA384"
         )
-        self.world.attempt(queue_id, at, verdicts, f"smtp:{domain}", relay, delays, tries, tls)
+        self.sample.attempt(queue_id, at, verdicts, f"smtp:{domain}", relay, delays, tries, tls)
         if again:
-            self.world.replaced(queue_id, at, tries)
+            self.sample.replaced(queue_id, at, tries)
             wait = RETRY_S[min(tries, len(RETRY_S) - 1)]
             self._at(at + wait, lambda now: self._attempt(queue_id, now, to, domain, dead_list, tries + 1))
         else:
-            self.world.finish(queue_id, at)
+            self.sample.finish(queue_id, at)
 
     def _refuse(self, at: float) -> None:
-        self.world.refuse(at, f"203.0.113.{self._random.randrange(6)}")
+        self.sample.refuse(at, f"203.0.113.{self._random.randrange(6)}")
 
     def _windows(self, at: float) -> None:
         for domain in BIG:
@@ -160,7 +160,9 @@ class Week:
             queued = sum(1 for _ in range(self._random.randrange(4))) + (
                 300 if trouble and domain in (SLOW, DEAD) else 0
             )
-            self.world.window(at, f"smtp:{domain}", window, min(queued, int(window)), queued, at + 300 if dead else 0.0)
+            self.sample.window(
+                at, f"smtp:{domain}", window, min(queued, int(window)), queued, at + 300 if dead else 0.0
+            )
 
 
 def make_week(home: Path, last: date, zone: str = "Europe/Vienna") -> list[date]:

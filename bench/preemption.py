@@ -21,7 +21,7 @@ import uvloop
 from bench.probe import Delays, Probe, hand_over
 from mailcore.lab.hop import Hop
 from mailcore.lab.lab import Lab
-from tests.running.running_manager import House, Sections
+from tests.running.running_core import RunningCore, Sections
 
 __all__ = ["Beside", "beside_a_big_one", "main"]
 
@@ -65,22 +65,22 @@ async def beside_a_big_one(
     sections: Sections = {"receiver": {"recipient_limit": recipients}, "transports.smtp": transport}
     async with Lab([f"slow({service_s}):127.0.0.1:0"]) as lab:
         hop = lab.hops[0]
-        house = House(directory, {"*": "smtp:[{}]:{}".format(*hop.address)}, sections)
+        core = RunningCore(directory, {"*": "smtp:[{}]:{}".format(*hop.address)}, sections)
         try:
-            await house.start()
+            await core.start()
             everybody = [f"r{number}@list.example" for number in range(recipients)]
-            await hand_over(house.address, LIST, everybody)
+            await hand_over(core.address, LIST, everybody)
             begun = asyncio.get_running_loop().time()
             await lab.wait_for(WINDOW)
-            probe = asyncio.create_task(Probe(house.address, hop, "single.example").run(singles, pace_s))
+            probe = asyncio.create_task(Probe(core.address, hop, "single.example").run(singles, pace_s))
             await asyncio.sleep(singles * pace_s)
             left = recipients + singles - hop.counters.recipients
-            await house.until(lambda: hop.counters.recipients >= recipients + singles, "the last recipient")
+            await core.until(lambda: hop.counters.recipients >= recipients + singles, "the last recipient")
             big_s = asyncio.get_running_loop().time() - begun
             return Beside(await probe, _ahead(hop, recipients), big_s, left)
         finally:
-            house.stop()
-            await house.control.close()
+            core.stop()
+            await core.control.close()
 
 
 def _ahead(hop: Hop, recipients: int) -> float:

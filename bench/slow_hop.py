@@ -22,7 +22,7 @@ import uvloop
 from bench.fill import fill
 from bench.probe import Delays, Probe
 from mailcore.lab.lab import Lab
-from tests.running.running_manager import House, Sections
+from tests.running.running_core import RunningCore, Sections
 
 __all__ = ["Beside", "beside_a_slow_hop", "main"]
 
@@ -69,38 +69,38 @@ async def beside_a_slow_hop(
         slow, fast = lab.hops
         routes = {".example.org": "smtp:[{}]:{}".format(*slow.address), "*": "smtp:[{}]:{}".format(*fast.address)}
         (directory / "idle").mkdir()
-        async with _open(directory / "idle", routes, sections) as house:
-            probe = Probe(house.address, fast, "others.example")
+        async with _open(directory / "idle", routes, sections) as core:
+            probe = Probe(core.address, fast, "others.example")
             await probe.run(messages // 4, pace_s)  # the first are slower: segments and connections are made
             await asyncio.sleep(SETTLE_S)
             idle = await probe.run(messages, pace_s)
         home = directory / "busy" / "home"
         fill(home, queued, routes[".example.org"], due_in=lambda number: 0.0)
-        async with _open(directory / "busy", routes, sections) as house:
-            probe = Probe(house.address, fast, "others.example")
+        async with _open(directory / "busy", routes, sections) as core:
+            probe = Probe(core.address, fast, "others.example")
             filling = await probe.run(messages, pace_s, patience_s)
-            active = await _full(house)
+            active = await _full(core)
             full = await probe.run(messages, pace_s, patience_s)
         return Beside(idle, filling, full, active, slow.counters.messages)
 
 
 @asynccontextmanager
-async def _open(directory: Path, routes: Mapping[str, str], sections: Sections) -> AsyncIterator[House]:
-    house = House(directory, routes, sections)
-    await house.start()
+async def _open(directory: Path, routes: Mapping[str, str], sections: Sections) -> AsyncIterator[RunningCore]:
+    core = RunningCore(directory, routes, sections)
+    await core.start()
     try:
-        yield house
+        yield core
     finally:
-        house.stop()
-        await house.control.close()
+        core.stop()
+        await core.control.close()
 
 
-async def _full(house: House) -> int:
+async def _full(core: RunningCore) -> int:
     """Waits until the active set grows no more; how many messages it has."""
     end = time.monotonic() + FILL_S_MAX
     before = -1
     while time.monotonic() < end:
-        active = int((await house.ask("state"))["active_messages"])
+        active = int((await core.ask("state"))["active_messages"])
         if active <= before:
             return active
         before = active

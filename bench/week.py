@@ -33,11 +33,11 @@ from appliance.pipeline.days import Day, week_of
 from appliance.pipeline.run import make
 from appliance.pipeline.session import QUICK, end, start
 from appliance.pipeline.store import Store
-from bench.faked_clock import Clock, TimedHouse
+from bench.faked_clock import Clock, TimedCore
 from mailcore.control.client import AsyncControlClient
 from mailcore.lab.lab import Lab
 from tests.end_to_end.reporting import Gold, gold_of, ordered, with_more
-from tests.running.running_manager import route_to
+from tests.running.running_core import route_to
 
 __all__ = ["Week", "faults", "live", "make_reports"]
 
@@ -104,8 +104,8 @@ def midnight(day: date, zone: str) -> float:
 class Living:
     """The week as it is lived."""
 
-    def __init__(self, week: Week, house: TimedHouse, lab: Lab, seed: int) -> None:
-        self.week, self.house, self.lab, self.clock = week, house, lab, house.clock
+    def __init__(self, week: Week, core: TimedCore, lab: Lab, seed: int) -> None:
+        self.week, self.core, self.lab, self.clock = week, core, lab, core.clock
         self.random = random.Random(seed)
         self.numbers = itertools.count(1)
         self.kept: dict[str, str] = {}  # what for -> queue id
@@ -113,19 +113,19 @@ class Living:
     async def all_of_it(self) -> None:
         zone, days = self.week.zone, self.week.days
         self.clock.set(midnight(days[0], zone) - BEFORE_MIDNIGHT_S)
-        await self.house.start()
+        await self.core.start()
         await self._cut_behind(midnight(days[0], zone))  # the first: here balances begin
-        self.house.stop()
+        self.core.stop()
         for number, day in enumerate(days):
             self.clock.set(midnight(day, zone) + MORNING_S)
-            await self.house.start()
+            await self.core.start()
             await self._before(number)
             busy = number == 3
             await self._mail(BY_DAY // 2 * (1 + busy))
             if busy:
                 sending = asyncio.create_task(self._mail(BY_DAY))
                 await asyncio.sleep(1.0)
-                await self.house.again()
+                await self.core.again()
                 await sending
             await self._mail(BY_DAY // 2)
             await self._after(number)
@@ -134,12 +134,12 @@ class Living:
             await asyncio.gather(
                 self._mail(BY_NIGHT, BEFORE_MIDNIGHT_S + 4), self._cut_behind(midnight(following, zone))
             )
-            print(f"{day}: {(await self.house.size())['recipients']} recipients stay queued", flush=True)
+            print(f"{day}: {(await self.core.size())['recipients']} recipients stay queued", flush=True)
             if day == days[-1]:  # what came behind the last midnight is told, too
                 await self._quiet()
                 self.week.until = await self._cut_now()
-            self.house.stop()
-        await self.house.control.close()
+            self.core.stop()
+        await self.core.control.close()
 
     async def _cut_behind(self, begin: float) -> None:
         """Nobody asks for it."""
@@ -149,7 +149,7 @@ class Living:
             times = [datetime.strptime(name, "%Y-%m-%dT%H%M%S.%fZ.json").replace(tzinfo=UTC) for name in names]
             return any(begin <= at.timestamp() < begin + CUT_S for at in times)
 
-        await self.house.eventually(there, f"the cut at {datetime.fromtimestamp(begin, UTC)}")
+        await self.core.eventually(there, f"the cut at {datetime.fromtimestamp(begin, UTC)}")
 
     async def _cut_now(self) -> float:
         """Somebody asks for it. By the clock."""
@@ -173,33 +173,33 @@ class Living:
             await dead.set_behaviour("accept" if number == 2 else "dead_for(9999)")
         await late.set_behaviour("accept" if number % 2 else HOPS["late"])
         for what, on in (("held 0", 2), ("held 4", 5)):
-            if number == on and (item := await self.house.item(self.kept[what])) is not None:
+            if number == on and (item := await self.core.item(self.kept[what])) is not None:
                 assert item["state"] == "held"
-                await ordered(self.house, "release", self.kept[what])
+                await ordered(self.core, "release", self.kept[what])
 
     async def _after(self, number: int) -> None:
         """What an operator does in the morning."""
-        house, week = self.house, self.week
+        core, week = self.core, self.week
         await asyncio.to_thread(self._refused_at_the_door)
         if number in (0, 4):
             held = self.kept[f"held {number}"] = await self._send_one("one@late.example", "one@good.example")
-            await ordered(house, "hold", held)
+            await ordered(core, "hold", held)
         if number in (1, 2):
             gone = await self._send_one("gone@never.example", "gone2@never.example")
-            await ordered(house, "delete", gone)
+            await ordered(core, "delete", gone)
         if number == 3:
             more = await self._send_one("more@never.example")
-            await with_more(house, more, "x@good.example", "y@grey.example")
+            await with_more(core, more, "x@good.example", "y@grey.example")
         if number in (0, 1):
             await self._send_one("never@never.example", "also@good.example")  # expires some days later
         recipients = ["injected@good.example", "injected@grey.example"]
-        await house.ask("inject_begin", sender="author@sender.example", recipients=recipients, not_before=None)
-        await house.ask("inject_data", data=f"X-Ledger-Id: {next(self.numbers)}\r\n\r\n".encode())
-        await house.ask("inject_end")
+        await core.ask("inject_begin", sender="author@sender.example", recipients=recipients, not_before=None)
+        await core.ask("inject_data", data=f"X-Ledger-Id: {next(self.numbers)}\r\n\r\n".encode())
+        await core.ask("inject_end")
         week.injected += 1
 
     def _refused_at_the_door(self) -> None:
-        with smtplib.SMTP("127.0.0.1", self.house.port, timeout=20) as client:
+        with smtplib.SMTP("127.0.0.1", self.core.port, timeout=20) as client:
             client.ehlo("client.example")
             assert client.mail("a@sender.example", ["SIZE=99999999"])[0] == 552
         self.week.refused += 1
@@ -207,7 +207,7 @@ class Living:
     async def _send_one(self, *recipients: str) -> str:
         """Returns when the manager has it; at least one recipient stays for a while."""
         queue_id = await asyncio.to_thread(self._send, recipients)
-        await self.house.eventually(lambda: self.house.item(queue_id), f"the manager to hear of {queue_id}")
+        await self.core.eventually(lambda: self.core.item(queue_id), f"the manager to hear of {queue_id}")
         return queue_id
 
     async def _mail(self, messages: int, seconds: float = 0.0) -> None:
@@ -244,7 +244,7 @@ class Living:
         while True:
             client = smtplib.SMTP(timeout=20)
             try:
-                client.connect("127.0.0.1", self.house.port)
+                client.connect("127.0.0.1", self.core.port)
                 client.ehlo("client.example")
                 assert client.mail("author@sender.example")[0] == 250
                 assert all(client.rcpt(recipient)[0] == 250 for recipient in recipients)
@@ -279,14 +279,14 @@ async def live(directory: Path, zone: str = "UTC", seed: int = 1) -> Week:
     async with Lab([f"{name}={behaviour}:127.0.0.1:0" for name, behaviour in HOPS.items()], seed=seed) as lab:
         routes = {f"{hop.name}.example": route_to(lab, number) for number, hop in enumerate(lab.hops)}
         routes |= {"*": route_to(lab, 0), "sender.example": route_to(lab, len(lab.hops) - 1)}
-        house = TimedHouse(directory, routes, {**SECTIONS, "reports": {"zone": zone}}, clock)
+        core = TimedCore(directory, routes, {**SECTIONS, "reports": {"zone": zone}}, clock)
         days = [first + timedelta(days=number) for number in range(DAYS)]
-        week = Week(house.home, zone, days, house.config)
+        week = Week(core.home, zone, days, core.config)
         try:
-            await Living(week, house, lab, seed).all_of_it()
+            await Living(week, core, lab, seed).all_of_it()
         finally:
-            if house._process is not None:
-                house.stop()
+            if core._process is not None:
+                core.stop()
         _count(week, lab, clock)
     return week
 

@@ -25,7 +25,7 @@ import uvloop
 from bench.probe import hand_over
 from mailcore.control.client import AsyncControlClient
 from mailcore.lab.lab import Lab
-from tests.running.running_manager import House
+from tests.running.running_core import RunningCore
 
 __all__ = ["CASES", "Backtest", "Case", "backtest", "main"]
 
@@ -89,32 +89,32 @@ async def backtest(directory: Path, case: Case, *, scale: float = 1.0) -> Backte
     async with Lab([f"{case.behaviour}:127.0.0.1:0"], keep=False) as lab:
         hop = lab.hops[0]
         sections = _sections(case)
-        house = House(directory, {"*": "smtp:[{}]:{}".format(*hop.address)}, sections)
-        await house.start()
+        core = RunningCore(directory, {"*": "smtp:[{}]:{}".format(*hop.address)}, sections)
+        await core.start()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 destination = "smtp:[{}]:{}".format(*hop.address)
-                await house.ask("suspend", destination=destination)
+                await core.ask("suspend", destination=destination)
                 everybody = [f"r{number}@example.org" for number in range(case.recipients)]
                 gate = asyncio.Semaphore(20)
 
                 async def one() -> None:
                     async with gate:
-                        await hand_over(house.address, "whatif@sender.example", everybody)
+                        await hand_over(core.address, "whatif@sender.example", everybody)
 
                 await asyncio.gather(*(one() for _ in range(messages)))
-                await house.ask("resume", destination=destination)
-                return await _asked(house, case, hop.counters)
+                await core.ask("resume", destination=destination)
+                return await _asked(core, case, hop.counters)
         finally:
-            house.stop()
-            await house.control.close()
+            core.stop()
+            await core.control.close()
 
 
-async def _asked(house: House, case: Case, counters: Any) -> Backtest:
+async def _asked(core: RunningCore, case: Case, counters: Any) -> Backtest:
     while counters.recipients < case.measured:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.01)
     changes: list[dict[str, Any]] = [{"scope": "smtp", "parameter": name, "value": each} for name, each in case.changes]
-    before = (await _answer(house, changes))["before"]
+    before = (await _answer(core, changes))["before"]
     begun, delivered = time.monotonic(), counters.recipients
     await asyncio.sleep(case.watched_s)
     watched_s, seen = time.monotonic() - begun, counters.recipients - delivered
@@ -122,15 +122,15 @@ async def _asked(house: House, case: Case, counters: Any) -> Backtest:
     left = 0
     answer: dict[str, Any] = {"stage": "measuring"}
     arguments = {"changes": changes, "duration_s": SIMULATED_S}
-    async with AsyncControlClient(house.home / "run" / "control.sock") as asker:
+    async with AsyncControlClient(core.home / "run" / "control.sock") as asker:
         async for answer in asker.parts("simulate", arguments):
             if asked == begun and answer.get("stage") != "measuring":  # it knows all it will: now it is done
                 for change in changes:
-                    await house.ask("set", **change)
+                    await core.ask("set", **change)
                 begun = time.monotonic()
-                left = (await house.size())["recipients"]
+                left = (await core.size())["recipients"]
     asked_s = time.monotonic() - asked
-    while (await house.size())["recipients"]:  # noqa: ASYNC110 - nothing tells of it
+    while (await core.size())["recipients"]:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.02)
     real_s = time.monotonic() - begun
     return Backtest(
@@ -144,8 +144,8 @@ async def _asked(house: House, case: Case, counters: Any) -> Backtest:
     )
 
 
-async def _answer(house: House, changes: list[dict[str, Any]]) -> dict[str, Any]:
-    answer: dict[str, Any] = await house.ask("simulate", changes=changes, duration_s=SIMULATED_S)
+async def _answer(core: RunningCore, changes: list[dict[str, Any]]) -> dict[str, Any]:
+    answer: dict[str, Any] = await core.ask("simulate", changes=changes, duration_s=SIMULATED_S)
     return answer
 
 

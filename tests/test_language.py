@@ -37,7 +37,7 @@ PHRASES = {
     r"\b(by|of) itself\b": "automatically",
     r"\bfor want of\b": "because … is missing",
     r"\bof (old|chance)\b": "earlier; random",
-    r"\bthe world\b": "other servers, the Internet",
+    r"\bthe outside\b": "other servers, the Internet",
     r"\bstrangers?\b": "other users, untrusted input",
     r"\bstands? (alone|here|there|in|on|below|above|beside|under|before|after|at)\b": "is",
     r"\b(goes|go|went|gone) on\b": "continues",

@@ -1,4 +1,4 @@
-"""A house whose home is backed up, destroyed and brought back, by the commands an operator types."""
+"""A core whose home is backed up, destroyed and brought back, by the commands an operator types."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.running.running_manager import House
+from tests.running.running_core import RunningCore
 
 __all__ = ["REASON", "backed_up", "command", "destroyed_and_restored", "restored"]
 
 REASON = "restored from the backup"
 
 
-async def command(house: House, *words: str, fails: bool = False) -> Any:
+async def command(core: RunningCore, *words: str, fails: bool = False) -> Any:
     """``waypost WORDS --json``: what it answered, or, when it must fail, what it said."""
-    code, out, err = await house._run(*words)
+    code, out, err = await core._run(*words)
     if fails:
         assert code == 1, out
         return err
@@ -24,22 +24,22 @@ async def command(house: House, *words: str, fails: bool = False) -> Any:
     return json.loads(out)
 
 
-async def backed_up(house: House, *options: str) -> Path:
-    path = house.directory / "one.tar.zst"
+async def backed_up(core: RunningCore, *options: str) -> Path:
+    path = core.directory / "one.tar.zst"
     path.unlink(missing_ok=True)
-    made = await command(house, "backup", str(path), *options)
+    made = await command(core, "backup", str(path), *options)
     assert Path(made["file"]) == path
     return path
 
 
-async def restored(house: House, path: Path, *options: str) -> Any:
-    return await command(house, "restore", str(path), *options)
+async def restored(core: RunningCore, path: Path, *options: str) -> Any:
+    return await command(core, "restore", str(path), *options)
 
 
-async def destroyed_and_restored(house: House, path: Path, *options: str) -> Any:
+async def destroyed_and_restored(core: RunningCore, path: Path, *options: str) -> Any:
     """SIGKILL of everything, the home away, and back from the backup; not started."""
-    if house._process is not None:
-        house.stop()
-    await house.control.close()
-    shutil.rmtree(house.home)
-    return await restored(house, path, *options)
+    if core._process is not None:
+        core.stop()
+    await core.control.close()
+    shutil.rmtree(core.home)
+    return await restored(core, path, *options)

@@ -23,7 +23,7 @@ from mailcore.queue.restored import Restored, write_restored
 from tests.backup.place import command
 from tests.end_to_end.appliance import COMMAND
 from tests.homes.make import EXPECTED, SETTINGS
-from tests.running.running_manager import House, Sections, recipients_of, route_to
+from tests.running.running_core import RunningCore, Sections, recipients_of, route_to
 from tests.test_tidy import ROOT
 
 HOMES = sorted((ROOT / "tests" / "homes").glob("*.tar.gz"))
@@ -52,38 +52,38 @@ def test_each_released_version_has_its_home() -> None:
 async def test_what_a_release_has_made_is_listed_and_delivered_whole(packed: Path, tmp_path: Path) -> None:
     expected = unpacked(packed, tmp_path)
     async with Lab(["accept:127.0.0.1:0"]) as lab:
-        house = House(tmp_path, {"*": route_to(lab, 0), "sender.example": route_to(lab, 0)}, QUICK)
-        await house.start()
+        core = RunningCore(tmp_path, {"*": route_to(lab, 0), "sender.example": route_to(lab, 0)}, QUICK)
+        await core.start()
         try:
-            await delivered_whole(house, lab, expected)
+            await delivered_whole(core, lab, expected)
         finally:
-            await house.control.close()
-            house.stop()
+            await core.control.close()
+            core.stop()
 
 
-async def delivered_whole(house: House, lab: Lab, expected: dict[str, Any]) -> None:
+async def delivered_whole(core: RunningCore, lab: Lab, expected: dict[str, Any]) -> None:
     everybody = Counter(address for each in expected.values() for address in each["recipients"])
     seen: dict[str, str] = {}
 
     async def all_of_it() -> bool:
         """A message that moves while a list is read may be missing from it (mailcore/lookup/browse.py): look again."""
         seen.update(
-            {item["queue_id"]: item["state"] for item in [*await house.listed(), *await house.listed(lane="deleted")]}
+            {item["queue_id"]: item["state"] for item in [*await core.listed(), *await core.listed(lane="deleted")]}
         )
         arrived = set(recipients_of(lab.messages))  # what was being worked on goes out at once
         return all(queue_id in seen or arrived & set(each["recipients"]) for queue_id, each in expected.items())
 
-    await house.eventually(all_of_it, "every message, in a list or at its next hop")
+    await core.eventually(all_of_it, "every message, in a list or at its next hop")
     for queue_id, state in seen.items():
         assert state in (expected[queue_id]["state"], "active"), queue_id
-    limit = (await house.ask("transports"))["smtp"]["process_limit"]
+    limit = (await core.ask("transports"))["smtp"]["process_limit"]
     assert (limit["value"], limit["origin"]) == (7, "tuned")
     for operation, lane in (("undelete", "deleted"), ("release", "hold"), ("retry", "retry.600")):
-        await command(house, "queue", operation, "--all-matching", "--lane", lane, "--yes")
-    await house.until_empty()
+        await command(core, "queue", operation, "--all-matching", "--lane", lane, "--yes")
+    await core.until_empty()
     assert Counter(recipients_of(lab.messages)) == everybody
     # A file may be empty: nothing happened in its stretch (docs/events.md). One that cannot be read raises.
-    assert sum(pq.read_metadata(file).num_rows for file in (house.home / "events").glob("dt=*/*.parquet"))
+    assert sum(pq.read_metadata(file).num_rows for file in (core.home / "events").glob("dt=*/*.parquet"))
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -125,10 +125,10 @@ def test_a_core_that_is_too_old_says_so_and_writes_nothing(newer: Any, tmp_path:
     unpacked(HOMES[-1], tmp_path)
     home = tmp_path / "home"
     newer(home)
-    house = House(tmp_path, {})
+    core = RunningCore(tmp_path, {})
     before = tree(home)
     done = subprocess.run(
-        [COMMAND, "mailcore", "--config", house.config], capture_output=True, text=True, timeout=60, check=False
+        [COMMAND, "mailcore", "--config", core.config], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
     assert "format version 2, this Waypost reads up to 1" in done.stderr
@@ -144,24 +144,24 @@ async def test_a_queue_that_begins_behind_the_events_of_an_old_one(tmp_path: Pat
     assert expected
     home = tmp_path / "home"
     async with Lab(["accept:127.0.0.1:0"]) as lab:
-        house = House(tmp_path, {"*": route_to(lab, 0)}, QUICK)
+        core = RunningCore(tmp_path, {"*": route_to(lab, 0)}, QUICK)
         path = tmp_path / "b"
-        await command(house, "backup", str(path), "--reports")
+        await command(core, "backup", str(path), "--reports")
         old = tree(home / "events")
         at = exported_lanes(home)
         home.rename(tmp_path / "old")
-        await command(house, "restore", str(path))
-        await house.start()
+        await command(core, "restore", str(path))
+        await core.start()
         try:
-            await house.send("new@example.org")
-            await house.until_empty()
-            await command(house, "export", "--cut")
+            await core.send("new@example.org")
+            await core.until_empty()
+            await command(core, "export", "--cut")
             positions = read_positions(Disk(), str(home / "queue"))
             assert positions is not None
             assert positions.lanes["incoming.0"].end > at["incoming.0"].at
         finally:
-            await house.control.close()
-            house.stop()
+            await core.control.close()
+            core.stop()
         assert recipients_of(lab.messages) == ["new@example.org"]
         new = tree(home / "events")
         kept = {name: new.get(name) for name in old if name.endswith(".parquet")}

@@ -6,7 +6,7 @@ from playwright.async_api import Page, expect
 
 from tests.browser.site import Site
 from tests.eventually import PATIENCE_MS
-from tests.running.running_manager import Sections
+from tests.running.running_core import Sections
 
 __all__ = [
     "PATIENCE_MS",
@@ -28,9 +28,9 @@ SLOW: Sections = {
 
 async def send_deferred(it: Site, count: int, sender: str, domain: str = "example.org") -> list[str]:
     """Messages that were tried once, and wait for ten minutes."""
-    queue_ids = [await it.house.send(f"r{number}@{domain}", sender=sender) for number in range(count)]
+    queue_ids = [await it.core.send(f"r{number}@{domain}", sender=sender) for number in range(count)]
     for queue_id in queue_ids:
-        await it.house.until_in(queue_id, "retry.")
+        await it.core.until_in(queue_id, "retry.")
     return queue_ids
 
 

@@ -1,7 +1,7 @@
 """The whole of it for a browser: a real core with a lab behind it, the portal as ./run starts it, and Debian's Chromium.
 
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
-        await it.house.send("a@example.org")
+        await it.core.send("a@example.org")
         page = await it.sign_in("operator")
         await page.goto(it.url("/queue/"))
 
@@ -29,7 +29,7 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, 
 
 from mailcore.lab.lab import Lab
 from tests.eventually import PATIENCE_S
-from tests.running.running_manager import House, Sections, running
+from tests.running.running_core import RunningCore, Sections, running
 from tests.test_tidy import ROOT
 
 __all__ = ["CHROMIUM", "PASSWORD", "Site", "free_port", "site"]
@@ -82,8 +82,8 @@ def _environment(config: Path) -> dict[str, str]:
 
 
 class Site:
-    def __init__(self, house: House, port: int, browser: Browser) -> None:
-        self.house = house
+    def __init__(self, core: RunningCore, port: int, browser: Browser) -> None:
+        self.core = core
         self.port = port
         self.browser = browser
         self.complaints: list[str] = []
@@ -116,18 +116,18 @@ class Site:
 
     async def start(self) -> None:
         """The portal, as ./run starts it."""
-        errors = (self.house.directory / "portal.err").open("ab")
+        errors = (self.core.directory / "portal.err").open("ab")
         # In this thread: the kernel tells the portal when the thread that started it ends.
         self.process = subprocess.Popen(  # noqa: ASYNC220  # it takes a millisecond
             [sys.executable, "manage.py", "serve", "--with-parent", str(os.getpid())],
             cwd=ROOT,
-            env=_environment(self.house.directory / "waypost.toml"),
+            env=_environment(self.core.directory / "waypost.toml"),
             stderr=errors,
         )
         errors.close()
         end = asyncio.get_running_loop().time() + PATIENCE_S
         while not await asyncio.to_thread(self._answers):
-            words = (self.house.directory / "portal.err").read_text()
+            words = (self.core.directory / "portal.err").read_text()
             assert self.process.poll() is None, words
             assert asyncio.get_running_loop().time() < end, words
             await asyncio.sleep(0.1)
@@ -153,10 +153,10 @@ async def site(tmp_path: Path, lab: Lab, sections: Sections | None = None, **run
     merged: dict[str, Mapping[str, object]] = {
         **given, "portal": {"listen": f"127.0.0.1:{port}", **given.get("portal", {})},
     }  # fmt: skip
-    async with running(tmp_path, lab, merged, **running_named) as house, async_playwright() as playwright:
-        await asyncio.to_thread(shutil.copytree, await asyncio.to_thread(prepared), house.home / "portal")
+    async with running(tmp_path, lab, merged, **running_named) as core, async_playwright() as playwright:
+        await asyncio.to_thread(shutil.copytree, await asyncio.to_thread(prepared), core.home / "portal")
         browser = await playwright.chromium.launch(**CHROMIUM)
-        it = Site(house, port, browser)
+        it = Site(core, port, browser)
         try:
             await it.start()
             yield it

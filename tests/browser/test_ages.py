@@ -8,7 +8,7 @@ from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
 from tests.browser.site import site
-from tests.running.running_manager import route_to
+from tests.running.running_core import route_to
 
 
 async def test_a_cell_leads_into_the_queue_and_a_new_count_is_shown(tmp_path: Path) -> None:
@@ -17,13 +17,13 @@ async def test_a_cell_leads_into_the_queue_and_a_new_count_is_shown(tmp_path: Pa
         async with site(tmp_path, lab, routes=routes) as it:
             names = [route_to(lab, 0), route_to(lab, 1)]
             for name in names:
-                await it.house.ask("suspend", destination=name)
+                await it.core.ask("suspend", destination=name)
             page = await it.sign_in("viewer")
             await page.goto(it.url("/queue/ages/"))
             await expect(page.locator("#ages")).to_contain_text("The queue is empty.")
             for number in range(3):
-                await it.house.send(f"r{number}@example.org")
-            other = await it.house.send("a@other.example", "a@example.org")
+                await it.core.send(f"r{number}@example.org")
+            other = await it.core.send("a@other.example", "a@example.org")
 
             await page.click("text=Count again")
             table = page.locator("table.ages")

@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 from mailcore.lab.behaviour import Reply, Stage
 from mailcore.lab.lab import Lab
 from tests.browser.site import Site, site
-from tests.running.running_manager import Sections, route_to
+from tests.running.running_core import Sections, route_to
 
 LIMIT = "destination_concurrency_limit"
 HOSTILE = "4.2.0 <img src=x onerror=alert(1)>\x1b[31m"
@@ -33,7 +33,7 @@ async def give_reason(page: Page, button: str, why: str) -> None:
 
 
 async def queued_of(it: Site, name: str) -> int:
-    answer = await it.house.ask("destinations")
+    answer = await it.core.ask("destinations")
     return int(answer["queued"].get(name, 0))
 
 
@@ -48,7 +48,7 @@ async def test_a_suspension_keeps_mail_until_it_is_resumed(tmp_path: Path) -> No
         await expect(page.locator("#dialog .errorlist")).to_contain_text("Enter a reason")
         await give_reason(page, "Suspend", "their disk is full")
         await expect(page.locator("#destination .states")).to_contain_text("suspended")
-        await it.house.send("a@example.org")
+        await it.core.send("a@example.org")
         assert await queued_of(it, name) == 1
         await expect(page.locator("#destination-cards [data-field=queued]")).to_have_text("1")  # live
         assert not lab.messages
@@ -63,7 +63,7 @@ async def test_a_suspension_keeps_mail_until_it_is_resumed(tmp_path: Path) -> No
         await page.click("text=Resume…")
         await give_reason(page, "Resume", "they are back")
         await lab.wait_for(1)
-        await it.house.until_empty()
+        await it.core.until_empty()
         await expect(page.locator("#destination-cards [data-field=queued]")).to_have_text("0")
         await expect(page.locator("#lines-window canvas")).to_be_visible()
 
@@ -88,11 +88,11 @@ async def test_a_value_for_a_time_is_seen_in_the_window_and_ends(tmp_path: Path)
         await expect(shown).to_contain_text("tuned live")
         await expect(shown.locator("td").first).to_contain_text("2")
         for number in range(12):
-            await it.house.send(f"r{number}@example.org")
+            await it.core.send(f"r{number}@example.org")
         await expect(page.locator(".card [data-field=limit]")).to_have_text("2")  # live
         await expect(page.locator(".card [data-field=busy]")).to_have_text("2")
         await lab.wait_for(12, 60)
-        await it.house.until_empty()
+        await it.core.until_empty()
         assert lab.hops[0].counters.connections_peak <= 2
 
         await shown.locator("text=Remove…").click()
@@ -110,10 +110,10 @@ async def test_a_value_for_a_time_is_seen_in_the_window_and_ends(tmp_path: Path)
         await set_value(page, "3", "2s", "slower for a moment")
 
         async def over() -> bool:
-            value = (await it.house.ask("transports", destination=name))[name][LIMIT]
+            value = (await it.core.ask("transports", destination=name))[name][LIMIT]
             return bool(value["value"] == 20 and value["origin"] == "configuration")
 
-        await it.house.eventually(over, "the end of the value for a time")
+        await it.core.eventually(over, "the end of the value for a time")
         await page.reload()
         await expect(shown).to_contain_text("configuration file")
 
@@ -125,14 +125,14 @@ async def test_trouble_is_shown_with_the_remotes_own_words_which_do_no_harm(tmp_
         refusing, resetting, hostile = (route_to(lab, hop) for hop in range(3))
         async with site(tmp_path, lab, SECTIONS, routes=routes) as it:
             for domain in ("example.org", "reset.example", "hostile.example"):
-                await it.house.send(f"a@{domain}")
+                await it.core.send(f"a@{domain}")
 
             async def heard_of() -> bool:
-                known = (await it.house.ask("destinations"))["destinations"]
+                known = (await it.core.ask("destinations"))["destinations"]
                 dead = all(known.get(name, {}).get("dead_until") for name in (refusing, resetting))
-                return dead and "450" in str(await it.house.ask("destinations"))
+                return dead and "450" in str(await it.core.ask("destinations"))
 
-            await it.house.eventually(heard_of, "two dead destinations and one that is odd")
+            await it.core.eventually(heard_of, "two dead destinations and one that is odd")
             page = await it.sign_in("viewer")
             await page.goto(it.url("/destinations/?trouble=1"))
             await expect(page.locator("tr[data-destination]")).to_have_count(3)

@@ -26,8 +26,8 @@ HOSTILE = (
 
 async def test_a_greylisted_message_has_a_timeline_and_is_found_when_it_is_gone(tmp_path: Path) -> None:
     async with Lab(["greylist(0.5):127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
-        queue_id = await it.house.send("a@example.org", "b@example.org")
-        await it.house.until_removed(queue_id)
+        queue_id = await it.core.send("a@example.org", "b@example.org")
+        await it.core.until_removed(queue_id)
         page = await it.sign_in("viewer")
         await page.fill("#search", queue_id.lower())
         await page.press("#search", "Enter")
@@ -57,8 +57,8 @@ async def test_a_greylisted_message_has_a_timeline_and_is_found_when_it_is_gone(
 async def test_a_body_is_read_by_who_may_and_nothing_hostile_comes_to_life(tmp_path: Path) -> None:
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, SLOW) as it:
         sender = '"=cmd|<b>x</b>"@sender.example'
-        queue_id = await it.house.send("a@example.org", sender=sender, data=HOSTILE)
-        await it.house.until_in(queue_id, "retry.")
+        queue_id = await it.core.send("a@example.org", sender=sender, data=HOSTILE)
+        await it.core.until_in(queue_id, "retry.")
         page = await it.sign_in("administrator")
         page.on("dialog", lambda dialog: it.complaints.append(dialog.message))
         await open_queue(it, page)
@@ -98,8 +98,8 @@ async def test_a_body_is_read_by_who_may_and_nothing_hostile_comes_to_life(tmp_p
 
 async def test_a_message_for_many_shows_them_a_page_at_a_time(tmp_path: Path) -> None:
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, SLOW) as it:
-        queue_id = await it.house.send(*(f"r{number}@example.org" for number in range(450)))
-        await it.house.until_in(queue_id, "retry.")
+        queue_id = await it.core.send(*(f"r{number}@example.org" for number in range(450)))
+        await it.core.until_in(queue_id, "retry.")
         page = await it.sign_in("viewer")
         await page.goto(it.url(f"/queue/{queue_id}/"))
         rows = page.locator("#recipients tr")

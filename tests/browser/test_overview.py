@@ -21,7 +21,7 @@ async def amount(page: Page, name: str) -> int:
 
 async def test_the_overview_lives_and_says_when_the_core_is_gone(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
-        house = it.house
+        core = it.core
         page = await it.sign_in("viewer", viewport={"width": 1280, "height": 900})
         await expect(page.locator("#core-status")).to_have_text("core: running", timeout=PATIENCE_MS)
 
@@ -29,7 +29,7 @@ async def test_the_overview_lives_and_says_when_the_core_is_gone(tmp_path: Path)
         await page.evaluate("window.stayed = true")
         place = await page.locator("#lanes-title").bounding_box()
         for number in range(3):
-            await house.send(f"a{number}@example.org", f"b{number}@example.org")
+            await core.send(f"a{number}@example.org", f"b{number}@example.org")
         await expect(page.locator("[data-balance=accepted]")).to_have_text("6", timeout=PATIENCE_MS)
         await expect(page.locator("[data-balance=delivered]")).to_have_text("6", timeout=PATIENCE_MS)
         await expect(page.locator("#balance-verdict")).to_have_text("It balances.")
@@ -41,24 +41,24 @@ async def test_the_overview_lives_and_says_when_the_core_is_gone(tmp_path: Path)
         await expect(page.locator("#processes tbody tr")).to_have_count(5)
 
         # What is stuck shows where it lies.
-        await it.house.inject("c@example.org", not_before=time.time() + 86_400)
+        await it.core.inject("c@example.org", not_before=time.time() + 86_400)
         await expect(page.locator("#lanes tfoot .messages")).to_have_text("1", timeout=PATIENCE_MS)
         await expect(page.locator("#oldest a")).to_contain_text("author@sender.example", timeout=PATIENCE_MS)
 
         # A destination that is suspended is in trouble at once, with a link.
         host, port = lab.hops[0].address
         name = f"smtp:[{host}]:{port}"
-        await house.ask("suspend", "the test says so", destination=name)
+        await core.ask("suspend", "the test says so", destination=name)
         await expect(page.locator("#trouble .badge")).to_contain_text("suspended", timeout=PATIENCE_MS)
         await expect(page.locator("#trouble a")).to_have_text(name)
-        await house.ask("resume", "the test says so", destination=name)
+        await core.ask("resume", "the test says so", destination=name)
         await expect(page.locator("#trouble tbody tr")).to_have_count(0, timeout=PATIENCE_MS)
 
         # Where the reader is stays: focus, and a dialog that is open, while the elements around them change.
         await page.locator("#lanes a").first.focus()
         await page.evaluate("document.activeElement.mark = true; document.getElementById('keys').showModal()")
         await page.evaluate("document.getElementById('keys').close(); document.querySelector('#lanes a').focus()")
-        await it.house.inject("d@example.org", not_before=time.time() + 86_400)
+        await it.core.inject("d@example.org", not_before=time.time() + 86_400)
         await expect(page.locator("#lanes tfoot .messages")).to_have_text("2", timeout=PATIENCE_MS)
         assert await page.evaluate("document.activeElement.mark")
 
@@ -68,7 +68,7 @@ async def test_the_overview_lives_and_says_when_the_core_is_gone(tmp_path: Path)
         await page.get_by_role("button", name="15 min").click()
 
         # The core is killed: the page says so, with the age of what it shows, and goes on showing it.
-        await asyncio.to_thread(house.stop)
+        await asyncio.to_thread(core.stop)
         await expect(page.locator("#core-status")).to_have_text("core: not running", timeout=PATIENCE_MS)
         await expect(page.locator("#stale")).to_contain_text("What you see is")
         await expect(page.locator("#stale")).to_contain_text(re.compile(r"is \d+ (s|min).* old, of \d\d:\d\d:\d\d"))
@@ -80,7 +80,7 @@ async def test_the_overview_lives_and_says_when_the_core_is_gone(tmp_path: Path)
         assert await amount(page, "accepted") == 8
 
         # And back again; another manager counts from its own start, and the page says that.
-        await house.start()
+        await core.start()
         await expect(page.locator("#core-status")).to_have_text("core: running", timeout=PATIENCE_MS)
         await expect(page.locator("#stale")).to_be_hidden()
         await expect(page.locator("#balance-since")).to_contain_text("when the manager was started")

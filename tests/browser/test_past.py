@@ -17,9 +17,9 @@ MARKUP = "<img src=x onerror=alert(1)>"
 async def test_a_message_that_no_segment_knows_is_found_and_told(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab, EXPORTING) as it:
         data = f"Message-ID: <{MARKUP}@x.example>\r\n\r\nHello.\r\n".encode()
-        queue_id = await it.house.send("a@example.org", "b@example.org", sender='"<b>x</b>"@sender.example', data=data)
-        await it.house.until_removed(queue_id)
-        await until_forgotten(it.house, queue_id)
+        queue_id = await it.core.send("a@example.org", "b@example.org", sender='"<b>x</b>"@sender.example', data=data)
+        await it.core.until_removed(queue_id)
+        await until_forgotten(it.core, queue_id)
         page = await it.sign_in("viewer")
         page.on("dialog", lambda dialog: it.complaints.append(dialog.message))
         for kind, typed in (("recipient", "B@example.org"), ("sender", "*<b>*"), ("message_id", "<<img*")):

@@ -8,13 +8,13 @@ from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
 from tests.browser.site import site
-from tests.running.running_manager import route_to
+from tests.running.running_core import route_to
 
 
 async def test_the_lanes_are_shown_and_stay_as_the_reader_left_them(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
-        await it.house.ask("suspend", destination=route_to(lab, 0))
-        await it.house.send("a@example.org")
+        await it.core.ask("suspend", destination=route_to(lab, 0))
+        await it.core.send("a@example.org")
         page = await it.sign_in("viewer")
         await page.goto(it.url("/positions/"))
         for lane in ("incoming.0", "journal", "local"):
@@ -31,9 +31,9 @@ async def test_the_lanes_are_shown_and_stay_as_the_reader_left_them(tmp_path: Pa
         assert await details.get_attribute("open") is not None
         assert await page.evaluate("document.activeElement.closest('details').id") == "segments-incoming0"
 
-        await it.house.kill_now("manager")  # whether it is away or back, the page goes on
+        await it.core.kill_now("manager")  # whether it is away or back, the page goes on
         async with page.expect_response("**/positions/"):
             pass
-        await it.house.ready()
+        await it.core.ready()
         await expect(page.locator("tr[data-lane='incoming.0'] svg")).to_be_visible()
         await expect(page.locator("#positions")).to_contain_text("A start now would read")

@@ -20,7 +20,7 @@ from tests.browser.queue_steps import (
     send_deferred,
 )
 from tests.browser.site import site
-from tests.running.running_manager import route_to
+from tests.running.running_core import route_to
 
 
 async def test_messages_are_filtered_selected_changed_and_brought_back(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ async def test_messages_are_filtered_selected_changed_and_brought_back(tmp_path:
         await expect(page.locator(".errorlist")).to_contain_text("Not a valid duration")
 
         # A page is selected and deleted; the undo brings back exactly these.
-        await it.house.order("delete", good[0], why="another deletion")
+        await it.core.order("delete", good[0], why="another deletion")
         await open_queue(it, page, "?sender=spam@*")
         await page.check("#pick-page")
         await expect(page.locator("#chosen")).to_have_text("4")
@@ -64,13 +64,13 @@ async def test_messages_are_filtered_selected_changed_and_brought_back(tmp_path:
         await result(page, "4 messages undeleted")
         await close(page)
         await expect(page.locator("#rows tr")).to_have_count(1)
-        assert {item["queue_id"] for item in await it.house.listed(lane="deleted")} == {good[0]}
-        await it.house.order("undelete", good[0])
+        assert {item["queue_id"] for item in await it.core.listed(lane="deleted")} == {good[0]}
+        await it.core.order("undelete", good[0])
 
         # Hold, release, retry, reroute, bounce: of single ones.
-        await it.house.until_in(good[0], "retry.")
+        await it.core.until_in(good[0], "retry.")
         for queue_id in spam:
-            await it.house.until_in(queue_id, "retry.")
+            await it.core.until_in(queue_id, "retry.")
         await open_queue(it, page)
         await select(page, good[1], good[2])
         await page.click("#acts button:text-is('Hold')")
@@ -90,7 +90,7 @@ async def test_messages_are_filtered_selected_changed_and_brought_back(tmp_path:
         await result(page, "1 message released")
         await close(page)
         before = lab.hops[0].counters.connections
-        await it.house.until_in(good[1], "retry.")
+        await it.core.until_in(good[1], "retry.")
         await open_queue(it, page)
         await select(page, spam[0])
         await page.click("#acts button:text-is('Retry now')")
@@ -101,8 +101,8 @@ async def test_messages_are_filtered_selected_changed_and_brought_back(tmp_path:
         async def tried() -> bool:
             return lab.hops[0].counters.connections > before
 
-        await it.house.eventually(tried, "another try")
-        await it.house.until_in(spam[0], "retry.")
+        await it.core.eventually(tried, "another try")
+        await it.core.until_in(spam[0], "retry.")
         await open_queue(it, page)
         await select(page, spam[0])
         await page.click("#acts button:text-is('Reroute')")
@@ -135,12 +135,12 @@ async def test_all_that_match_are_counted_deleted_and_brought_back(tmp_path: Pat
         newer = await send_deferred(it, 1, "wave@sender.example")
         await give_reason(page, "all of the wave")
         await result(page, "3 messages deleted")
-        assert [item["queue_id"] for item in await it.house.listed()] == newer
+        assert [item["queue_id"] for item in await it.core.listed()] == newer
         await page.click("#dialog form.undo button[type=submit]")
         await result(page, "3 messages undeleted")
         await close(page)
         for queue_id in first:
-            await it.house.until_in(queue_id, "retry.")
+            await it.core.until_in(queue_id, "retry.")
 
         # Without a filter the number is typed.
         await open_queue(it, page)
@@ -150,7 +150,7 @@ async def test_all_that_match_are_counted_deleted_and_brought_back(tmp_path: Pat
         await give_reason(page, typed="4")
         await result(page, "4 messages held")
         await close(page)
-        assert len(await it.house.listed(lane="hold")) == 4
+        assert len(await it.core.listed(lane="hold")) == 4
 
         # Reroute asks for the route first.
         await open_queue(it, page, "?lane=hold")

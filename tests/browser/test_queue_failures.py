@@ -28,7 +28,7 @@ class Stopped:
     """SIGSTOP of one process for a while: it is there, and says nothing."""
 
     def __init__(self, it: Site, name: str) -> None:
-        self._pid = it.house.processes()[name]
+        self._pid = it.core.processes()[name]
 
     def __enter__(self) -> None:
         os.kill(self._pid, signal.SIGSTOP)
@@ -53,7 +53,7 @@ async def test_a_change_that_nobody_answers_is_told_and_made_whole_or_not_at_all
                 "has not answered", timeout=PATIENCE_MS
             )
         await page.click("#dialog form [data-close]")
-        await it.house.until_in(ids[0], "deleted", deleted=True)  # it was asked, so it was done
+        await it.core.until_in(ids[0], "deleted", deleted=True)  # it was asked, so it was done
         await page.goto(it.url("/queue/changes/"))
         await expect(page.locator("tbody tr").first).to_contain_text("not known")
         await page.click("tbody tr a")
@@ -66,7 +66,7 @@ async def test_a_change_that_nobody_answers_is_told_and_made_whole_or_not_at_all
             assert answer is not None
             assert answer.status == 503
             await expect(page.locator("main")).to_contain_text("The core does not answer")
-        await it.house.until_in(ids[0], "retry.")
+        await it.core.until_in(ids[0], "retry.")
 
         # Control is killed while it is asked; nothing is changed, and a second try works.
         await open_queue(it, page)
@@ -74,14 +74,14 @@ async def test_a_change_that_nobody_answers_is_told_and_made_whole_or_not_at_all
         await page.click("#acts button:text-is('Hold')")
         await page.wait_for_selector("#dialog input[name=why]")
         with Stopped(it, "supervisor"):
-            control = it.house.processes()["control"]
+            control = it.core.processes()["control"]
             os.kill(control, signal.SIGKILL)
             await give_reason(page)
             await expect(page.locator("#dialog .dialog-notice")).to_contain_text(
                 "The core is not running", timeout=PATIENCE_MS
             )
-        await it.house.ready()
-        assert await it.house.listed(lane="hold") == []
+        await it.core.ready()
+        assert await it.core.listed(lane="hold") == []
         await give_reason(page)
         await result(page, "1 message held")
 
@@ -107,8 +107,8 @@ async def test_a_change_of_all_that_match_survives_the_browser_and_tells_when_th
             page = await it.sign_in("operator")
             await page.goto(it.url(f"/queue/changes/{tag}/"))
             await expect(page.locator("#change")).to_contain_text("the final result is unknown", timeout=PATIENCE_MS)
-        found = {item["queue_id"] for item in await it.house.listed()} | {
-            item["queue_id"] for item in await it.house.listed(lane="deleted")
+        found = {item["queue_id"] for item in await it.core.listed()} | {
+            item["queue_id"] for item in await it.core.listed(lane="deleted")
         }
         assert len(found) == 3  # each is there once, changed or not
         await page.goto(it.url("/audit/"))

@@ -14,7 +14,7 @@ from bench.fill import fill
 from mailcore.lab.lab import Lab
 from tests.browser.queue_steps import PATIENCE_MS, SLOW
 from tests.browser.site import site
-from tests.running.running_manager import route_to
+from tests.running.running_core import route_to
 
 MESSAGES = 1_000_000
 FIRST_PAGE_S = 0.3  # a person takes this for at once
@@ -31,11 +31,11 @@ def _later(_: int) -> float:
 async def test_the_first_page_of_a_million_comes_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lane = {**SLOW, "queue": {"retry_ladder_s": [600, 4000]}}
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab, lane) as it:
-        it.house.stop()
+        it.core.stop()
         for name in ("queue", "spool"):  # its restart positions would count for more than those that are filled in
-            shutil.rmtree(it.house.home / name)
-        await asyncio.to_thread(fill, it.house.home, MESSAGES, route_to(lab, 0), due_in=_later)
-        await it.house.start()
+            shutil.rmtree(it.core.home / name)
+        await asyncio.to_thread(fill, it.core.home, MESSAGES, route_to(lab, 0), due_in=_later)
+        await it.core.start()
         page = await it.sign_in("operator")
         times = []
         for _ in range(7):

@@ -40,7 +40,7 @@ PAGES = (
 
 
 def shell(it: Site, code: str) -> None:
-    config = it.house.directory / "waypost.toml"
+    config = it.core.directory / "waypost.toml"
     subprocess.run(
         [sys.executable, "manage.py", "shell", "--no-imports", "--command", code], cwd=ROOT, env=_environment(config),
         check=True, capture_output=True, timeout=100,
@@ -48,7 +48,7 @@ def shell(it: Site, code: str) -> None:
 
 
 def made(it: Site) -> None:
-    root = it.house.home / "reports"
+    root = it.core.home / "reports"
     root.mkdir(exist_ok=True)
     none = {"totals": [dict.fromkeys(tables()["totals"][0], 0)]}
     make_report(root, Period.DAY, date(2026, 11, 15), given=none)

@@ -23,7 +23,7 @@ from tests.appliance.reports.made import make_report
 from tests.browser.site import CHROMIUM, _environment
 from tests.browser.test_access import faults
 from tests.running.catcher import Catcher
-from tests.running.running_manager import House
+from tests.running.running_core import RunningCore
 from tests.test_tidy import ROOT
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
@@ -47,29 +47,29 @@ def manage(config: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def send(house: House) -> None:
+def send(core: RunningCore) -> None:
     for number in (16, 17, 18):
-        make_report(house.home / "reports", Period.DAY, date(2026, 11, number), balances=number != 18)
-    manage(house.config, "migrate", "--verbosity", "0")
-    manage(house.config, "shell", "--no-imports", "--command", MADE)
-    assert manage(house.config, "mail_reports") == "sent 2\n"
+        make_report(core.home / "reports", Period.DAY, date(2026, 11, number), balances=number != 18)
+    manage(core.config, "migrate", "--verbosity", "0")
+    manage(core.config, "shell", "--no-imports", "--command", MADE)
+    assert manage(core.config, "mail_reports") == "sent 2\n"
 
 
 async def test_the_report_is_delivered_and_read(tmp_path: Path) -> None:
     async with Catcher() as sink:
         sections = {"reports": {"recipients": ["ops@ops.example", "boss@ops.example"], "sender": "waypost@mx.example"}}
-        house = House(tmp_path, {"*": sink.route}, sections)
-        await house.start()
+        core = RunningCore(tmp_path, {"*": sink.route}, sections)
+        await core.start()
         try:
-            await asyncio.to_thread(send, house)
+            await asyncio.to_thread(send, core)
 
             async def caught() -> bool:
                 return len(sink.caught) == 2
 
-            await house.eventually(caught, "the report at the next hop")
+            await core.eventually(caught, "the report at the next hop")
         finally:
-            await house.control.close()
-            house.stop()
+            await core.control.close()
+            core.stop()
     letters = {}
     for sender, recipients, data in sink.caught:
         assert (sender, sorted(recipients)) == ("waypost@mx.example", ["boss@ops.example", "ops@ops.example"])

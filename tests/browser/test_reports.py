@@ -36,7 +36,7 @@ async def fits(page: Page) -> None:
 @pytest.mark.parametrize(("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.long), (360, "dark")])
 async def test_a_report_is_read_sorted_and_taken_along(tmp_path: Path, width: int, scheme: str) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
-        await asyncio.to_thread(some_reports, it.house.home)
+        await asyncio.to_thread(some_reports, it.core.home)
         page = await it.sign_in("viewer", viewport={"width": width, "height": 800}, color_scheme=scheme)
         await page.goto(it.url("/reports/"))
         await fits(page)

@@ -8,7 +8,7 @@ from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
 from tests.browser.site import site
-from tests.running.running_manager import route_to
+from tests.running.running_core import route_to
 
 HOSTILE = "a@<img src=x onerror=alert(1)>\u202e.example"
 

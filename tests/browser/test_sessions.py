@@ -23,7 +23,7 @@ def asked_again(url: str) -> Callable[[Request], bool]:
 
 async def test_what_a_page_asks_for_by_itself_says_so(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
-        queue_id = await it.house.inject("c@example.org", not_before=time.time() + 86_400)
+        queue_id = await it.core.inject("c@example.org", not_before=time.time() + 86_400)
         page = await it.sign_in("operator")
         asked: list[tuple[str, str | None]] = []
 

@@ -15,7 +15,7 @@ from mailcore.control.client import Refused
 from mailcore.lab.lab import Lab
 from tests.browser.site import Site, site
 from tests.eventually import PATIENCE_MS
-from tests.running.running_manager import House, route_to
+from tests.running.running_core import RunningCore, route_to
 
 LIMIT = "destination_concurrency_limit"
 
@@ -38,13 +38,13 @@ async def apply(page: Page, why: str) -> None:
     await page.wait_for_url("**/tuning/changes/**", timeout=PATIENCE_MS)
 
 
-async def in_force(house: House, scope: str) -> Any:
-    return (await house.ask("transports", destination=scope))[scope][LIMIT]["value"]
+async def in_force(core: RunningCore, scope: str) -> Any:
+    return (await core.ask("transports", destination=scope))[scope][LIMIT]["value"]
 
 
-async def send(house: House, messages: int) -> None:
+async def send(core: RunningCore, messages: int) -> None:
     for number in range(messages):
-        await house.send(f"r{number}@example.org", heard=False)
+        await core.send(f"r{number}@example.org", heard=False)
 
 
 def cell(page: Page, name: str) -> Locator:
@@ -56,12 +56,12 @@ async def test_a_limit_is_predicted_applied_followed_and_returned(tmp_path: Path
         scope = route_to(lab, 0)
         counters = lab.hops[0].counters
         page = await it.sign_in("operator")
-        await send(it.house, 600)  # they must outlast the pages on a slow machine
+        await send(it.core, 600)  # they must outlast the pages on a slow machine
 
         async def many() -> bool:
             return counters.connections_now > 5
 
-        await it.house.eventually(many, "more than five connections")
+        await it.core.eventually(many, "more than five connections")
         await open_values(it, page, scope)
         await ask_diff(page, **{LIMIT: "2"})
         await page.get_by_role("button", name="Predict the effect").click()
@@ -81,8 +81,8 @@ async def test_a_limit_is_predicted_applied_followed_and_returned(tmp_path: Path
         async def two() -> bool:
             return counters.connections_now <= 2
 
-        await it.house.eventually(two, "two connections")
-        assert await in_force(it.house, scope) == 2
+        await it.core.eventually(two, "two connections")
+        assert await in_force(it.core, scope) == 2
 
         await page.goto(it.url("/tuning/history/"))
         await page.get_by_role("button", name="Revert change 1").click()
@@ -91,7 +91,7 @@ async def test_a_limit_is_predicted_applied_followed_and_returned(tmp_path: Path
         await page.wait_for_url("**/tuning/changes/**")
         await expect(cell(page, "limit")).to_have_text("20", timeout=PATIENCE_MS)
         await expect(cell(page, "window")).to_have_text(re.compile(r"^([5-9]|1\d|20)$"), timeout=PATIENCE_MS)
-        await it.house.eventually(many, "more than five connections again")
+        await it.core.eventually(many, "more than five connections again")
         await page.goto(it.url("/tuning/history/"))
         await expect(page.locator("#change-1")).to_contain_text("returned")
         await expect(page.locator("#change-2")).to_contain_text("in force")
@@ -114,15 +114,15 @@ async def test_a_value_for_five_seconds_ends_by_itself(tmp_path: Path) -> None:
         await page.select_option("[name=unit]", "s")
         assert await page.locator("[name=ends][value=for]").is_checked()
         await apply(page, "only for a moment")
-        assert await in_force(it.house, scope) == 3
+        assert await in_force(it.core, scope) == 3
 
         async def over() -> bool:
-            return bool(await in_force(it.house, scope) == 20)
+            return bool(await in_force(it.core, scope) == 20)
 
-        await it.house.eventually(over, "the end of what was set for five seconds")
+        await it.core.eventually(over, "the end of what was set for five seconds")
         await page.goto(it.url("/tuning/history/"))
         await expect(page.locator("table.changes .badge")).to_have_text(["expired"] * 2)
-        await it.house.ask("set", scope=scope, parameter=LIMIT, value=9)
+        await it.core.ask("set", scope=scope, parameter=LIMIT, value=9)
         await page.reload()
         await expect(page.locator("main")).to_contain_text("Changed outside the portal")
         await open_values(it, page, scope)
@@ -132,7 +132,7 @@ async def test_a_value_for_five_seconds_ends_by_itself(tmp_path: Path) -> None:
         await expect(page.locator("#draft-count")).to_have_text("1 value changed, not applied")
         await ask_diff(page)
         await apply(page, "nobody knows why it was there")
-        assert await in_force(it.house, scope) == 20
+        assert await in_force(it.core, scope) == 20
 
 
 async def test_wrong_values_other_operators_and_a_core_that_is_gone(tmp_path: Path) -> None:
@@ -157,11 +157,11 @@ async def test_wrong_values_other_operators_and_a_core_that_is_gone(tmp_path: Pa
         await second.locator("form.apply button[type=submit]").click()
         await expect(second.locator("#dialog")).to_contain_text("Changed in the meantime")
         await expect(second.locator("table.diff .before")).to_contain_text("when you opened the page: 20")
-        assert (await it.house.ask("transports"))["smtp"][LIMIT]["value"] == 4
+        assert (await it.core.ask("transports"))["smtp"][LIMIT]["value"] == 4
         assert await second.locator("#why").input_value() == "seven are better"
 
         # The core stands still: that is said, and nothing was sent. It is killed and comes back: then it goes.
-        manager = it.house.processes()["manager"]
+        manager = it.core.processes()["manager"]
         os.kill(manager, signal.SIGSTOP)
         try:
             await second.locator("form.apply button[type=submit]").click()
@@ -170,23 +170,23 @@ async def test_wrong_values_other_operators_and_a_core_that_is_gone(tmp_path: Pa
             os.kill(manager, signal.SIGKILL)
 
         async def back() -> bool:
-            if it.house.processes()["manager"] == manager:
+            if it.core.processes()["manager"] == manager:
                 return False
             try:  # the control process may still hold the connection to the killed one
-                return bool(await it.house.ask("transports"))
+                return bool(await it.core.ask("transports"))
             except Refused:
                 return False
 
-        await it.house.eventually(back, "the manager to be back")
-        assert (await it.house.ask("transports"))["smtp"][LIMIT]["value"] == 4
+        await it.core.eventually(back, "the manager to be back")
+        assert (await it.core.ask("transports"))["smtp"][LIMIT]["value"] == 4
         await second.locator("form.apply button[type=submit]").click()
         await second.wait_for_url("**/tuning/changes/**", timeout=PATIENCE_MS)
-        assert (await it.house.ask("transports"))["smtp"][LIMIT]["value"] == 7
+        assert (await it.core.ask("transports"))["smtp"][LIMIT]["value"] == 7
 
-        it.house.stop()
+        it.core.stop()
         await open_gone(it, second)
-        await it.house.control.close()
-        await it.house.start()
+        await it.core.control.close()
+        await it.core.start()
         await second.reload()
         await expect(second.locator("#change-2")).to_contain_text("in force")
 

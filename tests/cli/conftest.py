@@ -1,4 +1,4 @@
-"""Fixtures of the command line: a house, and ``waypost`` in it."""
+"""Fixtures of the command line: a running, and ``waypost`` in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.cli.running_control import Waypost
-from tests.control.running_control import House, open_house
+from tests.control.running_control import RunningControl, open_control
 from tests.faults import reworded
 
 __all__ = ["reworded"]
@@ -19,11 +19,11 @@ def no_message_matters(reworded: None) -> None:
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    async with open_house() as house:
-        yield house
+async def running() -> AsyncIterator[RunningControl]:
+    async with open_control() as running:
+        yield running
 
 
 @pytest.fixture
-def waypost(house: House, capsys: pytest.CaptureFixture[str]) -> Waypost:
-    return Waypost(house, capsys)
+def waypost(running: RunningControl, capsys: pytest.CaptureFixture[str]) -> Waypost:
+    return Waypost(running, capsys)

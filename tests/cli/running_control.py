@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mailcore.cli.main import main
-from tests.control.running_control import House
+from tests.control.running_control import RunningControl
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Said:
 class Waypost:
     """Call it like the command."""
 
-    def __init__(self, house: House, capsys: pytest.CaptureFixture[str]) -> None:
-        self.house = house
+    def __init__(self, running: RunningControl, capsys: pytest.CaptureFixture[str]) -> None:
+        self.running = running
         self._capsys = capsys
 
     async def __call__(self, *arguments: str) -> Said:
-        status = await asyncio.to_thread(main, [*arguments, "--config", str(self.house.config)])
+        status = await asyncio.to_thread(main, [*arguments, "--config", str(self.running.config)])
         return self.read(status)
 
     def read(self, status: int) -> Said:

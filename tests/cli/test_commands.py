@@ -17,7 +17,7 @@ from mailcore.log.disk import Disk
 from mailcore.queue.spool import DATA_AT, Spool
 from mailcore.terminal.times import shown
 from tests.cli.running_control import Waypost
-from tests.control.running_control import CONFIGURATION, House
+from tests.control.running_control import CONFIGURATION, RunningControl
 from tests.faults import other_words
 from tests.lookup.sample_messages import envelope
 
@@ -53,14 +53,14 @@ def test_check_config_names_every_fault(tmp_path: Path, capsys: pytest.CaptureFi
 # -- status
 
 
-async def test_status_says_what_runs_and_what_is_queued(house: House, waypost: Waypost) -> None:
-    (house.settings.run_directory / "processes.json").write_text('{"supervisor": 10, "manager": 11}')
-    house.manager.answers["state"] = lambda _: {
+async def test_status_says_what_runs_and_what_is_queued(running: RunningControl, waypost: Waypost) -> None:
+    (running.settings.run_directory / "processes.json").write_text('{"supervisor": 10, "manager": 11}')
+    running.manager.answers["state"] = lambda _: {
         "uptime_s": 3700.0,
         "active_messages": 2,
         "receivers": {"incoming.0": 1},
     }
-    house.manager.answers["size"] = lambda _: {
+    running.manager.answers["size"] = lambda _: {
         "messages": 3, "recipients": 4, "lanes": {"hold": {"messages": 3, "recipients": 4}}, "destinations": {}, "unheard": [],
     }  # fmt: skip
     said = await waypost("status")
@@ -70,8 +70,8 @@ async def test_status_says_what_runs_and_what_is_queued(house: House, waypost: W
     assert (await waypost("status", "--json")).json["state"]["active_messages"] == 2
 
 
-async def test_status_without_the_manager_is_a_failure_that_says_why(house: House, waypost: Waypost) -> None:
-    await house.lose_the_manager()
+async def test_status_without_the_manager_is_a_failure_that_says_why(running: RunningControl, waypost: Waypost) -> None:
+    await running.lose_the_manager()
     said = await waypost("status")
     assert said.status == 1
     assert other_words(Code.UNAVAILABLE) in said.out
@@ -80,25 +80,25 @@ async def test_status_without_the_manager_is_a_failure_that_says_why(house: Hous
 # -- inject
 
 
-def take(house: House) -> None:
-    house.manager.answers["inject"] = lambda given: {"queue_id": given["envelope"][0]}
+def take(running: RunningControl) -> None:
+    running.manager.answers["inject"] = lambda given: {"queue_id": given["envelope"][0]}
 
 
-def data_of(house: House, queue_id: str) -> bytes:
-    spool = Spool(Disk(), str(house.settings.spool_directory))
+def data_of(running: RunningControl, queue_id: str) -> bytes:
+    spool = Spool(Disk(), str(running.settings.spool_directory))
     _, size = spool.read_envelope(queue_id)
     return Path(spool.path(queue_id)).read_bytes()[DATA_AT : DATA_AT + size]
 
 
-async def test_a_file_is_handed_in(house: House, waypost: Waypost, tmp_path: Path) -> None:
-    take(house)
+async def test_a_file_is_handed_in(running: RunningControl, waypost: Waypost, tmp_path: Path) -> None:
+    take(running)
     file = tmp_path / "message"
     file.write_bytes(MESSAGE)
     said = await waypost("inject", str(file), "--to", "a@example.org", "--to", "b@example.org", "--not-before", "+1h")
     assert (said.status, said.err) == (0, "")
-    data = data_of(house, said.out.strip())
+    data = data_of(running, said.out.strip())
     assert data.endswith(b"\r\nFrom: Me <me@example.org>\r\nSubject: x\r\n\r\n..dot\r\nlast\r\n")
-    (request,) = house.manager.asked("inject")
+    (request,) = running.manager.asked("inject")
     assert request.arguments["envelope"][2] == "me@example.org"
     assert [each[1] for each in request.arguments["envelope"][3]] == ["a@example.org", "b@example.org"]
     assert request.arguments["not_before"] > 1_700_000_000
@@ -110,15 +110,15 @@ class Stdin:
 
 
 async def test_stdin_is_handed_in_piece_by_piece(
-    house: House, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
+    running: RunningControl, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take(house)
+    take(running)
     monkeypatch.setattr("mailcore.cli.inject.CHUNK_BYTES_MAX", 1000)
     monkeypatch.setattr("sys.stdin", Stdin(MESSAGE + b"\n" + b"line\n" * 5000))
     said = await waypost("inject", "--from", "", "--to", "a@example.org", "--json")
-    data = data_of(house, said.json["queue_id"])
+    data = data_of(running, said.json["queue_id"])
     assert data.endswith(b"\r\nlast\r\n" + b"line\r\n" * 5000)
-    assert house.manager.asked("inject")[0].arguments["envelope"][2] == ""
+    assert running.manager.asked("inject")[0].arguments["envelope"][2] == ""
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ async def test_without_a_single_from_the_sender_must_be_given(
 
 
 async def test_what_cannot_be_taken_is_said_and_leaves_nothing(
-    house: House, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
+    running: RunningControl, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for arguments, message, wrong in (
         (("--to", "nobody"), MESSAGE, "recipients"),
@@ -150,7 +150,7 @@ async def test_what_cannot_be_taken_is_said_and_leaves_nothing(
         assert said.status == 1
         assert other_words(Code.INVALID, wrong) in said.err
         await waypost("status")  # the server has seen the client go
-    assert house.spool_files() == []
+    assert running.spool_files() == []
     said = await waypost("inject", "/no/such/file", "--to", "a@example.org")
     assert (said.status, said.err) == (1, "waypost: /no/such/file: No such file or directory\n")
 
@@ -158,7 +158,7 @@ async def test_what_cannot_be_taken_is_said_and_leaves_nothing(
 # -- transports and destinations
 
 
-async def test_values_are_checked_without_being_set(house: House, waypost: Waypost) -> None:
+async def test_values_are_checked_without_being_set(running: RunningControl, waypost: Waypost) -> None:
     said = await waypost("transport", "check", "smtp", "process_limit=5", "process_limit=0")
     assert said.status == 1
     allowed, wrong = said.out.splitlines()
@@ -168,15 +168,15 @@ async def test_values_are_checked_without_being_set(house: House, waypost: Waypo
     said = await waypost("transport", "check", "global", "minimal_backoff_time=10", "--json")
     assert (said.status, said.json) == (0, {"faults": [None]})
     assert (await waypost("transport", "check", "smtp", "process_limit")).status == 2
-    assert house.manager.asked("set") == house.manager.asked("transport_set") == []
+    assert running.manager.asked("set") == running.manager.asked("transport_set") == []
 
 
-async def test_transports_are_listed_with_the_origin_of_each_value(house: House, waypost: Waypost) -> None:
+async def test_transports_are_listed_with_the_origin_of_each_value(running: RunningControl, waypost: Waypost) -> None:
     answer = {
         "": {"message_active_limit": {"value": 20_000, "origin": "configuration"}},
         "smtp": {"process_limit": {"value": 7, "origin": "tuned"}},
     }
-    house.manager.answers["transports"] = lambda _: answer
+    running.manager.answers["transports"] = lambda _: answer
     lines = (await waypost("transport", "list")).out.splitlines()
     assert [line.split() for line in lines[1:]] == [
         ["global", "message_active_limit", "20000", "configuration"],
@@ -199,17 +199,17 @@ async def test_transports_are_listed_with_the_origin_of_each_value(house: House,
     ],
 )
 async def test_a_parameter_is_set(
-    house: House, waypost: Waypost, scope: str, value: str, operation: str, arguments: dict[str, Any]
+    running: RunningControl, waypost: Waypost, scope: str, value: str, operation: str, arguments: dict[str, Any]
 ) -> None:
-    house.manager.answers[operation] = lambda _: {}
+    running.manager.answers[operation] = lambda _: {}
     said = await waypost("transport", "set", scope, "p", value, "--why", "busy")
     assert (said.status, said.out) == (0, f"{scope}: p = {value}\n")
-    (request,) = house.manager.asked(operation)
+    (request,) = running.manager.asked(operation)
     assert (request.arguments, request.why) == ({**arguments, "until": None, "for_s": None}, "busy")
 
 
-async def test_destinations_are_listed_suspended_and_resumed(house: House, waypost: Waypost) -> None:
-    house.manager.answers["destinations"] = lambda _: {
+async def test_destinations_are_listed_suspended_and_resumed(running: RunningControl, waypost: Waypost) -> None:
+    running.manager.answers["destinations"] = lambda _: {
         "destinations": {"smtp:example.org": {"busy": 3, "window": 5}},
         "queued": {"smtp:example.org": 12, "": 1},
         "suspended": {"smtp:example.net": None},
@@ -217,17 +217,19 @@ async def test_destinations_are_listed_suspended_and_resumed(house: House, waypo
     lines = [line.split() for line in (await waypost("destination", "list")).out.splitlines()]
     assert lines[1] == ["smtp:example.org", "12", "3", "5", "delivering"]
     assert lines[3] == ["smtp:example.net", "0", "0", "-", "suspended", "until", "it", "is", "resumed"]
-    house.manager.answers["suspend"] = house.manager.answers["resume"] = lambda _: {}
+    running.manager.answers["suspend"] = running.manager.answers["resume"] = lambda _: {}
     assert (await waypost("destination", "suspend", "smtp:a.example", "--until", "2030-01-01T00:00Z")).status == 0
-    assert house.manager.asked("suspend")[0].arguments["until"] == 1_893_456_000
+    assert running.manager.asked("suspend")[0].arguments["until"] == 1_893_456_000
     said = await waypost("destination", "suspend", "smtp:a.example", "--why", "asked")
     assert said.out == "smtp:a.example is suspended until it is resumed\n"
-    assert house.manager.asked("suspend")[1].arguments["until"] is None
+    assert running.manager.asked("suspend")[1].arguments["until"] is None
     assert (await waypost("destination", "resume", "smtp:a.example")).out == "smtp:a.example is resumed\n"
 
 
-async def test_recipients_that_are_destinations_are_listed_with_their_mail(house: House, waypost: Waypost) -> None:
-    house.manager.answers["destinations"] = lambda _: {
+async def test_recipients_that_are_destinations_are_listed_with_their_mail(
+    running: RunningControl, waypost: Waypost
+) -> None:
+    running.manager.answers["destinations"] = lambda _: {
         "destinations": {"smtp:a@example.org": {"busy": 1, "window": 5, "queued": 7}},
         "queued": {},
         "suspended": {},
@@ -240,19 +242,19 @@ async def test_recipients_that_are_destinations_are_listed_with_their_mail(house
     ("until", "shown_until"), [(None, "until it is resumed"), (1_893_456_000.0, f"until {shown(1_893_456_000)}")]
 )
 async def test_a_resume_says_who_suspends_it_still(
-    house: House, waypost: Waypost, until: float | None, shown_until: str
+    running: RunningControl, waypost: Waypost, until: float | None, shown_until: str
 ) -> None:
     still = {"value": until, "origin": "tuned", "scope": "smtp:.example"}
-    house.manager.answers["resume"] = lambda _: {"suspended": still}
+    running.manager.answers["resume"] = lambda _: {"suspended": still}
     said = await waypost("destination", "resume", "smtp:a.example")
     assert (said.status, said.out) == (1, f"smtp:a.example is still suspended, by smtp:.example, {shown_until}\n")
     said = await waypost("destination", "resume", "smtp:a.example", "--json")
     assert (said.status, said.json) == (1, {"suspended": still})
 
 
-async def test_nothing_of_what_is_in_force_is_cut(house: House, waypost: Waypost) -> None:
+async def test_nothing_of_what_is_in_force_is_cut(running: RunningControl, waypost: Waypost) -> None:
     long = {"value": 4, "origin": "tuned", "scope": "smtp:.prov.example", "until": 1_893_456_000.0}
-    house.manager.answers["transports"] = lambda _: {
+    running.manager.answers["transports"] = lambda _: {
         "smtp:mx.prov.example": {
             "destination_concurrency_failed_cohort_limit": long,
             "destination_rate_delay": {"value": 0, "origin": "configuration", "scope": "smtp"},
@@ -278,24 +280,26 @@ async def test_nothing_of_what_is_in_force_is_cut(house: House, waypost: Waypost
     ],
 )
 async def test_what_makes_no_sense_of_a_destination_is_refused(
-    house: House, waypost: Waypost, words: list[str], says: str
+    running: RunningControl, waypost: Waypost, words: list[str], says: str
 ) -> None:
     said = await waypost("destination", *words)
     assert (said.status, said.err.count("\n")) == (2, 1)
     assert says in said.err
-    assert not house.manager.asked("set")
+    assert not running.manager.asked("set")
 
 
-async def test_a_value_of_a_destination_is_set_for_a_time_and_taken_back(house: House, waypost: Waypost) -> None:
-    house.manager.answers["set"] = lambda _: {"value": 10, "until": 1_893_456_000.0}
+async def test_a_value_of_a_destination_is_set_for_a_time_and_taken_back(
+    running: RunningControl, waypost: Waypost
+) -> None:
+    running.manager.answers["set"] = lambda _: {"value": 10, "until": 1_893_456_000.0}
     said = await waypost("destination", "set", "smtp:a.example", "p", "10", "--for", "2h", "--why", "asked")
     assert (said.status, said.out) == (0, f"smtp:a.example: p = 10 until {shown(1_893_456_000)}\n")
     said = await waypost("destination", "slow", "smtp:.example", "--to", "25%", "--until", "2030-01-01T00:00Z")
     assert said.out == f"smtp:.example: destination_concurrency_limit = 10 until {shown(1_893_456_000)}\n"
-    house.manager.answers["set"] = lambda _: {"value": None}
+    running.manager.answers["set"] = lambda _: {"value": None}
     said = await waypost("destination", "unset", "smtp:a.example", "p")
     assert said.out == "smtp:a.example: p = default\n"
-    asked = [request.arguments for request in house.manager.asked("set")]
+    asked = [request.arguments for request in running.manager.asked("set")]
     assert asked == [
         {"scope": "smtp:a.example", "parameter": "p", "value": 10, "until": None, "for_s": 7200},
         {
@@ -307,36 +311,38 @@ async def test_a_value_of_a_destination_is_set_for_a_time_and_taken_back(house: 
         },
         {"scope": "smtp:a.example", "parameter": "p", "value": None, "until": None, "for_s": None},
     ]
-    assert house.manager.asked("set")[0].why == "asked"
+    assert running.manager.asked("set")[0].why == "asked"
 
 
-async def test_what_is_in_force_for_a_destination_is_shown_with_its_origin(house: House, waypost: Waypost) -> None:
+async def test_what_is_in_force_for_a_destination_is_shown_with_its_origin(
+    running: RunningControl, waypost: Waypost
+) -> None:
     answer = {
         "smtp:a.example": {
             "p": {"value": 4, "origin": "tuned", "until": 1_893_456_000.0},
             "q": {"value": False, "origin": "configuration", "scope": "smtp"},
         }
     }
-    house.manager.answers["transports"] = lambda _: answer
+    running.manager.answers["transports"] = lambda _: answer
     lines = [line.split() for line in (await waypost("destination", "show", "smtp:a.example")).out.splitlines()]
     assert lines[1:] == [
         ["p", "4", "tuned", "until", *shown(1_893_456_000).split()],
         ["q", "no", "configuration", "of", "smtp"],
     ]
     assert (await waypost("destination", "show", "smtp:a.example", "--json")).json == answer
-    assert house.manager.asked("transports")[0].arguments == {"destination": "smtp:a.example"}
+    assert running.manager.asked("transports")[0].arguments == {"destination": "smtp:a.example"}
 
 
 # -- log
 
 
-async def test_the_log_is_dumped_from_its_configuration_or_a_path(house: House, waypost: Waypost) -> None:
+async def test_the_log_is_dumped_from_its_configuration_or_a_path(running: RunningControl, waypost: Waypost) -> None:
     message = envelope()
-    house.write("incoming.0", message)
+    running.write("incoming.0", message)
     by_configuration = await waypost("log", "dump", "--json")
     assert by_configuration.status == 0
     assert message.queue_id in by_configuration.out
-    assert main(["log", "dump", "--json", str(house.settings.queue_directory / "incoming.0")]) == 0
+    assert main(["log", "dump", "--json", str(running.settings.queue_directory / "incoming.0")]) == 0
     assert message.queue_id in waypost.read(0).out
 
 

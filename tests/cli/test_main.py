@@ -13,7 +13,7 @@ from mailcore.cli.commands import COMMANDS
 from mailcore.cli.main import main
 from mailcore.faults import Code
 from tests.cli.running_control import Waypost
-from tests.control.running_control import House
+from tests.control.running_control import RunningControl
 from tests.faults import other_words
 
 ID = "1K0RDGV4BE900"
@@ -119,8 +119,8 @@ def test_when_the_appliance_is_not_running_it_says_so(tmp_path: Path, capsys: py
     )
 
 
-async def test_options_for_all_may_stand_in_front(house: House, waypost: Waypost) -> None:
-    house.manager.answers["size"] = lambda _: {
+async def test_options_for_all_may_stand_in_front(running: RunningControl, waypost: Waypost) -> None:
+    running.manager.answers["size"] = lambda _: {
         "messages": 0,
         "recipients": 0,
         "lanes": {},
@@ -130,8 +130,8 @@ async def test_options_for_all_may_stand_in_front(house: House, waypost: Waypost
     assert (await waypost("--json", "queue", "size")).json["messages"] == 0
 
 
-async def test_while_the_manager_is_away_errors_say_so(house: House, waypost: Waypost) -> None:
-    await house.lose_the_manager()
+async def test_while_the_manager_is_away_errors_say_so(running: RunningControl, waypost: Waypost) -> None:
+    await running.lose_the_manager()
     said = await waypost("queue", "size")
     assert (said.status, said.err) == (
         1,

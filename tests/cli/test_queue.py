@@ -11,7 +11,7 @@ import pytest
 
 from mailcore.faults import Code
 from tests.cli.running_control import Waypost
-from tests.control.running_control import House
+from tests.control.running_control import RunningControl
 from tests.faults import other_words
 from tests.lookup.sample_messages import NOW, deferred, envelope
 
@@ -23,11 +23,11 @@ def _in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: NOW)
 
 
-async def test_a_list_for_people(house: House, waypost: Waypost) -> None:
+async def test_a_list_for_people(running: RunningControl, waypost: Waypost) -> None:
     first = envelope(["anna@example.org", "bert@example.org", "carl@example.org"], size_bytes=5200)
     second = deferred("anna@example.net", reply="450 4.2.0 try again later")
-    house.write("incoming.0", first)
-    house.write("retry.300", second)
+    running.write("incoming.0", first)
+    running.write("retry.300", second)
     said = await waypost("queue", "list")
     lines = said.out.splitlines()
     assert (said.status, said.err) == (0, "")
@@ -40,9 +40,9 @@ async def test_a_list_for_people(house: House, waypost: Waypost) -> None:
     assert all(len(line) <= 80 for line in lines)
 
 
-async def test_hostile_addresses_and_replies_are_escaped(house: House, waypost: Waypost) -> None:
+async def test_hostile_addresses_and_replies_are_escaped(running: RunningControl, waypost: Waypost) -> None:
     message = deferred(HOSTILE, reply="450 \x1b]0;owned\x07\r\nfake line", sender=HOSTILE)
-    house.write("retry.300", message)
+    running.write("retry.300", message)
     for command in (("queue", "list"), ("queue", "list", "--json"), ("queue", "show", message.queue_id)):
         said = await waypost(*command)
         assert said.status == 0
@@ -51,9 +51,9 @@ async def test_hostile_addresses_and_replies_are_escaped(house: House, waypost: 
         assert "\nfake line" not in said.out
 
 
-async def test_a_list_for_programs_is_one_document_with_a_cursor(house: House, waypost: Waypost) -> None:
+async def test_a_list_for_programs_is_one_document_with_a_cursor(running: RunningControl, waypost: Waypost) -> None:
     envelopes = [envelope() for _ in range(5)]
-    house.write("incoming.0", *envelopes)
+    running.write("incoming.0", *envelopes)
     first = (await waypost("queue", "list", "--limit", "2", "--json")).json
     assert [item["queue_id"] for item in first["items"]] == [each.queue_id for each in envelopes[:2]]
     rest = (await waypost("queue", "list", "--limit", "9", "--json", "--cursor", first["cursor"])).json
@@ -61,33 +61,33 @@ async def test_a_list_for_programs_is_one_document_with_a_cursor(house: House, w
     assert rest["cursor"] is None
 
 
-async def test_all_pages_are_one_list(house: House, waypost: Waypost) -> None:
-    house.write("incoming.0", *(envelope() for _ in range(1100)))
-    house.write("retry.5", *(envelope() for _ in range(1100)))
+async def test_all_pages_are_one_list(running: RunningControl, waypost: Waypost) -> None:
+    running.write("incoming.0", *(envelope() for _ in range(1100)))
+    running.write("retry.5", *(envelope() for _ in range(1100)))
     said = (await waypost("queue", "list", "--all", "--json")).json
     assert len(said["items"]) == 2200
     assert (said["cursor"], said["note"]) == (None, "")
     assert (await waypost("queue", "list", "--limit", "150")).out.splitlines()[-1].startswith("-- 150 messages; more: ")
 
 
-async def test_filters_are_passed_on(house: House, waypost: Waypost) -> None:
-    house.write("retry.5", deferred("a@example.org", arrived_at=NOW - 7200), deferred("b@example.net"))
+async def test_filters_are_passed_on(running: RunningControl, waypost: Waypost) -> None:
+    running.write("retry.5", deferred("a@example.org", arrived_at=NOW - 7200), deferred("b@example.net"))
     arguments = ("--recipient", "*@example.org", "--older-than", "1h", "--lane", "retry.*", "--reason", "try AGAIN")
     said = (await waypost("queue", "list", "--json", *arguments)).json
     assert [item["recipients"] for item in said["items"]] == [["a@example.org"]]
 
 
-async def test_without_the_manager_a_list_says_so_on_stderr(house: House, waypost: Waypost) -> None:
-    house.write("incoming.0", envelope())
-    await house.manager.stop()
+async def test_without_the_manager_a_list_says_so_on_stderr(running: RunningControl, waypost: Waypost) -> None:
+    running.write("incoming.0", envelope())
+    await running.manager.stop()
     said = await waypost("queue", "list")
     assert said.out.endswith("-- 1 message\n")
     assert "the manager is away; as of its beginning" in said.err
 
 
-async def test_one_message_is_shown(house: House, waypost: Waypost) -> None:
+async def test_one_message_is_shown(running: RunningControl, waypost: Waypost) -> None:
     message = deferred("anna@example.org", client_address="192.0.2.7", client_port=999, helo="client.example")
-    house.write("retry.300", message)
+    running.write("retry.300", message)
     said = await waypost("queue", "show", message.queue_id.lower())
     assert said.status == 0
     assert f"queue ID:     {message.queue_id}\n" in said.out
@@ -98,10 +98,10 @@ async def test_one_message_is_shown(house: House, waypost: Waypost) -> None:
     assert [each["address"] for each in shown["recipients"]] == ["anna@example.org"]
 
 
-async def test_why_it_waits_is_told_a_line_for_each_reason(house: House, waypost: Waypost) -> None:
+async def test_why_it_waits_is_told_a_line_for_each_reason(running: RunningControl, waypost: Waypost) -> None:
     message = deferred("anna@example.org", due_at=time.time() + 200)
-    house.write("retry.300", message)
-    house.manager.answers["explain"] = lambda _: []
+    running.write("retry.300", message)
+    running.manager.answers["explain"] = lambda _: []
     said = await waypost("queue", "explain", message.queue_id.lower())
     assert said.status == 0
     assert re.fullmatch(
@@ -117,7 +117,7 @@ async def test_a_message_that_is_not_there(waypost: Waypost) -> None:
     assert (said.status, said.err) == (1, f"waypost: {other_words(Code.NOT_FOUND)}\n")
 
 
-async def test_the_size(house: House, waypost: Waypost) -> None:
+async def test_the_size(running: RunningControl, waypost: Waypost) -> None:
     size = {
         "messages": 3,
         "recipients": 5,
@@ -125,7 +125,7 @@ async def test_the_size(house: House, waypost: Waypost) -> None:
         "destinations": {"smtp:example.org": 4, "": 1},
         "unheard": [],
     }
-    house.manager.answers["size"] = lambda _: size
+    running.manager.answers["size"] = lambda _: size
     assert (await waypost("queue", "size", "--json")).json == size
     lines = (await waypost("queue", "size")).out.splitlines()
     assert lines[0] == "3 messages, 5 recipients"
@@ -137,93 +137,101 @@ async def test_the_size(house: House, waypost: Waypost) -> None:
 # -- changes
 
 
-def accept(house: House, *changes: str) -> None:
+def accept(running: RunningControl, *changes: str) -> None:
     for change in changes:
-        house.manager.answers[change] = lambda given: {"changed": len(given["messages"]), "errors": {}, "elsewhere": []}
+        running.manager.answers[change] = lambda given: {
+            "changed": len(given["messages"]),
+            "errors": {},
+            "elsewhere": [],
+        }
 
 
-async def test_messages_are_changed_by_queue_id(house: House, waypost: Waypost) -> None:
+async def test_messages_are_changed_by_queue_id(running: RunningControl, waypost: Waypost) -> None:
     message = envelope()
-    house.write("incoming.0", message)
-    accept(house, "delete", "hold", "bounce", "retry", "release", "undelete")
+    running.write("incoming.0", message)
+    accept(running, "delete", "hold", "bounce", "retry", "release", "undelete")
     for change, done in (("delete", "deleted"), ("hold", "held"), ("bounce", "bounced"), ("retry", "made due")):
         said = await waypost("queue", change, message.queue_id.lower(), "--why", "spam")
         assert (said.status, said.out) == (0, f"1 message {done}\n")
-        assert house.manager.asked(change)[0].why == "spam"
+        assert running.manager.asked(change)[0].why == "spam"
 
 
-async def test_what_could_not_be_changed_is_named_and_the_status_says_so(house: House, waypost: Waypost) -> None:
+async def test_what_could_not_be_changed_is_named_and_the_status_says_so(
+    running: RunningControl, waypost: Waypost
+) -> None:
     message = envelope()
-    house.write("incoming.0", message)
-    accept(house, "delete")
+    running.write("incoming.0", message)
+    accept(running, "delete")
     said = await waypost("queue", "delete", message.queue_id, "1K0RDGV4BE900")
     assert said.status == 1
     assert said.out == "1 message deleted\n"
     assert said.err == "waypost: 1K0RDGV4BE900: there is no such message in the queue\n"
 
 
-async def test_ids_may_come_from_stdin(house: House, waypost: Waypost, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ids_may_come_from_stdin(
+    running: RunningControl, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     envelopes = [envelope() for _ in range(1500)]
-    house.write("incoming.0", *envelopes)
-    accept(house, "hold")
+    running.write("incoming.0", *envelopes)
+    accept(running, "hold")
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(each.queue_id for each in envelopes) + "\n\n"))
     said = await waypost("queue", "hold", "-", "--json")
     assert said.json == {"changed": 1500, "errors": {}}
-    assert [len(request.arguments["messages"]) for request in house.manager.asked("hold")] == [1000, 500]
+    assert [len(request.arguments["messages"]) for request in running.manager.asked("hold")] == [1000, 500]
 
 
-async def test_delay_and_reroute_take_a_time_and_a_route(house: House, waypost: Waypost) -> None:
+async def test_delay_and_reroute_take_a_time_and_a_route(running: RunningControl, waypost: Waypost) -> None:
     message = envelope()
-    house.write("incoming.0", message)
-    accept(house, "delay", "reroute")
+    running.write("incoming.0", message)
+    accept(running, "delay", "reroute")
     assert (await waypost("queue", "delay", message.queue_id, "--until", "+2h")).status == 0
-    assert house.manager.asked("delay")[0].arguments["until"] == NOW + 7200
+    assert running.manager.asked("delay")[0].arguments["until"] == NOW + 7200
     assert (await waypost("queue", "reroute", message.queue_id, "--to", "relay:[192.0.2.1]")).status == 0
-    assert house.manager.asked("reroute")[0].arguments["route"] == "relay:[192.0.2.1]"
+    assert running.manager.asked("reroute")[0].arguments["route"] == "relay:[192.0.2.1]"
     said = await waypost("queue", "reroute", message.queue_id, "--to", "relay:192.0.2.1")
     assert said.status == 1
     assert other_words(Code.INVALID, "route") in said.err
 
 
 async def test_all_that_match_are_counted_and_not_touched_without_a_yes(
-    house: House, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
+    running: RunningControl, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.write("incoming.0", envelope(sender="spam@example.org"), envelope())
-    accept(house, "delete")
+    running.write("incoming.0", envelope(sender="spam@example.org"), envelope())
+    accept(running, "delete")
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     said = await waypost("queue", "purge", "--sender", "spam@*")
     assert said.status == 2
     assert "1 message matches; nothing was changed. Confirm with --yes" in said.err
     assert (await waypost("queue", "purge", "--all", "--dry-run")).out == "2 messages match\n"
-    assert house.manager.asked("delete") == []
+    assert running.manager.asked("delete") == []
 
 
-async def test_a_person_is_asked(house: House, waypost: Waypost, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_person_is_asked(running: RunningControl, waypost: Waypost, monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    house.write("incoming.0", envelope())
-    accept(house, "delete")
+    running.write("incoming.0", envelope())
+    accept(running, "delete")
     monkeypatch.setattr("sys.stdin", Terminal("no\n"))
     assert (await waypost("queue", "purge", "--all")).status == 1
-    assert house.manager.asked("delete") == []
+    assert running.manager.asked("delete") == []
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     said = await waypost("queue", "purge", "--all")
     assert (said.status, said.out) == (0, "delete 1 message? [y/N] 1 message deleted\n")
 
 
-async def test_with_a_yes_all_that_match_are_changed(house: House, waypost: Waypost) -> None:
-    house.write("incoming.0", *(envelope(sender="spam@example.org") for _ in range(1200)), envelope())
-    accept(house, "delete", "delay")
+async def test_with_a_yes_all_that_match_are_changed(running: RunningControl, waypost: Waypost) -> None:
+    running.write("incoming.0", *(envelope(sender="spam@example.org") for _ in range(1200)), envelope())
+    accept(running, "delete", "delay")
     said = await waypost("queue", "purge", "--sender", "spam@*", "--yes", "--json", "--why", "spam")
     answer: dict[str, Any] = said.json
     assert (answer["matched"], answer["changed"], answer["errors"]) == (1200, 1200, {})
     given = ("--all-matching", "--sender", "sender@*", "--until", "+1h", "--yes")
     assert (await waypost("queue", "delay", *given)).out == "1 message delayed\n"
-    assert house.manager.asked("delay")[0].arguments["until"] == NOW + 3600
+    assert running.manager.asked("delay")[0].arguments["until"] == NOW + 3600
 
 
-async def test_nothing_matching_is_no_failure(house: House, waypost: Waypost) -> None:
+async def test_nothing_matching_is_no_failure(running: RunningControl, waypost: Waypost) -> None:
     said = await waypost("queue", "purge", "--sender", "nobody@example.org")
     assert (said.status, said.out) == (0, "0 messages deleted\n")

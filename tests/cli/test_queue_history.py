@@ -8,20 +8,20 @@ import pytest
 
 from mailcore.envelope import Status
 from tests.cli.running_control import Waypost
-from tests.control.running_control import House
-from tests.lookup.recorded_lives import Life, World
+from tests.control.running_control import RunningControl
+from tests.lookup.recorded_lives import Life, RecordedLives
 
 HOSTILE = "a\x1b[2J\u202e@example.org"
 REPLY = "450 \x1b]0;owned\x07\r\nfake line"
 
 
 class Past:
-    """A message that was deferred, held by an operator, released and delivered; in the lanes the house answers from."""
+    """A message that was deferred, held by an operator, released and delivered; in lanes that control reads."""
 
-    def __init__(self, house: House) -> None:
-        self.world = World(house.settings.queue_directory)
-        self.world.lanes = house.lanes
-        self.life: Life = self.world.arrive(
+    def __init__(self, running: RunningControl) -> None:
+        self.recorded = RecordedLives(running.settings.queue_directory)
+        self.recorded.lanes = running.lanes
+        self.life: Life = self.recorded.arrive(
             [HOSTILE, "b@example.org"], sender=HOSTILE, message_id="<1@example.org>", client_address="192.0.2.9",
             helo="client\x1b",
         )  # fmt: skip
@@ -36,10 +36,10 @@ class Past:
 
 
 @pytest.fixture
-async def past(house: House) -> AsyncIterator[Past]:
-    past = Past(house)
+async def past(running: RunningControl) -> AsyncIterator[Past]:
+    past = Past(running)
     yield past
-    past.world.journal.close()
+    past.recorded.journal.close()
 
 
 async def test_a_history_for_people(past: Past, waypost: Waypost) -> None:
@@ -84,8 +84,10 @@ async def test_a_search_finds_what_is_finished(past: Past, waypost: Waypost) -> 
         assert item["state"] == "delivered"
 
 
-async def test_a_search_says_which_events_it_could_not_read(past: Past, house: House, waypost: Waypost) -> None:
-    damaged = house.settings.events_directory / "dt=2026-11-18" / "incoming.7.0.parquet"
+async def test_a_search_says_which_events_it_could_not_read(
+    past: Past, running: RunningControl, waypost: Waypost
+) -> None:
+    damaged = running.settings.events_directory / "dt=2026-11-18" / "incoming.7.0.parquet"
     damaged.parent.mkdir(parents=True)
     damaged.write_bytes(b"\x1b[2J no such file")
     said = await waypost("queue", "search", "--sender", "a*")

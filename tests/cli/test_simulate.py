@@ -15,7 +15,7 @@ from mailcore.cli.main import main
 from mailcore.cli.simulate import chart
 from mailcore.cli.simulate.reference import reference
 from tests.cli.running_control import Waypost
-from tests.control.running_control import House
+from tests.control.running_control import RunningControl
 from tests.test_tidy import ROOT, read
 
 SMALL = """
@@ -301,11 +301,11 @@ def write(path: Path, text: str) -> None:
 
 
 async def test_parameters_begin_at_the_configuration_and_what_is_tuned(
-    house: House, waypost: Waypost, small: Path
+    running: RunningControl, waypost: Waypost, small: Path
 ) -> None:
     write(small, SMALL.replace('parameters = "defaults"', ""))
     before = (await waypost("simulate", str(small), "--json")).json
-    (house.settings.home / "tuned.toml").write_text('["smtp:a.example"]\ndestination_concurrency_limit = 1\n')
+    (running.settings.home / "tuned.toml").write_text('["smtp:a.example"]\ndestination_concurrency_limit = 1\n')
     after = (await waypost("simulate", str(small), "--json")).json
     assert [run["runs"][0]["outcome"]["destinations"][0]["concurrency_max"] > 1 for run in (before, after)] == [
         True,
@@ -324,7 +324,7 @@ async def test_parameters_begin_at_the_configuration_and_what_is_tuned(
     ],
 )
 async def test_a_transport_that_is_not_there_is_refused(
-    house: House, waypost: Waypost, small: Path, text: str, words: list[str]
+    running: RunningControl, waypost: Waypost, small: Path, text: str, words: list[str]
 ) -> None:
     write(small, text)
     said = await waypost("simulate", str(small), *words)
@@ -332,17 +332,19 @@ async def test_a_transport_that_is_not_there_is_refused(
     assert "must begin with a transport; the transports are " in said.err
 
 
-async def test_a_damaged_tuned_file_is_said_and_left_alone(house: House, waypost: Waypost, small: Path) -> None:
+async def test_a_damaged_tuned_file_is_said_and_left_alone(
+    running: RunningControl, waypost: Waypost, small: Path
+) -> None:
     write(small, SMALL.replace('parameters = "defaults"', ""))
-    tuned = house.settings.home / "tuned.toml"
+    tuned = running.settings.home / "tuned.toml"
     tuned.write_text("nonsense")
     said = await waypost("simulate", str(small))
     assert (said.status, said.err.startswith(f"waypost: {tuned}: ")) == (2, True)
     assert tuned.read_text() == "nonsense"
 
 
-async def test_the_live_queue_is_simulated_without_a_scenario(house: House, waypost: Waypost) -> None:
-    house.manager.answers["size"] = lambda _: {
+async def test_the_live_queue_is_simulated_without_a_scenario(running: RunningControl, waypost: Waypost) -> None:
+    running.manager.answers["size"] = lambda _: {
         "messages": 30, "recipients": 40,
         "lanes": {"incoming.0": {"messages": 20, "recipients": 30}, "retry.300": {"messages": 10, "recipients": 10}},
         "destinations": {"smtp:a.example": 40},
@@ -353,8 +355,8 @@ async def test_the_live_queue_is_simulated_without_a_scenario(house: House, wayp
     assert outcome["drained_s"] == outcome["simulated_s"]
 
 
-async def test_without_the_appliance_there_is_no_live_queue(house: House, waypost: Waypost) -> None:
-    await house.lose_the_manager()
+async def test_without_the_appliance_there_is_no_live_queue(running: RunningControl, waypost: Waypost) -> None:
+    await running.lose_the_manager()
     said = await waypost("simulate", "--live")
     assert said.status in (1, 3)
     assert said.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Fixtures: a house with a fake manager, and a client of it."""
+"""Fixtures: a running with a fake manager, and a client of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from mailcore.control.client import AsyncControlClient
 from mailcore.control.protocol.table import OPERATIONS
-from tests.control.running_control import House, open_house
+from tests.control.running_control import RunningControl, open_control
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +34,12 @@ def answers_have_their_type(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    async with open_house() as house:
-        yield house
+async def running() -> AsyncIterator[RunningControl]:
+    async with open_control() as running:
+        yield running
 
 
 @pytest.fixture
-async def control(house: House) -> AsyncIterator[AsyncControlClient]:
-    async with house.client(who="alice") as client:
+async def control(running: RunningControl) -> AsyncIterator[AsyncControlClient]:
+    async with running.client(who="alice") as client:
         yield client

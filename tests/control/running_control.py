@@ -31,7 +31,7 @@ reserve_bytes = 0
 """
 
 
-class House:
+class RunningControl:
     def __init__(self, directory: Path) -> None:
         self.config = directory / "waypost.toml"
         self.config.write_text(CONFIGURATION)
@@ -75,36 +75,36 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def open_house(*, manager: bool = True) -> AsyncIterator[House]:
+async def open_control(*, manager: bool = True) -> AsyncIterator[RunningControl]:
     # A directory with a short name: a Unix socket's path has 107 bytes.
     with tempfile.TemporaryDirectory(prefix="wp") as directory:
-        house = House(Path(directory))
+        running = RunningControl(Path(directory))
         if manager:
-            await house.manager.start()
-        serving = asyncio.create_task(house.server.run())
+            await running.manager.start()
+        serving = asyncio.create_task(running.server.run())
         try:
-            while not house.socket.exists():
+            while not running.socket.exists():
                 await asyncio.sleep(0.005)
                 if serving.done():
                     serving.result()
-            yield house
+            yield running
         finally:
-            await stop(house, serving)
+            await stop(running, serving)
 
 
-async def stop(house: House, serving: asyncio.Task[None]) -> None:
+async def stop(running: RunningControl, serving: asyncio.Task[None]) -> None:
     """What only tests need: the daemon is just killed."""
-    for client in list(house.server.clients):
+    for client in list(running.server.clients):
         client._transport.abort()
-    tasks = [serving, *house.server._tasks]
+    tasks = [serving, *running.server._tasks]
     for task in tasks:
         if task is serving or "ManagerLink" in repr(task.get_coro()):
             task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    if house.manager._server is not None:
-        await house.manager.stop()
-    for lane in house.lanes.values():
+    if running.manager._server is not None:
+        await running.manager.stop()
+    for lane in running.lanes.values():
         lane.close()
-    house.server.view.pool.shutdown()
-    house.server.injecting._pool.shutdown()
+    running.server.view.pool.shutdown()
+    running.server.injecting._pool.shutdown()
     await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from mailcore.control.client import AsyncControlClient
 from mailcore.envelope import Recipient
 from mailcore.lookup import ages as scanning
 from mailcore.lookup.ages import BOUNDS_S, OTHERS
-from tests.control.running_control import House
+from tests.control.running_control import RunningControl
 from tests.lookup.sample_messages import deferred, envelope
 
 
@@ -21,13 +21,15 @@ def row_of(answer: dict[str, Any], destination: str) -> dict[str, Any]:
     return next(each for each in answer["rows"] if each["destination"] == destination)
 
 
-async def test_messages_are_counted_by_destination_and_age(house: House, control: AsyncControlClient) -> None:
+async def test_messages_are_counted_by_destination_and_age(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
     now = time.time()
-    house.write("incoming.0", envelope(["a@example.org", "b@example.org", "c@example.net"], arrived_at=now - 10))
+    running.write("incoming.0", envelope(["a@example.org", "b@example.org", "c@example.net"], arrived_at=now - 10))
     old = deferred("a@example.org", arrived_at=now - 700_000, sender="old@example.com")
-    house.write("retry.300", old, deferred("d@example.net", arrived_at=now - 500))
-    house.write("hold", deferred("e@example.net", arrived_at=now - 400_000))
-    house.write("deleted", deferred("f@example.net", arrived_at=now - 900_000))
+    running.write("retry.300", old, deferred("d@example.net", arrived_at=now - 500))
+    running.write("hold", deferred("e@example.net", arrived_at=now - 400_000))
+    running.write("deleted", deferred("f@example.net", arrived_at=now - 900_000))
     answer = await control.call("ages")
     assert answer["done"]
     assert answer["buckets_s"] == [*BOUNDS_S, None]
@@ -50,12 +52,12 @@ async def test_messages_are_counted_by_destination_and_age(house: House, control
 
 
 async def test_what_the_runner_has_passed_is_active_and_a_reroute_counts(
-    house: House, control: AsyncControlClient
+    running: RunningControl, control: AsyncControlClient
 ) -> None:
     moved = Recipient(0, "a@example.org", "smtp:example.org", "relay:[192.0.2.1]")
-    house.write("retry.5", deferred("a@example.org", recipients=(moved,)))
-    house.manager.answers["cut"] = lambda _: {
-        "lanes": {"retry.5": [0, house.lane("retry.5").end, house.lane("retry.5").end]}
+    running.write("retry.5", deferred("a@example.org", recipients=(moved,)))
+    running.manager.answers["cut"] = lambda _: {
+        "lanes": {"retry.5": [0, running.lane("retry.5").end, running.lane("retry.5").end]}
     }
     answer = await control.call("ages")
     assert answer["by_state"]["active"] == 1
@@ -67,8 +69,10 @@ async def test_an_empty_queue_has_no_oldest(control: AsyncControlClient) -> None
     assert (answer["total"], answer["rows"], answer["oldest"]) == (0, [], None)
 
 
-async def test_long_lists_count_for_all_their_destinations(house: House, control: AsyncControlClient) -> None:
-    lane = house.lane("incoming.0")
+async def test_long_lists_count_for_all_their_destinations(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
+    lane = running.lane("incoming.0")
     batch = lane.write_batch([Recipient(number, f"u{number}@in.batch{number % 3}.example") for number in range(1000)])
     lane.write(envelope("last@example.org", batches=(batch,), recipient_count=1001))
     answer = await control.call("ages")
@@ -79,12 +83,12 @@ async def test_long_lists_count_for_all_their_destinations(house: House, control
 
 
 async def test_beyond_the_rows_shown_the_rest_is_one(
-    house: House, control: AsyncControlClient, monkeypatch: pytest.MonkeyPatch
+    running: RunningControl, control: AsyncControlClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scanning, "ROWS_MAX", 2)
     monkeypatch.setattr(scanning, "NAMES_MAX", 3)
     for number, count in enumerate((3, 2, 1, 4)):
-        house.write("incoming.0", *(envelope(f"a@{number}.example") for _ in range(count)))
+        running.write("incoming.0", *(envelope(f"a@{number}.example") for _ in range(count)))
     answer = await control.call("ages")
     assert [(row["destination"], row["total"]) for row in answer["rows"]] == [
         ("smtp:0.example", 3), ("smtp:1.example", 2), (OTHERS, 5),
@@ -93,26 +97,26 @@ async def test_beyond_the_rows_shown_the_rest_is_one(
 
 
 async def test_a_result_is_kept_for_a_while_and_refreshed_for_who_wants_it(
-    house: House, control: AsyncControlClient
+    running: RunningControl, control: AsyncControlClient
 ) -> None:
-    house.write("incoming.0", envelope())
+    running.write("incoming.0", envelope())
     first = await control.call("ages")
-    house.write("incoming.0", envelope())
+    running.write("incoming.0", envelope())
     assert await control.call("ages") == first
     assert (await control.call("ages", {"refresh": True}))["total"] == 2
-    house.server.ages._next_at = 0.0  # the time is over
-    house.write("incoming.0", envelope())
+    running.server.ages._next_at = 0.0  # the time is over
+    running.write("incoming.0", envelope())
     assert (await control.call("ages"))["total"] == 3
 
 
 async def test_several_who_ask_share_one_scan_in_steps(
-    house: House, control: AsyncControlClient, monkeypatch: pytest.MonkeyPatch
+    running: RunningControl, control: AsyncControlClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ages, "STEP_S", 0.0)
-    house.write("incoming.0", *(envelope() for _ in range(640)))
+    running.write("incoming.0", *(envelope() for _ in range(640)))
 
     async def ask() -> list[Any]:
-        async with house.client() as client:
+        async with running.client() as client:
             return [part async for part in client.parts("ages")]
 
     answers = await asyncio.gather(*(ask() for _ in range(3)))
@@ -120,19 +124,19 @@ async def test_several_who_ask_share_one_scan_in_steps(
     assert all(answer[-1]["total"] == 640 for answer in answers)
     assert sum(len(answer) - 1 for answer in answers) >= 9  # every 64 records the next step
     assert all(part["done"] is False for answer in answers for part in answer[:-1])
-    assert len(house.manager.asked("cut")) == 1
+    assert len(running.manager.asked("cut")) == 1
 
 
 async def test_a_scan_nobody_waited_for_is_begun_anew(
-    house: House, control: AsyncControlClient, monkeypatch: pytest.MonkeyPatch
+    running: RunningControl, control: AsyncControlClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ages, "STEP_S", 0.0)
-    house.write("incoming.0", *(envelope() for _ in range(640)))
-    async with house.client() as client:
+    running.write("incoming.0", *(envelope() for _ in range(640)))
+    async with running.client() as client:
         async for _ in client.parts("ages"):
             break
-    while len(house.server.clients) > 1:  # noqa: ASYNC110 - nothing tells of it
+    while len(running.server.clients) > 1:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.005)
-    house.write("incoming.0", envelope())
+    running.write("incoming.0", envelope())
     monkeypatch.setattr(ages, "STALE_S", -1.0)
     assert (await control.call("ages"))["total"] == 641

@@ -12,7 +12,7 @@ import pytest
 
 from mailcore.control.client import AsyncControlClient, Refused
 from mailcore.envelope import Envelope
-from tests.control.running_control import House, open_house
+from tests.control.running_control import RunningControl, open_control
 from tests.lookup.sample_messages import NOW, deferred, envelope
 
 ABSENT = "1K0RDGV4BE9ZZ"
@@ -28,66 +28,68 @@ def answer(
     return {"changed": changed, "errors": dict(errors), "elsewhere": list(elsewhere)}
 
 
-def accept(house: House, change: str) -> None:
-    house.manager.answers[change] = lambda given: answer(len(given["messages"]))
+def accept(running: RunningControl, change: str) -> None:
+    running.manager.answers[change] = lambda given: answer(len(given["messages"]))
 
 
-async def test_queue_ids_become_positions(house: House, control: AsyncControlClient) -> None:
+async def test_queue_ids_become_positions(running: RunningControl, control: AsyncControlClient) -> None:
     resting, active = deferred("a@example.org"), envelope()
-    (offset,) = house.write("retry.5", resting)
-    house.manager.answers["working"] = lambda given: {
+    (offset,) = running.write("retry.5", resting)
+    running.manager.answers["working"] = lambda given: {
         queue_id: {"lane": "incoming.3", "offset": 77} for queue_id in given["queue_ids"] if queue_id == active.queue_id
     }
-    accept(house, "delete")
+    accept(running, "delete")
     result = await control.call("delete", {"queue_ids": [resting.queue_id, active.queue_id, ABSENT]}, why="spam")
     assert result == {"changed": 2, "errors": {ABSENT: "there is no such message in the queue"}}
-    (request,) = house.manager.asked("delete")
+    (request,) = running.manager.asked("delete")
     assert sorted(request.arguments["messages"]) == sorted(
         [[resting.queue_id, "retry.5", offset], [active.queue_id, "incoming.3", 77]]
     )
     assert request.why == "spam"
 
 
-async def test_positions_from_a_list_save_the_search(house: House, control: AsyncControlClient) -> None:
-    accept(house, "hold")
+async def test_positions_from_a_list_save_the_search(running: RunningControl, control: AsyncControlClient) -> None:
+    accept(running, "hold")
     assert (await control.call("hold", {"messages": [[ABSENT, "retry.5", 4096]]}))["changed"] == 1
-    assert house.manager.asked("hold")[0].arguments == {"messages": [[ABSENT, "retry.5", 4096]]}
-    assert house.manager.asked("working") == []
+    assert running.manager.asked("hold")[0].arguments == {"messages": [[ABSENT, "retry.5", 4096]]}
+    assert running.manager.asked("working") == []
 
 
 async def test_a_message_that_moved_meanwhile_is_looked_for_once_more(
-    house: House, control: AsyncControlClient
+    running: RunningControl, control: AsyncControlClient
 ) -> None:
     message = deferred("a@example.org")
-    (offset,) = house.write("retry.5", message)
+    (offset,) = running.write("retry.5", message)
 
     def delete(given: dict[str, Any]) -> dict[str, Any]:
         ((queue_id, lane, _),) = given["messages"]
         return answer(1) if lane == "retry.5" else answer(0, {queue_id: "gone"}, [queue_id])
 
-    house.manager.answers["delete"] = delete
+    running.manager.answers["delete"] = delete
     result = await control.call("delete", {"messages": [[message.queue_id, "incoming.0", 4096]]})
     assert result == {"changed": 1, "errors": {}}
-    assert house.manager.asked("delete")[-1].arguments["messages"] == [[message.queue_id, "retry.5", offset]]
+    assert running.manager.asked("delete")[-1].arguments["messages"] == [[message.queue_id, "retry.5", offset]]
 
 
-async def test_a_change_that_does_not_fit_is_not_tried_twice(house: House, control: AsyncControlClient) -> None:
+async def test_a_change_that_does_not_fit_is_not_tried_twice(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
     message = envelope()
-    house.write("hold", message)
-    house.manager.answers["retry"] = lambda given: answer(0, {message.queue_id: "it is held"})
+    running.write("hold", message)
+    running.manager.answers["retry"] = lambda given: answer(0, {message.queue_id: "it is held"})
     result = await control.call("retry", {"queue_ids": [message.queue_id]})
     assert result == {"changed": 0, "errors": {message.queue_id: "it is held"}}
-    assert len(house.manager.asked("retry")) == 1
+    assert len(running.manager.asked("retry")) == 1
 
 
-async def test_delay_and_reroute_pass_their_arguments_on(house: House, control: AsyncControlClient) -> None:
-    accept(house, "delay")
-    accept(house, "reroute")
+async def test_delay_and_reroute_pass_their_arguments_on(running: RunningControl, control: AsyncControlClient) -> None:
+    accept(running, "delay")
+    accept(running, "reroute")
     place = [[ABSENT, "retry.5", 4096]]
     await control.call("delay", {"messages": place, "until": NOW})
     await control.call("reroute", {"messages": place, "route": "relay:[192.0.2.1]"})
-    assert house.manager.asked("delay")[0].arguments == {"messages": place, "until": NOW}
-    assert house.manager.asked("reroute")[0].arguments == {"messages": place, "route": "relay:[192.0.2.1]"}
+    assert running.manager.asked("delay")[0].arguments == {"messages": place, "until": NOW}
+    assert running.manager.asked("reroute")[0].arguments == {"messages": place, "route": "relay:[192.0.2.1]"}
 
 
 async def test_no_messages_at_all_is_an_error(control: AsyncControlClient) -> None:
@@ -95,12 +97,14 @@ async def test_no_messages_at_all_is_an_error(control: AsyncControlClient) -> No
         await control.call("hold", {})
 
 
-async def test_recipients_are_added_where_the_message_lies(house: House, control: AsyncControlClient) -> None:
+async def test_recipients_are_added_where_the_message_lies(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
     message = deferred("a@example.org")
-    (offset,) = house.write("retry.5", message)
-    accept(house, "add_recipients")
+    (offset,) = running.write("retry.5", message)
+    accept(running, "add_recipients")
     await control.call("add_recipients", {"queue_id": message.queue_id, "recipients": ["b@example.org"]})
-    assert house.manager.asked("add_recipients")[0].arguments == {
+    assert running.manager.asked("add_recipients")[0].arguments == {
         "messages": [[message.queue_id, "retry.5", offset]],
         "recipients": ["b@example.org"],
     }
@@ -111,40 +115,42 @@ async def test_recipients_are_added_where_the_message_lies(house: House, control
 # -- changing all that match
 
 
-async def test_all_that_match_are_changed_in_batches(house: House, control: AsyncControlClient) -> None:
-    house.write("incoming.0", *(envelope(sender="spam@example.org") for _ in range(1500)), envelope())
-    accept(house, "delete")
+async def test_all_that_match_are_changed_in_batches(running: RunningControl, control: AsyncControlClient) -> None:
+    running.write("incoming.0", *(envelope(sender="spam@example.org") for _ in range(1500)), envelope())
+    accept(running, "delete")
     given = {"change": "delete", "filter": {"sender": "spam@*"}}
     result = await control.call("change_matching", given, why="spam")
     assert (result["matched"], result["changed"], result["failed"], result["done"]) == (1500, 1500, 0, True)
-    sizes = [len(request.arguments["messages"]) for request in house.manager.asked("delete")]
+    sizes = [len(request.arguments["messages"]) for request in running.manager.asked("delete")]
     assert sum(sizes) == 1500
     assert max(sizes) <= 1000
-    assert {request.why for request in house.manager.asked("delete")} == {"spam"}
+    assert {request.why for request in running.manager.asked("delete")} == {"spam"}
 
 
-async def test_what_the_change_writes_anew_is_not_changed_again(house: House, control: AsyncControlClient) -> None:
+async def test_what_the_change_writes_anew_is_not_changed_again(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
     messages = [deferred("a@example.org") for _ in range(20)]
-    house.write("retry.5", *messages)
+    running.write("retry.5", *messages)
 
     def delay(given: dict[str, Any]) -> dict[str, Any]:
-        house.write("retry.4000", *(msgspec.structs.replace(each, generation=9) for each in messages))
+        running.write("retry.4000", *(msgspec.structs.replace(each, generation=9) for each in messages))
         for _, lane, offset in given["messages"]:
-            house.lane(lane).mark_garbage(offset)
+            running.lane(lane).mark_garbage(offset)
         return answer(len(given["messages"]))
 
-    house.lane("retry.4000")
-    house.manager.answers["delay"] = delay
+    running.lane("retry.4000")
+    running.manager.answers["delay"] = delay
     given = {"change": "delay", "filter": {}, "until": NOW + 9999}
     assert (await control.call("change_matching", given))["changed"] == 20
 
 
-def asked_for(house: House, change: str) -> list[str]:
-    return [message[0] for request in house.manager.asked(change) for message in request.arguments["messages"]]
+def asked_for(running: RunningControl, change: str) -> list[str]:
+    return [message[0] for request in running.manager.asked(change) for message in request.arguments["messages"]]
 
 
 async def test_a_change_with_the_cut_of_a_count_touches_nothing_that_came_later(
-    house: House, control: AsyncControlClient
+    running: RunningControl, control: AsyncControlClient
 ) -> None:
     now = time.time()
 
@@ -155,8 +161,8 @@ async def test_a_change_with_the_cut_of_a_count_touches_nothing_that_came_later(
         return msgspec.structs.replace(message, generation=1, attempts=1)
 
     counted = [lately() for _ in range(3)]
-    first, _, _ = house.write("incoming.0", *counted)
-    house.lane("local"), house.lane("retry.5")
+    first, _, _ = running.write("incoming.0", *counted)
+    running.lane("local"), running.lane("retry.5")
     given = {"change": "delete", "filter": {}}
     count = await control.call("change_matching", given | {"dry_run": True})
     assert (count["matched"], count["matched_recipients"]) == (3, 3)
@@ -164,32 +170,32 @@ async def test_a_change_with_the_cut_of_a_count_touches_nothing_that_came_later(
     # Later: one still where it came in, one put off since, one that took long to come, a bounce and one that began later;
     # and of those counted one was put off since.
     put_off = lately()
-    _, offset = house.write("incoming.0", lately(), put_off)
-    house.write("retry.5", moved(put_off), moved(counted[0]), envelope(arrived_at=now + 60, generation=1))
-    house.write("retry.30", lately(not_before=now + 9999))
-    house.write("local", envelope(arrived_at=now - 1))
-    house.lane("incoming.0").mark_garbage(first)
-    house.lane("incoming.0").mark_garbage(offset)
-    accept(house, "delete")
+    _, offset = running.write("incoming.0", lately(), put_off)
+    running.write("retry.5", moved(put_off), moved(counted[0]), envelope(arrived_at=now + 60, generation=1))
+    running.write("retry.30", lately(not_before=now + 9999))
+    running.write("local", envelope(arrived_at=now - 1))
+    running.lane("incoming.0").mark_garbage(first)
+    running.lane("incoming.0").mark_garbage(offset)
+    accept(running, "delete")
     again = await control.call("change_matching", given | {"dry_run": True, "cut": count["cut"]})
     assert (again["matched"], again["cut"]) == (3, count["cut"])
     result = await control.call("change_matching", given | {"cut": count["cut"]})
     assert (result["matched"], result["matched_recipients"], result["changed"]) == (3, 3, 3)
-    assert sorted(asked_for(house, "delete")) == sorted(each.queue_id for each in counted)
+    assert sorted(asked_for(running, "delete")) == sorted(each.queue_id for each in counted)
 
 
-async def test_nobody_grows_into_a_filter_after_the_count(house: House, control: AsyncControlClient) -> None:
+async def test_nobody_grows_into_a_filter_after_the_count(running: RunningControl, control: AsyncControlClient) -> None:
     now = time.time()
     old, young = envelope(arrived_at=now - 4000), envelope(arrived_at=now - 3000)
-    house.write("incoming.0", old, young)
-    accept(house, "delete")
-    ends = f"incoming.0:{house.lane('incoming.0').end}"
+    running.write("incoming.0", old, young)
+    accept(running, "delete")
+    ends = f"incoming.0:{running.lane('incoming.0').end}"
     given = {"change": "delete", "filter": {"older_than_s": 2500}, "cut": f"{now - 1000} {ends}"}
     assert (await control.call("change_matching", given))["matched"] == 1
-    assert asked_for(house, "delete") == [old.queue_id]
+    assert asked_for(running, "delete") == [old.queue_id]
     given["filter"] = {"younger_than_s": 2500}
     await control.call("change_matching", given)
-    assert asked_for(house, "delete") == [old.queue_id, young.queue_id]
+    assert asked_for(running, "delete") == [old.queue_id, young.queue_id]
 
 
 @pytest.mark.parametrize(
@@ -201,19 +207,19 @@ async def test_what_is_no_cut_is_refused(control: AsyncControlClient, cut: str) 
 
 
 async def test_a_cut_made_while_the_manager_is_away_goes_by_the_time_alone(
-    house: House, control: AsyncControlClient
+    running: RunningControl, control: AsyncControlClient
 ) -> None:
-    house.write("incoming.0", envelope())
-    await house.lose_the_manager()
+    running.write("incoming.0", envelope())
+    await running.lose_the_manager()
     count = await control.call("change_matching", {"change": "delete", "filter": {}, "dry_run": True})
     assert (count["matched"], " " in count["cut"]) == (1, False)
 
 
-async def test_a_dry_run_counts_and_changes_nothing(house: House, control: AsyncControlClient) -> None:
-    house.write("incoming.0", *(envelope() for _ in range(5)))
+async def test_a_dry_run_counts_and_changes_nothing(running: RunningControl, control: AsyncControlClient) -> None:
+    running.write("incoming.0", *(envelope() for _ in range(5)))
     result = await control.call("change_matching", {"change": "hold", "filter": {}, "dry_run": True})
     assert (result["matched"], result["changed"]) == (5, 0)
-    assert house.manager.asked("hold") == []
+    assert running.manager.asked("hold") == []
 
 
 @pytest.mark.parametrize(
@@ -227,22 +233,22 @@ async def test_a_dry_run_counts_and_changes_nothing(house: House, control: Async
     ],
 )
 async def test_a_change_goes_where_it_can_do_anything(
-    house: House, control: AsyncControlClient, change: str, lanes: list[str]
+    running: RunningControl, control: AsyncControlClient, change: str, lanes: list[str]
 ) -> None:
     written: dict[str, Envelope] = {lane: envelope() for lane in ("incoming.0", "retry.5", "hold", "deleted")}
     for lane, message in written.items():
-        house.write(lane, message)
-    accept(house, change)
+        running.write(lane, message)
+    accept(running, change)
     await control.call("change_matching", {"change": change, "filter": {}})
-    asked = [message[1] for request in house.manager.asked(change) for message in request.arguments["messages"]]
+    asked = [message[1] for request in running.manager.asked(change) for message in request.arguments["messages"]]
     assert asked == lanes
 
 
 async def test_messages_that_could_not_be_changed_are_counted_and_named(
-    house: House, control: AsyncControlClient
+    running: RunningControl, control: AsyncControlClient
 ) -> None:
-    house.write("incoming.0", *(envelope() for _ in range(150)))
-    house.manager.answers["bounce"] = lambda given: answer(
+    running.write("incoming.0", *(envelope() for _ in range(150)))
+    running.manager.answers["bounce"] = lambda given: answer(
         0, {queue_id: "busy" for queue_id, _, _ in given["messages"]}
     )
     result = await control.call("change_matching", {"change": "bounce", "filter": {}})
@@ -251,19 +257,19 @@ async def test_messages_that_could_not_be_changed_are_counted_and_named(
 
 @pytest.mark.parametrize(("lane", "changed"), [("", 2), ("incoming*", 1)])
 async def test_what_matched_and_went_elsewhere_meanwhile_is_changed_there(
-    house: House, control: AsyncControlClient, lane: str, changed: int
+    running: RunningControl, control: AsyncControlClient, lane: str, changed: int
 ) -> None:
     stays, goes = envelope(sender="spam@example.org"), envelope(sender="spam@example.org")
-    _, left = house.write("incoming.0", stays, goes)
+    _, left = running.write("incoming.0", stays, goes)
 
     def hold(given: dict[str, Any]) -> dict[str, Any]:
         if ["incoming.0", left] not in [place for _, *place in given["messages"]]:
             return answer(len(given["messages"]))
-        house.write("retry.5", msgspec.structs.replace(goes, generation=1))
-        house.lane("incoming.0").mark_garbage(left)
+        running.write("retry.5", msgspec.structs.replace(goes, generation=1))
+        running.lane("incoming.0").mark_garbage(left)
         return answer(len(given["messages"]) - 1, {goes.queue_id: "it rests elsewhere by now"}, [goes.queue_id])
 
-    house.manager.answers["hold"] = hold
+    running.manager.answers["hold"] = hold
     given = {"change": "hold", "filter": {"sender": "spam@*", "lane": lane}}
     result = await control.call("change_matching", given)
     # With a lane asked for it is left where it went, and said so.
@@ -272,29 +278,29 @@ async def test_what_matched_and_went_elsewhere_meanwhile_is_changed_there(
 
 
 async def test_what_moves_while_the_queue_is_read_is_found_where_it_went(
-    house: House, control: AsyncControlClient
+    running: RunningControl, control: AsyncControlClient
 ) -> None:
     """It has left its lane before that is read, and lies beyond the end of another; what came in since is left alone."""
-    house.write("incoming.0", *(envelope(sender="spam@example.org") for _ in range(1000)))
+    running.write("incoming.0", *(envelope(sender="spam@example.org") for _ in range(1000)))
     goes = envelope(sender="spam@example.org")
-    (left,) = house.write("retry.5", goes)
-    house.lane("retry.30")
+    (left,) = running.write("retry.5", goes)
+    running.lane("retry.30")
 
     def delete(given: dict[str, Any]) -> dict[str, Any]:
-        if len(house.manager.asked("delete")) == 1:
-            house.write("retry.30", msgspec.structs.replace(goes, generation=1))
-            house.lane("retry.5").mark_garbage(left)
-            house.write("incoming.0", envelope(sender="spam@example.org", arrived_at=time.time() - 1))
+        if len(running.manager.asked("delete")) == 1:
+            running.write("retry.30", msgspec.structs.replace(goes, generation=1))
+            running.lane("retry.5").mark_garbage(left)
+            running.write("incoming.0", envelope(sender="spam@example.org", arrived_at=time.time() - 1))
         return answer(len(given["messages"]))
 
-    house.manager.answers["delete"] = delete
+    running.manager.answers["delete"] = delete
     result = await control.call("change_matching", {"change": "delete", "filter": {"sender": "spam@*"}})
     assert (result["matched"], result["changed"], result["failed"]) == (1001, 1001, 0)
-    assert house.manager.asked("delete")[-1].arguments["messages"][0][:2] == [goes.queue_id, "retry.30"]
+    assert running.manager.asked("delete")[-1].arguments["messages"][0][:2] == [goes.queue_id, "retry.30"]
 
 
 async def test_nothing_is_changed_by_halves_while_the_manager_is_away() -> None:
-    async with open_house(manager=False) as house, house.client() as control:
-        house.write("incoming.0", envelope())
+    async with open_control(manager=False) as running, running.client() as control:
+        running.write("incoming.0", envelope())
         with pytest.raises(Refused, match="the manager is not running"):
             await control.call("change_matching", {"change": "delete", "filter": {}})

@@ -16,27 +16,27 @@ from mailcore.lab.lab import Lab
 from mailcore.log.disk import Disk
 from mailcore.queue.records import append_envelope
 from mailcore.queue.spool import DATA_AT, Spool
-from tests.control.running_control import House
+from tests.control.running_control import RunningControl
 from tests.lookup.sample_messages import envelope
-from tests.running.running_manager import House as Daemon
-from tests.running.running_manager import route_to, running
+from tests.running.running_core import RunningCore, route_to
+from tests.running.running_core import running as running_core
 
 STUFFED = b"Subject: one\r\n\r\n..a dot\r\n...\r\nand \r\n....\r\n.\r.\n.\r\n..end"
 PLAIN = b"Subject: one\r\n\r\n.a dot\r\n..\r\nand \r\n...\r\n\r.\n.\r\n.end"
 
 
-def inline(house: House, data: bytes) -> Envelope:
+def inline(running: RunningControl, data: bytes) -> Envelope:
     message = envelope(data=DataPlace.INLINE, size_bytes=len(data))
-    lane = house.lane("incoming.0")
+    lane = running.lane("incoming.0")
     append_envelope(lane.writer, message, data)
     lane.writer.sync()
     return message
 
 
-def spooled(house: House, data: bytes) -> Envelope:
+def spooled(running: RunningControl, data: bytes) -> Envelope:
     message = envelope(data=DataPlace.SPOOL, data_offset=DATA_AT, size_bytes=len(data))
-    Spool(Disk(), str(house.settings.spool_directory)).store(message, data)
-    house.write("retry.300", message)
+    Spool(Disk(), str(running.settings.spool_directory)).store(message, data)
+    running.write("retry.300", message)
     return message
 
 
@@ -55,16 +55,16 @@ async def all_data(control: AsyncControlClient, queue_id: str, length: int) -> b
 @pytest.mark.parametrize("place", [inline, spooled])
 @pytest.mark.parametrize("length", [1, 7, 256 << 10])
 async def test_data_comes_as_it_was_received(
-    house: House, control: AsyncControlClient, place: Any, length: int
+    running: RunningControl, control: AsyncControlClient, place: Any, length: int
 ) -> None:
-    message = place(house, STUFFED)
+    message = place(running, STUFFED)
     assert await all_data(control, message.queue_id, length) == PLAIN
 
 
-async def test_long_data_is_the_same_in_any_pieces(house: House, control: AsyncControlClient) -> None:
+async def test_long_data_is_the_same_in_any_pieces(running: RunningControl, control: AsyncControlClient) -> None:
     plain = b"".join(b"." * (number % 5) + b"x" * (number % 83) + b"\r\n" for number in range(6_000))
     stuffed = (b"\r\n" + plain).replace(b"\r\n.", b"\r\n..")[2:]
-    message = spooled(house, stuffed)
+    message = spooled(running, stuffed)
     assert len(plain) > 200_000
     for length in (65_535, 100_001):
         assert await all_data(control, message.queue_id, length) == plain
@@ -74,12 +74,12 @@ async def test_long_data_is_the_same_in_any_pieces(house: House, control: AsyncC
     assert (beyond["data"], beyond["more"]) == (b"", False)
 
 
-async def test_headers_are_unfolded_and_decoded(house: House, control: AsyncControlClient) -> None:
+async def test_headers_are_unfolded_and_decoded(running: RunningControl, control: AsyncControlClient) -> None:
     header = (
         b"Subject: =?utf-8?Q?Gr=C3=BC=C3=9Fe?= to\r\n =?utf-8?B?w6TD?= =?UTF-8?B?tg==?= all\r\n"
         b"From: =?iso-8859-1?q?J=F6rg?= <j@example.org>\r\nX-Raw: \xff\x1b[31m\r\nX-Wide: \xc3\xa9\r\nno field\r\n"
     )
-    message = inline(house, header + b"\r\nbody =?utf-8?Q?x?=\r\n")
+    message = inline(running, header + b"\r\nbody =?utf-8?Q?x?=\r\n")
     answer = await control.call("headers", {"queue_id": message.queue_id})
     assert answer["headers"] == [
         ["Subject", "Grüße to äö all"],
@@ -93,8 +93,8 @@ async def test_headers_are_unfolded_and_decoded(house: House, control: AsyncCont
     assert not answer["truncated"]
 
 
-async def test_an_endless_header_is_cut(house: House, control: AsyncControlClient) -> None:
-    message = spooled(house, b"X: y\r\n" * 50_000)
+async def test_an_endless_header_is_cut(running: RunningControl, control: AsyncControlClient) -> None:
+    message = spooled(running, b"X: y\r\n" * 50_000)
     answer = await control.call("headers", {"queue_id": message.queue_id})
     assert answer["truncated"]
     assert len(answer["raw"]) == 64 << 10
@@ -122,37 +122,39 @@ def test_a_charset_that_writes_half_a_character_can_still_be_sent() -> None:
     shown.encode()
 
 
-async def test_of_a_message_that_is_nowhere_there_is_no_data(house: House, control: AsyncControlClient) -> None:
-    message = spooled(house, b"x\r\n")
-    lane = house.lane("retry.300")
+async def test_of_a_message_that_is_nowhere_there_is_no_data(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
+    message = spooled(running, b"x\r\n")
+    lane = running.lane("retry.300")
     lane.mark_garbage(4096)
     for operation in ("headers", "data"):
         with pytest.raises(Refused, match="there is no message"):
             await control.call(operation, {"queue_id": message.queue_id})
-    assert message.queue_id in str(house.spool_files())
+    assert message.queue_id in str(running.spool_files())
 
 
 # -- the whole daemon
 
 
-async def until_finished(house: Daemon, queue_id: str) -> dict[str, Any]:
+async def until_finished(core: RunningCore, queue_id: str) -> dict[str, Any]:
     """Its history, when its end is on the disk."""
 
     async def told() -> dict[str, Any] | None:
-        history: dict[str, Any] = await house.ask("history", queue_id=queue_id)
+        history: dict[str, Any] = await core.ask("history", queue_id=queue_id)
         events = history["events"]
         return history if events and events[-1]["event"] == "finished" else None
 
-    history: dict[str, Any] = await house.eventually(told, f"the end of {queue_id}")
+    history: dict[str, Any] = await core.eventually(told, f"the end of {queue_id}")
     return history
 
 
 async def test_after_a_kill_a_history_is_whole_or_says_that_it_is_not(tmp_path: Path) -> None:
-    async with Lab(["greylist(1):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
-        queue_id = await house.send("a@example.org")
-        await house.until_in(queue_id, "retry.")
-        await house.kill("manager")
-        history = await until_finished(house, queue_id)
+    async with Lab(["greylist(1):127.0.0.1:0"]) as lab, running_core(tmp_path, lab) as core:
+        queue_id = await core.send("a@example.org")
+        await core.until_in(queue_id, "retry.")
+        await core.kill("manager")
+        history = await until_finished(core, queue_id)
         kinds = [event["event"] for event in history["events"]]
         assert (kinds[0], kinds[-2:]) == ("accepted", ["attempt", "finished"])
         # A start opens a new segment; the one before goes as soon as nothing is being worked on that began in it.
@@ -161,9 +163,9 @@ async def test_after_a_kill_a_history_is_whole_or_says_that_it_is_not(tmp_path: 
 
 
 async def test_a_message_that_was_deferred_and_delivered_has_a_history(tmp_path: Path) -> None:
-    async with Lab(["greylist(1):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
-        queue_id = await house.send("a@example.org", "b@example.org")
-        history = await until_finished(house, queue_id)
+    async with Lab(["greylist(1):127.0.0.1:0"]) as lab, running_core(tmp_path, lab) as core:
+        queue_id = await core.send("a@example.org", "b@example.org")
+        history = await until_finished(core, queue_id)
         kinds = [event["event"] for event in history["events"]]
         assert kinds[0] == "accepted"
         assert kinds[-1] == "finished"
@@ -206,10 +208,10 @@ async def search(control: AsyncControlClient, **arguments: Any) -> list[dict[str
     return items
 
 
-async def test_a_search_finds_what_rests(house: House, control: AsyncControlClient) -> None:
+async def test_a_search_finds_what_rests(running: RunningControl, control: AsyncControlClient) -> None:
     wanted = envelope(["a@example.org", "b@example.net"], sender="x@example.com", message_id="<one@example.com>")
-    house.write("incoming.0", envelope(), wanted, envelope())
-    house.write("retry.300", envelope(sender="y@example.com", message_id="<two@example.com>"))
+    running.write("incoming.0", envelope(), wanted, envelope())
+    running.write("retry.300", envelope(sender="y@example.com", message_id="<two@example.com>"))
     for question in (
         {"queue_id": wanted.queue_id},
         {"message_id": "one@example.com"},
@@ -233,23 +235,25 @@ async def test_a_search_finds_what_rests(house: House, control: AsyncControlClie
     assert await search(control, queue_id=wanted.queue_id, sender="y@*") == []
 
 
-async def test_a_search_goes_on_at_its_cursor(house: House, control: AsyncControlClient) -> None:
+async def test_a_search_goes_on_at_its_cursor(running: RunningControl, control: AsyncControlClient) -> None:
     messages = [envelope(f"u{number}@example.org") for number in range(30)]
-    house.write("incoming.0", *messages[:14])
-    house.write("retry.300", *messages[14:])
+    running.write("incoming.0", *messages[:14])
+    running.write("retry.300", *messages[14:])
     for limit in (1, 7, 30, 200):
         items = await search(control, limit=limit, recipient="u*")
         assert [item["queue_id"] for item in items] == [message.queue_id for message in messages]
 
 
-async def test_a_bad_cursor_is_an_error(house: House, control: AsyncControlClient) -> None:
+async def test_a_bad_cursor_is_an_error(running: RunningControl, control: AsyncControlClient) -> None:
     with pytest.raises(Refused, match="'nonsense' is not a cursor"):
         await control.call("search", {"cursor": "nonsense"})
 
 
-async def test_without_the_manager_the_past_is_still_known(house: House, control: AsyncControlClient) -> None:
-    message = inline(house, STUFFED)
-    await house.lose_the_manager()
+async def test_without_the_manager_the_past_is_still_known(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
+    message = inline(running, STUFFED)
+    await running.lose_the_manager()
     assert (await control.call("history", {"queue_id": message.queue_id}))["complete"]
     assert await all_data(control, message.queue_id, 1000) == PLAIN
     answer = await control.call("search", {"queue_id": message.queue_id})
@@ -257,7 +261,9 @@ async def test_without_the_manager_the_past_is_still_known(house: House, control
     assert answer["note"].startswith("the manager is away; as of ")
 
 
-async def test_times_of_deliveries_are_answered_in_one_last_part(house: House, control: AsyncControlClient) -> None:
+async def test_times_of_deliveries_are_answered_in_one_last_part(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
     answer = await control.call("service_times", {"since_s": 60})
     assert (answer["destinations"], answer["examined"], answer["done"]) == ({}, 0, True)
 
@@ -269,33 +275,33 @@ async def test_the_daemon_finds_what_it_delivered_bounced_and_deleted(tmp_path: 
             "slow.example": "smtp:[127.0.0.1]:1",
             "sender.example": route_to(lab, 0),
         }
-        async with running(tmp_path, lab, routes=routes) as house:
-            good = await house.send("a@example.org", "b@example.org")
-            bad = await house.send("c@bad.example", sender="other@sender.example")
-            gone = await house.send("d@slow.example")
-            await until_finished(house, good)
-            history = await until_finished(house, bad)
+        async with running_core(tmp_path, lab, routes=routes) as core:
+            good = await core.send("a@example.org", "b@example.org")
+            bad = await core.send("c@bad.example", sender="other@sender.example")
+            gone = await core.send("d@slow.example")
+            await until_finished(core, good)
+            history = await until_finished(core, bad)
             kinds = [event["event"] for event in history["events"]]
             assert kinds == ["accepted", "attempt", "bounce", "finished"]
             assert history["events"][2]["queue_id"] == f"{bad}B0"
             assert history["events"][1]["verdicts"][0]["status"] == "bounced"
-            await house.until_in(gone, "retry")
-            await house.order("delete", gone, why="nobody wants it")
-            await house.until_in(gone, "deleted", deleted=True)
-            (item,) = await search(house.control, recipient="d@slow.example")
+            await core.until_in(gone, "retry")
+            await core.order("delete", gone, why="nobody wants it")
+            await core.until_in(gone, "deleted", deleted=True)
+            (item,) = await search(core.control, recipient="d@slow.example")
             assert (item["state"], item["finished_at"]) == ("deleted", None)
-            by_id = {item["queue_id"]: item for item in await search(house.control, message_id="one@sender.example")}
+            by_id = {item["queue_id"]: item for item in await search(core.control, message_id="one@sender.example")}
             assert by_id.keys() == {good, bad, gone}
             assert [by_id[each]["state"] for each in (good, bad, gone)] == ["delivered", "bounced", "deleted"]
             assert by_id[gone]["finished_at"] is None
             assert all(by_id[each]["finished_at"] >= by_id[each]["at"] for each in (good, bad))
-            (item,) = await search(house.control, recipient="B@EXAMPLE.org")
+            (item,) = await search(core.control, recipient="B@EXAMPLE.org")
             assert item["queue_id"] == good
-            assert [each["queue_id"] for each in await search(house.control, sender="<>")] == [f"{bad}B0"]
-            (item,) = await search(house.control, queue_id=gone)
+            assert [each["queue_id"] for each in await search(core.control, sender="<>")] == [f"{bad}B0"]
+            (item,) = await search(core.control, queue_id=gone)
             assert item["state"] == "deleted"
 
-            history = await house.ask("history", queue_id=gone)
+            history = await core.ask("history", queue_id=gone)
             (order,) = [event for event in history["events"] if event["event"] == "administrative"]
             assert (order["operation"], order["why"]) == ("delete", "nobody wants it")
             assert f"uid {os.getuid()}" in order["who"]
@@ -303,11 +309,11 @@ async def test_the_daemon_finds_what_it_delivered_bounced_and_deleted(tmp_path: 
             assert (last["event"], last["lane"]) == ("replaced", "deleted")
             assert last["due_at"] > last["at"] + 60
             assert history["complete"], history["note"]
-            times = await house.ask("service_times")
+            times = await core.ask("service_times")
             row = times["destinations"][route_to(lab, 0)]
             assert (row["recipients"], row["bounced"], row["site_failures"]) == (3, 0, 0)  # two, and a bounce
             assert times["destinations"][route_to(lab, 1)]["bounced"] == 1
             assert "550" in times["destinations"][route_to(lab, 1)]["replies"][0]["reply"]
-            history = await house.ask("history", queue_id="1K0RDGV4BE9ZZ")
+            history = await core.ask("history", queue_id="1K0RDGV4BE9ZZ")
             assert (history["events"], history["complete"]) == ([], False)
             assert history["note"].startswith("nothing is known about 1K0RDGV4BE9ZZ; the journal goes back to ")

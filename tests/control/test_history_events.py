@@ -8,21 +8,21 @@ from typing import Any
 from mailcore.lab.lab import Lab
 from tests.control.test_history import search, until_finished
 from tests.running.exported_only import EXPORTING, until_forgotten
-from tests.running.running_manager import House, route_to, running
+from tests.running.running_core import RunningCore, route_to, running
 
 
 async def test_what_was_delivered_is_known_when_its_segments_are_gone(tmp_path: Path) -> None:
     async with Lab(["greylist(1):127.0.0.1:0", "reject(1, 550):127.0.0.1:0"]) as lab:
         routes = {"bad.example": route_to(lab, 1), "sender.example": route_to(lab, 1)}
-        async with running(tmp_path, lab, EXPORTING, routes=routes) as house:
-            good = await house.send("a@example.org", "b@example.org")
-            bad = await house.send("c@bad.example", sender="other@sender.example")
-            before = {each: await until_finished(house, each) for each in (good, bad)}
-            times = await _times(house)
-            await until_forgotten(house, good, bad)
+        async with running(tmp_path, lab, EXPORTING, routes=routes) as core:
+            good = await core.send("a@example.org", "b@example.org")
+            bad = await core.send("c@bad.example", sender="other@sender.example")
+            before = {each: await until_finished(core, each) for each in (good, bad)}
+            times = await _times(core)
+            await until_forgotten(core, good, bad)
 
             for queue_id, told in before.items():
-                history = await house.ask("history", queue_id=queue_id)
+                history = await core.ask("history", queue_id=queue_id)
                 assert _comparable(history) == _comparable(told)
                 assert history["complete"], history["note"]
             for question in (
@@ -31,16 +31,16 @@ async def test_what_was_delivered_is_known_when_its_segments_are_gone(tmp_path: 
                 {"recipient": "B@example.org"},
                 {"queue_id": good},
             ):
-                found = {item["queue_id"]: item for item in await search(house.control, **question)}
+                found = {item["queue_id"]: item for item in await search(core.control, **question)}
                 assert found[good]["state"] == "delivered"
                 assert found[good]["recipients"] == ["a@example.org", "b@example.org"]
                 assert (bad in found) == (question.keys() <= {"message_id", "sender"})
             assert found[good]["finished_at"] == before[good]["events"][-1]["at"]
-            (item,) = await search(house.control, recipient="c@bad.example", limit=1)
+            (item,) = await search(core.control, recipient="c@bad.example", limit=1)
             assert (item["queue_id"], item["state"]) == (bad, "bounced")
 
             # What lies in events counts for measuring, and for what a what-if knows of next hops.
-            after = await _times(house)
+            after = await _times(core)
             for name in (route_to(lab, 0), route_to(lab, 1)):
                 assert after[name]["deliveries"] >= times[name]["deliveries"]
                 assert set(times[name]["transmit_s"]) <= set(after[name]["transmit_s"])
@@ -49,8 +49,8 @@ async def test_what_was_delivered_is_known_when_its_segments_are_gone(tmp_path: 
                 }
 
 
-async def _times(house: House) -> dict[str, Any]:
-    answer = await house.ask("service_times")
+async def _times(core: RunningCore) -> dict[str, Any]:
+    answer = await core.ask("service_times")
     assert not answer["note"]
     times: dict[str, Any] = answer["destinations"]
     return times

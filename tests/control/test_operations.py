@@ -14,7 +14,7 @@ from mailcore.envelope import Recipient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from tests.control.fake_manager import Silence
-from tests.control.running_control import House, open_house
+from tests.control.running_control import RunningControl, open_control
 from tests.lookup.sample_messages import NOW, deferred, envelope
 
 ABSENT = "1K0RDGV4BE9ZZ"
@@ -33,39 +33,41 @@ async def all_items(control: AsyncControlClient, **arguments: Any) -> list[dict[
 # -- passing on
 
 
-async def test_what_the_manager_answers_is_passed_on(house: House, control: AsyncControlClient) -> None:
-    house.manager.answers["size"] = lambda _: {"messages": 3}
+async def test_what_the_manager_answers_is_passed_on(running: RunningControl, control: AsyncControlClient) -> None:
+    running.manager.answers["size"] = lambda _: {"messages": 3}
     assert await control.call("size") == {"messages": 3}
-    assert house.manager.hello[0].role == "control"
-    assert house.manager.hello[0].pid == os.getpid()
+    assert running.manager.hello[0].role == "control"
+    assert running.manager.hello[0].pid == os.getpid()
 
 
-async def test_the_managers_errors_are_its_own_words(house: House, control: AsyncControlClient) -> None:
+async def test_the_managers_errors_are_its_own_words(running: RunningControl, control: AsyncControlClient) -> None:
     def refuse(arguments: dict[str, Any]) -> None:
         raise ValueError(f"there is no transport {arguments['transport']!r}")
 
-    house.manager.answers["transport_set"] = refuse
+    running.manager.answers["transport_set"] = refuse
     with pytest.raises(Refused, match=r"^there is no transport 'x'$"):
         await control.call("transport_set", {"transport": "x", "parameter": "y", "value": 1})
 
 
-async def test_a_change_carries_who_and_why(house: House, control: AsyncControlClient) -> None:
-    house.manager.answers["suspend"] = lambda _: {}
+async def test_a_change_carries_who_and_why(running: RunningControl, control: AsyncControlClient) -> None:
+    running.manager.answers["suspend"] = lambda _: {}
     await control.call("suspend", {"destination": "smtp:example.org"}, why="they asked")
-    (request,) = house.manager.asked("suspend")
+    (request,) = running.manager.asked("suspend")
     assert (request.who, request.why) == (f"alice (uid {os.getuid()})", "they asked")
     assert request.arguments == {"destination": "smtp:example.org", "until": None}
 
 
-async def test_bad_arguments_do_not_reach_the_manager(house: House, control: AsyncControlClient) -> None:
+async def test_bad_arguments_do_not_reach_the_manager(running: RunningControl, control: AsyncControlClient) -> None:
     with pytest.raises(Refused, match="destinations: limit: Expected `int` >= 1"):
         await control.call("destinations", {"limit": 0})
     with pytest.raises(Refused, match="there is no operation"):
         await control.call("shutdown")
-    assert house.manager.requests == []
+    assert running.manager.requests == []
 
 
-async def test_what_control_asks_of_the_manager_is_not_for_clients(house: House, control: AsyncControlClient) -> None:
+async def test_what_control_asks_of_the_manager_is_not_for_clients(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
     with pytest.raises(Refused, match="may not cut"):
         await control.call("cut")
 
@@ -73,11 +75,13 @@ async def test_what_control_asks_of_the_manager_is_not_for_clients(house: House,
 # -- listing
 
 
-async def test_a_list_is_read_from_the_lanes_and_says_who_is_active(house: House, control: AsyncControlClient) -> None:
+async def test_a_list_is_read_from_the_lanes_and_says_who_is_active(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
     resting, active = deferred("a@example.org"), envelope(["b@example.org", "c@example.org"])
-    house.write("retry.300", resting)
-    house.write("incoming.0", active)
-    house.manager.answers["working"] = lambda _: {active.queue_id: {"remaining": 1, "replies": {0: "421 busy"}}}
+    running.write("retry.300", resting)
+    running.write("incoming.0", active)
+    running.manager.answers["working"] = lambda _: {active.queue_id: {"remaining": 1, "replies": {0: "421 busy"}}}
     page = await control.call("list")
     shown = [(item["queue_id"], item["state"], item["reason"], item["recipient_count"]) for item in page["items"]]
     assert shown == [
@@ -85,21 +89,23 @@ async def test_a_list_is_read_from_the_lanes_and_says_who_is_active(house: House
         (resting.queue_id, "deferred", "450 4.2.0 try again later", 1),
     ]
     assert (page["cursor"], page["note"]) == (None, "")
-    assert [len(request.arguments["queue_ids"]) for request in house.manager.asked("working")] == [2]
+    assert [len(request.arguments["queue_ids"]) for request in running.manager.asked("working")] == [2]
 
 
-async def test_pages_end_at_the_limit_and_go_on_at_the_cursor(house: House, control: AsyncControlClient) -> None:
+async def test_pages_end_at_the_limit_and_go_on_at_the_cursor(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
     envelopes = [envelope(f"u{number}@example.org") for number in range(25)]
-    house.write("incoming.0", *envelopes[:13])
-    house.write("retry.5", *envelopes[13:])
+    running.write("incoming.0", *envelopes[:13])
+    running.write("retry.5", *envelopes[13:])
     page = await control.call("list", {"limit": 10})
     assert len(page["items"]) == 10
     assert page["cursor"].startswith("incoming.0:")
     assert [item["queue_id"] for item in await all_items(control, limit=10)] == [each.queue_id for each in envelopes]
 
 
-async def test_a_filter_may_ask_where_mail_would_go(house: House, control: AsyncControlClient) -> None:
-    house.write("incoming.0", envelope("a@example.org"), envelope("b@example.net"))
+async def test_a_filter_may_ask_where_mail_would_go(running: RunningControl, control: AsyncControlClient) -> None:
+    running.write("incoming.0", envelope("a@example.org"), envelope("b@example.net"))
     items = await all_items(control, filter={"destination": "smtp:example.net"})
     assert [item["recipients"] for item in items] == [["b@example.net"]]
 
@@ -110,10 +116,10 @@ async def test_a_bad_cursor_is_an_error(control: AsyncControlClient) -> None:
 
 
 async def test_without_the_manager_a_list_says_of_when_it_is() -> None:
-    async with open_house(manager=False) as house, house.client() as control:
-        (offset,) = house.write("retry.5", deferred("a@example.org"))
+    async with open_control(manager=False) as running, running.client() as control:
+        (offset,) = running.write("retry.5", deferred("a@example.org"))
         positions = RestartPositions(1, NOW, {"retry.5": LanePosition(offset, offset, offset)}, 0, 0)
-        write_positions(Disk(), str(house.settings.queue_directory), positions)
+        write_positions(Disk(), str(running.settings.queue_directory), positions)
         page = await control.call("list")
         assert len(page["items"]) == 1
         assert page["note"].startswith("the manager is away; as of 2026-11-18 ")
@@ -126,12 +132,12 @@ async def test_without_the_manager_a_list_says_of_when_it_is() -> None:
 # -- showing
 
 
-async def test_a_message_is_shown_with_all_its_recipients(house: House, control: AsyncControlClient) -> None:
-    lane = house.lane("retry.60")
+async def test_a_message_is_shown_with_all_its_recipients(running: RunningControl, control: AsyncControlClient) -> None:
+    lane = running.lane("retry.60")
     everybody = [Recipient(n, f"u{n}@example.org", "smtp:example.org", "", f"451 {n}") for n in range(1500)]
     batch = lane.write_batch(everybody[:1000])
     message = envelope(recipients=tuple(everybody[1000:]), recipient_count=1500, batches=(batch,), helo="client")
-    house.write("retry.60", message)
+    running.write("retry.60", message)
     parts = [part async for part in control.parts("show", {"queue_id": message.queue_id})]
     assert parts[0]["message"]["lane"] == "retry.60"
     assert parts[0]["envelope"]["helo"] == "client"
@@ -144,23 +150,25 @@ async def test_a_message_is_shown_with_all_its_recipients(house: House, control:
     }  # fmt: skip
 
 
-async def test_of_an_active_message_the_manager_knows_more(house: House, control: AsyncControlClient) -> None:
+async def test_of_an_active_message_the_manager_knows_more(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
     message = envelope(["a@example.org", "b@example.org"])
-    (offset,) = house.write("incoming.0", message)
+    (offset,) = running.write("incoming.0", message)
     working = {"lane": "incoming.0", "offset": offset, "generation": 0, "done": [0], "replies": {1: "450 later"}}
-    house.manager.answers["working"] = lambda _: {message.queue_id: working}
-    house.manager.answers["explain"] = lambda _: [{"sentence": "waits for its turn"}]
+    running.manager.answers["working"] = lambda _: {message.queue_id: working}
+    running.manager.answers["explain"] = lambda _: [{"sentence": "waits for its turn"}]
     parts = [part async for part in control.parts("show", {"queue_id": message.queue_id})]
     assert parts[0]["message"]["state"] == "active"
     assert parts[0]["explain"] == [{"sentence": "waits for its turn"}]
     assert [(each["done"], each["reply"]) for each in parts[1]["recipients"]] == [(True, ""), (False, "450 later")]
 
 
-async def test_why_a_message_waits_is_said_by_who_has_it(house: House, control: AsyncControlClient) -> None:
+async def test_why_a_message_waits_is_said_by_who_has_it(running: RunningControl, control: AsyncControlClient) -> None:
     resting, active = deferred("a@example.org", "450 4.2.0 busy", due_at=time.time() + 200), envelope()
-    house.write("retry.300", resting)
-    house.write("incoming.0", active)
-    house.manager.answers["explain"] = lambda given: (
+    running.write("retry.300", resting)
+    running.write("incoming.0", active)
+    running.manager.answers["explain"] = lambda given: (
         [{"sentence": "waits for its turn"}] if given["queue_id"] == active.queue_id else []
     )
     assert await control.call("explain", {"queue_id": active.queue_id}) == [{"sentence": "waits for its turn"}]
@@ -173,12 +181,12 @@ async def test_why_a_message_waits_is_said_by_who_has_it(house: House, control: 
 
 
 async def test_what_the_manager_thinks_of_as_elsewhere_is_still_found(
-    house: House, control: AsyncControlClient
+    running: RunningControl, control: AsyncControlClient
 ) -> None:
     other, message = envelope(), envelope()
-    other_at, _ = house.write("incoming.0", other, message)
-    house.manager.answers["working"] = lambda _: {message.queue_id: {"lane": "incoming.0", "offset": other_at}}
-    house.manager.answers["explain"] = lambda _: []
+    other_at, _ = running.write("incoming.0", other, message)
+    running.manager.answers["working"] = lambda _: {message.queue_id: {"lane": "incoming.0", "offset": other_at}}
+    running.manager.answers["explain"] = lambda _: []
     parts = [part async for part in control.parts("show", {"queue_id": message.queue_id})]
     assert parts[0]["message"]["queue_id"] == message.queue_id
 
@@ -199,44 +207,48 @@ async def inject(control: AsyncControlClient, *pieces: bytes, **begin: Any) -> A
 
 
 async def test_a_message_handed_in_is_safe_before_the_manager_hears_of_it(
-    house: House, control: AsyncControlClient
+    running: RunningControl, control: AsyncControlClient
 ) -> None:
-    spool = house.server.injecting._spool
+    spool = running.server.injecting._spool
 
     def take(given: dict[str, Any]) -> dict[str, Any]:
         stored, size = spool.read_envelope(given["envelope"][0])
         assert size == stored.size_bytes
         return {"queue_id": stored.queue_id}
 
-    house.manager.answers["inject"] = take
+    running.manager.answers["inject"] = take
     answer = await inject(control, b"Subject: x\n\n", b"body\n", not_before=NOW)
-    (file,) = house.spool_files()
+    (file,) = running.spool_files()
     assert file.name == answer["queue_id"]
-    assert house.manager.asked("inject")[0].arguments["not_before"] == NOW
+    assert running.manager.asked("inject")[0].arguments["not_before"] == NOW
 
 
-async def test_a_message_the_manager_refuses_leaves_nothing(house: House, control: AsyncControlClient) -> None:
+async def test_a_message_the_manager_refuses_leaves_nothing(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
     def refuse(_: dict[str, Any]) -> None:
         raise ValueError("not now")
 
-    house.manager.answers["inject"] = refuse
+    running.manager.answers["inject"] = refuse
     with pytest.raises(Refused, match=r"^not now$"):
         await inject(control, b"x")
-    assert house.spool_files() == []
+    assert running.spool_files() == []
 
 
-async def test_what_may_have_been_queued_keeps_its_spool_file(house: House, control: AsyncControlClient) -> None:
+async def test_what_may_have_been_queued_keeps_its_spool_file(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
     def take(_: dict[str, Any]) -> None:
-        house.server.start(asyncio.ensure_future(house.manager.stop()))
+        running.server.start(asyncio.ensure_future(running.manager.stop()))
         raise Silence
 
-    house.manager.answers["inject"] = take
+    running.manager.answers["inject"] = take
     with pytest.raises(Refused, match="the manager ended while it was asked; whether it was done is not known"):
         await inject(control, b"x")
-    assert len(house.spool_files()) == 1
+    assert len(running.spool_files()) == 1
 
 
-async def test_the_operations_of_handing_in_come_in_order(house: House, control: AsyncControlClient) -> None:
+async def test_the_operations_of_handing_in_come_in_order(running: RunningControl, control: AsyncControlClient) -> None:
     with pytest.raises(Refused, match="inject_begin comes first"):
         await control.call("inject_data", {"data": b"x"})
     with pytest.raises(Refused, match="inject_begin comes first"):
@@ -247,17 +259,19 @@ async def test_the_operations_of_handing_in_come_in_order(house: House, control:
         await control.call("inject_begin", begin)
 
 
-async def test_a_message_that_grows_too_big_is_refused_and_gone(house: House, control: AsyncControlClient) -> None:
+async def test_a_message_that_grows_too_big_is_refused_and_gone(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
     await control.call("inject_begin", {"sender": "", "recipients": ["you@example.org"]})
     with pytest.raises(Refused, match="too big; allowed: 100000 bytes"):
         await control.call("inject_data", {"data": b"x" * 100_000})
-    assert house.spool_files() == []
+    assert running.spool_files() == []
     with pytest.raises(Refused, match="inject_begin comes first"):
         await control.call("inject_end")
 
 
 async def test_without_the_manager_nothing_is_taken_in() -> None:
-    async with open_house(manager=False) as house, house.client() as control:
+    async with open_control(manager=False) as running, running.client() as control:
         with pytest.raises(Refused, match="mail is still accepted while the disk has room over SMTP"):
             await control.call("inject_begin", {"sender": "", "recipients": ["you@example.org"]})
-        assert house.spool_files() == []
+        assert running.spool_files() == []

@@ -11,32 +11,32 @@ from mailcore.log.segment import name_of
 from mailcore.lookup import segments
 from mailcore.queue.damage import damaged_path
 from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
-from tests.control.running_control import House
+from tests.control.running_control import RunningControl
 from tests.lookup.sample_messages import NOW, Lane, envelope
 
 BIG = "x" * 20_000  # so that few messages fill a segment
 
 
-def fill(house: House, name: str, messages: int) -> list[int]:
+def fill(running: RunningControl, name: str, messages: int) -> list[int]:
     """A lane of small segments; their bases."""
-    house.lanes[name] = Lane(house.settings.queue_directory, name, segment_bytes=64 << 10)
+    running.lanes[name] = Lane(running.settings.queue_directory, name, segment_bytes=64 << 10)
     for _ in range(messages):
-        house.write(name, envelope(held_because=BIG))
-    return sorted(int(path.stem) for path in house.lane(name).directory.glob("*.seg"))
+        running.write(name, envelope(held_because=BIG))
+    return sorted(int(path.stem) for path in running.lane(name).directory.glob("*.seg"))
 
 
-def places(house: House, lanes: dict[str, list[int]], **more: Any) -> None:
+def places(running: RunningControl, lanes: dict[str, list[int]], **more: Any) -> None:
     journal = {"suffix": 0, "end": 0, "durable": 0}
     answer = {"lanes": lanes, "journal": journal, "held": {}, "working": 0} | more
-    house.manager.answers["places"] = lambda _: answer
+    running.manager.answers["places"] = lambda _: answer
 
 
-def recorded(house: House, lanes: dict[str, LanePosition], suffix: int = 0, journal_end: int = 0) -> None:
-    write_positions(Disk(), str(house.settings.queue_directory), RestartPositions(7, NOW, lanes, suffix, journal_end))
+def recorded(running: RunningControl, lanes: dict[str, LanePosition], suffix: int = 0, journal_end: int = 0) -> None:
+    write_positions(Disk(), str(running.settings.queue_directory), RestartPositions(7, NOW, lanes, suffix, journal_end))
 
 
-def exported(house: House, lanes: dict[str, int]) -> None:
-    directory = house.settings.events_directory / EXPORTED
+def exported(running: RunningControl, lanes: dict[str, int]) -> None:
+    directory = running.settings.events_directory / EXPORTED
     directory.mkdir(parents=True)
     write_exported(Disk(), str(directory), ExportedPositions({lane: ExportedLane(at) for lane, at in lanes.items()}))
 
@@ -45,15 +45,15 @@ def lane_of(answer: dict[str, Any], name: str) -> dict[str, Any]:
     return next(each for each in answer["lanes"] if each["lane"] == name)
 
 
-async def test_each_segment_says_what_keeps_it(house: House, control: AsyncControlClient) -> None:
-    bases = fill(house, "retry.300", 21)
+async def test_each_segment_says_what_keeps_it(running: RunningControl, control: AsyncControlClient) -> None:
+    bases = fill(running, "retry.300", 21)
     assert len(bases) == 6
-    end = house.lane("retry.300").end
+    end = running.lane("retry.300").end
     # The first may go, restart positions still name the second, in the third somebody is being worked on.
-    recorded(house, {"retry.300": LanePosition(bases[4], end, bases[1])})
-    exported(house, {"retry.300": bases[1]})
+    recorded(running, {"retry.300": LanePosition(bases[4], end, bases[1])})
+    exported(running, {"retry.300": bases[1]})
     places(
-        house,
+        running,
         {"retry.300": [bases[2], bases[4], end]},
         held={"retry.300": [[bases[2], 2]]},
         working=2,
@@ -79,21 +79,23 @@ async def test_each_segment_says_what_keeps_it(house: House, control: AsyncContr
     assert answer["age_s"] > 0
 
 
-async def test_a_segment_whose_events_are_not_exported_says_so(house: House, control: AsyncControlClient) -> None:
-    bases = fill(house, "retry.300", 12)
-    end = house.lane("retry.300").end
-    recorded(house, {"retry.300": LanePosition(end, end, end)})
-    exported(house, {"retry.300": bases[1]})
-    places(house, {"retry.300": [end, end, end]})
+async def test_a_segment_whose_events_are_not_exported_says_so(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
+    bases = fill(running, "retry.300", 12)
+    end = running.lane("retry.300").end
+    recorded(running, {"retry.300": LanePosition(end, end, end)})
+    exported(running, {"retry.300": bases[1]})
+    places(running, {"retry.300": [end, end, end]})
     kept = [each["kept_by"] for each in lane_of(await control.call("positions"), "retry.300")["segments"]]
     assert kept[:2] == ["nothing; it is about to be deleted", "its events, which are not exported yet"]
 
 
 async def test_the_messages_of_sealed_segments_are_those_of_their_index(
-    house: House, control: AsyncControlClient
+    running: RunningControl, control: AsyncControlClient
 ) -> None:
-    bases = fill(house, "incoming.0", 9)
-    places(house, {"incoming.0": [0, 0, house.lane("incoming.0").end]})
+    bases = fill(running, "incoming.0", 9)
+    places(running, {"incoming.0": [0, 0, running.lane("incoming.0").end]})
     listed = lane_of(await control.call("positions"), "incoming.0")["segments"]
     sealed = [each["messages"] for each in listed if each["sealed"]]
     assert len(listed) == len(bases)
@@ -101,11 +103,16 @@ async def test_the_messages_of_sealed_segments_are_those_of_their_index(
     assert listed[-1]["messages"] is None  # no block of its index is full yet
 
 
-async def test_held_and_deleted_mail_and_damage_keep_segments(house: House, control: AsyncControlClient) -> None:
-    held, deleted = fill(house, "hold", 9), fill(house, "deleted", 9)
+async def test_held_and_deleted_mail_and_damage_keep_segments(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
+    held, deleted = fill(running, "hold", 9), fill(running, "deleted", 9)
     disk = Disk()
-    disk.close(disk.create(damaged_path(str(house.lane("hold").directory / name_of(held[1])))))
-    places(house, {"hold": [0, 0, house.lane("hold").end], "deleted": [0, 0, house.lane("deleted").end]})
+    disk.close(disk.create(damaged_path(str(running.lane("hold").directory / name_of(held[1])))))
+    places(
+        running,
+        {"hold": [0, 0, running.lane("hold").end], "deleted": [0, 0, running.lane("deleted").end]},
+    )
     answer = await control.call("positions")
     assert [each["kept_by"] for each in lane_of(answer, "hold")["segments"]][:2] == [
         "held messages may be in it",
@@ -117,23 +124,23 @@ async def test_held_and_deleted_mail_and_damage_keep_segments(house: House, cont
 
 
 async def test_of_many_segments_the_oldest_and_the_newest_are_listed(
-    house: House, control: AsyncControlClient, monkeypatch: Any
+    running: RunningControl, control: AsyncControlClient, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(segments, "SEGMENTS_SHOWN", 3)
-    bases = fill(house, "incoming.0", 20)
-    places(house, {"incoming.0": [0, 0, house.lane("incoming.0").end]})
+    bases = fill(running, "incoming.0", 20)
+    places(running, {"incoming.0": [0, 0, running.lane("incoming.0").end]})
     lane = lane_of(await control.call("positions"), "incoming.0")
     assert [each["base"] for each in lane["segments"]] == [*bases[:2], bases[-1]]
     assert lane["segments_left_out"] == len(bases) - 3
 
 
-async def test_what_a_start_would_cost_is_told(house: House, control: AsyncControlClient) -> None:
-    journal = Lane(house.settings.queue_directory, "journal")
+async def test_what_a_start_would_cost_is_told(running: RunningControl, control: AsyncControlClient) -> None:
+    journal = Lane(running.settings.queue_directory, "journal")
     try:
         journal.write(*(envelope() for _ in range(100)))
         end = journal.end
-        recorded(house, {}, suffix=4096, journal_end=end)
-        places(house, {}, journal={"suffix": end - 100, "end": end, "durable": end}, working=40)
+        recorded(running, {}, suffix=4096, journal_end=end)
+        places(running, {}, journal={"suffix": end - 100, "end": end, "durable": end}, working=40)
         answer = await control.call("positions")
     finally:
         journal.close()
@@ -149,10 +156,12 @@ async def test_what_a_start_would_cost_is_told(house: House, control: AsyncContr
     ]
 
 
-async def test_without_a_manager_the_positions_on_disk_serve(house: House, control: AsyncControlClient) -> None:
-    fill(house, "retry.5", 1)
-    recorded(house, {"retry.5": LanePosition(10, 20, 5)}, suffix=100, journal_end=600)
-    await house.lose_the_manager()
+async def test_without_a_manager_the_positions_on_disk_serve(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
+    fill(running, "retry.5", 1)
+    recorded(running, {"retry.5": LanePosition(10, 20, 5)}, suffix=100, journal_end=600)
+    await running.lose_the_manager()
     answer = await control.call("positions")
     assert "the manager is away" in answer["note"]
     lane = lane_of(answer, "retry.5")

@@ -23,32 +23,32 @@ from mailcore.events.read.archive import open_archive
 from mailcore.frames import FrameDecoder, Hello, Request, Response, encode
 from mailcore.log.disk import Locked
 from tests.control.fake_manager import Silence
-from tests.control.running_control import House, open_house, stop
+from tests.control.running_control import RunningControl, open_control, stop
 from tests.eventually import eventually
 from tests.lookup.sample_messages import envelope
 
 
-async def raw(house: House, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_unix_connection(house.socket)
+async def raw(running: RunningControl, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_unix_connection(running.socket)
     writer.write(data)
     return reader, writer
 
 
 async def test_the_socket_is_for_owner_and_group() -> None:
-    async with open_house() as house:
-        assert stat.S_IMODE(house.socket.stat().st_mode) == 0o660
+    async with open_control() as running:
+        assert stat.S_IMODE(running.socket.stat().st_mode) == 0o660
 
 
 async def test_a_stale_socket_is_replaced() -> None:
-    async with open_house() as house:
-        stale = house.socket.with_name("stale.sock")
+    async with open_control() as running:
+        stale = running.socket.with_name("stale.sock")
         before = socket.socket(socket.AF_UNIX)
         before.bind(str(stale))
         before.close()
-        stale.rename(house.socket.with_name("control.new"))  # as a process killed between bind and rename leaves it
-        path = house.server._listen()
+        stale.rename(running.socket.with_name("control.new"))  # as a process killed between bind and rename leaves it
+        path = running.server._listen()
         path.close()
-        assert not house.socket.with_name("control.new").exists()
+        assert not running.socket.with_name("control.new").exists()
 
 
 async def test_a_server_cancelled_while_it_begins_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,30 +64,30 @@ async def test_a_server_cancelled_while_it_begins_leaves_no_socket(monkeypatch: 
 
     monkeypatch.setattr(ControlServer, "_listen", cancelled)
     with tempfile.TemporaryDirectory(prefix="wp") as directory:
-        house = House(Path(directory))
+        running = RunningControl(Path(directory))
         # Awaited itself: who waits for the socket's file may see it before the cancelled server has ended.
-        serving = asyncio.create_task(house.server.run())
+        serving = asyncio.create_task(running.server.run())
         try:
             with pytest.raises(asyncio.CancelledError):
                 await serving
         finally:
-            await stop(house, serving)
+            await stop(running, serving)
     assert listening[0].fileno() < 0
 
 
 async def test_a_second_control_process_leaves_the_first_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "LOCK_WAIT_S", 0.05)
-    async with open_house() as house:
+    async with open_control() as running:
         with pytest.raises(Locked):
-            await ControlServer(house.settings, open_archive(house.settings)).run()
-        async with house.client() as control:
+            await ControlServer(running.settings, open_archive(running.settings)).run()
+        async with running.client() as control:
             assert (await control.call("ping"))["pid"] == os.getpid()
 
 
 async def test_what_is_no_frame_ends_its_own_connection_only() -> None:
-    async with open_house() as house, house.client() as other:
+    async with open_control() as running, running.client() as other:
         for garbage in (b"GET / HTTP/1.1\r\n\r\n", encode(Hello("manager", 0, 1)), b"\x04\0\0\0abcd"):
-            reader, writer = await raw(house, garbage)
+            reader, writer = await raw(running, garbage)
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
             writer.close()
@@ -95,17 +95,17 @@ async def test_what_is_no_frame_ends_its_own_connection_only() -> None:
 
 
 async def test_a_frame_is_bounded() -> None:
-    async with open_house() as house:
-        reader, writer = await raw(house, struct.pack("<I", 2 << 20))
+    async with open_control() as running:
+        reader, writer = await raw(running, struct.pack("<I", 2 << 20))
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
         writer.close()
 
 
 async def test_requests_of_one_connection_are_answered_in_order() -> None:
-    async with open_house() as house:
+    async with open_control() as running:
         asked = [encode(Request(number, "ping", {})) for number in range(1, 501)]
-        reader, writer = await raw(house, b"".join(asked))
+        reader, writer = await raw(running, b"".join(asked))
         decoder = FrameDecoder()
         numbers: list[int] = []
         while len(numbers) < 500:
@@ -117,15 +117,19 @@ async def test_requests_of_one_connection_are_answered_in_order() -> None:
 
 
 async def test_one_client_too_many_is_told_so() -> None:
-    async with open_house() as house:
-        house.server.clients_max = 2
-        async with house.client() as first, house.client() as second, house.client() as third:
+    async with open_control() as running:
+        running.server.clients_max = 2
+        async with (
+            running.client() as first,
+            running.client() as second,
+            running.client() as third,
+        ):
             await first.call("ping")
             await second.call("ping")
             with pytest.raises(Refused, match=r"2 clients are connected already"):
                 await third.call("ping")
             await first.close()
-            await eventually(lambda: len(house.server.clients) == 1)
+            await eventually(lambda: len(running.server.clients) == 1)
             await third.close()
             await third.call("ping")
 
@@ -134,31 +138,31 @@ async def test_a_client_that_does_not_read_is_dropped_and_others_are_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server_module, "UNREAD_S_MAX", 0.2)
-    async with open_house() as house:
-        house.write("incoming.0", *(envelope([f"{n}@example.org" for n in range(10)]) for _ in range(1000)))
+    async with open_control() as running:
+        running.write("incoming.0", *(envelope([f"{n}@example.org" for n in range(10)]) for _ in range(1000)))
         deaf = socket.socket(socket.AF_UNIX)
         deaf.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(deaf, str(house.socket))
+        await asyncio.get_running_loop().sock_connect(deaf, str(running.socket))
         await asyncio.get_running_loop().sock_sendall(
             deaf, b"".join(encode(Request(number, "list", {"limit": 1000})) for number in range(50))
         )
-        async with house.client() as other:
+        async with running.client() as other:
             await other.call("ping")
-            await eventually(lambda: len(house.server.clients) == 1)
+            await eventually(lambda: len(running.server.clients) == 1)
         deaf.close()
 
 
 async def test_a_slow_filter_does_not_stop_others() -> None:
-    async with open_house() as house, house.client() as slow, house.client() as quick:
+    async with open_control() as running, running.client() as slow, running.client() as quick:
         go_on = threading.Event()
-        house.write("incoming.0", envelope())
-        first = house.server.view.browser.page
+        running.write("incoming.0", envelope())
+        first = running.server.view.browser.page
 
         def page(*arguments: Any) -> Any:
             go_on.wait(10)
             return first(*arguments)
 
-        house.server.view.browser.page = page  # type: ignore[assignment,method-assign]
+        running.server.view.browser.page = page  # type: ignore[assignment,method-assign]
         waiting = asyncio.create_task(slow.call("list"))
         try:
             assert (await quick.call("ping"))["manager"] is True
@@ -169,45 +173,45 @@ async def test_a_slow_filter_does_not_stop_others() -> None:
 
 
 async def test_a_client_that_goes_away_leaves_no_half_message() -> None:
-    async with open_house() as house:
-        async with house.client() as control:
+    async with open_control() as running:
+        async with running.client() as control:
             await control.call("inject_begin", {"sender": "", "recipients": ["you@example.org"]})
             await control.call("inject_data", {"data": b"half"})
-            assert len(house.spool_files()) == 1
-        await eventually(lambda: house.spool_files() == [])
-        assert house.server.injecting._under_way == 0
+            assert len(running.spool_files()) == 1
+        await eventually(lambda: running.spool_files() == [])
+        assert running.server.injecting._under_way == 0
 
 
 async def test_a_client_that_goes_away_ends_its_change_of_all_that_match() -> None:
-    async with open_house() as house:
-        house.write("incoming.0", *(envelope() for _ in range(3000)))
+    async with open_control() as running:
+        running.write("incoming.0", *(envelope() for _ in range(3000)))
         asked = asyncio.Event()
 
         def slowly(given: dict[str, Any]) -> dict[str, Any]:
             asked.set()
             return {"changed": len(given["messages"]), "errors": {}, "elsewhere": []}
 
-        house.manager.answers["delete"] = slowly
-        house.server.operations._changes._budget = house.server.operations._changes._budget.__class__(items=10)
-        reader, writer = await raw(house, encode(Request(1, "change_matching", {"change": "delete", "filter": {}})))
+        running.manager.answers["delete"] = slowly
+        running.server.operations._changes._budget = running.server.operations._changes._budget.__class__(items=10)
+        reader, writer = await raw(running, encode(Request(1, "change_matching", {"change": "delete", "filter": {}})))
         await asked.wait()
         writer.close()
-        await eventually(lambda: not house.server.clients)
+        await eventually(lambda: not running.server.clients)
         del reader
-        assert len(house.manager.asked("delete")) < 300
+        assert len(running.manager.asked("delete")) < 300
 
 
 async def test_what_was_changed_before_the_manager_died_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "MESSAGES_MAX", 10)
-    async with open_house() as house, house.client() as control:
-        house.write("incoming.0", *(envelope() for _ in range(30)))
+    async with open_control() as running, running.client() as control:
+        running.write("incoming.0", *(envelope() for _ in range(30)))
 
         def twice(given: dict[str, Any]) -> dict[str, Any]:
-            if len(house.manager.asked("delete")) > 2:
+            if len(running.manager.asked("delete")) > 2:
                 raise ValueError("it is dying")
             return {"changed": len(given["messages"]), "errors": {}, "elsewhere": []}
 
-        house.manager.answers["delete"] = twice
+        running.manager.answers["delete"] = twice
         told = []
 
         async def hear() -> None:
@@ -224,8 +228,8 @@ async def test_a_stranger_may_look_and_not_touch(monkeypatch: pytest.MonkeyPatch
         return access.Peer(1, 65_534, frozenset({65_534}))
 
     monkeypatch.setattr(server_module, "peer_of", stranger)
-    async with open_house() as house, house.client(who="root") as control:
-        house.manager.answers["size"] = lambda _: {"messages": 0}
+    async with open_control() as running, running.client(who="root") as control:
+        running.manager.answers["size"] = lambda _: {"messages": 0}
         assert await control.call("size") == {"messages": 0}
         changes: dict[str, dict[str, Any]] = {
             "delete": {"queue_ids": ["1K0RDGV4BE900"]},
@@ -237,12 +241,12 @@ async def test_a_stranger_may_look_and_not_touch(monkeypatch: pytest.MonkeyPatch
         for operation, arguments in changes.items():
             with pytest.raises(Refused, match=rf"nobody \(uid 65534\) may not {operation}: root and the user"):
                 await control.call(operation, arguments)
-        assert [request.operation for request in house.manager.requests] == ["size"]
+        assert [request.operation for request in running.manager.requests] == ["size"]
 
 
 async def test_a_bug_is_an_answer_and_not_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    async with open_house() as house, house.client() as control:
-        house.manager.answers["cut"] = lambda _: {"lanes": {"incoming.0": "nonsense"}}
+    async with open_control() as running, running.client() as control:
+        running.manager.answers["cut"] = lambda _: {"lanes": {"incoming.0": "nonsense"}}
         with pytest.raises(Refused, match="internal error in the control process"):
             await control.call("list")
         assert (await control.call("ping"))["manager"] is True
@@ -253,41 +257,41 @@ async def test_a_bug_is_an_answer_and_not_the_end(capsys: pytest.CaptureFixture[
 
 
 async def test_the_manager_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_house() as house, house.client() as control:
-        house.manager.answers["size"] = lambda _: {"messages": 1}
+    async with open_control() as running, running.client() as control:
+        running.manager.answers["size"] = lambda _: {"messages": 1}
         await control.call("size")
-        await house.manager.stop()
-        await eventually(lambda: not house.server.link.connected)
+        await running.manager.stop()
+        await eventually(lambda: not running.server.link.connected)
         with pytest.raises(Refused, match="the manager is not running; mail is still accepted while the disk has room"):
             await control.call("size")
-        await house.manager.start()
-        await eventually(lambda: house.server.link.connected)
+        await running.manager.start()
+        await eventually(lambda: running.server.link.connected)
         assert await control.call("size") == {"messages": 1}
-        assert len(house.manager.hello) == 2
+        assert len(running.manager.hello) == 2
 
 
 async def test_a_request_under_way_when_the_manager_dies_is_unknown() -> None:
-    async with open_house() as house, house.client() as control:
+    async with open_control() as running, running.client() as control:
 
         def never(_: dict[str, Any]) -> None:
             raise Silence
 
-        house.manager.answers["suspend"] = never
+        running.manager.answers["suspend"] = never
         waiting = asyncio.create_task(control.call("suspend", {"destination": "smtp:example.org"}))
-        await eventually(lambda: house.manager.asked("suspend"))
-        await house.manager.stop()
+        await eventually(lambda: running.manager.asked("suspend"))
+        await running.manager.stop()
         with pytest.raises(Refused, match="whether it was done is not known"):
             await waiting
 
 
 async def test_a_manager_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mailcore.control.manager_link.ANSWER_S_MAX", 0.05)
-    async with open_house() as house, house.client() as control:
+    async with open_control() as running, running.client() as control:
 
         def never(_: dict[str, Any]) -> None:
             raise Silence
 
-        house.manager.answers["size"] = never
+        running.manager.answers["size"] = never
         with pytest.raises(Refused, match=r"has not answered size for 0\.05 s; whether it was done is not known"):
             await control.call("size")
 
@@ -296,12 +300,12 @@ async def test_a_manager_that_does_not_answer_is_given_up(monkeypatch: pytest.Mo
 
 
 async def test_the_blocking_client_asks_and_iterates() -> None:
-    async with open_house() as house:
+    async with open_control() as running:
         message = envelope()
-        house.write("incoming.0", message)
+        running.write("incoming.0", message)
 
         def ask() -> tuple[Any, list[Any]]:
-            with ControlClient(house.socket) as control:
+            with ControlClient(running.socket) as control:
                 return control.call("ping"), list(control.parts("show", {"queue_id": message.queue_id}))
 
         ping, parts = await asyncio.to_thread(ask)
@@ -313,12 +317,12 @@ async def test_the_blocking_client_asks_and_iterates() -> None:
 
 
 async def test_the_blocking_client_goes_on_after_an_error_and_after_leaving_parts_unread() -> None:
-    async with open_house() as house:
+    async with open_control() as running:
         message = envelope()
-        house.write("incoming.0", message)
+        running.write("incoming.0", message)
 
         def ask() -> Any:
-            with ControlClient(house.socket) as control:
+            with ControlClient(running.socket) as control:
                 with pytest.raises(Refused, match="no operation"):
                     control.call("nothing")
                 for _ in control.parts("show", {"queue_id": message.queue_id}):
@@ -329,8 +333,8 @@ async def test_the_blocking_client_goes_on_after_an_error_and_after_leaving_part
 
 
 async def test_nobody_there_is_said_clearly() -> None:
-    async with open_house() as house:
-        stale = house.socket.with_name("stale.sock")
+    async with open_control() as running:
+        stale = running.socket.with_name("stale.sock")
         with socket.socket(socket.AF_UNIX) as before:
             before.bind(str(stale))
         for path, words in ((stale, "no process listens"), (stale.with_name("none.sock"), "no control socket")):
@@ -343,35 +347,35 @@ async def test_nobody_there_is_said_clearly() -> None:
 
 
 async def test_waiting_for_an_answer_ends() -> None:
-    async with open_house() as house:
+    async with open_control() as running:
 
         def never(_: dict[str, Any]) -> None:
             raise Silence
 
-        house.manager.answers["size"] = never
+        running.manager.answers["size"] = never
 
         def ask() -> None:
-            with ControlClient(house.socket, timeout_s=0.1) as control:
+            with ControlClient(running.socket, timeout_s=0.1) as control:
                 control.call("size")
 
         with pytest.raises(TimedOut, match="no answer to size"):
             await asyncio.to_thread(ask)
-        async with house.client(timeout_s=0.1) as control:
+        async with running.client(timeout_s=0.1) as control:
             with pytest.raises(TimedOut, match="no answer to size"):
                 await control.call("size")
 
 
 async def test_a_connection_that_breaks_is_an_error_and_the_next_call_connects_anew() -> None:
-    async with open_house() as house:
+    async with open_control() as running:
 
         def never(_: dict[str, Any]) -> None:
             raise Silence
 
-        house.manager.answers["size"] = never
-        async with house.client() as control:
+        running.manager.answers["size"] = never
+        async with running.client() as control:
             waiting = asyncio.create_task(control.call("size"))
-            await eventually(lambda: house.manager.asked("size"))
-            for client in list(house.server.clients):
+            await eventually(lambda: running.manager.asked("size"))
+            for client in list(running.server.clients):
                 client._transport.abort()
             with pytest.raises(ControlError):
                 await waiting

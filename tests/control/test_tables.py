@@ -12,13 +12,13 @@ import pytest
 from mailcore.control import tables
 from mailcore.control.client import AsyncControlClient
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, SUSPENDED_UNTIL, TRANSPORT_SCOPE
-from tests.control import running_control as house_module
-from tests.control.running_control import House, open_house
+from tests.control import running_control as running_module
+from tests.control.running_control import RunningControl, open_control
 from tests.routing.nameserver import name_server
 
 
 async def test_every_parameter_is_told_with_bounds_unit_and_explanation(
-    house: House, control: AsyncControlClient
+    running: RunningControl, control: AsyncControlClient
 ) -> None:
     answer = await control.call("parameters")
     scopes = answer["scopes"]
@@ -33,22 +33,22 @@ async def test_every_parameter_is_told_with_bounds_unit_and_explanation(
     feedback = scopes["destination"][2]
     assert (feedback["kind"], feedback["default"]) == ("feedback", "1")
     assert "concurrency" in feedback["allowed"]
-    assert answer["configured"][""]["minimal_backoff_time"] == house.settings.scheduler.minimal_backoff_time
+    assert answer["configured"][""]["minimal_backoff_time"] == running.settings.scheduler.minimal_backoff_time
     assert answer["configured"]["smtp"]["destination_concurrency_positive_feedback"] == "1"
     kinds = {each["kind"] for parameters in scopes.values() for each in parameters}
     assert kinds == {"whole", "number", "feedback", "flag"}
-    assert house.manager.requests == []
+    assert running.manager.requests == []
 
 
-async def test_disks_say_what_is_free_and_what_is_kept(house: House, control: AsyncControlClient) -> None:
+async def test_disks_say_what_is_free_and_what_is_kept(running: RunningControl, control: AsyncControlClient) -> None:
     disks = (await control.call("disks"))["disks"]
     assert [each["what"] for each in disks] == ["queue", "spool", "log"]
-    assert disks[0]["path"] == str(house.settings.queue_directory)
-    total = shutil.disk_usage(house.settings.queue_directory).total
+    assert disks[0]["path"] == str(running.settings.queue_directory)
+    total = shutil.disk_usage(running.settings.queue_directory).total
     assert {each["total_bytes"] for each in disks} == {total}
     assert all(0 < each["free_bytes"] <= total for each in disks)
     assert len({each["device"] for each in disks}) == 1
-    assert disks[0]["reserve_bytes"] == house.settings.queue.reserve_bytes
+    assert disks[0]["reserve_bytes"] == running.settings.queue.reserve_bytes
 
 
 # -- routes
@@ -76,11 +76,11 @@ null.example.org. IN MX 0 .
 
 @pytest.fixture
 async def routed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AsyncControlClient]:
-    """A house with routes and a name server; the manager is away."""
-    before = house_module.CONFIGURATION.partition("[routes]")[0]
+    """A running with routes and a name server; the manager is away."""
+    before = running_module.CONFIGURATION.partition("[routes]")[0]
     with name_server(tmp_path, {"org": ZONE}) as server:
-        monkeypatch.setattr(house_module, "CONFIGURATION", before + ROUTES.replace("NAMESERVER", server.text))
-        async with open_house(manager=False) as house, house.client() as control:
+        monkeypatch.setattr(running_module, "CONFIGURATION", before + ROUTES.replace("NAMESERVER", server.text))
+        async with open_control(manager=False) as running, running.client() as control:
             yield control
 
 
@@ -96,7 +96,7 @@ async def test_routes_stand_in_the_order_in_which_they_count(routed: AsyncContro
     assert answer["transports"] == ["bulk", "relay", "smtp"]
 
 
-async def test_without_routes_there_is_a_default(house: House, control: AsyncControlClient) -> None:
+async def test_without_routes_there_is_a_default(running: RunningControl, control: AsyncControlClient) -> None:
     answer = await control.call("routes")
     assert (answer["routes"], answer["default"]["transport"]) == ([], "smtp")
 

@@ -22,7 +22,7 @@ from mailcore.log.record import RecordType
 from mailcore.queue.records import Delivery, encode
 from mailcore.simulator.distribution import Distribution
 from mailcore.simulator.measured import Tried, limit_of, modelled, overhead_of
-from tests.control.running_control import House
+from tests.control.running_control import RunningControl
 from tests.eventually import eventually
 from tests.faults import refused
 from tests.lookup.sample_messages import deferred, envelope
@@ -32,11 +32,11 @@ LIMIT = "destination_concurrency_limit"
 
 
 @pytest.fixture
-async def queue(house: House) -> House:
+async def queue(running: RunningControl) -> RunningControl:
     """A hundred new messages for one destination, twenty deferred ones for another, as the manager would tell it."""
-    house.write("incoming.0", *(envelope(f"u{number}@example.org") for number in range(100)))
-    house.write("retry.300", *(deferred(f"u{number}@other.example") for number in range(20)))
-    answers = house.manager.answers
+    running.write("incoming.0", *(envelope(f"u{number}@example.org") for number in range(100)))
+    running.write("retry.300", *(deferred(f"u{number}@other.example") for number in range(20)))
+    answers = running.manager.answers
     answers["size"] = lambda _: {
         "messages": 120,
         "recipients": 120,
@@ -45,13 +45,13 @@ async def queue(house: House) -> House:
     }
     answers["destinations"] = lambda _: {"destinations": {}}
     answers["state"] = lambda _: {"uptime_s": 100.0, "counters": {"accepted": 500, "recipients_accepted": 1_000}}
-    return house
+    return running
 
 
-def delivered(house: House, to: str, seconds: float, times: int = 50) -> None:
+def delivered(running: RunningControl, to: str, seconds: float, times: int = 50) -> None:
     """In the journal, just now."""
-    journal = house.lane("journal")
-    now = house.server.view.browser.clock()
+    journal = running.lane("journal")
+    now = running.server.view.browser.clock()
     for number in range(times):
         verdicts = (Verdict(0, Status.DELIVERED, "2.0.0", "250 OK"),)
         at = now - (times - number) * seconds
@@ -73,7 +73,7 @@ def set_to(value: object, scope: str = "smtp", parameter: str = LIMIT) -> dict[s
 
 
 async def test_before_and_after_are_told_with_progress_and_assumptions(
-    queue: House, control: AsyncControlClient
+    queue: RunningControl, control: AsyncControlClient
 ) -> None:
     parts = [part async for part in control.parts("simulate", {"changes": [set_to(1)], "duration_s": 3_600.0})]
     *progress, last = parts
@@ -96,7 +96,7 @@ async def test_before_and_after_are_told_with_progress_and_assumptions(
     assert last["after"]["drain_s"] > last["before"]["drain_s"]
 
 
-async def test_next_hops_are_as_measured(queue: House, control: AsyncControlClient) -> None:
+async def test_next_hops_are_as_measured(queue: RunningControl, control: AsyncControlClient) -> None:
     delivered(queue, EXAMPLE, 2.0)
     delivered(queue, OTHER, 2.0)
     answer = await simulated(control, changes=[set_to(1)], duration_s=3_600.0)
@@ -104,14 +104,14 @@ async def test_next_hops_are_as_measured(queue: House, control: AsyncControlClie
     assert any(sentence.startswith("2 next hops are as measured") for sentence in answer["assumptions"])
 
 
-async def test_next_hops_may_be_said_to_be_otherwise(queue: House, control: AsyncControlClient) -> None:
+async def test_next_hops_may_be_said_to_be_otherwise(queue: RunningControl, control: AsyncControlClient) -> None:
     delivered(queue, EXAMPLE, 0.1)
     answer = await simulated(control, changes=[set_to(1)], hops={"smtp:EXAMPLE.org": {"transaction_s": 5}})
     assert answer["after"]["drain_s"] >= 500
     assert any(f"otherwise: {EXAMPLE}" in sentence for sentence in answer["assumptions"])
 
 
-async def test_the_same_seed_gives_the_same_answer(queue: House, control: AsyncControlClient) -> None:
+async def test_the_same_seed_gives_the_same_answer(queue: RunningControl, control: AsyncControlClient) -> None:
     asked = {"hops": {"*": {"transaction_s": "exponential(0.5)"}}, "changes": [set_to("50%")]}
     first, again, other = [(await simulated(control, **asked, seed=seed))["after"] for seed in (1, 1, 2)]
     assert first["series"] == again["series"]
@@ -119,7 +119,7 @@ async def test_the_same_seed_gives_the_same_answer(queue: House, control: AsyncC
     assert first["series"] != other["series"]
 
 
-async def test_without_a_backlog_there_is_what_arrives(queue: House, control: AsyncControlClient) -> None:
+async def test_without_a_backlog_there_is_what_arrives(queue: RunningControl, control: AsyncControlClient) -> None:
     delivered(queue, EXAMPLE, 0.1)
     answer = await simulated(control, backlog="none", arrivals=True, duration_s=100.0)
     assert 800 < answer["after"]["delivered"] < 1_200  # ten a second, two of each message
@@ -127,7 +127,7 @@ async def test_without_a_backlog_there_is_what_arrives(queue: House, control: As
     assert answer["after"]["drain_s"] is None
 
 
-async def test_what_is_set_live_holds_before_and_after(queue: House, control: AsyncControlClient) -> None:
+async def test_what_is_set_live_holds_before_and_after(queue: RunningControl, control: AsyncControlClient) -> None:
     (queue.settings.home / "tuned.toml").write_text(f"[smtp]\n{LIMIT} = 1\n")
     answer = await simulated(control, changes=[set_to(None)])
     assert answer["before"]["drain_s"] > answer["after"]["drain_s"]
@@ -137,7 +137,7 @@ async def test_what_is_set_live_holds_before_and_after(queue: House, control: As
     assert any(sentence.startswith("Dead now") for sentence in answer["assumptions"])
 
 
-async def test_held_mail_goes_nowhere(queue: House, control: AsyncControlClient) -> None:
+async def test_held_mail_goes_nowhere(queue: RunningControl, control: AsyncControlClient) -> None:
     queue.write("hold", *(envelope(f"h{number}@example.org") for number in range(30)))
     size = queue.manager.answers["size"]({})
     lanes = size["lanes"] | {"hold": {"messages": 30, "recipients": 30}}
@@ -147,7 +147,7 @@ async def test_held_mail_goes_nowhere(queue: House, control: AsyncControlClient)
 
 
 async def test_files_of_events_that_can_not_be_read_are_counted_and_named(
-    queue: House, control: AsyncControlClient
+    queue: RunningControl, control: AsyncControlClient
 ) -> None:
     assert (await simulated(control))["unread_files"] == 0
     today = queue.settings.events_directory / f"dt={datetime.now(UTC):%Y-%m-%d}"
@@ -162,7 +162,9 @@ async def test_files_of_events_that_can_not_be_read_are_counted_and_named(
     assert "and 2 more" in told
 
 
-async def test_mail_without_a_name_goes_where_the_sample_goes(queue: House, control: AsyncControlClient) -> None:
+async def test_mail_without_a_name_goes_where_the_sample_goes(
+    queue: RunningControl, control: AsyncControlClient
+) -> None:
     size = queue.manager.answers["size"]({})
     queue.manager.answers["size"] = lambda _: size | {"destinations": {OTHER: 20, "": 100}}
     answer = await simulated(control, hops={EXAMPLE: {"bounced_share": 1}})
@@ -183,13 +185,15 @@ async def test_mail_without_a_name_goes_where_the_sample_goes(queue: House, cont
     ],
 )
 async def test_a_change_is_refused_in_the_words_of_set(
-    queue: House, control: AsyncControlClient, change: dict[str, Any], words: str
+    queue: RunningControl, control: AsyncControlClient, change: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(Refused, match=words):
         await simulated(control, changes=[change])
 
 
-async def test_each_wrong_change_is_named_and_nothing_is_simulated(queue: House, control: AsyncControlClient) -> None:
+async def test_each_wrong_change_is_named_and_nothing_is_simulated(
+    queue: RunningControl, control: AsyncControlClient
+) -> None:
     changes = [
         set_to(5), set_to(0), set_to(5, scope="nowhere:x"), set_to(5, parameter="colour"),
         set_to(9_000.0, scope="", parameter="minimal_backoff_time"),
@@ -208,7 +212,7 @@ async def test_each_wrong_change_is_named_and_nothing_is_simulated(queue: House,
 
 
 async def test_values_are_checked_over_those_set_live_and_without_the_manager(
-    queue: House, control: AsyncControlClient
+    queue: RunningControl, control: AsyncControlClient
 ) -> None:
     (queue.settings.home / "tuned.toml").write_text('[""]\nmaximal_backoff_time = 20000.0\n')
     await queue.lose_the_manager()
@@ -218,14 +222,14 @@ async def test_values_are_checked_over_those_set_live_and_without_the_manager(
     assert answer == {"faults": [None]}
 
 
-async def test_a_next_hop_that_makes_no_sense_is_refused(queue: House, control: AsyncControlClient) -> None:
+async def test_a_next_hop_that_makes_no_sense_is_refused(queue: RunningControl, control: AsyncControlClient) -> None:
     with pytest.raises(Refused, match="hops: smtp: 'speed' is not a key of a next hop; the keys are transaction_s"):
         await simulated(control, hops={"smtp": {"speed": 1}})
     with pytest.raises(Refused, match=r"hops: smtp: connect_s must be between 0 and 3600 seconds \(got -1\)"):
         await simulated(control, hops={"smtp": {"connect_s": -1}})
 
 
-async def test_without_the_manager_nothing_is_simulated(queue: House, control: AsyncControlClient) -> None:
+async def test_without_the_manager_nothing_is_simulated(queue: RunningControl, control: AsyncControlClient) -> None:
     await queue.lose_the_manager()
     with pytest.raises(Refused, match="the manager is not running"):
         await simulated(control)
@@ -252,7 +256,7 @@ LONG: dict[str, Any] = {"backlog": "none", "arrivals": True, "duration_s": 2_000
 
 
 async def test_so_many_at_once_and_no_more_and_who_goes_takes_his_with_him(
-    queue: House, control: AsyncControlClient
+    queue: RunningControl, control: AsyncControlClient
 ) -> None:
     delivered(queue, EXAMPLE, 0.1)
     askers = [queue.client() for _ in range(2)]
@@ -260,19 +264,19 @@ async def test_so_many_at_once_and_no_more_and_who_goes_takes_his_with_him(
     await eventually(lambda: len(children()) == 2)
     with pytest.raises(Refused, match=r"2 simulations are running already \(control.simulations_max\)"):
         await simulated(control)
-    running = children()
+    pids = children()
     for task, asker in zip(asked, askers, strict=True):
         task.cancel()
         with pytest.raises((asyncio.CancelledError, ControlError)):
             await task
         await asker.close()
     await eventually(
-        lambda: not any(Path(f"/proc/{pid}").exists() for pid in running)
+        lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids)
     )  # nor as something to be waited for
     assert (await simulated(control))["done"]
 
 
-async def test_it_has_less_right_to_the_processor_than_mail(queue: House) -> None:
+async def test_it_has_less_right_to_the_processor_than_mail(queue: RunningControl) -> None:
     delivered(queue, EXAMPLE, 0.1)
     async with queue.client() as asker:
         asked = asyncio.create_task(asker.call("simulate", LONG))
@@ -285,7 +289,7 @@ async def test_it_has_less_right_to_the_processor_than_mail(queue: House) -> Non
     await eventually(lambda: not children())
 
 
-async def test_what_takes_too_long_is_ended(queue: House) -> None:
+async def test_what_takes_too_long_is_ended(queue: RunningControl) -> None:
     settings = queue.settings
     short = dataclasses.replace(settings, control=dataclasses.replace(settings.control, simulation_timeout_s=0.05))
 

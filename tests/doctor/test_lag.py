@@ -16,7 +16,7 @@ from mailcore.doctor.host import Host
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
-from tests.control.running_control import House, open_house
+from tests.control.running_control import RunningControl, open_control
 from tests.doctor.sample_host import children, found, running, sample_host
 from tests.lookup.sample_messages import envelope
 
@@ -130,17 +130,17 @@ def test_what_the_export_wrote_can_not_be_read(tmp_path: Path) -> None:
     assert found(lag.look(host), "export").state is State.BAD
 
 
-def oldest(house: House) -> Finding:
-    host = Host.of(house.settings, house.config)
+def oldest(running_control: RunningControl) -> Finding:
+    host = Host.of(running_control.settings, running_control.config)
     return found(lag.look(host), "oldest message")
 
 
 @pytest.mark.parametrize(("days", "expected"), [(1, State.GOOD), (9, State.WARN)])
 async def test_the_oldest_message(days: float, expected: State) -> None:
-    async with open_house() as house:
-        house.manager.answers["state"] = lambda _: state(0, 0)
-        house.write("retry.60", envelope(arrived_at=time.time() - days * 86_400))
-        finding = await asyncio.to_thread(oldest, house)
+    async with open_control() as running_control:
+        running_control.manager.answers["state"] = lambda _: state(0, 0)
+        running_control.write("retry.60", envelope(arrived_at=time.time() - days * 86_400))
+        finding = await asyncio.to_thread(oldest, running_control)
     assert finding.state is expected
     assert finding.figures["messages"] == 1
 
@@ -148,15 +148,15 @@ async def test_the_oldest_message(days: float, expected: State) -> None:
 async def test_a_queue_too_long_to_look_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lag, "AGES_S", 0.0)
     monkeypatch.setattr("mailcore.control.ages.STEP_S", 0.0)
-    async with open_house() as house:
-        house.manager.answers["state"] = lambda _: state(0, 0)
-        house.write("retry.60", *(envelope() for _ in range(300)))
-        finding = await asyncio.to_thread(oldest, house)
+    async with open_control() as running_control:
+        running_control.manager.answers["state"] = lambda _: state(0, 0)
+        running_control.write("retry.60", *(envelope() for _ in range(300)))
+        finding = await asyncio.to_thread(oldest, running_control)
     assert finding.state is State.NOT_KNOWN
     assert "not all" in finding.found
 
 
 async def test_an_empty_queue() -> None:
-    async with open_house() as house:
-        house.manager.answers["state"] = lambda _: state(0, 0)
-        assert "is empty" in (await asyncio.to_thread(oldest, house)).found
+    async with open_control() as running_control:
+        running_control.manager.answers["state"] = lambda _: state(0, 0)
+        assert "is empty" in (await asyncio.to_thread(oldest, running_control)).found

@@ -21,7 +21,7 @@ from tests.supervisor.test_users import CORE, OwnUsers, as_root, entered
 
 
 @pytest.fixture
-async def house(place: Path) -> AsyncIterator[OwnUsers]:
+async def core(place: Path) -> AsyncIterator[OwnUsers]:
     it = OwnUsers(place, {"*": "smtp:[127.0.0.1]:9"}, {"queue": {"reserve_bytes": 0}})
     await it.start()
     yield it
@@ -30,9 +30,9 @@ async def house(place: Path) -> AsyncIterator[OwnUsers]:
 
 
 @as_root
-async def test_own_users_are_as_they_should_be(house: OwnUsers) -> None:
-    settings = load(house.config)
-    sample_host = await asyncio.to_thread(Host.of, settings, house.config)
+async def test_own_users_are_as_they_should_be(core: OwnUsers) -> None:
+    settings = load(core.config)
+    sample_host = await asyncio.to_thread(Host.of, settings, core.config)
     told_of_files = list(permissions.look(sample_host))
     assert states(told_of_files) == {State.GOOD}, told_of_files
     assert CORE in found(told_of_files, "queue").found
@@ -47,10 +47,10 @@ async def test_own_users_are_as_they_should_be(house: OwnUsers) -> None:
 
 
 @as_root
-async def test_who_may_see_little_is_told_so(house: OwnUsers) -> None:
+async def test_who_may_see_little_is_told_so(core: OwnUsers) -> None:
     """Nobody's user: no check breaks, and what it may not see is not known."""
-    asked = [str(COMMAND), "doctor", "--json", "--config", str(house.config)]
-    command = entered(house.directory, ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *asked])
+    asked = [str(COMMAND), "doctor", "--json", "--config", str(core.config)]
+    command = entered(core.directory, ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *asked])
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=100, check=False)
     findings = msgspec.convert(json.loads(done.stdout)["findings"], list[Finding])
     assert [each.found for each in findings if "this check failed" in each.found] == []

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from mailcore.lab.lab import Lab
-from tests.running.running_manager import House
+from tests.running.running_core import RunningCore
 from tests.test_tidy import ROOT
 
 __all__ = ["Gold", "Told", "delivered", "gold_of", "ordered", "waypost_report", "with_more"]
@@ -87,26 +87,26 @@ class Gold:
         return {row[key]: row[value] for row in self.rows(table) if row[value]}
 
 
-async def ordered(house: House, operation: str, queue_id: str) -> None:
+async def ordered(core: RunningCore, operation: str, queue_id: str) -> None:
     """A change to a message, once it was tried, and while it is not being tried."""
 
     async def done() -> bool:
-        item = await house.item(queue_id)
+        item = await core.item(queue_id)
         resting = item is not None and not item["lane"].startswith("incoming.")
-        return resting and bool((await house.ask(operation, queue_ids=[queue_id]))["changed"])
+        return resting and bool((await core.ask(operation, queue_ids=[queue_id]))["changed"])
 
-    await house.eventually(done, f"{operation} of {queue_id}")
+    await core.eventually(done, f"{operation} of {queue_id}")
 
 
-async def with_more(house: House, queue_id: str, *recipients: str) -> None:
+async def with_more(core: RunningCore, queue_id: str, *recipients: str) -> None:
     """The same, of an operator who adds recipients."""
 
     async def done() -> bool:
-        answer = await house.ask("add_recipients", queue_id=queue_id, recipients=list(recipients))
+        answer = await core.ask("add_recipients", queue_id=queue_id, recipients=list(recipients))
         return bool(answer["changed"])
 
-    await house.until_in(queue_id, "retry")
-    await house.eventually(done, f"more recipients of {queue_id}")
+    await core.until_in(queue_id, "retry")
+    await core.eventually(done, f"more recipients of {queue_id}")
 
 
 def gold_of(home: Path, name: str) -> Gold:

@@ -23,7 +23,7 @@ from tests.appliance.markup import markup_of
 from tests.end_to_end.appliance import Appliance
 from tests.end_to_end.reporting import Gold, Told, delivered, gold_of, ordered, waypost_report, with_more
 from tests.events.reading import rows
-from tests.running.running_manager import House, Sections, route_to, running
+from tests.running.running_core import RunningCore, Sections, route_to, running
 
 # On a busy machine half a minute is lived, and Java starts twice. All tests may use the database, so that pytest-django, which
 # puts those that do in front, does not part them: the day would be lived twice.
@@ -82,8 +82,8 @@ class Lived:
     lost_stretch: str
 
 
-def refuse_two(house: House) -> None:
-    with smtplib.SMTP("127.0.0.1", house.port, timeout=20) as client:
+def refuse_two(core: RunningCore) -> None:
+    with smtplib.SMTP("127.0.0.1", core.port, timeout=20) as client:
         client.ehlo("client.example")
         assert client.mail("a@sender.example", ["SIZE=99999999"])[0] == 552
         assert client.mail("a@sender.example")[0] == 250
@@ -95,23 +95,23 @@ async def live(directory: Path) -> Lived:
     zone = zone_of_noon()
     async with Lab([f"{name}={behaviour}:127.0.0.1:0" for name, behaviour in HOPS.items()]) as lab:
         routes = {f"{hop.name}.example": route_to(lab, number) for number, hop in enumerate(lab.hops)}
-        async with running(directory, lab, quick(zone), routes=routes) as house:
-            first = await Appliance.ask(house, "export", "--cut", "--ids")
+        async with running(directory, lab, quick(zone), routes=routes) as core:
+            first = await Appliance.ask(core, "export", "--cut", "--ids")
             assert first["recipients"] == 0
-            lived = await _mail(house, lab)
-            last = await Appliance.ask(house, "export", "--cut", "--ids")
-            size = await house.size()
-            deleted = sum(item["recipient_count"] for item in await house.listed(lane="deleted"))
+            lived = await _mail(core, lab)
+            last = await Appliance.ask(core, "export", "--cut", "--ids")
+            size = await core.size()
+            deleted = sum(item["recipient_count"] for item in await core.listed(lane="deleted"))
             assert last["recipients"] == size["recipients"] + deleted, "the lanes were read as the core counts them"
             day = datetime.now(ZoneInfo(zone)).date()
-            good = await waypost_report(house.config, day)
-            counters = (await house.ask("state"))["counters"]
-            report = gold_of(house.home, f"day={day}")
-            lost, touched, stretch = _take_away_a_file(house.home / "events")
-            red = await waypost_report(house.config, day)
-            red_report = gold_of(house.home, f"day={day}")
+            good = await waypost_report(core.config, day)
+            counters = (await core.ask("state"))["counters"]
+            report = gold_of(core.home, f"day={day}")
+            lost, touched, stretch = _take_away_a_file(core.home / "events")
+            red = await waypost_report(core.config, day)
+            red_report = gold_of(core.home, f"day={day}")
         return Lived(
-            home=house.home, day=day, got=delivered(lab), counters=counters, size=size, deleted=deleted, good=good,
+            home=core.home, day=day, got=delivered(lab), counters=counters, size=size, deleted=deleted, good=good,
             report=report, red=red, red_report=red_report, lost=lost, touched=touched, lost_stretch=stretch,
             not_taken={
                 f"smtp:[{hop.address[0]}]:{hop.address[1]}": sum(hop.counters.refused.get(code, 0) for code in REFUSALS)
@@ -121,13 +121,13 @@ async def live(directory: Path) -> Lived:
         )  # fmt: skip
 
 
-async def _mail(house: House, lab: Lab) -> dict[str, Any]:
+async def _mail(core: RunningCore, lab: Lab) -> dict[str, Any]:
     fates: dict[str, str] = {}
     sent: Counter[str] = Counter()
 
     async def send(fate: str, *recipients: str) -> str:
         sent.update(recipients)
-        fates[fate] = await house.send(*recipients, data=b"Subject: x\r\n\r\n" + fate.encode() + b"\r\n")
+        fates[fate] = await core.send(*recipients, data=b"Subject: x\r\n\r\n" + fate.encode() + b"\r\n")
         return fates[fate]
 
     never = await send("expired", "a@never.example", "b@never.example", "a@good.example")
@@ -135,30 +135,30 @@ async def _mail(house: House, lab: Lab) -> dict[str, Any]:
     await send("deferred", "a@grey.example", "b@grey.example")
     for number in range(5):
         await send(f"delivered {number}", f"r{number}@good.example", "everybody@good.example")
-    await house.until_removed(fates["bounced"], fates["deferred"], fates["delivered 4"])
-    await Appliance.ask(house, "export", "--now")
+    await core.until_removed(fates["bounced"], fates["deferred"], fates["delivered 4"])
+    await Appliance.ask(core, "export", "--now")
     held = await send("held", "a@slow.example")
-    await ordered(house, "hold", held)
-    await house.until_in(held, "hold")
+    await ordered(core, "hold", held)
+    await core.until_in(held, "hold")
     later = await send("added", "b@slow.example")
-    await with_more(house, later, "added@good.example", "added@grey.example")
+    await with_more(core, later, "added@good.example", "added@grey.example")
     gone = await send("deleted", "c@slow.example", "d@slow.example")
-    await ordered(house, "delete", gone)
-    await asyncio.to_thread(refuse_two, house)
-    fates["injected"] = await house.inject("a@good.example", "b@grey.example")
-    fates["scheduled"] = await house.inject("x@good.example", "y@good.example", not_before=time.time() + 3600)
+    await ordered(core, "delete", gone)
+    await asyncio.to_thread(refuse_two, core)
+    fates["injected"] = await core.inject("a@good.example", "b@grey.example")
+    fates["scheduled"] = await core.inject("x@good.example", "y@good.example", not_before=time.time() + 3600)
     await lab.hop("slow").set_behaviour("accept")
-    await ordered(house, "release", held)
-    await house.until_removed(never, held, later, fates["injected"])
-    await Appliance.ask(house, "export", "--now")
-    fates["waits"] = await house.send("a@dead.example", "r0@good.example")
+    await ordered(core, "release", held)
+    await core.until_removed(never, held, later, fates["injected"])
+    await Appliance.ask(core, "export", "--now")
+    fates["waits"] = await core.send("a@dead.example", "r0@good.example")
     sent.update(["a@dead.example", "r0@good.example"])
-    await ordered(house, "hold", fates["waits"])
+    await ordered(core, "hold", fates["waits"])
 
     async def rest() -> bool:
-        return bool((await house.size())["recipients"] == WAITING)
+        return bool((await core.size())["recipients"] == WAITING)
 
-    await house.eventually(rest, "everything else to be over")
+    await core.eventually(rest, "everything else to be over")
     return {"fates": fates, "sent": sent, "refused": 2}
 
 

@@ -14,9 +14,9 @@ from mailcore.log.segment import Damage
 from mailcore.lookup.service_times import ServiceTimes, measure
 from mailcore.lookup.tracing import Walk
 from mailcore.queue.lanes import JOURNAL
-from tests.lookup.recorded_lives import World
+from tests.lookup.recorded_lives import RecordedLives
 
-__all__ = ["KeptWorld", "unsynced"]
+__all__ = ["ExportedLives", "unsynced"]
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Disk, "sync", lambda self, fd: None)
 
 
-class KeptWorld(World):
+class ExportedLives(RecordedLives):
     """``kept``: events answer, too; a test turns it on when it has heard what the log alone says."""
 
     def __init__(self, path: Path, journal_segment_bytes: int = 64 << 10) -> None:

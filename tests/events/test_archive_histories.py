@@ -20,7 +20,7 @@ from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.tracing import Walk, lanes_in, open_lane
 from tests.events.reading import rows
 from tests.events.test_histories import Reported, short_lists
-from tests.queue.simulated_machine import HOME, World
+from tests.queue.simulated_machine import HOME, OutsideMemory
 from tests.simulated_disk import SimulatedDisk
 
 __all__ = ["short_lists"]
@@ -47,7 +47,7 @@ def told(history: Any) -> Counter[tuple[int, str]]:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_all_that_happened_is_told_once(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    story = Reported(SimulatedDisk(), World(), rng, tmp_path)
+    story = Reported(SimulatedDisk(), OutsideMemory(), rng, tmp_path)
     for _ in range(STEPS):
         story.step()
         if rng.random() < 0.1:
@@ -58,9 +58,9 @@ def test_all_that_happened_is_told_once(seed: int, tmp_path: Path) -> None:
         story.machine.checkpoint()
     export = story.export()
     with export.locked(0):
-        take_cut(export, story.machine.world.now)
-    disk, world = story.machine.disk, story.machine.world
-    browser = Browser(disk, HOME, lambda: world.now, lambda: 0.0)
+        take_cut(export, story.machine.outside.now)
+    disk, outside = story.machine.disk, story.machine.outside
+    browser = Browser(disk, HOME, lambda: outside.now, lambda: 0.0)
     archive = EventArchive(Disk(), str(tmp_path))
     past = HistoryReader(browser, archive=archive)
     found = rows(tmp_path)
@@ -71,7 +71,7 @@ def test_all_that_happened_is_told_once(seed: int, tmp_path: Path) -> None:
     ended = {event["queue_id"] for event in found if event["kind"] == "finished"}
     with open_lane(disk, HOME, "journal") as reader:
         assert reader.bases[0] > 0, "a story in which no segment goes shows nothing"
-    for queue_id in world.accepted:
+    for queue_id in outside.accepted:
         walk = Walk(past.history(queue_id))
         assert walk.go(60.0, lambda: 0.0)
         history = walk.result
@@ -90,4 +90,4 @@ def test_all_that_happened_is_told_once(seed: int, tmp_path: Path) -> None:
     assert search_walk.go(60.0, lambda: 0.0)
     hits = Counter(hit.queue_id for hit in search.take())
     assert set(hits.values()) == {1}
-    assert hits.keys() >= world.accepted.keys()
+    assert hits.keys() >= outside.accepted.keys()

@@ -16,7 +16,7 @@ from mailcore.lookup.browse import CursorError
 from mailcore.lookup.query import Hit
 from mailcore.lookup.search_cursor import SearchCursor
 from mailcore.lookup.tracing import Walk
-from tests.events.exported_lives import KeptWorld, unsynced
+from tests.events.exported_lives import ExportedLives, unsynced
 from tests.events.test_archive import LIVES, bounced, deferred_and_delivered, delivered
 from tests.lookup.sample_messages import Lane
 
@@ -25,10 +25,10 @@ pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[KeptWorld]:
-    world = KeptWorld(tmp_path)
-    yield world
-    world.close()
+def recorded(tmp_path: Path) -> Iterator[ExportedLives]:
+    recorded = ExportedLives(tmp_path)
+    yield recorded
+    recorded.close()
 
 
 QUESTIONS: list[dict[str, str]] = [
@@ -52,18 +52,18 @@ def by_id(hits: list[Hit]) -> dict[str, Hit]:
 
 
 @pytest.mark.parametrize("limit", [1, 3, 50])
-def test_a_search_is_the_same_from_events_alone(world: KeptWorld, limit: int) -> None:
-    lives = [live(world) for live in LIVES for _ in range(3)]
+def test_a_search_is_the_same_from_events_alone(recorded: ExportedLives, limit: int) -> None:
+    lives = [live(recorded) for live in LIVES for _ in range(3)]
     queries = [*QUESTIONS, *({"queue_id": life.queue_id} for life in lives), {"queue_id": f"{lives[6].queue_id}B0"}]
-    world.runners = {name: lane.end for name, lane in world.lanes.items()}
-    before = [by_id(world.search(limit, **query)) for query in queries]
+    recorded.runners = {name: lane.end for name, lane in recorded.lanes.items()}
+    before = [by_id(recorded.search(limit, **query)) for query in queries]
     assert sum(map(len, before[:4])) > 20
-    world.export()
-    assert [by_id(world.search(limit, **query)) for query in queries] == before
-    world.forget("journal")
-    kept = [by_id(world.search(limit, **query)) for query in queries]
-    world.forget_all()
-    gone = [by_id(world.search(limit, **query)) for query in queries]
+    recorded.export()
+    assert [by_id(recorded.search(limit, **query)) for query in queries] == before
+    recorded.forget("journal")
+    kept = [by_id(recorded.search(limit, **query)) for query in queries]
+    recorded.forget_all()
+    gone = [by_id(recorded.search(limit, **query)) for query in queries]
     for query, one, other, first in zip(queries, kept, gone, before, strict=True):
         expected = {each: _ended(hit) for each, hit in first.items()}
         assert {each: _ended(hit) for each, hit in one.items()} == expected, query
@@ -75,142 +75,144 @@ def _ended(hit: Hit) -> Hit:
     return msgspec.structs.replace(hit, state="unknown") if hit.state in ("queued", "active") else hit
 
 
-def test_pages_from_events_join_and_are_the_newest_first(world: KeptWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_from_events_join_and_are_the_newest_first(
+    recorded: ExportedLives, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "ROWS_MAX", 7)
     monkeypatch.setattr(past, "TOGETHER_MAX", 3)
-    lives = [delivered(world, sender="x@example.org" if number % 3 else "y@example.org") for number in range(100)]
-    world.now += 86_400
-    lives += [delivered(world, sender="y@example.org") for number in range(5)]
-    world.export()
-    world.forget_all()
+    lives = [delivered(recorded, sender="x@example.org" if number % 3 else "y@example.org") for number in range(100)]
+    recorded.now += 86_400
+    lives += [delivered(recorded, sender="y@example.org") for number in range(5)]
+    recorded.export()
+    recorded.forget_all()
     wanted = [life.queue_id for life in reversed(lives) if life.envelope.sender == "y@example.org"]
     for limit in (1, 4, 50):
-        hits = world.search(limit, sender="y@*")
+        hits = recorded.search(limit, sender="y@*")
         assert [hit.queue_id for hit in hits] == wanted
         assert {hit.state for hit in hits} == {"delivered"}
 
 
 @pytest.mark.parametrize(("rows_max", "values_max"), [(1, 9), (2, 9), (3, 9), (5, 9), (20_000, 9), (20_000, 100_000)])
 def test_a_long_list_is_searched_wherever_row_groups_and_what_is_read_of_them_end(
-    world: KeptWorld, monkeypatch: pytest.MonkeyPatch, rows_max: int, values_max: int
+    recorded: ExportedLives, monkeypatch: pytest.MonkeyPatch, rows_max: int, values_max: int
 ) -> None:
     monkeypatch.setattr(files, "ROWS_MAX", rows_max)
     monkeypatch.setattr("mailcore.events.read.rows.VALUES_MAX", values_max)
     lives = []
     for _ in range(3):
-        delivered(world)
-        lane = world.lane("incoming.0")
+        delivered(recorded)
+        lane = recorded.lane("incoming.0")
         batches = tuple(lane.write_batch([Recipient(n, f"b{n}@example.org")]) for n in range(1, 5))
-        life = world.arrive(recipients=(Recipient(0, "a@example.org"),), recipient_count=5, batches=batches)
+        life = recorded.arrive(recipients=(Recipient(0, "a@example.org"),), recipient_count=5, batches=batches)
         life.attempt(Status.DELIVERED, *range(5))
         lives.append(life)
-    world.export()
-    world.forget_all()
+    recorded.export()
+    recorded.forget_all()
     for limit in (1, 50):
         for recipient in ("a@example.org", "b1@*", "b4@*"):
-            hits = world.search(limit, recipient=recipient)
+            hits = recorded.search(limit, recipient=recipient)
             assert [hit.recipient_count for hit in hits] == [5, 5, 5]
-        assert len(world.search(limit, recipient="*@example.org", sender="sender@*")) == 6
+        assert len(recorded.search(limit, recipient="*@example.org", sender="sender@*")) == 6
     for life in lives:
-        verdicts = world.history(life.queue_id).events[1]["verdicts"]
+        verdicts = recorded.history(life.queue_id).events[1]["verdicts"]
         assert [each["address"] for each in verdicts] == ["a@example.org", *(f"b{n}@example.org" for n in range(1, 5))]
 
 
-def small_segments(world: KeptWorld, lane: str) -> None:
-    world.lanes[lane] = Lane(world.directory, lane, segment_bytes=8 << 10)
+def small_segments(recorded: ExportedLives, lane: str) -> None:
+    recorded.lanes[lane] = Lane(recorded.directory, lane, segment_bytes=8 << 10)
 
 
 @pytest.mark.parametrize("going", range(0, 14, 2))
-def test_nothing_is_told_twice_nor_left_out_when_segments_go_between_pages(world: KeptWorld, going: int) -> None:
-    small_segments(world, "incoming.0")
-    small_segments(world, "incoming.1")
-    lives = [delivered(world, lane=f"incoming.{number % 2}") for number in range(200)]
-    world.export()
+def test_nothing_is_told_twice_nor_left_out_when_segments_go_between_pages(recorded: ExportedLives, going: int) -> None:
+    small_segments(recorded, "incoming.0")
+    small_segments(recorded, "incoming.1")
+    lives = [delivered(recorded, lane=f"incoming.{number % 2}") for number in range(200)]
+    recorded.export()
     found: list[str] = []
     cursor: str | None = ""
     pages = 0
     while cursor is not None:
-        hits, cursor = world.page(cursor, 11, sender="sender@*")
+        hits, cursor = recorded.page(cursor, 11, sender="sender@*")
         found += [hit.queue_id for hit in hits]
         pages += 1
         assert pages < 60
         if pages == going:
-            world.forget("incoming.0", keep=2)
+            recorded.forget("incoming.0", keep=2)
         if pages == going + 2:
-            world.forget("incoming.1", keep=1)
-            world.forget("incoming.0", keep=1)
+            recorded.forget("incoming.1", keep=1)
+            recorded.forget("incoming.0", keep=1)
     assert len(found) == len(set(found))
     assert set(found) == {life.queue_id for life in lives}
 
 
 @pytest.mark.parametrize("steps", range(0, 12, 2))
 def test_segments_that_go_in_front_of_a_search_are_told_from_the_events(
-    world: KeptWorld, monkeypatch: pytest.MonkeyPatch, steps: int
+    recorded: ExportedLives, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     monkeypatch.setattr(reader, "OPEN_SEGMENTS_MAX", 1)
-    small_segments(world, "incoming.0")
-    lives = [delivered(world) for _ in range(300)]
-    world.export()
-    search = world.begun("", 1_000, sender="sender@*")
+    small_segments(recorded, "incoming.0")
+    lives = [delivered(recorded) for _ in range(300)]
+    recorded.export()
+    search = recorded.begun("", 1_000, sender="sender@*")
     walk = Walk(search.steps())
     for _ in range(steps):
         assert not walk.go(0.0, lambda: 0.0)
-    world.forget("incoming.0", keep=2)
-    world.walked(walk)
+    recorded.forget("incoming.0", keep=2)
+    recorded.walked(walk)
     found = [hit.queue_id for hit in search.take()]
     assert len(found) == len(set(found))
     assert set(found) == {life.queue_id for life in lives}
 
 
-def test_a_retry_lane_tells_of_a_message_whose_arrival_is_in_the_events(world: KeptWorld) -> None:
-    life = world.arrive(["a@example.org", "b@example.org"])
+def test_a_retry_lane_tells_of_a_message_whose_arrival_is_in_the_events(recorded: ExportedLives) -> None:
+    life = recorded.arrive(["a@example.org", "b@example.org"])
     life.start()
     life.attempt(Status.DELIVERED, 0)
     life.attempt(Status.DEFERRED, 1)
     life.replace("retry.300", 1)
-    world.export()
-    world.forget("incoming.0")
-    world.forget("journal")
+    recorded.export()
+    recorded.forget("incoming.0")
+    recorded.forget("journal")
     for limit in (1, 50):
-        (hit,) = world.search(limit, recipient="b@example.org")
+        (hit,) = recorded.search(limit, recipient="b@example.org")
         assert (hit.state, hit.recipients) == ("deferred", ["b@example.org"])
-    (hit,) = world.search(recipient="a@example.org")  # who is done is in the events only
+    (hit,) = recorded.search(recipient="a@example.org")  # who is done is in the events only
     assert (hit.state, hit.recipients) == ("deferred", ["a@example.org", "b@example.org"])
-    (hit,) = world.search(queue_id=life.queue_id)
+    (hit,) = recorded.search(queue_id=life.queue_id)
     assert hit.state == "deferred"
 
 
-def test_the_worst_that_happened_to_anybody_is_told_when_the_end_is_in_the_journal(world: KeptWorld) -> None:
-    life = world.arrive(["a@example.org", "b@example.org"])
+def test_the_worst_that_happened_to_anybody_is_told_when_the_end_is_in_the_journal(recorded: ExportedLives) -> None:
+    life = recorded.arrive(["a@example.org", "b@example.org"])
     life.start()
     life.attempt(Status.BOUNCED, 0)
-    world.chatter(2_000)
+    recorded.chatter(2_000)
     life.attempt(Status.DELIVERED, 1)
     life.finish()
-    world.export()
-    world.forget("journal", keep=1)
-    (hit,) = world.search(recipient="a@example.org")
+    recorded.export()
+    recorded.forget("journal", keep=1)
+    (hit,) = recorded.search(recipient="a@example.org")
     assert hit.state == "bounced"
-    world.forget("incoming.0")
-    (hit,) = world.search(recipient="a@example.org")
+    recorded.forget("incoming.0")
+    (hit,) = recorded.search(recipient="a@example.org")
     assert hit.state == "bounced"
 
 
 def test_a_search_that_is_to_stop_among_events_goes_on_where_it_was(
-    world: KeptWorld, monkeypatch: pytest.MonkeyPatch
+    recorded: ExportedLives, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "ROWS_MAX", 10)
-    lives = [delivered(world) for _ in range(200)]
-    world.export()
-    world.forget_all()
+    lives = [delivered(recorded) for _ in range(200)]
+    recorded.export()
+    recorded.forget_all()
     found: list[str] = []
     cursor: str | None = ""
     rounds = 0
     while cursor is not None:
-        search = world.begun(cursor, 10_000, sender="sender@*")
+        search = recorded.begun(cursor, 10_000, sender="sender@*")
         walk = Walk(search.steps())
         search.stopping = not walk.go(0.0, lambda: 0.0)
-        world.walked(walk)
+        recorded.walked(walk)
         found += [hit.queue_id for hit in search.take()]
         cursor = search.cursor
         rounds += 1
@@ -219,18 +221,18 @@ def test_a_search_that_is_to_stop_among_events_goes_on_where_it_was(
     assert rounds > 5
 
 
-def test_a_day_that_goes_between_two_pages_is_passed_over(world: KeptWorld) -> None:
-    old = [delivered(world) for _ in range(5)]
-    world.now += 86_400
-    new = [delivered(world) for _ in range(5)]
-    world.export()
-    world.forget_all()
-    hits, cursor = world.page("", 7, sender="sender@*")
+def test_a_day_that_goes_between_two_pages_is_passed_over(recorded: ExportedLives) -> None:
+    old = [delivered(recorded) for _ in range(5)]
+    recorded.now += 86_400
+    new = [delivered(recorded) for _ in range(5)]
+    recorded.export()
+    recorded.forget_all()
+    hits, cursor = recorded.page("", 7, sender="sender@*")
     assert [hit.queue_id for hit in hits] == [life.queue_id for life in [*reversed(new), *reversed(old)]][:7]
-    for path in sorted(world.events.glob("dt=*"))[0].iterdir():
+    for path in sorted(recorded.events.glob("dt=*"))[0].iterdir():
         path.unlink()
     assert cursor is not None
-    assert world.page(cursor, 7, sender="sender@*") == ([], None)
+    assert recorded.page(cursor, 7, sender="sender@*") == ([], None)
 
 
 @pytest.mark.parametrize(
@@ -240,11 +242,11 @@ def test_a_day_that_goes_between_two_pages_is_passed_over(world: KeptWorld) -> N
         ">;incoming.0:5-x", "incoming.0:1;a:1-2-3", "x", ">" + "9" * 30,
     ],
 )  # fmt: skip
-def test_a_bad_cursor_is_an_error(world: KeptWorld, cursor: str) -> None:
-    delivered(world)
-    world.export()
+def test_a_bad_cursor_is_an_error(recorded: ExportedLives, cursor: str) -> None:
+    delivered(recorded)
+    recorded.export()
     with pytest.raises(CursorError, match="is not a cursor"):
-        world.page(cursor, 10, sender="*")
+        recorded.page(cursor, 10, sender="*")
 
 
 def test_a_cursor_says_what_was_seen() -> None:
@@ -264,12 +266,12 @@ def test_a_cursor_says_what_was_seen() -> None:
     assert len(seen.in_lane("incoming.1", 100_001)) < 200
 
 
-def test_bounces_and_deferred_ones_end_as_their_events_say(world: KeptWorld) -> None:
-    one, other = bounced(world), deferred_and_delivered(world)
-    world.export()
-    world.forget_all()
-    hits = by_id(world.search(sender="sender@*"))
+def test_bounces_and_deferred_ones_end_as_their_events_say(recorded: ExportedLives) -> None:
+    one, other = bounced(recorded), deferred_and_delivered(recorded)
+    recorded.export()
+    recorded.forget_all()
+    hits = by_id(recorded.search(sender="sender@*"))
     assert {queue_id: hit.state for queue_id, hit in hits.items()} == {
         one.queue_id: "bounced", other.queue_id: "delivered",
     }  # fmt: skip
-    assert hits[other.queue_id].finished_at == world.now
+    assert hits[other.queue_id].finished_at == recorded.now

@@ -21,17 +21,17 @@ from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL
 from mailcore.queue.records import Administrative, Place, Replaced, Start, encode
 from tests.events.lanes import Lanes
 from tests.events.reading import checksum, ends, left, rows
-from tests.queue.simulated_machine import HOME, UNDO_S, Machine
+from tests.queue.simulated_machine import HOME, UNDO_S, SimulatedMachine
 from tests.queue.steps import Nothing, begun, deliver_all, new_machine
 
 
 @pytest.fixture
-def machine() -> Machine:
+def machine() -> SimulatedMachine:
     return new_machine(segment_bytes=5000)[0]
 
 
 @pytest.fixture
-def export(machine: Machine, tmp_path: Path) -> Iterator[Export]:
+def export(machine: SimulatedMachine, tmp_path: Path) -> Iterator[Export]:
     export = Export(machine.disk, HOME, str(tmp_path), _never, _never, events_disk=Disk())
     with export.locked(0):
         yield export
@@ -41,17 +41,17 @@ def _never(*what: object) -> None:
     raise AssertionError(what)
 
 
-def settle(machine: Machine) -> None:
+def settle(machine: SimulatedMachine) -> None:
     for _ in range(2):
         machine.checkpoint()
 
 
-def queued(machine: Machine) -> dict[str, int]:
+def queued(machine: SimulatedMachine) -> dict[str, int]:
     positions = read_all_positions(machine.disk, HOME)[0]
     return {each.queue_id: each.recipients for each in queued_at(machine.disk, HOME, positions)}
 
 
-def test_who_is_done_is_not_queued_and_who_waits_anywhere_is(machine: Machine) -> None:
+def test_who_is_done_is_not_queued_and_who_waits_anywhere_is(machine: SimulatedMachine) -> None:
     waiting = machine.accept(3)
     working = machine.accept(3)
     machine.durable()
@@ -66,7 +66,7 @@ def test_who_is_done_is_not_queued_and_who_waits_anywhere_is(machine: Machine) -
     assert queued(machine) == {waiting: 3, working: 2, new: 2}
 
 
-def test_the_checksum_tells_one_message_from_another(machine: Machine, export: Export, tmp_path: Path) -> None:
+def test_the_checksum_tells_one_message_from_another(machine: SimulatedMachine, export: Export, tmp_path: Path) -> None:
     one, two = machine.accept(3), machine.accept(1)
     machine.durable()
     first = begun(machine)
@@ -87,7 +87,7 @@ def test_a_checksum_too_long_for_eight_bytes_wraps() -> None:
     assert counted.checksum == whole % (1 << 64) < whole
 
 
-def test_a_message_finished_since_the_cut_is_queued_at_it(machine: Machine) -> None:
+def test_a_message_finished_since_the_cut_is_queued_at_it(machine: SimulatedMachine) -> None:
     """Its mark says garbage by now; the journal says that it was taken later."""
     before = machine.accept(1)
     machine.durable()
@@ -104,7 +104,7 @@ def test_a_message_finished_since_the_cut_is_queued_at_it(machine: Machine) -> N
     assert before not in there
 
 
-def test_recipients_about_to_be_added_are_queued(machine: Machine) -> None:
+def test_recipients_about_to_be_added_are_queued(machine: SimulatedMachine) -> None:
     queue_id = machine.accept(1)
     machine.durable()
     active = begun(machine)
@@ -133,14 +133,14 @@ def test_what_a_recovery_would_undo_is_not_done(tmp_path: Path, covered: bool) -
     lanes.close()
 
 
-def test_an_order_stated_anew_is_one_order(machine: Machine, export: Export, tmp_path: Path) -> None:
+def test_an_order_stated_anew_is_one_order(machine: SimulatedMachine, export: Export, tmp_path: Path) -> None:
     machine.accept(1)
     machine.durable()
     active = begun(machine)
     active.order = Administrative("hold", active.queue_id, "ann", "", 1.0)
     machine.queue.administer(active.order)
     machine.sync()
-    again = Machine(machine.disk.crash(Nothing()), machine.world, machine.segment_bytes)  # states it anew
+    again = SimulatedMachine(machine.disk.crash(Nothing()), machine.outside, machine.segment_bytes)  # states it anew
     again.checkpoints.keeper = Keeper(Disk(), export.state_directory, 1 << 40, again.clock, _never)
     settle(again)
     export.disk = again.disk
@@ -149,7 +149,7 @@ def test_an_order_stated_anew_is_one_order(machine: Machine, export: Export, tmp
 
 
 def test_deleted_mail_is_queued_until_it_cannot_be_undone_and_then_each_recipient_has_an_end(
-    machine: Machine, export: Export, tmp_path: Path
+    machine: SimulatedMachine, export: Export, tmp_path: Path
 ) -> None:
     queue_id = machine.accept(3)
     machine.durable()
@@ -168,7 +168,7 @@ def test_deleted_mail_is_queued_until_it_cannot_be_undone_and_then_each_recipien
 
 
 def test_segments_are_pinned_while_they_are_counted_and_not_after(
-    machine: Machine, export: Export, monkeypatch: pytest.MonkeyPatch
+    machine: SimulatedMachine, export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue_id = machine.accept(1)
     machine.durable()
@@ -189,7 +189,7 @@ def test_segments_are_pinned_while_they_are_counted_and_not_after(
 
 
 def test_positions_that_moved_before_the_pin_are_taken_anew(
-    machine: Machine, export: Export, monkeypatch: pytest.MonkeyPatch
+    machine: SimulatedMachine, export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.accept(1)
     machine.durable()
@@ -211,7 +211,7 @@ def test_positions_that_moved_before_the_pin_are_taken_anew(
 
 
 def test_segments_that_go_all_the_time_let_nobody_count(
-    machine: Machine, export: Export, monkeypatch: pytest.MonkeyPatch
+    machine: SimulatedMachine, export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.accept(1)
     machine.durable()
@@ -224,7 +224,7 @@ def test_segments_that_go_all_the_time_let_nobody_count(
 
 
 def test_few_messages_are_named_unasked_and_many_when_they_are_asked_for(
-    machine: Machine, export: Export, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    machine: SimulatedMachine, export: Export, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     queue_ids = [machine.accept(1) for _ in range(3)]
     machine.durable()

@@ -12,7 +12,7 @@ from mailcore.control.client import AsyncControlClient, NotRunning
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
 from tests.events.reading import checksum, ends, left, rows
-from tests.running.running_manager import House, Sections, recipients_of, running
+from tests.running.running_core import RunningCore, Sections, recipients_of, running
 
 BEHAVIOUR = "reject(bad*@example.org, 550)+reject(never*@example.org, 451)+greylist(1)"
 MESSAGES = 8
@@ -24,11 +24,11 @@ QUICK: Sections = {
 }
 
 
-async def ask(house: House, operation: str, **arguments: object) -> dict[str, object]:
+async def ask(core: RunningCore, operation: str, **arguments: object) -> dict[str, object]:
     """The exporter, as soon as it is there: it may have been killed just now."""
 
     async def answered() -> dict[str, object] | None:
-        exporter = AsyncControlClient(house.home / "run" / "exporter.sock", timeout_s=60.0)
+        exporter = AsyncControlClient(core.home / "run" / "exporter.sock", timeout_s=60.0)
         try:
             answer: dict[str, object] = await exporter.call(operation, arguments)
         except NotRunning:
@@ -37,14 +37,14 @@ async def ask(house: House, operation: str, **arguments: object) -> dict[str, ob
             await exporter.close()
         return answer
 
-    found: dict[str, object] = await house.eventually(answered, "the exporter")
+    found: dict[str, object] = await core.eventually(answered, "the exporter")
     return found
 
 
-async def balanced(house: House) -> Counter[str]:
+async def balanced(core: RunningCore) -> Counter[str]:
     """After a cut; how many recipients ended how."""
-    cut = await ask(house, "cut", ids=True)
-    events = house.home / "events"
+    cut = await ask(core, "cut", ids=True)
+    events = core.home / "events"
     queued = {}
     for line in (events / "cuts" / str(cut["ids"])).read_text().splitlines():
         each = json.loads(line)
@@ -57,38 +57,38 @@ async def balanced(house: House) -> Counter[str]:
 
 
 async def test_every_recipient_is_in_the_events_or_in_a_lane(tmp_path: Path) -> None:
-    async with Lab([f"{BEHAVIOUR}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, QUICK) as house:
+    async with Lab([f"{BEHAVIOUR}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, QUICK) as core:
         for number in range(MESSAGES):
-            await house.send(
+            await core.send(
                 f"good{number}@example.org", f"bad{number}@example.org", data=b"Subject: one\r\n\r\n" + b"x" * 9000
             )
-        many = await house.send(*(f"r{n}@example.org" for n in range(1100)))
-        never = await house.send("never1@example.org", "never2@example.org")
-        await house.until_in(never, "retry")
-        added = await house.ask("add_recipients", queue_id=never, recipients=["good@example.org", "never3@example.org"])
+        many = await core.send(*(f"r{n}@example.org" for n in range(1100)))
+        never = await core.send("never1@example.org", "never2@example.org")
+        await core.until_in(never, "retry")
+        added = await core.ask("add_recipients", queue_id=never, recipients=["good@example.org", "never3@example.org"])
         assert added["changed"] == 1
-        await house.kill("manager")
-        await balanced(house)
-        later = await house.inject("good-later@example.org", not_before=time.time() + 3600)
-        await house.inject("good-now@example.org")
-        gone = await house.send("never4@example.org")
-        await house.until_in(gone, "retry")
-        await house.order("delete", gone)
-        held = await house.send("never5@example.org", "never6@example.org")
-        await house.until_in(held, "retry")
-        await house.order("hold", held)
-        await house.kill_now("exporter")
-        await house.kill("manager")
-        await balanced(house)
-        await house.again()
+        await core.kill("manager")
+        await balanced(core)
+        later = await core.inject("good-later@example.org", not_before=time.time() + 3600)
+        await core.inject("good-now@example.org")
+        gone = await core.send("never4@example.org")
+        await core.until_in(gone, "retry")
+        await core.order("delete", gone)
+        held = await core.send("never5@example.org", "never6@example.org")
+        await core.until_in(held, "retry")
+        await core.order("hold", held)
+        await core.kill_now("exporter")
+        await core.kill("manager")
+        await balanced(core)
+        await core.again()
 
         async def rest() -> bool:
-            return bool((await house.size())["recipients"] == 1 + 2)  # scheduled, held
+            return bool((await core.size())["recipients"] == 1 + 2)  # scheduled, held
 
-        await house.eventually(rest, "everything else to be over")
-        how = await balanced(house)
+        await core.eventually(rest, "everything else to be over")
+        how = await balanced(core)
 
-        found = rows(house.home / "events")
+        found = rows(core.home / "events")
         accepted = {event["queue_id"]: event for event in found if event["kind"] == "accepted" and not event["part"]}
         assert accepted[later]["origin"] == "local"
         assert accepted[many]["recipient_count"] == 1100
@@ -111,17 +111,17 @@ async def test_every_recipient_is_in_the_events_or_in_a_lane(tmp_path: Path) -> 
 
 
 async def test_the_command_exports_counts_and_looks_into_a_file(tmp_path: Path) -> None:
-    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, QUICK) as house:
-        queue_id = await house.send("a@example.org")
-        await house.until_removed(queue_id)
-        cut = await Appliance.ask(house, "export", "--cut", "--ids")
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, QUICK) as core:
+        queue_id = await core.send("a@example.org")
+        await core.until_removed(queue_id)
+        cut = await Appliance.ask(core, "export", "--cut", "--ids")
         assert (cut["messages"], cut["recipients"]) == (0, 0)
-        how_far = await Appliance.ask(house, "export")
+        how_far = await Appliance.ask(core, "export")
         assert how_far["behind_bytes"] < 4096 * 20
         assert how_far["last_cut"] == Path(cut["file"]).name
-        (file,) = (house.home / "events").glob("dt=*/incoming.0.*.parquet")
-        shown = await Appliance.ask(house, "export", "show", str(file))
+        (file,) = (core.home / "events").glob("dt=*/incoming.0.*.parquet")
+        shown = await Appliance.ask(core, "export", "show", str(file))
         assert [row["queue_id"] for row in shown["rows"]] == [queue_id]
-        code, out, _ = await house._run("export", "show", str(house.config))
+        code, out, _ = await core._run("export", "show", str(core.config))
         assert code == 1
         assert not out

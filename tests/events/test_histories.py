@@ -13,7 +13,7 @@ from mailcore.events.write.export import Export
 from mailcore.log.segment import Damage
 from mailcore.queue.exported import Candidate, Keeper
 from tests.events.reading import Killed, MortalDisk, checksum, left, rows
-from tests.queue.simulated_machine import HOME, Machine, World
+from tests.queue.simulated_machine import HOME, OutsideMemory, SimulatedMachine
 from tests.queue.test_laws_histories import SEGMENT_BYTES, Story, spoil_restart
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
@@ -26,18 +26,18 @@ def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three recipients are a long list here, so that RECIPIENTS records take part."""
     for module in ("mailcore.queue.records", "mailcore.queue.rewrite"):
         monkeypatch.setattr(f"{module}.RECIPIENTS_PER_RECORD", 3)
-    monkeypatch.setattr(Machine, "batch", 3)
-    monkeypatch.setattr(Machine, "suffix_bytes_max", 3000)
+    monkeypatch.setattr(SimulatedMachine, "batch", 3)
+    monkeypatch.setattr(SimulatedMachine, "suffix_bytes_max", 3000)
 
 
 class Reported(Story):
     """A story on a machine whose segments wait for the export."""
 
-    def __init__(self, disk: SimulatedDisk, world: World, rng: random.Random, events: Path) -> None:
-        super().__init__(disk, world, rng)
+    def __init__(self, disk: SimulatedDisk, outside: OutsideMemory, rng: random.Random, events: Path) -> None:
+        super().__init__(disk, outside, rng)
         self.events = events
         state = str(events / "_exported")
-        self.machine.checkpoints.keeper = Keeper(MortalDisk(), state, 1 << 40, lambda: world.now, _lost)
+        self.machine.checkpoints.keeper = Keeper(MortalDisk(), state, 1 << 40, lambda: outside.now, _lost)
 
     def export(self, dies_at: int = -1) -> Export:
         return Export(self.machine.disk, HOME, str(self.events), _damaged, _gone, events_disk=MortalDisk(dies_at))
@@ -49,7 +49,7 @@ class Reported(Story):
                 if self.rng.random() < 0.5:
                     export.run()
                 else:
-                    take_cut(export, self.machine.world.now)
+                    take_cut(export, self.machine.outside.now)
         except Killed:
             pass
 
@@ -57,7 +57,7 @@ class Reported(Story):
         disk = self.machine.disk.crash(RandomChoice(self.rng.getrandbits(32)))
         if self.rng.random() < 0.3:
             spoil_restart(disk)
-        return Reported(disk, self.machine.world, self.rng, self.events)
+        return Reported(disk, self.machine.outside, self.rng, self.events)
 
 
 def _lost(candidate: Candidate, why: str) -> None:
@@ -75,7 +75,7 @@ def _damaged(damage: Damage) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_each_recipient_comes_once_and_ends_once_or_is_queued(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    story = Reported(SimulatedDisk(), World(), rng, tmp_path)
+    story = Reported(SimulatedDisk(), OutsideMemory(), rng, tmp_path)
     for _ in range(STEPS):
         story.step()
         if rng.random() < 0.05:
@@ -86,9 +86,11 @@ def test_each_recipient_comes_once_and_ends_once_or_is_queued(seed: int, tmp_pat
         story.machine.checkpoint()
     export = story.export()
     with export.locked(0):
-        cut, _ = take_cut(export, story.machine.world.now)
+        cut, _ = take_cut(export, story.machine.outside.now)
     found = rows(tmp_path)
-    assert {event["queue_id"] for event in found if event["kind"] == "accepted"} >= story.machine.world.accepted.keys()
+    assert {
+        event["queue_id"] for event in found if event["kind"] == "accepted"
+    } >= story.machine.outside.accepted.keys()
     queued = {each.queue_id: each.recipients for each in queued_at(export.disk, HOME, export.positions()[0])}
     assert left(found) == {queue_id: count for queue_id, count in queued.items() if count}
     assert (cut.recipients, cut.checksum) == (sum(queued.values()), checksum(left(found)))

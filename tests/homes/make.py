@@ -19,7 +19,7 @@ from typing import Any
 
 from mailcore.lab.lab import Lab
 from tests.backup.place import command
-from tests.running.running_manager import DATA, House, Sections, route_to, running
+from tests.running.running_core import DATA, RunningCore, Sections, route_to, running
 
 __all__ = ["EXPECTED", "MANY"]
 
@@ -36,27 +36,27 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LEFT = ("lock", "run", "log")  # nobody's who comes later
 
 
-async def fill(house: House, lab: Lab) -> dict[str, Any]:
+async def fill(core: RunningCore, lab: Lab) -> dict[str, Any]:
     """queue id -> state, recipients."""
     expected: dict[str, Any] = {}
 
     async def one(state: str, *recipients: str, data: bytes = DATA, lane: str = "retry.600") -> str:
-        queue_id = await house.send(*recipients, data=data)
+        queue_id = await core.send(*recipients, data=data)
         if lane:
-            await house.until_in(queue_id, lane)
+            await core.until_in(queue_id, lane)
         expected[queue_id] = {"state": state, "recipients": sorted(recipients)}
         return queue_id
 
     await one("deferred", "deferred@example.org")
     await one("deferred", "big@example.org", data=BIG)
     await one("deferred", *(f"r{number}@example.org" for number in range(MANY)))
-    await house.order("hold", await one("held", "held@example.org"), why="a question of its author")
-    await house.order("delete", await one("deleted", "deleted@example.org"))
-    scheduled = await house.inject("scheduled@example.org", not_before=4_000_000_000.0)
+    await core.order("hold", await one("held", "held@example.org"), why="a question of its author")
+    await core.order("delete", await one("deleted", "deleted@example.org"))
+    scheduled = await core.inject("scheduled@example.org", not_before=4_000_000_000.0)
     expected[scheduled] = {"state": "deferred", "recipients": ["scheduled@example.org"]}
-    await house.ask("transport_set", "a value of the release", transport="smtp", parameter="process_limit", value=7)
-    await command(house, "export", "--cut")
-    await house.ask("suspend", destination=route_to(lab, 0))
+    await core.ask("transport_set", "a value of the release", transport="smtp", parameter="process_limit", value=7)
+    await command(core, "export", "--cut")
+    await core.ask("suspend", destination=route_to(lab, 0))
     await one("queued", "waiting@example.org", "second@example.org", lane="")
     await one("queued", "spooled@example.org", data=BIG, lane="")
     return expected
@@ -69,12 +69,12 @@ async def main() -> int:
         print(f"{packed} is there: a release's home is made once", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory() as folder:
-        async with Lab(["reject(1, 451):127.0.0.1:0"]) as lab, running(Path(folder), lab, SETTINGS) as house:
-            expected = await fill(house, lab)
-            house.stop()
-            (house.home / EXPECTED).write_text(json.dumps(expected, indent=1))
-            pack(house.home, packed)
-            house.launch()  # there is one to be ended
+        async with Lab(["reject(1, 451):127.0.0.1:0"]) as lab, running(Path(folder), lab, SETTINGS) as core:
+            expected = await fill(core, lab)
+            core.stop()
+            (core.home / EXPECTED).write_text(json.dumps(expected, indent=1))
+            pack(core.home, packed)
+            core.launch()  # there is one to be ended
     print(packed)
     return 0
 

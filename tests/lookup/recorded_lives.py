@@ -24,7 +24,7 @@ from tests.lookup.sample_messages import NOW, Lane, envelope
 DELAYS = (1.0, 2.0, 0.25, 0.5)
 
 
-class World:
+class RecordedLives:
     """``now`` moves only when a test moves it."""
 
     def __init__(self, directory: Path, journal_segment_bytes: int = 64 << 10) -> None:
@@ -111,8 +111,8 @@ class World:
 class Life:
     """One message from its arrival to its end."""
 
-    def __init__(self, world: World, lane: str, message: Envelope, offset: int) -> None:
-        self.world = world
+    def __init__(self, recorded: RecordedLives, lane: str, message: Envelope, offset: int) -> None:
+        self.recorded = recorded
         self.lane = lane
         self.envelope = message
         self.offset = offset
@@ -125,8 +125,8 @@ class Life:
         message = self.envelope
         resting = {} if anew else {"": message.recipient_count}
         place = Place(self.lane, self.offset)
-        self.world.runners[self.lane] = max(self.world.runners.get(self.lane, 0), self.offset + 1)
-        self.world.say(
+        self.recorded.runners[self.lane] = max(self.recorded.runners.get(self.lane, 0), self.offset + 1)
+        self.recorded.say(
             RecordType.START,
             Start(message.queue_id, message.generation, place, message.recipient_count, -1, resting, (), refused),
         )
@@ -134,10 +134,17 @@ class Life:
     def attempt(self, status: Status = Status.DELIVERED, *numbers: int, reply: str = "250 OK") -> None:
         verdicts = tuple(Verdict(number, status, "2.0.0", reply) for number in numbers or (0,))
         message = self.envelope
-        self.world.say(
+        self.recorded.say(
             RecordType.DELIVERY,
             Delivery(
-                message.queue_id, message.generation, verdicts, self.world.now, "mx[192.0.2.1]:25", "", DELAYS, "smtp:x"
+                message.queue_id,
+                message.generation,
+                verdicts,
+                self.recorded.now,
+                "mx[192.0.2.1]:25",
+                "",
+                DELAYS,
+                "smtp:x",
             ),
         )
 
@@ -152,26 +159,28 @@ class Life:
             recipients=left,
             recipient_count=len(left),
             numbers_used=old.numbers_used or old.recipient_count,
-            due_at=self.world.now + 300,
+            due_at=self.recorded.now + 300,
         )
-        self.lane, (self.offset,) = lane, self.world.lane(lane).write(self.envelope)
-        self.world.say(
+        self.lane, (self.offset,) = lane, self.recorded.lane(lane).write(self.envelope)
+        self.recorded.say(
             RecordType.REPLACED,
-            Replaced(old.queue_id, old.generation, Place(lane, self.offset), None, self.world.now),
+            Replaced(old.queue_id, old.generation, Place(lane, self.offset), None, self.recorded.now),
         )
-        self.world.lane(before.lane).mark_garbage(before.offset)
+        self.recorded.lane(before.lane).mark_garbage(before.offset)
 
     def order(self, operation: str, why: str = "because", arguments: dict[str, Any] | None = None) -> None:
-        self.world.say(
+        self.recorded.say(
             RecordType.ADMINISTRATIVE,
-            Administrative(operation, self.queue_id, "alice (uid 7)", why, self.world.now, arguments or {}),
+            Administrative(operation, self.queue_id, "alice (uid 7)", why, self.recorded.now, arguments or {}),
         )
 
     def finish(self, why: str = "", bounce: Place | None = None, *, marked: bool = True) -> None:
         message = self.envelope
-        self.world.say(RecordType.FINISH, Finish(message.queue_id, message.generation, bounce, self.world.now, why))
+        self.recorded.say(
+            RecordType.FINISH, Finish(message.queue_id, message.generation, bounce, self.recorded.now, why)
+        )
         if marked:
-            self.world.lane(self.lane).mark_garbage(self.offset)
+            self.recorded.lane(self.lane).mark_garbage(self.offset)
 
 
 def bounce_of(life: Life) -> Envelope:
@@ -182,4 +191,4 @@ def many(count: int) -> list[Recipient]:
     return [Recipient(number, f"u{number}@example.org") for number in range(count)]
 
 
-__all__ = ["DELAYS", "Life", "World", "append_envelope", "bounce_of", "many"]
+__all__ = ["DELAYS", "Life", "RecordedLives", "append_envelope", "bounce_of", "many"]

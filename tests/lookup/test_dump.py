@@ -14,7 +14,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.record import GARBAGE, MARK_AT, RecordType
 from mailcore.lookup.dump import main
 from tests.log.lanes import open_writer
-from tests.queue.simulated_machine import HOME, Machine, World
+from tests.queue.simulated_machine import HOME, OutsideMemory, SimulatedMachine
 from tests.simulated_disk import SimulatedDisk
 
 
@@ -22,7 +22,7 @@ from tests.simulated_disk import SimulatedDisk
 def queue(tmp_path: Path) -> Path:
     """A queue in which something of everything happened, written to a real directory."""
     disk = SimulatedDisk()
-    machine = Machine(disk, World(), 5000)
+    machine = SimulatedMachine(disk, OutsideMemory(), 5000)
     machine.accept(2)
     machine.accept(1, big=True)
     machine.durable()

@@ -13,52 +13,52 @@ from mailcore.lookup import timeline as story_module
 from mailcore.lookup.history import HistoryReader
 from mailcore.lookup.tracing import SLACK_S, Walk
 from mailcore.queue.records import Place
-from tests.lookup.recorded_lives import DELAYS, World, bounce_of, many
+from tests.lookup.recorded_lives import DELAYS, RecordedLives, bounce_of, many
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    yield world
-    world.close()
+def recorded(tmp_path: Path) -> Iterator[RecordedLives]:
+    recorded = RecordedLives(tmp_path)
+    yield recorded
+    recorded.close()
 
 
-def kinds(world: World, queue_id: str) -> list[str]:
-    return [event["event"] for event in world.history(queue_id).events]
+def kinds(recorded: RecordedLives, queue_id: str) -> list[str]:
+    return [event["event"] for event in recorded.history(queue_id).events]
 
 
-def drop_first_segments(world: World, lane: str, left: int = 1) -> None:
-    for path in sorted((world.directory / lane).glob("*.seg"))[:-left]:
+def drop_first_segments(recorded: RecordedLives, lane: str, left: int = 1) -> None:
+    for path in sorted((recorded.directory / lane).glob("*.seg"))[:-left]:
         path.unlink()
         path.with_suffix(".idx").unlink(missing_ok=True)
 
 
-def test_a_life_is_told_from_its_beginning_to_its_end(world: World) -> None:
-    life = world.arrive(
+def test_a_life_is_told_from_its_beginning_to_its_end(recorded: RecordedLives) -> None:
+    life = recorded.arrive(
         ["a@example.org", "b@example.org"], sender="s@example.com", client_address="192.0.2.9", helo="client",
         message_id="<1@x>", login="joe", tls="TLSv1.3",
     )  # fmt: skip
-    world.now += 1
+    recorded.now += 1
     life.start()
     life.attempt(Status.DELIVERED, 0)
     life.attempt(Status.DEFERRED, 1, reply="450 4.2.0 later")
     life.replace("retry.300", 1)
-    world.now += 300
+    recorded.now += 300
     life.start()
     life.attempt(Status.DELIVERED, 1)
     life.finish()
-    history = world.history(life.queue_id)
+    history = recorded.history(life.queue_id)
     assert history.complete
     assert history.note == ""
     assert history.since is not None
     accepted, first, second, deferred, third, finished = history.events
     assert accepted == {
-        "at": world.now - 301, "event": "accepted", "sender": "s@example.com", "size_bytes": 1000, "recipients": 2,
+        "at": recorded.now - 301, "event": "accepted", "sender": "s@example.com", "size_bytes": 1000, "recipients": 2,
         "client_address": "192.0.2.9", "helo": "client", "tls": "TLSv1.3", "login": "joe", "message_id": "<1@x>",
         "origin": "smtp",
     }  # fmt: skip
     assert first == {
-        "at": world.now - 300, "event": "attempt", "destination": "smtp:x", "relay": "mx[192.0.2.1]:25", "tls": "",
+        "at": recorded.now - 300, "event": "attempt", "destination": "smtp:x", "relay": "mx[192.0.2.1]:25", "tls": "",
         "delays": list(DELAYS), "verdicts_left_out": 0,
         "verdicts": [
             {"number": 0, "address": "a@example.org", "status": "delivered", "dsn": "2.0.0", "reply": "250 OK"}
@@ -68,21 +68,21 @@ def test_a_life_is_told_from_its_beginning_to_its_end(world: World) -> None:
         ("b@example.org", "deferred", "450 4.2.0 later")
     ]
     assert deferred == {
-        "at": world.now - 300, "event": "deferred_until", "lane": "retry.300", "due_at": world.now, "generation": 1,
+        "at": recorded.now - 300, "event": "deferred_until", "lane": "retry.300", "due_at": recorded.now, "generation": 1,
     }  # fmt: skip
     assert third["verdicts"][0]["address"] == "b@example.org"
-    assert finished == {"at": world.now, "event": "finished", "how": "", "bounce": None}
+    assert finished == {"at": recorded.now, "event": "finished", "how": "", "bounce": None}
 
 
-def test_what_an_operator_did_is_told_with_who_and_why(world: World) -> None:
-    life = world.arrive()
+def test_what_an_operator_did_is_told_with_who_and_why(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
     life.order("delete", "spam")
     life.replace("deleted")
-    world.now += 3600
+    recorded.now += 3600
     life.start()
     life.finish("deleted")
-    history = world.history(life.queue_id)
+    history = recorded.history(life.queue_id)
     assert [event["event"] for event in history.events] == ["accepted", "administrative", "replaced", "finished"]
     order = history.events[1]
     assert (order["operation"], order["who"], order["why"]) == ("delete", "alice (uid 7)", "spam")
@@ -90,155 +90,155 @@ def test_what_an_operator_did_is_told_with_who_and_why(world: World) -> None:
     assert history.complete
 
 
-def test_a_message_that_only_arrived_is_all_told(world: World) -> None:
-    life = world.arrive()
-    world.arrive()
-    history = world.history(life.queue_id)
+def test_a_message_that_only_arrived_is_all_told(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
+    recorded.arrive()
+    history = recorded.history(life.queue_id)
     assert ([event["event"] for event in history.events], history.complete) == (["accepted"], True)
 
 
-def test_a_message_that_is_being_worked_on_is_all_told(world: World) -> None:
-    life = world.arrive()
+def test_a_message_that_is_being_worked_on_is_all_told(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
     life.attempt(Status.DEFERRED)
-    history = world.history(life.queue_id)
+    history = recorded.history(life.queue_id)
     assert ([event["event"] for event in history.events], history.complete) == (["accepted", "attempt"], True)
 
 
-def test_a_bounce_is_named(world: World) -> None:
-    life = world.arrive()
+def test_a_bounce_is_named(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
     life.attempt(Status.BOUNCED, reply="550 no")
     notice = bounce_of(life)
-    (offset,) = world.lane("local").write(notice)
+    (offset,) = recorded.lane("local").write(notice)
     life.finish(bounce=Place("local", offset))
-    history = world.history(life.queue_id)
+    history = recorded.history(life.queue_id)
     assert [event["event"] for event in history.events] == ["accepted", "attempt", "bounce", "finished"]
     assert history.events[2]["queue_id"] == notice.queue_id
     assert history.events[3]["bounce"] == {"lane": "local", "offset": offset}
-    assert kinds(world, notice.queue_id) == ["accepted"]  # and has a history of its own
+    assert kinds(recorded, notice.queue_id) == ["accepted"]  # and has a history of its own
 
 
-def test_of_a_message_nobody_knows_nothing_is_told(world: World) -> None:
-    world.chatter(10)
-    history = world.history("1K0RDGV4BE9ZZ")
+def test_of_a_message_nobody_knows_nothing_is_told(recorded: RecordedLives) -> None:
+    recorded.chatter(10)
+    history = recorded.history("1K0RDGV4BE9ZZ")
     assert (history.events, history.complete) == ([], False)
     assert history.note.startswith("nothing is known about 1K0RDGV4BE9ZZ; the journal goes back to 20")
 
 
 def test_without_a_journal_and_lanes_nothing_is_told(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.close()
+    recorded = RecordedLives(tmp_path)
+    recorded.close()
     for path in (tmp_path / "journal").glob("*"):
         path.unlink()
-    history = world.history("1K0RDGV4BE9ZZ")
+    history = recorded.history("1K0RDGV4BE9ZZ")
     assert (history.events, history.since, history.note) == ([], None, "nothing is known about 1K0RDGV4BE9ZZ")
 
 
-def test_a_deleted_part_of_the_journal_is_missed(world: World) -> None:
-    life = world.arrive()
+def test_a_deleted_part_of_the_journal_is_missed(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
     life.attempt(Status.DEFERRED)
     life.replace("retry.300")
-    world.chatter(2_000)
+    recorded.chatter(2_000)
     life.start()
     life.attempt()
     life.finish()
-    assert world.history(life.queue_id).complete
-    drop_first_segments(world, "journal")
-    history = world.history(life.queue_id)
+    assert recorded.history(life.queue_id).complete
+    drop_first_segments(recorded, "journal")
+    history = recorded.history(life.queue_id)
     assert [event["event"] for event in history.events] == ["accepted", "attempt", "finished"]
     assert not history.complete
     assert history.note.startswith("its history is incomplete; the journal goes back to ")
 
 
-def test_a_deferred_message_whose_first_pass_is_forgotten_is_not_all_told(world: World) -> None:
-    life = world.arrive()
+def test_a_deferred_message_whose_first_pass_is_forgotten_is_not_all_told(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
     life.replace("retry.300")
-    world.chatter(2_000)
-    drop_first_segments(world, "journal")
-    history = world.history(life.queue_id)
+    recorded.chatter(2_000)
+    drop_first_segments(recorded, "journal")
+    history = recorded.history(life.queue_id)
     assert ([event["event"] for event in history.events], history.complete) == (["accepted"], False)
 
 
-def test_a_finished_message_whose_end_is_forgotten_is_not_all_told(world: World) -> None:
-    life = world.arrive()
+def test_a_finished_message_whose_end_is_forgotten_is_not_all_told(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
     life.finish()
-    world.chatter(2_000)
-    drop_first_segments(world, "journal")
-    history = world.history(life.queue_id)
+    recorded.chatter(2_000)
+    drop_first_segments(recorded, "journal")
+    history = recorded.history(life.queue_id)
     assert ([event["event"] for event in history.events], history.complete) == (["accepted"], False)
 
 
-def test_without_its_envelope_numbers_have_no_addresses(world: World) -> None:
-    life = world.arrive(lane="incoming.7")
+def test_without_its_envelope_numbers_have_no_addresses(recorded: RecordedLives) -> None:
+    life = recorded.arrive(lane="incoming.7")
     life.start()
     life.attempt()
     life.finish()
-    for path in (world.directory / "incoming.7").glob("*"):
+    for path in (recorded.directory / "incoming.7").glob("*"):
         path.unlink()
-    history = world.history(life.queue_id)
+    history = recorded.history(life.queue_id)
     assert [event["event"] for event in history.events] == ["attempt", "finished"]
     assert history.events[0]["verdicts"][0]["address"] == ""
     assert not history.complete
     assert "its envelope is deleted" in history.note
 
 
-def test_a_start_that_was_stated_anew_does_not_make_it_whole(world: World) -> None:
-    life = world.arrive()
+def test_a_start_that_was_stated_anew_does_not_make_it_whole(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
     life.attempt(Status.DEFERRED)
-    world.chatter(2_000)
+    recorded.chatter(2_000)
     life.start(anew=True)
     life.order("hold")
-    drop_first_segments(world, "journal")
-    assert not world.history(life.queue_id).complete
+    drop_first_segments(recorded, "journal")
+    assert not recorded.history(life.queue_id).complete
 
 
-def test_an_order_that_was_stated_anew_is_told_once(world: World) -> None:
-    life = world.arrive()
+def test_an_order_that_was_stated_anew_is_told_once(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
     life.order("hold")
     life.start(anew=True)
     life.order("hold")
-    assert kinds(world, life.queue_id) == ["accepted", "administrative"]
+    assert kinds(recorded, life.queue_id) == ["accepted", "administrative"]
 
 
-def test_what_follows_a_finish_that_was_not_believed_is_told(world: World) -> None:
-    life = world.arrive()
+def test_what_follows_a_finish_that_was_not_believed_is_told(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
     life.attempt(Status.BOUNCED)
     life.finish(bounce=Place("local", 4096))
-    world.chatter(100)
+    recorded.chatter(100)
     life.start(anew=True, refused=(Verdict(0, Status.BOUNCED, "5.0.0", "550 no"),))
     life.finish(bounce=Place("local", 5096))
-    assert kinds(world, life.queue_id) == ["accepted", "attempt", "bounce", "finished", "bounce", "finished"]
+    assert kinds(recorded, life.queue_id) == ["accepted", "attempt", "bounce", "finished", "bounce", "finished"]
 
 
-def test_segments_that_ended_before_it_came_are_not_read_nor_what_follows_its_end(world: World) -> None:
-    world.chatter(3_000)
-    world.now += 10 * SLACK_S
-    world.chatter(1_000)
-    life = world.arrive()
+def test_segments_that_ended_before_it_came_are_not_read_nor_what_follows_its_end(recorded: RecordedLives) -> None:
+    recorded.chatter(3_000)
+    recorded.now += 10 * SLACK_S
+    recorded.chatter(1_000)
+    life = recorded.arrive()
     life.start()
     life.attempt()
     life.finish()
-    world.now += 10 * SLACK_S
-    world.chatter(10_000)
-    history = world.history(life.queue_id)
+    recorded.now += 10 * SLACK_S
+    recorded.chatter(10_000)
+    history = recorded.history(life.queue_id)
     assert history.complete
-    total = sum(path.stat().st_size for path in (world.directory / "journal").glob("*.seg"))
+    total = sum(path.stat().st_size for path in (recorded.directory / "journal").glob("*.seg"))
     assert history.examined < total / 4
 
 
-def test_a_journal_too_long_to_read_is_said_to_be(world: World) -> None:
-    life = world.arrive()
+def test_a_journal_too_long_to_read_is_said_to_be(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
-    world.chatter(5_000)
-    walk = Walk(HistoryReader(world.browser, trace_bytes_max=100_000).history(life.queue_id))
-    history = world.walked(walk)
+    recorded.chatter(5_000)
+    walk = Walk(HistoryReader(recorded.browser, trace_bytes_max=100_000).history(life.queue_id))
+    history = recorded.walked(walk)
     assert (history.complete, history.note) == (False, "the journal is too long to be read to its end")
 
 
@@ -247,56 +247,56 @@ def test_it_is_found_wherever_its_records_lie_in_what_is_read_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
     monkeypatch.setattr("mailcore.lookup.tracing.READ_BYTES", 256)
-    world = World(tmp_path)
-    other = world.arrive()
+    recorded = RecordedLives(tmp_path)
+    other = recorded.arrive()
     other.attempt(reply="x" * before)
-    life = world.arrive()
+    life = recorded.arrive()
     life.start()
     life.order("add_recipients")
     life.order("retry")
     life.attempt()
     life.finish()
-    assert kinds(world, life.queue_id) == ["accepted", "administrative", "administrative", "attempt", "finished"]
-    world.close()
+    assert kinds(recorded, life.queue_id) == ["accepted", "administrative", "administrative", "attempt", "finished"]
+    recorded.close()
 
 
-def test_replies_full_of_its_queue_id_are_no_records_of_it(world: World) -> None:
-    life = world.arrive()
+def test_replies_full_of_its_queue_id_are_no_records_of_it(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
-    hostile = world.arrive()
+    hostile = recorded.arrive()
     hostile.start()
     hostile.attempt(reply="250 " + life.queue_id * 70)
     forged = b"\x4d\x00\x06L" + b"\x20\x00\x00\x00" + b"\x00" * 4 + b"\x95\xad" + life.queue_id.encode()
     hostile.attempt(reply="250 " + forged.decode("latin-1") * 20)
     life.attempt(reply="250 \x1b[31m\x00 </script>\ufffd")
     life.finish()
-    history = world.history(life.queue_id)
+    history = recorded.history(life.queue_id)
     assert [event["event"] for event in history.events] == ["accepted", "attempt", "finished"]
     assert history.events[1]["verdicts"][0]["reply"] == "250 \x1b[31m\x00 </script>\ufffd"
 
 
-def test_damage_in_the_journal_costs_what_it_covers(world: World) -> None:
-    life = world.arrive()
+def test_damage_in_the_journal_costs_what_it_covers(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
-    at = world.journal.end
+    at = recorded.journal.end
     life.attempt()
     life.finish()
-    (segment,) = (world.directory / "journal").glob("*.seg")
+    (segment,) = (recorded.directory / "journal").glob("*.seg")
     data = bytearray(segment.read_bytes())
     data[at + 20] ^= 0xFF
     segment.write_bytes(bytes(data))
-    assert kinds(world, life.queue_id) == ["accepted", "finished"]
+    assert kinds(recorded, life.queue_id) == ["accepted", "finished"]
 
 
-def test_an_answer_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_is_bounded(recorded: RecordedLives, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(story_module, "EVENTS_MAX", 6)
     monkeypatch.setattr(story_module, "VERDICTS_MAX", 25)
-    life = world.arrive(recipients=tuple(many(100)))
+    life = recorded.arrive(recipients=tuple(many(100)))
     life.start()
     for first in range(0, 100, 10):
         life.attempt(Status.DELIVERED, *range(first, first + 10), reply="250 " + "y" * 5_000)
     life.finish()
-    history = world.history(life.queue_id)
+    history = recorded.history(life.queue_id)
     attempts = [event for event in history.events if event["event"] == "attempt"]
     assert [len(event["verdicts"]) for event in attempts] == [10, 10, 5, 0, 0, 0]
     assert [event["verdicts_left_out"] for event in attempts] == [0, 0, 5, 10, 10, 10]
@@ -305,32 +305,32 @@ def test_an_answer_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(attempts[0]["verdicts"][0]["reply"]) == 1_000
 
 
-def test_addresses_in_recipients_records_are_found(world: World) -> None:
-    lane = world.lane("incoming.0")
+def test_addresses_in_recipients_records_are_found(recorded: RecordedLives) -> None:
+    lane = recorded.lane("incoming.0")
     batch = lane.write_batch([Recipient(number, f"b{number}@example.org") for number in range(1, 900)])
-    life = world.arrive(recipients=(Recipient(0, "a@example.org"),), recipient_count=900, batches=(batch,))
+    life = recorded.arrive(recipients=(Recipient(0, "a@example.org"),), recipient_count=900, batches=(batch,))
     life.start()
     life.attempt(Status.DELIVERED, 0, 450)
-    verdicts = world.history(life.queue_id).events[1]["verdicts"]
+    verdicts = recorded.history(life.queue_id).events[1]["verdicts"]
     assert [verdict["address"] for verdict in verdicts] == ["a@example.org", "b450@example.org"]
 
 
-def test_whoever_ends_in_the_middle_leaves_no_file_open(world: World) -> None:
-    life = world.arrive()
+def test_whoever_ends_in_the_middle_leaves_no_file_open(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
-    world.chatter(5_000)
+    recorded.chatter(5_000)
     before = sorted(os.listdir("/proc/self/fd"))
     for steps in range(8):
-        walk = Walk(HistoryReader(world.browser).history(life.queue_id))
+        walk = Walk(HistoryReader(recorded.browser).history(life.queue_id))
         for _ in range(steps):
             assert not walk.go(0.0, lambda: 0.0)
         walk.close()
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_list_in_an_order_is_cut(world: World) -> None:
-    life = world.arrive()
+def test_a_list_in_an_order_is_cut(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
     life.start()
     life.order("add_recipients", arguments={"recipients": [f"u{n}@example.org" for n in range(1_000)], "until": 7.0})
-    arguments = world.history(life.queue_id).events[1]["arguments"]
+    arguments = recorded.history(life.queue_id).events[1]["arguments"]
     assert (len(arguments["recipients"]), arguments["until"]) == (10, 7.0)

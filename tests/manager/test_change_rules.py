@@ -12,7 +12,7 @@ from mailcore.change_rules import refusal
 from mailcore.control.protocol.changes import CHANGES
 from mailcore.lab.lab import Lab
 from mailcore.queue.lanes import state_in
-from tests.running.running_manager import Sections, running
+from tests.running.running_core import Sections, running
 
 LONG: Sections = {
     "queue": {"retry_ladder_s": [60]},
@@ -27,19 +27,19 @@ LANES = ("retry.60", "hold", "deleted")
 
 @pytest.mark.parametrize("lane", LANES)
 async def test_a_dry_run_counts_what_the_manager_changes(tmp_path: Path, lane: str) -> None:
-    async with Lab(["reject(1, 451):127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
+    async with Lab(["reject(1, 451):127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         for change in CHANGES:
             sender = f"{change}@sender.example"
-            queue_id = await house.send("a@example.org", sender=sender)
-            await house.until_in(queue_id, "retry.60")
+            queue_id = await core.send("a@example.org", sender=sender)
+            await core.until_in(queue_id, "retry.60")
             if lane != "retry.60":
-                await house.order({"hold": "hold", "deleted": "delete"}[lane], queue_id)
-            item = await house.until_in(queue_id, lane, deleted=lane == "deleted")
+                await core.order({"hold": "hold", "deleted": "delete"}[lane], queue_id)
+            item = await core.until_in(queue_id, lane, deleted=lane == "deleted")
             more = MORE.get(change, {})
             given = {"change": change, "filter": {"sender": sender, "lane": lane}, **more}
-            counted = await house.ask("change_matching", dry_run=True, **given)
+            counted = await core.ask("change_matching", dry_run=True, **given)
             place = [[queue_id, item["lane"], item["offset"]]]
-            answer = await house.ask(change, messages=place, **more)
+            answer = await core.ask(change, messages=place, **more)
             why = refusal(change, state_in(lane))
             assert (counted["matched"], answer["changed"]) == ((0, 0) if why else (1, 1)), change
             assert answer["errors"] == ({queue_id: why} if why else {}), change

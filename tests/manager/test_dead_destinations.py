@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mailcore.lab.lab import Lab
-from tests.running.running_manager import House, Sections, recipients_of, route_to, running
+from tests.running.running_core import RunningCore, Sections, recipients_of, route_to, running
 
 COHORT = 3
 MANY = [f"r{number:02}@dead.example" for number in range(12)]
@@ -20,28 +20,28 @@ SECTIONS: Sections = {
 }
 
 
-async def send_all(house: House, lab: Lab, recipients: list[str]) -> None:
+async def send_all(core: RunningCore, lab: Lab, recipients: list[str]) -> None:
     """A message each, let go at once: a destination with no more mail begins anew."""
     destination = route_to(lab, 0)
-    await house.ask("suspend", destination=destination)
+    await core.ask("suspend", destination=destination)
     for recipient in recipients:
-        await house.send(recipient)
-    await house.ask("resume", destination=destination)
+        await core.send(recipient)
+    await core.ask("resume", destination=destination)
 
 
-def verdicts(house: House) -> list[dict[str, Any]]:
-    return [line for line in house.log() if line["event"] == "delivery" and line["recipient"].endswith("@dead.example")]
+def verdicts(core: RunningCore) -> list[dict[str, Any]]:
+    return [line for line in core.log() if line["event"] == "delivery" and line["recipient"].endswith("@dead.example")]
 
 
-def untried(house: House) -> list[dict[str, Any]]:
-    return [line for line in verdicts(house) if line["relay"] == "none"]
+def untried(core: RunningCore) -> list[dict[str, Any]]:
+    return [line for line in verdicts(core) if line["relay"] == "none"]
 
 
-async def until_all_deferred(house: House, count: int = len(MANY)) -> None:
+async def until_all_deferred(core: RunningCore, count: int = len(MANY)) -> None:
     async def deferred() -> bool:
-        return len({line["queue_id"] for line in verdicts(house)}) >= count
+        return len({line["queue_id"] for line in verdicts(core)}) >= count
 
-    await house.eventually(deferred, f"{count} messages to be deferred")
+    await core.eventually(deferred, f"{count} messages to be deferred")
 
 
 @pytest.mark.parametrize(
@@ -52,70 +52,70 @@ async def test_after_a_cohort_of_failures_the_rest_is_deferred_unseen_and_comes_
 ) -> None:
     async with Lab([f"{behaviour}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab:
         routes = {"alive.example": route_to(lab, 1)}
-        async with running(tmp_path, lab, SECTIONS, routes=routes) as house:
-            await send_all(house, lab, MANY)
-            await until_all_deferred(house)
-            tried = [line for line in verdicts(house) if line["relay"] != "none"]
+        async with running(tmp_path, lab, SECTIONS, routes=routes) as core:
+            await send_all(core, lab, MANY)
+            await until_all_deferred(core)
+            tried = [line for line in verdicts(core) if line["relay"] != "none"]
             assert len(tried) == COHORT
-            assert all(line["reply"].startswith("delivery temporarily suspended: ") for line in untried(house))
-            assert {line["status"] for line in verdicts(house)} == {"deferred"}
-            assert tried[-1]["reply"] in untried(house)[-1]["reply"]
-            await house.send("r@alive.example")
+            assert all(line["reply"].startswith("delivery temporarily suspended: ") for line in untried(core))
+            assert {line["status"] for line in verdicts(core)} == {"deferred"}
+            assert tried[-1]["reply"] in untried(core)[-1]["reply"]
+            await core.send("r@alive.example")
             await lab.wait_for(1)
             assert recipients_of(lab.messages) == ["r@alive.example"]
             await lab.hops[0].set_behaviour("accept")
-            await house.kill("manager")  # the next one knows of no dead destinations
-            await house.until_empty()
+            await core.kill("manager")  # the next one knows of no dead destinations
+            await core.until_empty()
             assert recipients_of(lab.hops[0].messages) == MANY
 
 
 async def test_when_its_time_is_over_it_is_tried_again(tmp_path: Path) -> None:
     soon: Sections = {**SECTIONS, "scheduler": {"minimal_backoff_time": 2.0, "maximal_backoff_time": 4.0}}
-    async with Lab(["dead_for(600):127.0.0.1:0"]) as lab, running(tmp_path, lab, soon) as house:
-        await send_all(house, lab, MANY)
-        await until_all_deferred(house)
-        assert untried(house)
+    async with Lab(["dead_for(600):127.0.0.1:0"]) as lab, running(tmp_path, lab, soon) as core:
+        await send_all(core, lab, MANY)
+        await until_all_deferred(core)
+        assert untried(core)
         await lab.hops[0].set_behaviour("accept")
-        await house.until_empty()
+        await core.until_empty()
         assert recipients_of(lab.messages) == MANY
 
 
 async def test_a_host_that_says_later_is_not_dead(tmp_path: Path) -> None:
-    async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, running(tmp_path, lab, SECTIONS) as house:
-        await send_all(house, lab, MANY)
-        await until_all_deferred(house)
-        assert untried(house) == []
+    async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, running(tmp_path, lab, SECTIONS) as core:
+        await send_all(core, lab, MANY)
+        await until_all_deferred(core)
+        assert untried(core) == []
 
 
 async def test_a_limit_of_none_lets_no_destination_die(tmp_path: Path) -> None:
     off: Sections = {**SECTIONS, "transports.smtp": {"destination_concurrency_failed_cohort_limit": 0}}
-    async with Lab(["dead_for(600):127.0.0.1:0"]) as lab, running(tmp_path, lab, off) as house:
-        await send_all(house, lab, MANY)
-        await until_all_deferred(house)
-        assert untried(house) == []
+    async with Lab(["dead_for(600):127.0.0.1:0"]) as lab, running(tmp_path, lab, off) as core:
+        await send_all(core, lab, MANY)
+        await until_all_deferred(core)
+        assert untried(core) == []
 
 
 async def test_a_message_of_many_for_the_dead_and_the_living_goes_to_the_living(tmp_path: Path) -> None:
     living = [f"r{number:02}@alive.example" for number in range(40)]
     async with Lab(["dead_for(600):127.0.0.1:0", "accept:127.0.0.1:0"]) as lab:
         routes = {"alive.example": route_to(lab, 1)}
-        async with running(tmp_path, lab, SECTIONS, routes=routes) as house:
-            await send_all(house, lab, MANY[:COHORT])
-            await until_all_deferred(house, COHORT)
-            queue_id = await house.send(*MANY, *living)
-            item = await house.until_in(queue_id, "retry.")
+        async with running(tmp_path, lab, SECTIONS, routes=routes) as core:
+            await send_all(core, lab, MANY[:COHORT])
+            await until_all_deferred(core, COHORT)
+            queue_id = await core.send(*MANY, *living)
+            item = await core.until_in(queue_id, "retry.")
             assert item["recipient_count"] == len(MANY)
             assert recipients_of(lab.messages) == living
-            assert {line["queue_id"] for line in untried(house)} >= {queue_id}
+            assert {line["queue_id"] for line in untried(core)} >= {queue_id}
 
 
 async def test_mail_for_the_dead_still_expires_and_is_returned(tmp_path: Path) -> None:
     scheduler = {**SECTIONS["scheduler"], "maximal_queue_lifetime": 2.0}
     short: Sections = {**SECTIONS, "scheduler": scheduler}
-    async with Lab(["dead_for(600):127.0.0.1:0", "accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, short) as house:
-        await send_all(house, lab, MANY[: COHORT + 1])
-        await house.until_empty()
+    async with Lab(["dead_for(600):127.0.0.1:0", "accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, short) as core:
+        await send_all(core, lab, MANY[: COHORT + 1])
+        await core.until_empty()
         assert recipients_of(lab.hops[1].messages) == ["author@sender.example"] * (COHORT + 1)
-        expired = [line for line in verdicts(house) if line["status"] == "expired"]
+        expired = [line for line in verdicts(core) if line["status"] == "expired"]
         assert len(expired) == COHORT + 1
         assert any("delivery temporarily suspended" in line["reply"] for line in expired)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.lab.lab import Lab
-from tests.running.running_manager import Sections, recipients_of, running
+from tests.running.running_core import Sections, recipients_of, running
 
 NEVER = "reject(1, 451)"
 LONG: Sections = {
@@ -18,27 +18,27 @@ LONG: Sections = {
 
 @pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
 async def test_what_is_handed_in_held_stays_held_and_is_as_old_as_it_was(tmp_path: Path, killed: bool) -> None:
-    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         to = ["a@example.org"]
         because = "held at the old machine"
-        await house.ask("inject_begin", sender="s@example.org", recipients=to, age_s=3600.0, held_because=because)
-        await house.ask("inject_data", data=b"Subject: x\r\n\r\nx\r\n")
-        queue_id = (await house.ask("inject_end"))["queue_id"]
+        await core.ask("inject_begin", sender="s@example.org", recipients=to, age_s=3600.0, held_because=because)
+        await core.ask("inject_data", data=b"Subject: x\r\n\r\nx\r\n")
+        queue_id = (await core.ask("inject_end"))["queue_id"]
         if killed:
-            await house.kill("manager")
-        item = await house.until_in(queue_id, "hold")
+            await core.kill("manager")
+        item = await core.until_in(queue_id, "hold")
         assert (item["state"], item["reason"]) == ("held", "held at the old machine")
-        assert (await house.size())["lanes"] == {"hold": {"messages": 1, "recipients": 1}}
+        assert (await core.size())["lanes"] == {"hold": {"messages": 1, "recipients": 1}}
         assert not lab.messages
-        await house.order("release", queue_id)
-        await house.until_empty()
+        await core.order("release", queue_id)
+        await core.until_empty()
         assert recipients_of(lab.messages) == ["a@example.org"]
 
 
 async def test_what_was_handed_in_older_than_the_lifetime_is_returned_after_one_attempt(tmp_path: Path) -> None:
-    async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
-        await house.ask("inject_begin", sender="", recipients=["a@example.org"], age_s=6 * 86_400.0)
-        await house.ask("inject_data", data=b"Subject: x\r\n\r\nx\r\n")
-        await house.ask("inject_end")
-        await house.until_empty()
-        assert [line["status"] for line in house.log() if line.get("status")] == ["deferred", "expired"]
+    async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
+        await core.ask("inject_begin", sender="", recipients=["a@example.org"], age_s=6 * 86_400.0)
+        await core.ask("inject_data", data=b"Subject: x\r\n\r\nx\r\n")
+        await core.ask("inject_end")
+        await core.until_empty()
+        assert [line["status"] for line in core.log() if line.get("status")] == ["deferred", "expired"]

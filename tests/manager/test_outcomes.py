@@ -14,7 +14,7 @@ from mailcore.envelope import Status, Verdict
 from mailcore.lab.lab import Lab
 from mailcore.manager.outcomes import REPLIES_MAX, REPLY_CHARACTERS, Outcomes
 from tests.running.catcher import Catcher
-from tests.running.running_manager import DATA, House, Sections, route_to, running
+from tests.running.running_core import DATA, RunningCore, Sections, route_to, running
 
 
 def verdict(status: Status, reply: str = "250 ok", number: int = 0) -> Verdict:
@@ -81,19 +81,19 @@ async def test_rows_say_what_came_of_mail_and_what_was_answered_last(tmp_path: P
     async with (
         Lab([f"{behaviour}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab,
         Catcher() as author,
-        running(tmp_path, lab, author=author, routes={"else.example": route_to(lab, 1)}) as house,
+        running(tmp_path, lab, author=author, routes={"else.example": route_to(lab, 1)}) as core,
     ):
         began = time.time()
-        await house.send("later@example.org", "no@example.org", "yes@example.org")
-        await house.until_removed(await house.send("a@else.example"))
+        await core.send("later@example.org", "no@example.org", "yes@example.org")
+        await core.until_removed(await core.send("a@else.example"))
 
         async def tried_twice() -> Any:
-            told, name = await house.ask("destinations"), route_to(lab, 0)
+            told, name = await core.ask("destinations"), route_to(lab, 0)
             # Between two tries it has no mail in the scheduler: most looks find it there, and some never with mail.
             row = told["destinations"].get(name) or told["without_mail"].get(name)
             return row if row and row["deferred"] >= 2 else None
 
-        row = await house.eventually(tried_twice, "a second attempt")
+        row = await core.eventually(tried_twice, "a second attempt")
         assert (row["delivered"], row["bounced"], row["expired"]) == (1, 1, 0)
         assert row["success_share"] == pytest.approx(1 / (2 + row["deferred"]))
         assert began - 1 < row["last_delivered_at"] < time.time() + 1
@@ -103,7 +103,7 @@ async def test_rows_say_what_came_of_mail_and_what_was_answered_last(tmp_path: P
         assert "450" in first["reply"]
         assert "127.0.0.1" in first["relay"]
         assert first["at"] >= second["at"] >= began - 1
-        without = (await house.ask("destinations"))["without_mail"]
+        without = (await core.ask("destinations"))["without_mail"]
         assert without[route_to(lab, 1)]["success_share"] == 1.0
 
 
@@ -112,23 +112,23 @@ async def test_a_dead_destinations_end_is_on_the_walls_clock(tmp_path: Path) -> 
         "scheduler": {"minimal_backoff_time": 60.0, "maximal_backoff_time": 60.0},
         "transports.smtp": {"initial_destination_concurrency": 1},
     }
-    async with Lab(["dead_for(100):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as house:
-        await house.send("a@example.org")
+    async with Lab(["dead_for(100):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as core:
+        await core.send("a@example.org")
 
         async def dead() -> Any:
-            row = (await house.ask("destinations"))["destinations"].get(route_to(lab, 0))
+            row = (await core.ask("destinations"))["destinations"].get(route_to(lab, 0))
             return row if row and row["dead_until"] else None
 
-        row = await house.eventually(dead, "a dead destination")
+        row = await core.eventually(dead, "a dead destination")
         assert row["dead_until"] == pytest.approx(time.time() + row["dead_s"], abs=5)
 
 
 # -- the balance
 
 
-async def balanced(house: House) -> dict[str, Any]:
+async def balanced(core: RunningCore) -> dict[str, Any]:
     """The state, in which everything adds up."""
-    state: dict[str, Any] = await house.ask("state")
+    state: dict[str, Any] = await core.ask("state")
     for kind in ("recipients", "messages"):
         assert state["balance"][kind]["difference"] == 0, (kind, state["balance"])
     return state
@@ -139,13 +139,13 @@ async def test_the_balance_is_exact_whatever_happens_to_mail(tmp_path: Path) -> 
     async with (
         Lab([f"{behaviour}:127.0.0.1:0"]) as lab,
         Catcher() as author,
-        running(tmp_path, lab, author=author) as house,
+        running(tmp_path, lab, author=author) as core,
     ):
         stop = asyncio.Event()
 
         async def look() -> int:
             looks = 0
-            async with AsyncControlClient(house.home / "run" / "control.sock") as control:
+            async with AsyncControlClient(core.home / "run" / "control.sock") as control:
                 while not stop.is_set():
                     balance = (await control.call("state"))["balance"]
                     assert balance["recipients"]["difference"] == balance["messages"]["difference"] == 0, balance
@@ -154,44 +154,44 @@ async def test_the_balance_is_exact_whatever_happens_to_mail(tmp_path: Path) -> 
             return looks
 
         looking = asyncio.create_task(look())
-        await house.send("yes1@example.org", "yes2@example.org", "no@example.org", "later@example.org")
-        held = await house.send("later1@example.org", "later2@example.org")
-        await house.until_in(held, "retry.")
-        await house.order("hold", held)
-        deleted = await house.send("later3@example.org", "later4@example.org", "later5@example.org")
-        await house.until_in(deleted, "retry.")
-        await house.order("delete", deleted)
-        state = await balanced(house)
+        await core.send("yes1@example.org", "yes2@example.org", "no@example.org", "later@example.org")
+        held = await core.send("later1@example.org", "later2@example.org")
+        await core.until_in(held, "retry.")
+        await core.order("hold", held)
+        deleted = await core.send("later3@example.org", "later4@example.org", "later5@example.org")
+        await core.until_in(deleted, "retry.")
+        await core.order("delete", deleted)
+        state = await balanced(core)
         assert state["counters"]["recipients_deleted"] == 3
-        await house.order("undelete", deleted)
-        state = await balanced(house)
+        await core.order("undelete", deleted)
+        state = await balanced(core)
         assert state["counters"]["recipients_undeleted"] == 3
-        await house.until_in(deleted, "retry.")
-        await house.order("delete", deleted)
-        returned = await house.send("later6@example.org")
-        await house.until_in(returned, "retry.")
-        await house.order("bounce", returned)
-        injected = await house.inject("yes3@example.org", "no3@example.org")
-        more = await house.inject("later7@example.org", not_before=time.time() + 3600)
-        await house.ask("add_recipients", queue_id=more, recipients=["yes4@example.org", "yes5@example.org"])
-        await house.until_in(more, "retry.4")
-        await house.order("hold", more)
-        await house.until_removed(returned, injected)
-        await house.ask("set", scope="", parameter="maximal_queue_lifetime", value=0)
+        await core.until_in(deleted, "retry.")
+        await core.order("delete", deleted)
+        returned = await core.send("later6@example.org")
+        await core.until_in(returned, "retry.")
+        await core.order("bounce", returned)
+        injected = await core.inject("yes3@example.org", "no3@example.org")
+        more = await core.inject("later7@example.org", not_before=time.time() + 3600)
+        await core.ask("add_recipients", queue_id=more, recipients=["yes4@example.org", "yes5@example.org"])
+        await core.until_in(more, "retry.4")
+        await core.order("hold", more)
+        await core.until_removed(returned, injected)
+        await core.ask("set", scope="", parameter="maximal_queue_lifetime", value=0)
 
         async def expired() -> Any:
-            return (await balanced(house))["counters"]["recipients_expired"]
+            return (await balanced(core))["counters"]["recipients_expired"]
 
-        await house.eventually(expired, "the end of the queue lifetime")
-        await house.order("bounce", held)
+        await core.eventually(expired, "the end of the queue lifetime")
+        await core.order("bounce", held)
 
         async def quiet() -> Any:
-            return (await house.size())["messages"] == 1
+            return (await core.size())["messages"] == 1
 
-        await house.eventually(quiet, "all but the held one to be gone")
+        await core.eventually(quiet, "all but the held one to be gone")
         stop.set()
         assert await looking > 5
-        state = await balanced(house)
+        state = await balanced(core)
         counters = state["counters"]
         assert state["balance"]["recipients"] == {
             "queued_at_start": 0,
@@ -216,41 +216,41 @@ async def test_the_balance_is_exact_whatever_happens_to_mail(tmp_path: Path) -> 
 
 async def test_what_lay_there_before_a_start_is_no_new_mail(tmp_path: Path) -> None:
     """Deferred, held, deleted, being worked on, and accepted while no manager was there."""
-    async with Lab(["reject(later*, 450)+slow(30):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
-        deferred = await house.send("later1@example.org", "later2@example.org")
-        await house.until_in(deferred, "retry.")
-        deleted = await house.send("later3@example.org")
-        await house.until_in(deleted, "retry.")
-        await house.order("delete", deleted)
-        await house.send("slow@example.org", data=DATA)
-        await house.until_in_flight()
-        await house.kill("manager")
+    async with Lab(["reject(later*, 450)+slow(30):127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
+        deferred = await core.send("later1@example.org", "later2@example.org")
+        await core.until_in(deferred, "retry.")
+        deleted = await core.send("later3@example.org")
+        await core.until_in(deleted, "retry.")
+        await core.order("delete", deleted)
+        await core.send("slow@example.org", data=DATA)
+        await core.until_in_flight()
+        await core.kill("manager")
 
         async def all_there() -> bool:  # what its receiver has just written counts when it has said so
-            return bool((await balanced(house))["balance"]["recipients"]["queued_at_start"] == 3)
+            return bool((await balanced(core))["balance"]["recipients"]["queued_at_start"] == 3)
 
-        await house.eventually(all_there, "what was queued at the start")
-        assert (await balanced(house))["counters"]["accepted"] == 0
-        await house.order("undelete", deleted)
-        assert (await balanced(house))["balance"]["recipients"]["queued"] == 4
-        await house.send("later4@example.org", "later5@example.org")
-        state = await balanced(house)
+        await core.eventually(all_there, "what was queued at the start")
+        assert (await balanced(core))["counters"]["accepted"] == 0
+        await core.order("undelete", deleted)
+        assert (await balanced(core))["balance"]["recipients"]["queued"] == 4
+        await core.send("later4@example.org", "later5@example.org")
+        state = await balanced(core)
         assert (state["counters"]["accepted"], state["counters"]["recipients_accepted"]) == (1, 2)
 
 
 async def test_mail_that_comes_while_the_manager_is_away_was_there_at_its_start(tmp_path: Path) -> None:
-    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
-        await house.ask("suspend", destination=route_to(lab, 0))
-        await house.send("a@example.org")
-        await house.kill_now("manager")
-        await house.send("b@example.org", "c@example.org", heard=False)
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
+        await core.ask("suspend", destination=route_to(lab, 0))
+        await core.send("a@example.org")
+        await core.kill_now("manager")
+        await core.send("b@example.org", "c@example.org", heard=False)
 
         async def both() -> Any:
             try:
-                balance = (await balanced(house))["balance"]["recipients"]
+                balance = (await balanced(core))["balance"]["recipients"]
             except Refused:  # the manager is still away
                 return None
             return balance["queued"] == 3 and balance
 
-        balance = await house.eventually(both, "both messages")
+        balance = await core.eventually(both, "both messages")
         assert balance["queued_at_start"] + balance["accepted"] == 3

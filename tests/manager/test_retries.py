@@ -8,50 +8,50 @@ import pytest
 
 from mailcore.lab.arrival import content_digest
 from mailcore.lab.lab import Lab
-from tests.running.running_manager import DATA, recipients_of, route_to, running
+from tests.running.running_core import DATA, recipients_of, route_to, running
 
 
 @pytest.mark.parametrize("behaviour", ["greylist(1.5)", "reject(1, 421, connect)", "dead_for(3)"])
 async def test_deferred_mail_arrives_later_once_byte_for_byte(tmp_path: Path, behaviour: str) -> None:
-    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
         await lab.hops[0].set_behaviour(behaviour)
-        queue_id = await house.send("a@example.org")
-        item = await house.until_in(queue_id, "retry.")
+        queue_id = await core.send("a@example.org")
+        item = await core.until_in(queue_id, "retry.")
         assert item["state"] == "deferred"
         assert item["attempts"] >= 1
         assert item["reason"]
         assert item["due_at"] > item["arrived_at"]
         assert item["destinations"] == [route_to(lab, 0)]
-        assert house.spool_files() == [queue_id]
-        size = await house.size()
+        assert core.spool_files() == [queue_id]
+        size = await core.size()
         assert (size["messages"], size["recipients"]) == (1, 1)
         if "reject" in behaviour:
             await lab.hops[0].set_behaviour("accept")
-        await house.until_empty()
+        await core.until_empty()
         await lab.wait_for(1)
         assert [arrival.sha256 for arrival in lab.messages] == [content_digest(DATA.replace(b"\r\n..", b"\r\n.."))]
         assert recipients_of(lab.messages) == ["a@example.org"]
 
         async def clean() -> bool:
-            return not house.spool_files()
+            return not core.spool_files()
 
-        await house.eventually(clean, "the spool file's end")
+        await core.eventually(clean, "the spool file's end")
 
 
 async def test_a_message_that_cannot_be_spooled_is_put_back_when_the_disk_takes_it_again(tmp_path: Path) -> None:
-    async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
-        fans = [house.home / "spool" / f"{fan:02x}" for fan in range(64)]
+    async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
+        fans = [core.home / "spool" / f"{fan:02x}" for fan in range(64)]
         for fan in fans:
             fan.touch()  # where a directory should be
-        queue_id = await house.send("a@example.org")
+        queue_id = await core.send("a@example.org")
 
         async def reported() -> bool:
-            return any("can't be put back yet" in line.get("error", "") for line in house.log())
+            return any("can't be put back yet" in line.get("error", "") for line in core.log())
 
-        await house.eventually(reported, "the report")
-        assert "is being moved" in await house.refusal("hold", queue_id)
+        await core.eventually(reported, "the report")
+        assert "is being moved" in await core.refusal("hold", queue_id)
         for fan in fans:
             fan.unlink()
         await lab.hops[0].set_behaviour("accept")
-        await house.until_empty()
+        await core.until_empty()
         assert recipients_of(lab.messages) == ["a@example.org"]

@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.lab.lab import Lab
-from tests.running.running_manager import running
+from tests.running.running_core import running
 
 
 async def test_the_positions_say_where_runners_are_and_what_is_being_worked_on(tmp_path: Path) -> None:
     sections = {"queue": {"segment_bytes": 64 << 10}}
-    async with Lab(["slow(60):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as house:
+    async with Lab(["slow(60):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as core:
         for _ in range(4):
-            await house.send("a@example.org", data=b"x" * 40_000 + b"\r\n")
+            await core.send("a@example.org", data=b"x" * 40_000 + b"\r\n")
 
         async def taken() -> Any:
-            answer = await house.ask("positions")
+            answer = await core.ask("positions")
             lane = next(each for each in answer["lanes"] if each["lane"] == "incoming.0")
             return answer if lane["lag_bytes"] == 0 and len(lane["segments"]) > 1 else None
 
-        answer = await house.eventually(taken, "the runner to read everything")
+        answer = await core.eventually(taken, "the runner to read everything")
         lane = next(each for each in answer["lanes"] if each["lane"] == "incoming.0")
         assert [each["live"] for each in lane["segments"]][:1] == [2]
         assert lane["segments"][0]["kept_by"] == "2 messages being worked on"

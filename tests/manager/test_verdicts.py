@@ -10,7 +10,7 @@ from typing import Any
 
 from mailcore.lab.lab import Lab
 from tests.running.catcher import Catcher
-from tests.running.running_manager import House, Sections, recipients_of, route_to, running
+from tests.running.running_core import RunningCore, Sections, recipients_of, route_to, running
 
 SHORT_LIFE: Sections = {"scheduler": {"maximal_queue_lifetime": 3, "bounce_queue_lifetime": 3}}
 
@@ -26,10 +26,10 @@ def of_bounce(data: bytes) -> tuple[EmailMessage, dict[str, Any]]:
     return message, {block["Final-Recipient"].partition(";")[2].strip(): block for block in blocks[1:]}
 
 
-def verdicts(house: House, queue_id: str) -> dict[str, list[str]]:
+def verdicts(core: RunningCore, queue_id: str) -> dict[str, list[str]]:
     """Recipient to what became of it in each attempt, from the log."""
     found: dict[str, list[str]] = {}
-    for line in house.log():
+    for line in core.log():
         if line.get("queue_id") == queue_id and line["event"] == "delivery":
             found.setdefault(line["recipient"], []).append(line["status"])
     return found
@@ -41,17 +41,17 @@ async def test_only_who_was_deferred_gets_it_again_and_one_bounce_tells_of_all_r
     async with (
         Lab([f"{behaviour}:127.0.0.1:0"]) as lab,
         Catcher() as author,
-        running(tmp_path, lab, author=author) as house,
+        running(tmp_path, lab, author=author) as core,
     ):
-        queue_id = await house.send(*recipients)
-        item = await house.until_in(queue_id, "retry.")
+        queue_id = await core.send(*recipients)
+        item = await core.until_in(queue_id, "retry.")
         assert item["recipients"] == ["later0@example.org", "later1@example.org"]
         assert "450" in item["reason"]
-        assert (await house.size())["recipients"] <= 3  # the bounce may still be there
+        assert (await core.size())["recipients"] <= 3  # the bounce may still be there
         await lab.hops[0].set_behaviour("accept")
-        await house.until_empty()
+        await core.until_empty()
         assert recipients_of(lab.messages) == sorted(r for r in recipients if not r.startswith("no"))
-        await house.until_removed(queue_id)
+        await core.until_removed(queue_id)
         assert len(author.caught) == 1
         sender, to, data = author.caught[0]
         assert (sender, to) == ("", ["author@sender.example"])
@@ -60,21 +60,21 @@ async def test_only_who_was_deferred_gets_it_again_and_one_bounce_tells_of_all_r
         assert sorted(failed) == ["no0@example.org", "no1@example.org"]
         assert {block["Action"] for block in failed.values()} == {"failed"}
         assert {block["Status"] for block in failed.values()} == {"5.1.1"}
-        assert verdicts(house, queue_id)["no0@example.org"] == ["bounced"]
-        assert verdicts(house, queue_id)["yes0@example.org"] == ["sent"]
-        assert verdicts(house, queue_id)["later0@example.org"][0] == "deferred"
-        assert verdicts(house, queue_id)["later0@example.org"][-1] == "sent"
+        assert verdicts(core, queue_id)["no0@example.org"] == ["bounced"]
+        assert verdicts(core, queue_id)["yes0@example.org"] == ["sent"]
+        assert verdicts(core, queue_id)["later0@example.org"][0] == "deferred"
+        assert verdicts(core, queue_id)["later0@example.org"][-1] == "sent"
 
 
 async def test_a_bounce_never_bounces(tmp_path: Path) -> None:
-    async with Lab(["reject(1, 550):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
-        await house.send("a@example.org")  # its bounce is refused as well: all mail goes to this hop
-        await house.send("b@example.org", sender="")
-        await house.until_empty()
-        counters = (await house.ask("state"))["counters"]
+    async with Lab(["reject(1, 550):127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
+        await core.send("a@example.org")  # its bounce is refused as well: all mail goes to this hop
+        await core.send("b@example.org", sender="")
+        await core.until_empty()
+        counters = (await core.ask("state"))["counters"]
         assert counters["bounces"] == 1
         assert counters["finished"] == 3
-        assert not house.spool_files()
+        assert not core.spool_files()
 
 
 async def test_what_is_too_long_in_the_queue_is_returned_in_one_bounce_with_what_was_refused(tmp_path: Path) -> None:
@@ -82,20 +82,20 @@ async def test_what_is_too_long_in_the_queue_is_returned_in_one_bounce_with_what
     async with (
         Lab([f"{behaviour}:127.0.0.1:0"]) as lab,
         Catcher() as author,
-        running(tmp_path, lab, SHORT_LIFE, author=author) as house,
+        running(tmp_path, lab, SHORT_LIFE, author=author) as core,
     ):
-        queue_id = await house.send("later0@example.org", "later1@example.org")
-        await house.until_in(queue_id, "retry.")
+        queue_id = await core.send("later0@example.org", "later1@example.org")
+        await core.until_in(queue_id, "retry.")
         await lab.hops[0].set_behaviour("reject(later0@example.org, 450)+reject(later1@example.org, 550)")
-        other = await house.send("yes@example.org", "later0@example.org")
-        await house.until_empty()
-        await house.until_removed(queue_id, other)
+        other = await core.send("yes@example.org", "later0@example.org")
+        await core.until_empty()
+        await core.until_removed(queue_id, other)
         assert recipients_of(lab.messages) == ["yes@example.org"]
-        assert verdicts(house, queue_id)["later0@example.org"][-1] == "expired"
-        assert verdicts(house, queue_id)["later1@example.org"][-1] == "bounced"
-        assert verdicts(house, other)["later0@example.org"][-1] == "expired"
+        assert verdicts(core, queue_id)["later0@example.org"][-1] == "expired"
+        assert verdicts(core, queue_id)["later1@example.org"][-1] == "bounced"
+        assert verdicts(core, other)["later0@example.org"][-1] == "expired"
         tries = [
-            each for each in (await house.ask("history", queue_id=queue_id))["events"] if each["event"] == "attempt"
+            each for each in (await core.ask("history", queue_id=queue_id))["events"] if each["event"] == "attempt"
         ]
         assert tries[-1]["verdicts"][0]["status"] == "expired"
         assert tries[-1]["destination"] == tries[0]["destination"] != ""
@@ -114,10 +114,10 @@ async def test_who_is_refused_and_who_expires_in_the_same_pass_share_a_bounce(tm
     async with (
         Lab([f"{behaviour}:127.0.0.1:0"]) as lab,
         Catcher() as author,
-        running(tmp_path, lab, life, author=author) as house,
+        running(tmp_path, lab, life, author=author) as core,
     ):
-        await house.send("no@example.org", "later0@example.org", "later1@example.org", "yes@example.org")
-        await house.until_empty()
+        await core.send("no@example.org", "later0@example.org", "later1@example.org", "yes@example.org")
+        await core.until_empty()
         assert recipients_of(lab.messages) == ["yes@example.org"]
         (bounce,) = author.caught
         failed = of_bounce(bounce[2])[1]
@@ -132,10 +132,10 @@ async def test_what_cannot_be_routed_is_returned(tmp_path: Path) -> None:
     async with (
         Lab(["accept:127.0.0.1:0"]) as lab,
         Catcher() as author,
-        running(tmp_path, lab, routes={"*": "smtp", "example.org": route_to(lab, 0)}, author=author) as house,
+        running(tmp_path, lab, routes={"*": "smtp", "example.org": route_to(lab, 0)}, author=author) as core,
     ):
-        await house.inject("a@example.org", "b@no_domain-.example")
-        await house.until_empty()
+        await core.inject("a@example.org", "b@no_domain-.example")
+        await core.until_empty()
         assert recipients_of(lab.messages) == ["a@example.org"]
         (bounce,) = author.caught
         assert of_bounce(bounce[2])[1]["b@no_domain-.example"]["Status"] == "5.1.2"
@@ -145,11 +145,11 @@ async def test_a_bounce_is_sent_for_a_message_whose_data_is_lost(tmp_path: Path)
     async with (
         Lab(["reject(1, 450):127.0.0.1:0"]) as lab,
         Catcher() as author,
-        running(tmp_path, lab, SHORT_LIFE, author=author) as house,
+        running(tmp_path, lab, SHORT_LIFE, author=author) as core,
     ):
-        queue_id = await house.send("a@example.org")
-        await house.until_in(queue_id, "retry.")
-        (file,) = (house.home / "spool").glob(f"??/{queue_id}")
+        queue_id = await core.send("a@example.org")
+        await core.until_in(queue_id, "retry.")
+        (file,) = (core.home / "spool").glob(f"??/{queue_id}")
         file.unlink()
-        await house.until_empty()
+        await core.until_empty()
         assert list(of_bounce(author.caught[0][2])[1]) == ["a@example.org"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.lab.lab import Lab
-from tests.running.running_manager import House, Sections, route_to, running
+from tests.running.running_core import RunningCore, Sections, route_to, running
 
 LONG: Sections = {
     "queue": {"retry_ladder_s": [60], "checkpoint_interval_s": 0.1},
@@ -15,44 +15,44 @@ LONG: Sections = {
 }
 
 
-async def why(house: House, queue_id: str) -> list[dict[str, Any]]:
-    groups: list[dict[str, Any]] = await house.ask("explain", queue_id=queue_id)
+async def why(core: RunningCore, queue_id: str) -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = await core.ask("explain", queue_id=queue_id)
     return groups
 
 
 async def test_on_its_whole_way_it_can_be_asked_why_it_waits(tmp_path: Path) -> None:
-    async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as house:
+    async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         destination = route_to(lab, 0)
         until = time.time() + 3600
-        await house.ask("suspend", destination=destination, until=until)
-        queue_id = await house.send("a@example.org", "b@example.org")
+        await core.ask("suspend", destination=destination, until=until)
+        queue_id = await core.send("a@example.org", "b@example.org")
 
         async def suspended() -> dict[str, Any] | None:
-            groups = await why(house, queue_id)
+            groups = await why(core, queue_id)
             return groups[0] if groups[0]["state"] == "suspended" else None
 
-        group = await house.eventually(suspended, "the scheduler's reason")
+        group = await core.eventually(suspended, "the scheduler's reason")
         assert (group["destination"], group["recipients"]) == (destination, 2)
         assert abs(group["until"] - until) < 1, "times are the wall clock's"
-        await house.ask("resume", destination=destination)
-        await house.until_in(queue_id, "retry.60")
-        (group,) = await why(house, queue_id)
+        await core.ask("resume", destination=destination)
+        await core.until_in(queue_id, "retry.60")
+        (group,) = await why(core, queue_id)
         assert (group["state"], group["destination"], group["recipients"]) == ("deferred", destination, 2)
         assert 0 < group["until"] - time.time() <= 61
         assert "450" in group["reply"]
         before = time.time()
-        await house.order("hold", queue_id, why="a question")
-        await house.until_in(queue_id, "hold")
-        (group,) = await why(house, queue_id)
+        await core.order("hold", queue_id, why="a question")
+        await core.until_in(queue_id, "hold")
+        (group,) = await why(core, queue_id)
         assert (group["state"], group["reason"]) == ("held", "a question")
         assert before - 1 < group["since"] < time.time() + 1
-        await house.order("delete", queue_id, why="no answer")
-        await house.until_in(queue_id, "deleted", deleted=True)
-        (group,) = await why(house, queue_id)
+        await core.order("delete", queue_id, why="no answer")
+        await core.until_in(queue_id, "deleted", deleted=True)
+        (group,) = await why(core, queue_id)
         assert (group["state"], group["reason"]) == ("deleted", "no answer")
         assert group["until"] > time.time()
-        scheduled = await house.inject("c@example.org", not_before=time.time() + 600)
-        (group,) = await why(house, scheduled)
+        scheduled = await core.inject("c@example.org", not_before=time.time() + 600)
+        (group,) = await why(core, scheduled)
         assert group["state"] == "scheduled"
 
 
@@ -61,43 +61,43 @@ async def test_what_is_in_flight_and_what_waits_for_it(tmp_path: Path) -> None:
         **LONG,
         "transports.smtp": {"destination_concurrency_limit": 1, "destination_recipient_limit": 1},
     }
-    async with Lab(["slow(30):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as house:
-        first = await house.send("a@example.org")
-        await house.until_in_flight()
-        (group,) = await why(house, first)
+    async with Lab(["slow(30):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as core:
+        first = await core.send("a@example.org")
+        await core.until_in_flight()
+        (group,) = await why(core, first)
         assert group["state"] == "in flight"
-        second = await house.send("a@example.org")
-        (group,) = await why(house, second)
+        second = await core.send("a@example.org")
+        (group,) = await why(core, second)
         assert (group["state"], group["busy"], group["window"]) == ("window full", 1, 1)
         assert group["destination"].startswith("smtp:a@"), "a recipient is a destination here"
-        assert await house.refusal("release", first)
-        answer = house.ask("hold", "later", queue_ids=[first])
+        assert await core.refusal("release", first)
+        answer = core.ask("hold", "later", queue_ids=[first])
         assert (await answer)["changed"] == 1
-        groups = await why(house, first)
+        groups = await why(core, first)
         assert {group["state"] for group in groups} == {"in flight", "ordered"}
         assert "waiting for 1 delivery in progress" in groups[-1]["sentence"]
 
 
 async def test_when_the_deliverers_are_full_that_is_the_reason(tmp_path: Path) -> None:
     sections: Sections = {**LONG, "deliverer": {"processes": 1, "concurrency": 3}}
-    async with Lab(["slow(30):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as house:
+    async with Lab(["slow(30):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as core:
         for number in range(3):
-            await house.send(f"r{number}@example.org")
+            await core.send(f"r{number}@example.org")
 
         async def full() -> bool:
-            (deliverer,) = (await house.ask("state"))["deliverers"]
+            (deliverer,) = (await core.ask("state"))["deliverers"]
             return bool(deliverer["in_flight"] == deliverer["capacity"] == 3)
 
-        await house.eventually(full, "three deliveries under way")
-        first, second = [await house.send("a@example.org") for _ in range(2)]
+        await core.eventually(full, "three deliveries under way")
+        first, second = [await core.send("a@example.org") for _ in range(2)]
 
         async def in_line() -> bool:
-            return bool((await why(house, second))[0]["state"] == "deliverers full")
+            return bool((await why(core, second))[0]["state"] == "deliverers full")
 
-        await house.eventually(in_line, "the reason")
+        await core.eventually(in_line, "the reason")
         for queue_id in (first, second):
-            (group,) = await why(house, queue_id)
+            (group,) = await why(core, queue_id)
             assert (group["state"], group["busy"], group["capacity"]) == ("deliverers full", 3, 3)
             assert group["sentence"].startswith("all deliverers busy: 3 of 3 deliveries in progress; then ")
-        (group,) = await why(house, second)
+        (group,) = await why(core, second)
         assert group["job"] == first

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from mailcore.envelope import Envelope, Status
 
-__all__ = ["Resting", "World"]
+__all__ = ["OutsideMemory", "Resting"]
 
 
-class World:
+class OutsideMemory:
     """What everybody outside remembers; no crash touches it."""
 
     def __init__(self) -> None:
@@ -26,8 +26,8 @@ class World:
         self.deleted: set[str] = set()
         self.maybe: set[str] = set()  # being accepted: may be there or not
 
-    def copy(self) -> World:
-        copy = World()
+    def copy(self) -> OutsideMemory:
+        copy = OutsideMemory()
         copy.now, copy.ids = self.now, self.ids
         copy.accepted = dict(self.accepted)
         copy.arrived, copy.in_flight = self.arrived.copy(), self.in_flight.copy()

@@ -35,10 +35,10 @@ from mailcore.queue.records import (
 from mailcore.queue.recovery import recover
 from mailcore.queue.rewrite import finish_deleted, write_replacement
 from mailcore.queue.spool import DATA_AT, Spool
-from tests.queue.outside_memory import Resting, World
+from tests.queue.outside_memory import OutsideMemory, Resting
 from tests.simulated_disk import SimulatedDisk
 
-__all__ = ["HOME", "INCOMING", "RETRY_S", "SPOOL", "UNDO_S", "Machine", "World", "audit"]
+__all__ = ["HOME", "INCOMING", "RETRY_S", "SPOOL", "UNDO_S", "OutsideMemory", "SimulatedMachine", "audit"]
 
 HOME = "/queue"
 SPOOL = "/spool"
@@ -48,12 +48,12 @@ RETRY_S = 300
 _salts = random.Random(1)
 
 
-class Machine:
+class SimulatedMachine:
     suffix_bytes_max = SUFFIX_BYTES_MAX
     batch = RECIPIENTS_PER_RECORD  # tests with long lists make it small, here and in the code
 
-    def __init__(self, disk: SimulatedDisk, world: World, segment_bytes: int = 6000) -> None:
-        self.disk, self.world, self.segment_bytes = disk, world, segment_bytes
+    def __init__(self, disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000) -> None:
+        self.disk, self.outside, self.segment_bytes = disk, outside, segment_bytes
         self.damage: list[Damage] = []
         self.receiver = LaneWriter(
             disk, f"{HOME}/{INCOMING}", segment_bytes=segment_bytes, clock=self.clock, salt=self.salt
@@ -77,7 +77,7 @@ class Machine:
         self.durable()
 
     def clock(self) -> float:
-        return self.world.now
+        return self.outside.now
 
     @staticmethod
     def salt() -> int:
@@ -87,10 +87,10 @@ class Machine:
 
     def accept(self, recipients: int = 1, *, big: bool = False, size: int = 40) -> str:
         """A message, up to its 250."""
-        world = self.world
-        world.ids += 1
-        queue_id = f"M{world.ids:012d}"
-        world.maybe.add(queue_id)
+        outside = self.outside
+        outside.ids += 1
+        queue_id = f"M{outside.ids:012d}"
+        outside.maybe.add(queue_id)
         data = (b"Subject: " + queue_id.encode() + b"\r\n").ljust(size, b".")
         everybody = [Recipient(n, f"r{n}@example.org") for n in range(recipients)]
         batch = self.batch
@@ -101,7 +101,7 @@ class Machine:
             sender="s@example.net",
             recipients=tuple(everybody[:batch]),
             recipient_count=recipients,
-            arrived_at=world.now,
+            arrived_at=outside.now,
             size_bytes=len(data),
             data=DataPlace.SPOOL if big else DataPlace.INLINE,
             data_offset=DATA_AT if big else 0,
@@ -116,8 +116,8 @@ class Machine:
         )
         append_envelope(self.receiver, envelope, b"" if big else data)
         self.receiver.sync()
-        world.accepted[queue_id] = recipients
-        world.maybe.discard(queue_id)
+        outside.accepted[queue_id] = recipients
+        outside.maybe.discard(queue_id)
         return queue_id
 
     # -- the manager
@@ -139,9 +139,9 @@ class Machine:
                 return active
         for lane, runner in queue.runners.items():
             if lane in (HOLD, DELETED):
-                runner.peek(self.world.now, self.monotonic)
+                runner.peek(self.outside.now, self.monotonic)
                 continue
-            while (head := runner.peek(self.world.now, self.monotonic)) is not None:
+            while (head := runner.peek(self.outside.now, self.monotonic)) is not None:
                 active = queue.begin(runner, *head, self.monotonic)
                 if active is not None:
                     return active
@@ -165,29 +165,29 @@ class Machine:
 
     def attempt(self, active: Active, outcomes: dict[int, Status]) -> None:
         """One transaction: the next hop takes or refuses, the DELIVERY is synced, and only then acted on."""
-        world, queue_id = self.world, active.queue_id
+        outside, queue_id = self.outside, active.queue_id
         verdicts = self.attempt_unsynced(active, outcomes)
         self.sync()
         final = [verdict for verdict in verdicts if verdict.status is not Status.DEFERRED]
         for verdict in final:
-            world.synced[queue_id, verdict.number] = verdict.status
+            outside.synced[queue_id, verdict.number] = verdict.status
             if verdict.status is Status.DELIVERED:
-                world.in_flight[queue_id, verdict.number] -= 1
+                outside.in_flight[queue_id, verdict.number] -= 1
             elif active.envelope.sender:
-                world.owed[queue_id, verdict.number] = f"{queue_id}B{active.envelope.generation}"
+                outside.owed[queue_id, verdict.number] = f"{queue_id}B{active.envelope.generation}"
         active.remaining -= len(final)
         self.queue.sizes.work(active.lane, 0, -len(final))
         active.settle(verdicts)
 
     def attempt_unsynced(self, active: Active, outcomes: dict[int, Status]) -> list[Verdict]:
-        world, queue_id = self.world, active.queue_id
+        outside, queue_id = self.outside, active.queue_id
         verdicts = []
         for number, status in outcomes.items():
             if status is Status.DELIVERED:
-                world.arrived[queue_id, number] += 1
-                world.in_flight[queue_id, number] += 1
+                outside.arrived[queue_id, number] += 1
+                outside.in_flight[queue_id, number] += 1
             verdicts.append(Verdict(number, status, "2.0.0", "text"))
-        self.queue.deliver(Delivery(queue_id, active.envelope.generation, tuple(verdicts), world.now))
+        self.queue.deliver(Delivery(queue_id, active.envelope.generation, tuple(verdicts), outside.now))
         return verdicts
 
     def sync(self) -> None:
@@ -220,7 +220,7 @@ class Machine:
             sender="",
             recipients=(Recipient(0, active.envelope.sender),),
             recipient_count=1,
-            arrived_at=self.world.now,
+            arrived_at=self.outside.now,
             size_bytes=len(data),
             data=DataPlace.INLINE,
             origin=Origin.BOUNCE,
@@ -231,14 +231,14 @@ class Machine:
     def order(self, active: Active, operation: str, lane: str, interval_s: float = 0.0) -> None:
         """An operator's change, answered once its record is synced; then it is carried out."""
         self.load(active)
-        change = Administrative(operation, active.queue_id, "operator", "because", self.world.now)
+        change = Administrative(operation, active.queue_id, "operator", "because", self.outside.now)
         self.queue.administer(change)
         active.order = change
         self.sync()
         if operation == "delete":
-            self.world.deleted.add(active.queue_id)
+            self.outside.deleted.add(active.queue_id)
         elif operation == "undelete":
-            self.world.deleted.discard(active.queue_id)
+            self.outside.deleted.discard(active.queue_id)
         self.end(active, lane, interval_s)
 
     def obey(self, active: Active) -> bool:
@@ -260,13 +260,13 @@ class Machine:
 
     def drain_deleted(self) -> None:
         runner = self.queue.runners[DELETED]
-        while (head := runner.peek(self.world.now, self.monotonic)) is not None:
+        while (head := runner.peek(self.outside.now, self.monotonic)) is not None:
             active = self.queue.begin(runner, *head, self.monotonic)
             if active is not None:
                 finish_deleted(self.queue, active)
 
     def wait(self, seconds: float) -> None:
-        self.world.now += seconds
+        self.outside.now += seconds
         self.monotonic += seconds
 
     # -- looking
@@ -308,9 +308,9 @@ class Machine:
             )
 
 
-def audit(disk: SimulatedDisk, world: World, segment_bytes: int = 6000) -> Machine:
+def audit(disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000) -> SimulatedMachine:
     """Recovers and compares. Nothing acknowledged is lost, nothing recorded as done is due again, nothing is there twice."""
-    machine = Machine(disk, world.copy(), segment_bytes)
+    machine = SimulatedMachine(disk, outside.copy(), segment_bytes)
     found: dict[str, Resting] = {}
     bounces: dict[str, Resting] = {}
     for resting in [*machine.recovered_messages(), *machine.browse()]:
@@ -319,15 +319,15 @@ def audit(disk: SimulatedDisk, world: World, segment_bytes: int = 6000) -> Machi
         assert queue_id not in kind, f"{queue_id} is there twice: {kind[queue_id]} and {resting}"
         kind[queue_id] = resting
         _check_data(machine, resting)
-    for queue_id in found.keys() - world.accepted.keys() - world.maybe:
+    for queue_id in found.keys() - outside.accepted.keys() - outside.maybe:
         raise AssertionError(f"{queue_id} was never sent")
-    for queue_id, recipients in world.accepted.items():
-        done = {number for number in range(recipients) if (queue_id, number) in world.synced}
+    for queue_id, recipients in outside.accepted.items():
+        done = {number for number in range(recipients) if (queue_id, number) in outside.synced}
         left = set(range(recipients)) - done
-        arrived = {number for number in left if world.arrived[queue_id, number]}
+        arrived = {number for number in left if outside.arrived[queue_id, number]}
         there = found.get(queue_id)
         numbers = set(there.numbers) if there is not None else set()
-        if queue_id in world.deleted and there is None:
+        if queue_id in outside.deleted and there is None:
             continue
         # A verdict may be found although nobody was told that it is synced.
         spoken_of = set(there.refused) if there is not None else set()
@@ -337,19 +337,19 @@ def audit(disk: SimulatedDisk, world: World, segment_bytes: int = 6000) -> Machi
         lost = left - arrived - numbers - spoken_of
         assert not lost, f"{queue_id}: {sorted(lost)} are lost; found {there}"
         assert not numbers & done, f"{queue_id}: {sorted(numbers & done)} are done and due again; found {there}"
-    for (queue_id, number), bounce_id in world.owed.items():
+    for (queue_id, number), bounce_id in outside.owed.items():
         notice, message = bounces.get(bounce_id), found.get(queue_id)
         told = notice is not None and str(number) in notice.envelope.helo.split(",")
-        told = told or (bounce_id, 0) in world.synced or bounce_id in world.deleted
+        told = told or (bounce_id, 0) in outside.synced or bounce_id in outside.deleted
         owed = message is not None and number in message.refused
-        maybe = world.arrived[bounce_id, 0] > 0  # in flight when the power went: it may come again
+        maybe = outside.arrived[bounce_id, 0] > 0  # in flight when the power went: it may come again
         assert told or owed or maybe, f"{queue_id}: nobody is told that {number} was refused"
         assert not (told and owed), f"{queue_id}: the sender is told twice of {number}: {notice}, {message}"
     _check_sizes(machine, [*found.values(), *bounces.values()])
     return machine
 
 
-def _check_data(machine: Machine, resting: Resting) -> None:
+def _check_data(machine: SimulatedMachine, resting: Resting) -> None:
     envelope = resting.envelope
     if envelope.origin is Origin.BOUNCE:
         return
@@ -362,7 +362,7 @@ def _check_data(machine: Machine, resting: Resting) -> None:
     assert len(data) == envelope.size_bytes
 
 
-def _check_sizes(machine: Machine, everything: list[Resting]) -> None:
+def _check_sizes(machine: SimulatedMachine, everything: list[Resting]) -> None:
     """``queue size`` equals a full browse."""
     lanes: dict[str, dict[str, int]] = {}
     for resting in everything:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mailcore.envelope import Status
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import retry_lane
-from tests.queue.simulated_machine import RETRY_S, Machine, World
+from tests.queue.simulated_machine import RETRY_S, OutsideMemory, SimulatedMachine
 from tests.simulated_disk import SimulatedDisk
 
 __all__ = ["RETRY", "Nothing", "begun", "defer_all", "deliver_all", "new_machine"]
@@ -25,23 +25,23 @@ class Nothing:
         return 1
 
 
-def new_machine(segment_bytes: int = 1 << 20) -> tuple[Machine, World, SimulatedDisk]:
-    disk, world = SimulatedDisk(), World()
-    return Machine(disk, world, segment_bytes), world, disk
+def new_machine(segment_bytes: int = 1 << 20) -> tuple[SimulatedMachine, OutsideMemory, SimulatedDisk]:
+    disk, outside = SimulatedDisk(), OutsideMemory()
+    return SimulatedMachine(disk, outside, segment_bytes), outside, disk
 
 
-def begun(machine: Machine) -> Active:
+def begun(machine: SimulatedMachine) -> Active:
     active = machine.begin()
     assert active is not None
     machine.load(active)
     return active
 
 
-def deliver_all(machine: Machine, active: Active) -> None:
+def deliver_all(machine: SimulatedMachine, active: Active) -> None:
     machine.attempt(active, dict.fromkeys(list(active.pending), Status.DELIVERED))
     machine.end(active)
 
 
-def defer_all(machine: Machine, active: Active) -> None:
+def defer_all(machine: SimulatedMachine, active: Active) -> None:
     machine.attempt(active, dict.fromkeys(list(active.pending), Status.DEFERRED))
     machine.end(active)

@@ -12,7 +12,7 @@ from mailcore.queue.lanes import HOLD, JOURNAL
 from mailcore.queue.records import Delivery
 from mailcore.queue.recovery import recover
 from mailcore.queue.suffix import REFUSED_PER_RECORD, shorten
-from tests.queue.simulated_machine import HOME, INCOMING, SPOOL, UNDO_S, Machine, World, audit
+from tests.queue.simulated_machine import HOME, INCOMING, SPOOL, UNDO_S, OutsideMemory, SimulatedMachine, audit
 from tests.queue.test_compaction import audit_at_every_change, bases, deliver, settle, take_in
 from tests.simulated_disk import SimulatedDisk
 
@@ -21,26 +21,26 @@ BOUND = 2000
 
 
 @pytest.fixture
-def machine() -> Machine:
-    return Machine(SimulatedDisk(), World(), SEGMENT_BYTES)
+def machine() -> SimulatedMachine:
+    return SimulatedMachine(SimulatedDisk(), OutsideMemory(), SEGMENT_BYTES)
 
 
-def busy(machine: Machine, messages: int = 20) -> None:
+def busy(machine: SimulatedMachine, messages: int = 20) -> None:
     """Mail that comes and goes; the journal grows by some kilobytes."""
     for active in take_in(machine, messages):
         deliver(machine, active)
     machine.sync()
 
 
-def recovered(machine: Machine) -> Machine:
-    return Machine(machine.disk.kill(), machine.world, SEGMENT_BYTES)
+def recovered(machine: SimulatedMachine) -> SimulatedMachine:
+    return SimulatedMachine(machine.disk.kill(), machine.outside, SEGMENT_BYTES)
 
 
-def journal_from(machine: Machine) -> int:
+def journal_from(machine: SimulatedMachine) -> int:
     return machine.checkpoints.newest.suffix
 
 
-def test_the_suffix_is_short_although_a_message_waits_for_long(machine: Machine) -> None:
+def test_the_suffix_is_short_although_a_message_waits_for_long(machine: SimulatedMachine) -> None:
     (waiting,) = take_in(machine, 1)
     for _ in range(20):
         busy(machine)
@@ -54,7 +54,7 @@ def test_the_suffix_is_short_although_a_message_waits_for_long(machine: Machine)
     assert len(bases(machine, JOURNAL)) < 4, "the journal before it is deleted"
 
 
-def test_without_the_bound_the_journal_would_stay(machine: Machine) -> None:
+def test_without_the_bound_the_journal_would_stay(machine: SimulatedMachine) -> None:
     take_in(machine, 1)
     for _ in range(20):
         busy(machine)
@@ -64,8 +64,8 @@ def test_without_the_bound_the_journal_would_stay(machine: Machine) -> None:
 
 
 def test_the_bound_is_kept_by_each_checkpoint_of_a_queue_that_has_it() -> None:
-    disk, world = SimulatedDisk(), World()
-    machine = Machine(disk, world, SEGMENT_BYTES)
+    disk, outside = SimulatedDisk(), OutsideMemory()
+    machine = SimulatedMachine(disk, outside, SEGMENT_BYTES)
     (waiting,) = take_in(machine, 1)
     machine.queue.journal.sync()
     disk = disk.kill()
@@ -90,7 +90,7 @@ def test_the_bound_is_kept_by_each_checkpoint_of_a_queue_that_has_it() -> None:
     assert start > first, "also while it waits to be taken up again"
 
 
-def test_what_is_done_and_what_is_owed_is_stated_with_it(machine: Machine) -> None:
+def test_what_is_done_and_what_is_owed_is_stated_with_it(machine: SimulatedMachine) -> None:
     (waiting,) = take_in(machine, 1, recipients=6)
     machine.attempt(waiting, {0: Status.DELIVERED, 1: Status.BOUNCED, 2: Status.DEFERRED})
     audit_at_every_change(machine, 0.5)
@@ -109,7 +109,7 @@ def test_what_is_done_and_what_is_owed_is_stated_with_it(machine: Machine) -> No
     assert again.queue.sizes.summary()["recipients"] == 3
 
 
-def test_it_may_be_stated_again_after_a_recovery(machine: Machine) -> None:
+def test_it_may_be_stated_again_after_a_recovery(machine: SimulatedMachine) -> None:
     """The journal then tells of recipients done in an earlier generation, too; these are not counted twice."""
     first, waiting = take_in(machine, 2, recipients=3)
     machine.attempt(waiting, {0: Status.DELIVERED})
@@ -129,11 +129,11 @@ def test_it_may_be_stated_again_after_a_recovery(machine: Machine) -> None:
     busy(again)
     assert shorten(again.queue, BOUND) == 2
     again.checkpoint()
-    final = audit(again.disk.kill(), again.world, SEGMENT_BYTES)
+    final = audit(again.disk.kill(), again.outside, SEGMENT_BYTES)
     assert final.queue.sizes.summary()["recipients"] == 3 + 1
 
 
-def test_an_order_that_stands_is_stated_with_it(machine: Machine) -> None:
+def test_an_order_that_stands_is_stated_with_it(machine: SimulatedMachine) -> None:
     (waiting,) = take_in(machine, 1)
     end = machine.end
     machine.end = lambda *_: None  # type: ignore[method-assign]
@@ -148,7 +148,7 @@ def test_an_order_that_stands_is_stated_with_it(machine: Machine) -> None:
     assert active.order.operation == "hold"
 
 
-def test_a_message_whose_verdicts_are_not_synced_waits(machine: Machine) -> None:
+def test_a_message_whose_verdicts_are_not_synced_waits(machine: SimulatedMachine) -> None:
     (waiting,) = take_in(machine, 1)
     busy(machine)
     waiting.unsynced = 1
@@ -157,7 +157,7 @@ def test_a_message_whose_verdicts_are_not_synced_waits(machine: Machine) -> None
     assert shorten(machine.queue, BOUND) == 1
 
 
-def test_a_message_that_is_over_is_not_stated_again(machine: Machine) -> None:
+def test_a_message_that_is_over_is_not_stated_again(machine: SimulatedMachine) -> None:
     (waiting,) = take_in(machine, 1)
     busy(machine)
     machine.attempt(waiting, {0: Status.DEFERRED})
@@ -165,7 +165,7 @@ def test_a_message_that_is_over_is_not_stated_again(machine: Machine) -> None:
     assert shorten(machine.queue, BOUND) == 0
 
 
-def test_a_step_states_no_more_than_its_bound(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_states_no_more_than_its_bound(machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mailcore.queue.suffix.MESSAGES_MAX", 3)
     waiting = take_in(machine, 8)
     busy(machine, 40)
@@ -174,10 +174,10 @@ def test_a_step_states_no_more_than_its_bound(machine: Machine, monkeypatch: pyt
     assert list(machine.queue.starts)[-1] == waiting[2].start
     monkeypatch.setattr("mailcore.queue.suffix.SHARE", BOUND)
     assert shorten(machine.queue, BOUND) == 1, "as many bytes as it may write are written"
-    audit(machine.disk.kill(), machine.world, SEGMENT_BYTES)
+    audit(machine.disk.kill(), machine.outside, SEGMENT_BYTES)
 
 
-def test_a_message_that_cannot_be_read_holds_its_segment_and_not_the_journal(machine: Machine) -> None:
+def test_a_message_that_cannot_be_read_holds_its_segment_and_not_the_journal(machine: SimulatedMachine) -> None:
     (waiting,) = take_in(machine, 1)
     machine.queue.journal.sync()
     path = machine.queue.reader(INCOMING).path(0)
@@ -193,7 +193,7 @@ def test_a_message_that_cannot_be_read_holds_its_segment_and_not_the_journal(mac
     assert bases(again, INCOMING)[0] == 0
 
 
-def test_many_refused_recipients_are_stated_in_several_records(machine: Machine) -> None:
+def test_many_refused_recipients_are_stated_in_several_records(machine: SimulatedMachine) -> None:
     count = 2 * REFUSED_PER_RECORD + 1
     (waiting,) = take_in(machine, 1, recipients=count)
     machine.attempt(waiting, dict.fromkeys(range(count - 1), Status.BOUNCED))
@@ -208,7 +208,7 @@ def test_many_refused_recipients_are_stated_in_several_records(machine: Machine)
 # -- deletion
 
 
-def finish_all(machine: Machine, big: bool = False) -> list[Active]:
+def finish_all(machine: SimulatedMachine, big: bool = False) -> list[Active]:
     for _ in range(10):
         machine.accept(big=big, size=2000)
     machine.durable()
@@ -221,7 +221,7 @@ def finish_all(machine: Machine, big: bool = False) -> list[Active]:
     return actives
 
 
-def test_a_segment_stays_until_both_kept_positions_allow_it_to_go(machine: Machine) -> None:
+def test_a_segment_stays_until_both_kept_positions_allow_it_to_go(machine: SimulatedMachine) -> None:
     finish_all(machine)
     machine.sync()
     assert len(bases(machine, INCOMING)) > 2
@@ -231,7 +231,7 @@ def test_a_segment_stays_until_both_kept_positions_allow_it_to_go(machine: Machi
     assert bases(machine, INCOMING)[0] > 0
 
 
-def test_a_spool_file_stays_until_both_kept_positions_allow_it_to_go(machine: Machine) -> None:
+def test_a_spool_file_stays_until_both_kept_positions_allow_it_to_go(machine: SimulatedMachine) -> None:
     finish_all(machine, big=True)
     files = list(machine.queue.spool.queue_ids())
     assert len(files) == 10
@@ -242,7 +242,7 @@ def test_a_spool_file_stays_until_both_kept_positions_allow_it_to_go(machine: Ma
     assert list(machine.queue.spool.queue_ids()) == []
 
 
-def test_a_segment_with_one_message_that_is_not_over_stays(machine: Machine) -> None:
+def test_a_segment_with_one_message_that_is_not_over_stays(machine: SimulatedMachine) -> None:
     (first,) = take_in(machine, 1)
     finish_all(machine)
     settle(machine)
@@ -253,7 +253,7 @@ def test_a_segment_with_one_message_that_is_not_over_stays(machine: Machine) -> 
 
 
 @pytest.mark.parametrize("damaged", ["restart", "restart.previous"])
-def test_either_of_the_kept_positions_may_be_damaged_at_any_time(machine: Machine, damaged: str) -> None:
+def test_either_of_the_kept_positions_may_be_damaged_at_any_time(machine: SimulatedMachine, damaged: str) -> None:
     rng = random.Random(3)
     waiting = take_in(machine, 3, recipients=2)
     for round_ in range(6):
@@ -266,10 +266,10 @@ def test_either_of_the_kept_positions_may_be_damaged_at_any_time(machine: Machin
         found = machine.disk.kill()
         if found.exists(f"{HOME}/{damaged}"):
             found.damage(f"{HOME}/{damaged}", rng.randrange(12, 60), b"\xff\xfe\xfd\xfc")
-        audit(found, machine.world, SEGMENT_BYTES)
+        audit(found, machine.outside, SEGMENT_BYTES)
 
 
-def test_the_journal_is_kept_from_where_the_older_positions_want_it(machine: Machine) -> None:
+def test_the_journal_is_kept_from_where_the_older_positions_want_it(machine: SimulatedMachine) -> None:
     for _ in range(8):
         busy(machine)
         busy(machine)

@@ -12,20 +12,20 @@ from mailcore.log.reader import LaneReader
 from mailcore.queue.active import Active
 from mailcore.queue.compaction import ACTIVE_S, HOLD_LOOK_S, LOOK_S, MOVES_MAX, Compaction, living_bytes, sent_round
 from mailcore.queue.lanes import AT_ONCE, HOLD
-from tests.queue.simulated_machine import HOME, INCOMING, Machine, World, audit
+from tests.queue.simulated_machine import HOME, INCOMING, OutsideMemory, SimulatedMachine, audit
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
 SEGMENT_BYTES = 6000
 MESSAGES = 60
 
 
-def bases(machine: Machine, lane: str) -> tuple[int, ...]:
+def bases(machine: SimulatedMachine, lane: str) -> tuple[int, ...]:
     reader = machine.queue.reader(lane)
     reader.refresh()
     return reader.bases
 
 
-def take_in(machine: Machine, count: int = MESSAGES, size: int = 40, recipients: int = 1) -> list[Active]:
+def take_in(machine: SimulatedMachine, count: int = MESSAGES, size: int = 40, recipients: int = 1) -> list[Active]:
     for _ in range(count):
         machine.accept(recipients, size=size)
     machine.durable()
@@ -36,12 +36,12 @@ def take_in(machine: Machine, count: int = MESSAGES, size: int = 40, recipients:
     return taken
 
 
-def deliver(machine: Machine, active: Active) -> None:
+def deliver(machine: SimulatedMachine, active: Active) -> None:
     machine.attempt(active, dict.fromkeys(active.pending, Status.DELIVERED))
     machine.end(active)
 
 
-def hold_all_release_but(machine: Machine, kept: Callable[[int], bool], count: int = MESSAGES) -> list[str]:
+def hold_all_release_but(machine: SimulatedMachine, kept: Callable[[int], bool], count: int = MESSAGES) -> list[str]:
     """Held messages, of which all but some are released and delivered; the queue ids of those."""
     actives = take_in(machine, count)
     for active in actives:
@@ -59,21 +59,21 @@ def hold_all_release_but(machine: Machine, kept: Callable[[int], bool], count: i
     return stay
 
 
-def settle(machine: Machine) -> None:
+def settle(machine: SimulatedMachine) -> None:
     """Marks are written and what both kept positions allow is deleted."""
     for _ in range(3):
-        machine.queue.runners[HOLD].peek(machine.world.now, machine.monotonic)
+        machine.queue.runners[HOLD].peek(machine.outside.now, machine.monotonic)
         machine.checkpoint()
 
 
-def look(machine: Machine, compaction: Compaction) -> bool:
+def look(machine: SimulatedMachine, compaction: Compaction) -> bool:
     found = compaction.hold_look(machine.monotonic)
     if found is not None:
         compaction.hold_below(found.run())
     return found is not None
 
 
-def audit_at_every_change(machine: Machine, how_often: float = 1.0) -> None:
+def audit_at_every_change(machine: SimulatedMachine, how_often: float = 1.0) -> None:
     """In front of each call that changes the disk, what a crash there would leave is recovered and compared."""
     rng = random.Random(7)
     disk = machine.disk
@@ -81,17 +81,17 @@ def audit_at_every_change(machine: Machine, how_often: float = 1.0) -> None:
     def crash(call: str, path: str) -> None:
         if rng.random() <= how_often:
             found = disk.crash(RandomChoice(rng.getrandbits(32))) if rng.random() < 0.7 else disk.kill()
-            audit(found, machine.world, machine.segment_bytes)
+            audit(found, machine.outside, machine.segment_bytes)
 
     disk.on_change = crash
 
 
 @pytest.fixture
-def machine() -> Machine:
-    return Machine(SimulatedDisk(), World(), SEGMENT_BYTES)
+def machine() -> SimulatedMachine:
+    return SimulatedMachine(SimulatedDisk(), OutsideMemory(), SEGMENT_BYTES)
 
 
-def test_a_held_message_among_many_released_ones_moves_and_its_segments_go(machine: Machine) -> None:
+def test_a_held_message_among_many_released_ones_moves_and_its_segments_go(machine: SimulatedMachine) -> None:
     stay = hold_all_release_but(machine, lambda number: number == 3)
     before = bases(machine, HOLD)
     compaction = Compaction(machine.queue, 0.25)
@@ -105,7 +105,7 @@ def test_a_held_message_among_many_released_ones_moves_and_its_segments_go(machi
     assert machine.queue.sizes.summary()["lanes"] == {HOLD: {"messages": 1, "recipients": 1}}
 
 
-def test_why_a_message_is_held_moves_with_it(machine: Machine) -> None:
+def test_why_a_message_is_held_moves_with_it(machine: SimulatedMachine) -> None:
     (active,) = take_in(machine, 1)
     active.order = None
     machine.order(active, "hold", HOLD)
@@ -122,7 +122,7 @@ def test_why_a_message_is_held_moves_with_it(machine: Machine) -> None:
     assert after.envelope.attempts == before.envelope.attempts
 
 
-def test_no_crash_loses_a_held_message_that_moves_or_leaves_it_twice(machine: Machine) -> None:
+def test_no_crash_loses_a_held_message_that_moves_or_leaves_it_twice(machine: SimulatedMachine) -> None:
     stay = hold_all_release_but(machine, lambda number: number in (2, 30))
     audit_at_every_change(machine)
     compaction = Compaction(machine.queue, 0.25)
@@ -133,11 +133,11 @@ def test_no_crash_loses_a_held_message_that_moves_or_leaves_it_twice(machine: Ma
     assert sorted(resting.envelope.queue_id for resting in machine.browse()) == stay
 
 
-def test_a_held_message_found_half_moved_is_held_again_and_not_delivered(machine: Machine) -> None:
+def test_a_held_message_found_half_moved_is_held_again_and_not_delivered(machine: SimulatedMachine) -> None:
     (queue_id,) = hold_all_release_but(machine, lambda number: number == 1, 3)
     machine.claim(queue_id)  # its START is on disk, and nothing of what was to follow
     machine.queue.journal.sync()
-    again = Machine(machine.disk.kill(), machine.world, SEGMENT_BYTES)
+    again = SimulatedMachine(machine.disk.kill(), machine.outside, SEGMENT_BYTES)
     active = again.begin()
     assert active is not None
     assert active.order is not None
@@ -148,7 +148,7 @@ def test_a_held_message_found_half_moved_is_held_again_and_not_delivered(machine
     assert resting.lane == HOLD
 
 
-def test_a_step_moves_no_more_than_its_bound(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_moves_no_more_than_its_bound(machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mailcore.queue.compaction.MOVES_MAX", 2)
     stay = hold_all_release_but(machine, lambda number: number in (2, 20, 40))
     compaction = Compaction(machine.queue, 0.5)
@@ -162,14 +162,14 @@ def test_a_step_moves_no_more_than_its_bound(machine: Machine, monkeypatch: pyte
     assert MOVES_MAX > 2
 
 
-def test_a_hold_lane_that_is_mostly_alive_is_left_alone(machine: Machine) -> None:
+def test_a_hold_lane_that_is_mostly_alive_is_left_alone(machine: SimulatedMachine) -> None:
     hold_all_release_but(machine, lambda number: number % 2 == 0)
     compaction = Compaction(machine.queue, 0.25)
     assert look(machine, compaction)
     assert compaction.move_held(machine.monotonic) == 0
 
 
-def test_the_hold_lane_is_looked_through_again_only_when_it_has_changed(machine: Machine) -> None:
+def test_the_hold_lane_is_looked_through_again_only_when_it_has_changed(machine: SimulatedMachine) -> None:
     hold_all_release_but(machine, lambda number: number % 2 == 0)
     compaction = Compaction(machine.queue, 0.25)
     assert look(machine, compaction)
@@ -183,11 +183,11 @@ def test_the_hold_lane_is_looked_through_again_only_when_it_has_changed(machine:
 
 
 def test_living_bytes_are_those_of_the_envelopes_that_are_not_garbage(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("mailcore.queue.records", "mailcore.queue.rewrite"):
         monkeypatch.setattr(f"{module}.RECIPIENTS_PER_RECORD", 3)
-    monkeypatch.setattr(Machine, "batch", 3)
+    monkeypatch.setattr(SimulatedMachine, "batch", 3)
     first, second = take_in(machine, 2, recipients=8)
     reader = LaneReader(machine.disk, f"{HOME}/{INCOMING}", machine.damage.append)
     segment = reader.segment(reader.bases[0])
@@ -202,14 +202,14 @@ def test_living_bytes_are_those_of_the_envelopes_that_are_not_garbage(
     assert living_bytes(segment, end) >= end - first.offset, "what can't be followed counts as alive"
 
 
-def send_round(machine: Machine, active: Active) -> None:
+def send_round(machine: SimulatedMachine, active: Active) -> None:
     """As the manager does with the order, once nothing of the message is in flight."""
-    active.order = sent_round(active, machine.world.now)
+    active.order = sent_round(active, machine.outside.now)
     assert active.order.operation == "retry"
     machine.end(active, AT_ONCE, 0.0)
 
 
-def test_messages_worked_on_for_long_leave_a_lane_that_is_dead_but_for_them(machine: Machine) -> None:
+def test_messages_worked_on_for_long_leave_a_lane_that_is_dead_but_for_them(machine: SimulatedMachine) -> None:
     actives = take_in(machine, size=400)
     for active in actives[1:-1]:
         deliver(machine, active)
@@ -233,7 +233,7 @@ def test_messages_worked_on_for_long_leave_a_lane_that_is_dead_but_for_them(mach
     settle(machine)
 
 
-def test_recipients_done_stay_done_when_a_message_is_sent_round(machine: Machine) -> None:
+def test_recipients_done_stay_done_when_a_message_is_sent_round(machine: SimulatedMachine) -> None:
     actives = take_in(machine, recipients=3, size=300)
     for active in actives[1:]:
         deliver(machine, active)
@@ -256,7 +256,7 @@ def test_recipients_done_stay_done_when_a_message_is_sent_round(machine: Machine
         pytest.param(lambda active: setattr(active, "read_at", ACTIVE_S), id="it has only just begun"),
     ],
 )
-def test_a_message_is_left_alone_when(machine: Machine, spoil: Callable[[Active], None]) -> None:
+def test_a_message_is_left_alone_when(machine: SimulatedMachine, spoil: Callable[[Active], None]) -> None:
     actives = take_in(machine, size=400)
     for active in actives[1:]:
         deliver(machine, active)
@@ -266,7 +266,7 @@ def test_a_message_is_left_alone_when(machine: Machine, spoil: Callable[[Active]
     assert Compaction(machine.queue, 0.25).active(machine.monotonic) == []
 
 
-def test_nothing_moves_when_the_share_is_zero_or_the_lane_is_alive(machine: Machine) -> None:
+def test_nothing_moves_when_the_share_is_zero_or_the_lane_is_alive(machine: SimulatedMachine) -> None:
     actives = take_in(machine, size=400)
     machine.wait(ACTIVE_S)
     assert Compaction(machine.queue, 0.25).active(machine.monotonic) == []
@@ -277,7 +277,7 @@ def test_nothing_moves_when_the_share_is_zero_or_the_lane_is_alive(machine: Mach
     assert Compaction(machine.queue, 0.25).active(machine.monotonic) == actives[:1]
 
 
-def test_dead_segments_behind_a_living_one_go_when_they_are_many(machine: Machine) -> None:
+def test_dead_segments_behind_a_living_one_go_when_they_are_many(machine: SimulatedMachine) -> None:
     actives = take_in(machine, 12, size=400)
     in_first = [active for active in actives if active.offset < bases(machine, INCOMING)[1]]
     for active in actives[len(in_first) :]:

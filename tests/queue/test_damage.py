@@ -9,11 +9,11 @@ from mailcore.log.segment import Damage
 from mailcore.queue.damage import DAMAGED_SUFFIX, SetAside, damaged_path
 from mailcore.queue.lanes import JOURNAL, retry_lane
 from mailcore.queue.sweep import Search
-from tests.queue.simulated_machine import HOME, RETRY_S, Machine
+from tests.queue.simulated_machine import HOME, RETRY_S, SimulatedMachine
 from tests.queue.steps import begun, defer_all, new_machine
 
 
-def deferred() -> Machine:
+def deferred() -> SimulatedMachine:
     machine, _, _ = new_machine()
     machine.accept()
     machine.durable()
@@ -29,7 +29,7 @@ def test_a_retry_lane_that_lost_its_files_is_told() -> None:
     disk = machine.disk.kill()
     for name in disk.list(lane):
         disk.unlink(f"{lane}/{name}")
-    machine = Machine(disk, machine.world.copy())
+    machine = SimulatedMachine(disk, machine.outside.copy())
     machine.wait(RETRY_S)
     assert machine.begin() is None
     assert [(d.path, d.what) for d in machine.damage] == [(lane, "its segments are gone")]
@@ -46,7 +46,7 @@ def test_a_journal_that_lost_its_end_is_told() -> None:
     journal = f"{HOME}/{JOURNAL}"
     for name in disk.list(journal):
         disk.unlink(f"{journal}/{name}")
-    machine = Machine(disk, machine.world.copy())
+    machine = SimulatedMachine(disk, machine.outside.copy())
     assert [(d.path, d.what) for d in machine.damage] == [(journal, "the end of the journal is missing")]
 
 

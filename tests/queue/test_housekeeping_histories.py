@@ -10,7 +10,7 @@ from mailcore.queue.compaction import Compaction, sent_round
 from mailcore.queue.lanes import AT_ONCE
 from mailcore.queue.sweep import Sweep
 from tests.queue import test_laws_histories
-from tests.queue.simulated_machine import World
+from tests.queue.simulated_machine import OutsideMemory
 from tests.queue.test_laws_histories import run, short_lists
 from tests.simulated_disk import SimulatedDisk
 
@@ -22,8 +22,8 @@ SUFFIX_BYTES = 600  # a handful of records
 class TidyStory(test_laws_histories.Story):
     """Now and then a step of housekeeping, eager: no share is too high, nothing is too young."""
 
-    def __init__(self, disk: SimulatedDisk, world: World, rng: random.Random) -> None:
-        super().__init__(disk, world, rng)
+    def __init__(self, disk: SimulatedDisk, outside: OutsideMemory, rng: random.Random) -> None:
+        super().__init__(disk, outside, rng)
         machine = self.machine
         machine.checkpoints._suffix_bytes_max = SUFFIX_BYTES
         self.passes = 0.0
@@ -49,7 +49,7 @@ class TidyStory(test_laws_histories.Story):
         for active in self.compaction.active(self._later()):
             if active in self.active and active.remaining:
                 self.active.remove(active)
-                active.order = sent_round(active, self.machine.world.now)
+                active.order = sent_round(active, self.machine.outside.now)
                 self.machine.end(active, AT_ONCE, 0.0)
 
     def _move_held(self) -> None:

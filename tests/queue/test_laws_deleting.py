@@ -15,13 +15,13 @@ from mailcore.queue.checkpoint import Checkpoint
 from mailcore.queue.damage import damaged_path
 from mailcore.queue.lanes import JOURNAL, LOCAL
 from mailcore.queue.marks import FILES_MAX
-from tests.queue.simulated_machine import HOME, INCOMING, RETRY_S, Machine, audit
+from tests.queue.simulated_machine import HOME, INCOMING, RETRY_S, SimulatedMachine, audit
 from tests.queue.steps import Nothing, begun, defer_all, deliver_all, new_machine
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
 
 def test_law_checkpoint_everything_is_synced_before_restart_positions_are_written() -> None:
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     machine.accept(2, big=True)
     machine.accept(1)
     machine.durable()
@@ -59,7 +59,7 @@ def test_law_checkpoint_everything_is_synced_before_restart_positions_are_writte
     assert positions is not None
     assert positions.sequence == machine.queue.sequence
     assert before
-    audit(after, world, machine.segment_bytes)
+    audit(after, outside, machine.segment_bytes)
 
 
 def test_law_checkpoint_the_suffix_never_starts_after_a_start_that_is_unfinished_or_unmarked() -> None:
@@ -84,7 +84,7 @@ def test_law_checkpoint_the_suffix_never_starts_after_a_start_that_is_unfinished
     assert positions.suffix == third.start
 
 
-def check_deletions(machine: Machine, disk: SimulatedDisk) -> Callable[[], int]:
+def check_deletions(machine: SimulatedMachine, disk: SimulatedDisk) -> Callable[[], int]:
     """Whatever the power leaves of the restart positions, either of them allows each deletion."""
     deleted = 0
 
@@ -110,7 +110,7 @@ def check_deletions(machine: Machine, disk: SimulatedDisk) -> Callable[[], int]:
 
 
 def test_law_deletion_a_segment_is_deleted_only_when_both_restart_positions_allow_it() -> None:
-    machine, world, disk = new_machine(5000)
+    machine, outside, disk = new_machine(5000)
     deleted = check_deletions(machine, disk)
     rng = random.Random(10)
     for turn in range(60):
@@ -129,11 +129,11 @@ def test_law_deletion_a_segment_is_deleted_only_when_both_restart_positions_allo
     assert deleted() > 10
     disk.on_change = None
     for seed in range(20):
-        audit(disk.crash(RandomChoice(seed)), world, 5000)
+        audit(disk.crash(RandomChoice(seed)), outside, 5000)
 
 
 def test_law_deletion_one_message_keeps_what_it_needs_and_nothing_else() -> None:
-    machine, world, disk = new_machine(5000)
+    machine, outside, disk = new_machine(5000)
     machine.accept(1, size=2000)
     for _ in range(30):
         machine.accept(1, size=2000)
@@ -144,8 +144,8 @@ def test_law_deletion_one_message_keeps_what_it_needs_and_nothing_else() -> None
         deliver_all(machine, active)
     for _ in range(4):
         machine.checkpoint()
-    audit(disk.crash(Nothing()), world, 5000)
-    audit(disk.kill(), world, 5000)
+    audit(disk.crash(Nothing()), outside, 5000)
+    audit(disk.kill(), outside, 5000)
     deliver_all(machine, held)
     for _ in range(4):
         machine.checkpoint()
@@ -158,7 +158,7 @@ def test_law_deletion_one_message_keeps_what_it_needs_and_nothing_else() -> None
 def test_law_deletion_a_spool_file_goes_when_both_restart_positions_know_its_message_is_finished(
     outcome: Status,
 ) -> None:
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     queue_id = machine.accept(1, big=True)
     machine.durable()
     path = machine.queue.spool.path(queue_id)
@@ -169,18 +169,18 @@ def test_law_deletion_a_spool_file_goes_when_both_restart_positions_know_its_mes
     for _ in range(6):
         # Going back to the positions before must find the file, as long as these have the message unfinished.
         for view in (disk.kill(), disk.crash(Nothing())):
-            audit(view.kill(), world, machine.segment_bytes)
+            audit(view.kill(), outside, machine.segment_bytes)
             if view.exists(f"{HOME}/{PREVIOUS}"):
                 view.damage(f"{HOME}/{NAME}", 20, b"\xff")
-                audit(view, world, machine.segment_bytes)
+                audit(view, outside, machine.segment_bytes)
         machine.checkpoint()
     assert not disk.exists(path)
 
 
 def test_law_damage_a_damaged_record_is_reported_passed_over_and_never_deleted() -> None:
-    machine, world, disk = new_machine(5000)
+    machine, outside, disk = new_machine(5000)
     ids = [machine.accept(1, size=1500) for _ in range(12)]
-    offsets = {r.envelope.queue_id: r.offset for r in Machine(disk.kill(), world.copy(), 5000).browse()}
+    offsets = {r.envelope.queue_id: r.offset for r in SimulatedMachine(disk.kill(), outside.copy(), 5000).browse()}
     bases = [base for base in map(base_of, disk.list(f"{HOME}/{INCOMING}")) if base is not None]
     base = max(b for b in bases if b <= offsets[ids[4]])
     path = f"{HOME}/{INCOMING}/{base:020d}.seg"
@@ -196,7 +196,7 @@ def test_law_damage_a_damaged_record_is_reported_passed_over_and_never_deleted()
         machine.checkpoint()
         machine.checkpoint()
         disk = disk.crash(Nothing())
-        machine = Machine(disk, world, 5000)
+        machine = SimulatedMachine(disk, outside, 5000)
         machine.accept(1)
         machine.durable()
     assert done[:11] == [queue_id for queue_id in ids if queue_id != ids[4]]
@@ -209,9 +209,9 @@ def test_law_damage_a_damaged_record_is_reported_passed_over_and_never_deleted()
 
 
 def test_law_damage_damage_is_reported_once() -> None:
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     ids = [machine.accept(1) for _ in range(3)]
-    offset = Machine(disk.kill(), world.copy(), 1 << 20).queue.runners[INCOMING].position
+    offset = SimulatedMachine(disk.kill(), outside.copy(), 1 << 20).queue.runners[INCOMING].position
     disk.damage(f"{HOME}/{INCOMING}/{0:020d}.seg", 4096 + 30, b"\xff")
     machine.durable()
     for _ in range(3):
@@ -222,7 +222,7 @@ def test_law_damage_damage_is_reported_once() -> None:
 
 def test_law_deletion_what_is_over_stays_over_when_its_bounce_is_deleted_and_the_journal_is_kept() -> None:
     """A message that takes long keeps the journal, and with it FINISHes that name bounces long gone."""
-    machine, world, disk = new_machine(5000)
+    machine, outside, disk = new_machine(5000)
     machine.accept(1)
     machine.durable()
     slow = begun(machine)
@@ -238,7 +238,7 @@ def test_law_deletion_what_is_over_stays_over_when_its_bounce_is_deleted_and_the
     machine.checkpoint()
     assert machine.queue.reader(LOCAL).bases[0] > 0
     for view in (disk.kill(), disk.crash(Nothing())):
-        again = audit(view, world, 5000)
+        again = audit(view, outside, 5000)
         assert [known.queue_id for known, _ in again.queue.recovered] == [slow.queue_id]
 
 
@@ -256,13 +256,13 @@ def test_law_bounded_descriptors_of_marks_are_bounded() -> None:
 
 @pytest.mark.parametrize("jump", [-10 * 365 * 86400.0, 10 * 365 * 86400.0])
 def test_law_clock_a_jump_of_the_clock_neither_buries_nor_expires(jump: float) -> None:
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     machine.accept(1)
     machine.durable()
     defer_all(machine, begun(machine))
     machine.checkpoint()
-    world.now += jump  # the wall clock; the monotonic one stands
-    for view in (machine, Machine(disk.kill(), world, 1 << 20)):
+    outside.now += jump  # the wall clock; the monotonic one stands
+    for view in (machine, SimulatedMachine(disk.kill(), outside, 1 << 20)):
         if jump < 0:
             assert view.begin() is None
             view.monotonic += RETRY_S  # no longer than its lane, whatever the due time on disk

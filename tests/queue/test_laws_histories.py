@@ -12,7 +12,7 @@ from mailcore.log.positions import NAME, PREVIOUS
 from mailcore.queue.active import Active
 from mailcore.queue.compaction import ACTIVE_S, Compaction, sent_round
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD
-from tests.queue.simulated_machine import HOME, RETRY_S, UNDO_S, Machine, World, audit
+from tests.queue.simulated_machine import HOME, RETRY_S, UNDO_S, OutsideMemory, SimulatedMachine, audit
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
 SEGMENT_BYTES = 5000
@@ -23,16 +23,16 @@ def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three recipients are a long list here, so that RECIPIENTS records take part."""
     for module in ("mailcore.queue.records", "mailcore.queue.rewrite"):
         monkeypatch.setattr(f"{module}.RECIPIENTS_PER_RECORD", 3)
-    monkeypatch.setattr(Machine, "batch", 3)
-    monkeypatch.setattr(Machine, "suffix_bytes_max", 3000)  # so that old messages are stated anew
+    monkeypatch.setattr(SimulatedMachine, "batch", 3)
+    monkeypatch.setattr(SimulatedMachine, "suffix_bytes_max", 3000)  # so that old messages are stated anew
 
 
 class Story:
     """A machine doing one random thing after another."""
 
-    def __init__(self, disk: SimulatedDisk, world: World, rng: random.Random) -> None:
+    def __init__(self, disk: SimulatedDisk, outside: OutsideMemory, rng: random.Random) -> None:
         self.rng = rng
-        self.machine = Machine(disk, world, SEGMENT_BYTES)
+        self.machine = SimulatedMachine(disk, outside, SEGMENT_BYTES)
         self.active: list[Active] = []
         self.moved = 0  # by compaction
 
@@ -92,7 +92,7 @@ class Story:
         for active in compaction.active(machine.monotonic):
             if active in self.active:
                 self.active.remove(active)
-                active.order = sent_round(active, machine.world.now)
+                active.order = sent_round(active, machine.outside.now)
                 machine.obey(active)
         look = compaction.hold_look(machine.monotonic)
         if look is not None:
@@ -100,7 +100,7 @@ class Story:
             self.moved += compaction.move_held(machine.monotonic)
 
 
-def watch(disk: SimulatedDisk, world: World, rng: random.Random, how_often: float) -> Callable[[], int]:
+def watch(disk: SimulatedDisk, outside: OutsideMemory, rng: random.Random, how_often: float) -> Callable[[], int]:
     """In front of every call, now and then: the power goes; what is found is audited; and the power goes in there, too."""
     crashes = 0
 
@@ -118,10 +118,10 @@ def watch(disk: SimulatedDisk, world: World, rng: random.Random, how_often: floa
 
             def again(call: str, path: str) -> None:
                 if inner.random() < 0.1:
-                    audit(found.crash(RandomChoice(inner.getrandbits(32))), world, SEGMENT_BYTES)
+                    audit(found.crash(RandomChoice(inner.getrandbits(32))), outside, SEGMENT_BYTES)
 
             found.on_change = again
-        audit(found, world, SEGMENT_BYTES)
+        audit(found, outside, SEGMENT_BYTES)
 
     disk.on_change = crash
     return lambda: crashes
@@ -133,7 +133,7 @@ def spoil_restart(disk: SimulatedDisk) -> None:
         disk.damage(f"{HOME}/{NAME}", 20, b"\xff\xff\xff")
 
 
-def drain(machine: Machine) -> None:
+def drain(machine: SimulatedMachine) -> None:
     """Everything is delivered, and the lanes are empty then."""
     machine.wait(UNDO_S)
     for _ in range(300):
@@ -163,29 +163,31 @@ def drain(machine: Machine) -> None:
 
 def run(seed: int, steps: int, lives: int, how_often: float) -> None:
     rng = random.Random(seed)
-    disk, world = SimulatedDisk(), World()
-    watch(disk, world, rng, how_often)
+    disk, outside = SimulatedDisk(), OutsideMemory()
+    watch(disk, outside, rng, how_often)
     for life in range(lives):
-        story = Story(disk, world, rng)
+        story = Story(disk, outside, rng)
         for _ in range(steps):
             story.step()
         disk = disk.kill() if rng.random() < 0.3 else disk.crash(RandomChoice(rng.getrandbits(32)))
         if life + 1 < lives:
-            watch(disk, world, rng, how_often)
-    machine = audit(disk, world, SEGMENT_BYTES)
-    machine.world = world
+            watch(disk, outside, rng, how_often)
+    machine = audit(disk, outside, SEGMENT_BYTES)
+    machine.outside = outside
     drain(machine)
-    for queue_id, recipients in world.accepted.items():
+    for queue_id, recipients in outside.accepted.items():
         for number in range(recipients):
-            status = world.synced.get((queue_id, number))
-            if queue_id in world.deleted and status is None:
+            status = outside.synced.get((queue_id, number))
+            if queue_id in outside.deleted and status is None:
                 continue
             assert status is not None, f"seed {seed}: {queue_id}:{number} never came to an end"
             if status is Status.BOUNCED:
-                bounce = world.owed[queue_id, number]
-                assert (bounce, 0) in world.synced or bounce in world.deleted, f"seed {seed}: {bounce} was never sent"
-            extra = world.arrived[queue_id, number] - 1
-            assert extra <= world.in_flight[queue_id, number], f"seed {seed}: {queue_id}:{number} came twice"
+                bounce = outside.owed[queue_id, number]
+                assert (bounce, 0) in outside.synced or bounce in outside.deleted, (
+                    f"seed {seed}: {bounce} was never sent"
+                )
+            extra = outside.arrived[queue_id, number] - 1
+            assert extra <= outside.in_flight[queue_id, number], f"seed {seed}: {queue_id}:{number} came twice"
     machine.checkpoint()
     machine.checkpoint()
     machine.checkpoint()

@@ -12,12 +12,12 @@ from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import (
     append_envelope,
 )
-from tests.queue.simulated_machine import RETRY_S, SPOOL, UNDO_S, Machine, audit
+from tests.queue.simulated_machine import RETRY_S, SPOOL, UNDO_S, SimulatedMachine, audit
 from tests.queue.steps import RETRY, Nothing, begun, defer_all, new_machine
 from tests.simulated_disk import PowerLoss, RandomChoice, every
 
 
-def small_history(machine: Machine) -> None:
+def small_history(machine: SimulatedMachine) -> None:
     """One message: half of it delivered, deferred, read again, delivered and refused, with a bounce."""
     machine.accept(3)
     machine.durable()
@@ -43,24 +43,24 @@ def points() -> int:
 def test_recovery_from_every_crash_of_a_small_history(part: int) -> None:
     """Every call, every subset of what was not synced (some hundred random ones where there are more than a thousand)."""
     for point in range(part + 1, points() + 2, 4):
-        machine, world, disk = new_machine(4500)
+        machine, outside, disk = new_machine(4500)
         disk.crash_before(disk.changes + point)
         with contextlib.suppress(PowerLoss):
             small_history(machine)
         disk.on_change = None
-        audit(disk.kill(), world, 4500)
+        audit(disk.kill(), outside, 4500)
         try:
             for choice in every(150):
-                audit(disk.crash(choice), world, 4500)
+                audit(disk.crash(choice), outside, 4500)
         except AssertionError as error:
             if "ways to crash" not in str(error):
                 raise
             for seed in range(40):
-                audit(disk.crash(RandomChoice(seed)), world, 4500)
+                audit(disk.crash(RandomChoice(seed)), outside, 4500)
 
 
 def test_recovery_is_recovered_from_at_every_call() -> None:
-    machine, world, disk = new_machine(4500)
+    machine, outside, disk = new_machine(4500)
     for _ in range(3):
         machine.accept(2)
     machine.durable()
@@ -72,22 +72,22 @@ def test_recovery_is_recovered_from_at_every_call() -> None:
     machine.sync()
     found = disk.crash(RandomChoice(3))
     probe = found.kill()
-    Machine(probe, world.copy(), 4500)
+    SimulatedMachine(probe, outside.copy(), 4500)
     for point in range(1, probe.changes + 1):
         again = found.kill()
         again.crash_before(point)
         with pytest.raises(PowerLoss):
-            Machine(again, world.copy(), 4500)
+            SimulatedMachine(again, outside.copy(), 4500)
         again.on_change = None
         for seed in range(6):
-            audit(again.crash(RandomChoice(seed)), world, 4500)
-        audit(again.kill(), world, 4500)
+            audit(again.crash(RandomChoice(seed)), outside, 4500)
+        audit(again.kill(), outside, 4500)
 
 
 def test_recovery_reads_the_working_suffix_and_not_the_queue() -> None:
     reads = []
     for messages in (5, 200):
-        machine, world, disk = new_machine(20_000)
+        machine, outside, disk = new_machine(20_000)
         for _ in range(messages):
             machine.accept(1)
             machine.durable()
@@ -96,46 +96,46 @@ def test_recovery_reads_the_working_suffix_and_not_the_queue() -> None:
         machine.checkpoint()
         disk = disk.kill()
         before = disk.calls["read"]
-        Machine(disk, world, 20_000)
+        SimulatedMachine(disk, outside, 20_000)
         reads.append(disk.calls["read"] - before)
     assert reads[1] <= reads[0] * 1.5
 
 
 def test_an_order_that_was_answered_is_carried_out_after_a_crash() -> None:
     for operation, lane in (("hold", HOLD), ("delete", DELETED)):
-        machine, world, disk = new_machine()
+        machine, outside, disk = new_machine()
         machine.accept(2)
         machine.durable()
         machine.order(begun(machine), operation, lane, UNDO_S)
-        again = audit(disk.crash(Nothing()), world, 1 << 20)
+        again = audit(disk.crash(Nothing()), outside, 1 << 20)
         active = again.begin()
         assert active is not None
         assert again.obey(active)
         again.checkpoint()
         assert [r.lane for r in again.browse()] == [lane]
-        audit(again.disk.crash(Nothing()), world, 1 << 20)
+        audit(again.disk.crash(Nothing()), outside, 1 << 20)
 
 
 def test_a_new_queue_is_an_empty_one() -> None:
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     assert machine.begin() is None
     assert machine.queue.sizes.summary() == {"messages": 0, "recipients": 0, "lanes": {}, "destinations": {}}
     assert disk.exists(SPOOL)
     machine.checkpoint()
     for seed in range(10):
-        audit(disk.crash(RandomChoice(seed)), world)
+        audit(disk.crash(RandomChoice(seed)), outside)
 
 
 def test_an_envelope_of_a_later_generation_at_a_stale_place_is_not_read_twice() -> None:
     """A replacement that no checkpoint covered is dropped for good, also when its lane goes on behind it."""
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     machine.accept(1)
     machine.durable()
     defer_all(machine, begun(machine))
     machine.sync()
     machine.queue.writers[RETRY].sync()
     disk = disk.kill()
-    machine = Machine(disk, world, 1 << 20)
+    machine = SimulatedMachine(disk, outside, 1 << 20)
     defer_all(machine, begun(machine))
     machine.checkpoint()
     assert [r.envelope.generation for r in machine.browse()] == [1]

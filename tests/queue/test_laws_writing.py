@@ -19,20 +19,20 @@ from mailcore.queue.records import (
     decode_replaced,
     encode,
 )
-from tests.queue.simulated_machine import HOME, INCOMING, RETRY_S, Machine, World, audit
+from tests.queue.simulated_machine import HOME, INCOMING, RETRY_S, OutsideMemory, SimulatedMachine, audit
 from tests.queue.steps import RETRY, Nothing, begun, defer_all, deliver_all, new_machine
 from tests.simulated_disk import SimulatedDisk, every
 
 
 def test_law_verdict_a_verdict_that_is_synced_is_never_due_again() -> None:
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     machine.accept(3)
     machine.durable()
     active = begun(machine)
     machine.attempt(active, {0: Status.DELIVERED})
     machine.attempt(active, {2: Status.BOUNCED})
     for choice in every(5000):
-        recovered = audit(disk.crash(choice), world, machine.segment_bytes)
+        recovered = audit(disk.crash(choice), outside, machine.segment_bytes)
         (found,) = recovered.recovered_messages()
         assert (found.numbers, found.refused) == ([1], [2])
 
@@ -46,14 +46,14 @@ def test_law_verdict_one_sync_is_shared_by_all_verdicts_that_wait() -> None:
     machine.sync()
     before = disk.calls["sync"]
     for active in actives:
-        machine.world.arrived[active.queue_id, 0] += 1
+        machine.outside.arrived[active.queue_id, 0] += 1
         machine.attempt_unsynced(active, {0: Status.DELIVERED})
     machine.sync()
     assert disk.calls["sync"] - before == 1
 
 
 def test_law_unsynced_start_finish_replaced_and_marks_need_no_sync_of_their_own() -> None:
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     first, second = machine.accept(1), machine.accept(1, big=True)
     machine.durable()
     before = disk.calls["sync"]
@@ -66,27 +66,27 @@ def test_law_unsynced_start_finish_replaced_and_marks_need_no_sync_of_their_own(
     machine.end(two)
     assert disk.calls["sync"] == before
     # All of it lost costs work, never mail.
-    recovered = audit(disk.crash(Nothing()), world, machine.segment_bytes)
+    recovered = audit(disk.crash(Nothing()), outside, machine.segment_bytes)
     assert {known.queue_id for known, _ in recovered.queue.recovered} == {first, second}
     assert next(r.numbers for r in recovered.recovered_messages() if r.envelope.queue_id == first) == []
     for choice in every(5000):
-        audit(disk.crash(choice), world, machine.segment_bytes)
+        audit(disk.crash(choice), outside, machine.segment_bytes)
 
 
 def test_law_position_what_a_record_names_is_believed_only_if_queue_id_and_generation_match() -> None:
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     machine.accept(1)
     second = machine.accept(1)
     machine.durable()
     offset = next(r.offset for r in machine.browse() if r.envelope.queue_id == second)
     for queue_id, generation in (("M000000000099", 0), (second, 1)):
         copy = disk.kill()
-        other = Machine(copy, world.copy(), 1 << 20)
+        other = SimulatedMachine(copy, outside.copy(), 1 << 20)
         other.queue.journal.append(
             RecordType.START, encode(Start(queue_id, generation, Place(INCOMING, offset), 1, -1, {}))
         )
         other.sync()
-        after = Machine(copy.kill(), world.copy(), 1 << 20)
+        after = SimulatedMachine(copy.kill(), outside.copy(), 1 << 20)
         assert len(after.queue.recovered) == 1
         assert after.queue.next_recovered(0.0) is None
         assert queue_id not in after.queue.active
@@ -99,7 +99,7 @@ def test_law_position_what_a_record_names_is_believed_only_if_queue_id_and_gener
 
 def test_law_position_a_position_that_was_named_is_never_given_out_again() -> None:
     """The retry lane's segment is lost with the power, the REPLACED that names a place in it is not."""
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     machine.accept(1)
     machine.durable()
     defer_all(machine, begun(machine))
@@ -110,7 +110,7 @@ def test_law_position_a_position_that_was_named_is_never_given_out_again() -> No
         reader = LaneReader(disk, f"{HOME}/{JOURNAL}", lambda damage: None)
         records = [r for r in reader.records(0) if r.type == RecordType.REPLACED]
         named |= {decode_replaced(record.body).place.offset for record in records}
-        machine = Machine(disk, world, 1 << 20)
+        machine = SimulatedMachine(disk, outside, 1 << 20)
         defer_all(machine, begun(machine))
         machine.sync()
         place = [decode_replaced(r.body).place for r in LaneReader(disk, f"{HOME}/{JOURNAL}", print).records(0)
@@ -135,11 +135,11 @@ def test_law_position_the_lane_of_a_receiver_keeps_its_newest_segment() -> None:
         machine.checkpoint()
     assert len([n for n in disk.list(f"{HOME}/{INCOMING}") if base_of(n) is not None]) == 1
     disk = disk.kill()
-    assert Machine(disk, World(), 5000).receiver.next_offset() >= max(used)
+    assert SimulatedMachine(disk, OutsideMemory(), 5000).receiver.next_offset() >= max(used)
 
 
 def test_law_replacement_the_data_is_safe_before_its_replacement_is_appended() -> None:
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     queue_id = machine.accept(1)
     machine.durable()
     active = begun(machine)
@@ -157,12 +157,12 @@ def test_law_replacement_the_data_is_safe_before_its_replacement_is_appended() -
     machine.end(active)
     assert b"Subject: " + queue_id.encode() in appended_with[0]
     machine.checkpoint()
-    audit(disk.crash(Nothing()), world, machine.segment_bytes)
+    audit(disk.crash(Nothing()), outside, machine.segment_bytes)
 
 
 def test_law_replacement_a_bounce_written_twice_is_written_once() -> None:
     """FINISH is there and names a bounce that no checkpoint covers: the pass ends again, with the same bounce."""
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     machine.accept(2)
     machine.durable()
     active = begun(machine)
@@ -172,7 +172,7 @@ def test_law_replacement_a_bounce_written_twice_is_written_once() -> None:
     seen = set()
     for _ in range(3):
         disk = disk.kill()
-        machine = audit(disk, world, 1 << 20)
+        machine = audit(disk, outside, 1 << 20)
         assert not list(machine.browse())
         (found,) = machine.recovered_messages()
         assert (found.numbers, found.refused) == ([], [0])
@@ -184,12 +184,12 @@ def test_law_replacement_a_bounce_written_twice_is_written_once() -> None:
     machine.checkpoint()
     assert len(seen) == 1
     assert [r.envelope.queue_id for r in machine.browse()] == list(seen)
-    audit(disk.crash(Nothing()), world, 1 << 20)
+    audit(disk.crash(Nothing()), outside, 1 << 20)
 
 
 @pytest.mark.parametrize("outcome", ["finish", "bounce", "replace"])
 def test_law_mark_a_mark_is_written_after_what_is_behind_it_is_synced(outcome: str) -> None:
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     machine.accept(1)
     machine.durable()
     active = begun(machine)
@@ -206,10 +206,10 @@ def test_law_mark_a_mark_is_written_after_what_is_behind_it_is_synced(outcome: s
     assert len(marks) == 1
     assert all(marks)
     for choice in every(5000):
-        audit(disk.crash(choice), world, machine.segment_bytes)
+        audit(disk.crash(choice), outside, machine.segment_bytes)
 
 
-def watch_marks(machine: Machine, disk: SimulatedDisk) -> list[bool]:
+def watch_marks(machine: SimulatedMachine, disk: SimulatedDisk) -> list[bool]:
     """For each mark: whether, if the power went now, what is behind it would be on the disk."""
     marks: list[bool] = []
     mark = machine.queue.mark_garbage
@@ -256,7 +256,7 @@ def test_law_readable_a_receivers_lane_is_read_as_far_as_the_receiver_says() -> 
 
 
 def test_law_readable_the_managers_lanes_are_read_below_the_end_of_the_last_checkpoint() -> None:
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     queue_id = machine.accept(1)
     machine.durable()
     defer_all(machine, begun(machine))
@@ -265,7 +265,7 @@ def test_law_readable_the_managers_lanes_are_read_below_the_end_of_the_last_chec
     machine.wait(RETRY_S)
     assert machine.begin() is None
     # Nor after a kill, where it can be seen in the lane: it is dropped, and the message is still being worked on.
-    again = audit(disk.kill(), world, machine.segment_bytes)
+    again = audit(disk.kill(), outside, machine.segment_bytes)
     assert [known.queue_id for known, _ in again.queue.recovered] == [queue_id]
     assert not list(again.browse())
     machine.checkpoint()
@@ -277,7 +277,7 @@ def test_law_readable_a_runner_passes_over_nothing_that_became_readable_while_it
     runner = machine.queue.runners[INCOMING]
     ids = [machine.accept(1)]
     machine.durable()
-    assert runner.peek(machine.world.now, 0.0) is not None
+    assert runner.peek(machine.outside.now, 0.0) is not None
     ids += [machine.accept(1), machine.accept(1)]
     machine.durable()
     assert [begun(machine).queue_id for _ in ids] == ids
@@ -286,7 +286,7 @@ def test_law_readable_a_runner_passes_over_nothing_that_became_readable_while_it
 
 
 def test_law_tail_recovery_writes_into_segments_of_its_own() -> None:
-    machine, world, disk = new_machine()
+    machine, outside, disk = new_machine()
     machine.accept(1)
     machine.durable()
     defer_all(machine, begun(machine))
@@ -298,7 +298,7 @@ def test_law_tail_recovery_writes_into_segments_of_its_own() -> None:
         for name in disk.list(f"{HOME}/{lane}" if disk.is_directory(f"{HOME}/{lane}") else "/none")
         if name.endswith(".seg")
     }
-    machine = Machine(disk, world, 1 << 20)
+    machine = SimulatedMachine(disk, outside, 1 << 20)
     machine.wait(RETRY_S)
     machine.accept(1)
     machine.durable()

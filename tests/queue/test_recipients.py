@@ -13,22 +13,22 @@ from mailcore.queue.active import Active
 from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import KEPT_MAX, RecipientReader, all_recipients, whole_envelope
 from mailcore.queue.rewrite import remaining_recipients, write_replacement
-from tests.queue.simulated_machine import INCOMING, Machine, World
+from tests.queue.simulated_machine import INCOMING, OutsideMemory, SimulatedMachine
 from tests.simulated_disk import SimulatedDisk
 
 BATCH = 20
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(monkeypatch: pytest.MonkeyPatch) -> SimulatedMachine:
     """Its RECIPIENTS records hold twenty."""
     monkeypatch.setattr(rewrite, "RECIPIENTS_PER_RECORD", BATCH)
-    machine = Machine(SimulatedDisk(), World())
+    machine = SimulatedMachine(SimulatedDisk(), OutsideMemory())
     machine.batch = BATCH
     return machine
 
 
-def taken(machine: Machine, recipients: int) -> Active:
+def taken(machine: SimulatedMachine, recipients: int) -> Active:
     machine.accept(recipients)
     machine.durable()
     active = machine.begin()
@@ -40,7 +40,7 @@ def numbers(found: object) -> list[int]:
     return [recipient.number for recipient in found]  # type: ignore[attr-defined]
 
 
-def count_reads(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def count_reads(machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The offset of every record that is read from now on."""
     reader = machine.queue.reader(INCOMING)
     reads: list[int] = []
@@ -55,7 +55,7 @@ def count_reads(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_message_of_few_is_read_whole_and_nothing_is_looked_up(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     active = taken(machine, KEPT_MAX)
     reads = count_reads(machine, monkeypatch)
@@ -66,7 +66,7 @@ def test_a_message_of_few_is_read_whole_and_nothing_is_looked_up(
 
 
 @pytest.mark.parametrize("count", [1, 7, 19, 20, 21, 45, 1000])
-def test_exactly_as_many_as_are_asked_for_and_each_once(machine: Machine, count: int) -> None:
+def test_exactly_as_many_as_are_asked_for_and_each_once(machine: SimulatedMachine, count: int) -> None:
     active = taken(machine, 90)
     reader = RecipientReader(machine.queue)
     found = numbers(reader.begin(active, count))
@@ -81,7 +81,7 @@ def test_exactly_as_many_as_are_asked_for_and_each_once(machine: Machine, count:
     assert reader.read(active, count) == []
 
 
-def test_the_envelope_lets_go_of_its_recipients(machine: Machine) -> None:
+def test_the_envelope_lets_go_of_its_recipients(machine: SimulatedMachine) -> None:
     active = taken(machine, 30)
     before = active.envelope
     assert len(RecipientReader(machine.queue).begin(active, 5)) == 5
@@ -94,14 +94,14 @@ def test_the_envelope_lets_go_of_its_recipients(machine: Machine) -> None:
     ]
 
 
-def test_a_message_of_more_than_a_few_lets_go_of_them_even_when_all_are_read(machine: Machine) -> None:
+def test_a_message_of_more_than_a_few_lets_go_of_them_even_when_all_are_read(machine: SimulatedMachine) -> None:
     active = taken(machine, KEPT_MAX + 1)
     assert len(RecipientReader(machine.queue).begin(active, 100)) == KEPT_MAX + 1
     assert active.envelope.recipients == ()
     assert not active.unread
 
 
-def test_those_who_are_done_are_not_counted(machine: Machine) -> None:
+def test_those_who_are_done_are_not_counted(machine: SimulatedMachine) -> None:
     active = taken(machine, 60)
     active.done = set(range(60)) - {3, 21, 22, 59}
     active.remaining = 4
@@ -113,7 +113,7 @@ def test_those_who_are_done_are_not_counted(machine: Machine) -> None:
 
 
 def test_where_all_are_done_it_reads_on_a_few_records_at_a_time(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recipients_module, "RECORDS_MAX", 2)
     active = taken(machine, 90)
@@ -127,7 +127,7 @@ def test_where_all_are_done_it_reads_on_a_few_records_at_a_time(
     assert not active.unread
 
 
-def test_a_count_that_is_wrong_ends_nothing_before_all_places_are_read(machine: Machine) -> None:
+def test_a_count_that_is_wrong_ends_nothing_before_all_places_are_read(machine: SimulatedMachine) -> None:
     active = taken(machine, 60)
     active.remaining = 1
     reader = RecipientReader(machine.queue)
@@ -138,7 +138,9 @@ def test_a_count_that_is_wrong_ends_nothing_before_all_places_are_read(machine: 
     assert found == list(range(60))
 
 
-def test_a_record_is_decoded_once_while_one_message_is_read(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_is_decoded_once_while_one_message_is_read(
+    machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     active = taken(machine, 90)
     reads = count_reads(machine, monkeypatch)
     reader = RecipientReader(machine.queue)
@@ -148,7 +150,7 @@ def test_a_record_is_decoded_once_while_one_message_is_read(machine: Machine, mo
     assert reads == list(active.envelope.batches), "the envelope's own list was at hand"
 
 
-def test_two_messages_read_in_turn_do_not_mix(machine: Machine) -> None:
+def test_two_messages_read_in_turn_do_not_mix(machine: SimulatedMachine) -> None:
     chance = random.Random(5)
     actives = [taken(machine, 70), taken(machine, 55)]
     reader = RecipientReader(machine.queue)
@@ -159,7 +161,7 @@ def test_two_messages_read_in_turn_do_not_mix(machine: Machine) -> None:
     assert found == [list(range(70)), list(range(55))]
 
 
-def test_what_is_left_is_written_anew_from_the_log(machine: Machine) -> None:
+def test_what_is_left_is_written_anew_from_the_log(machine: SimulatedMachine) -> None:
     active = taken(machine, 50)
     reader = RecipientReader(machine.queue)
     for recipient in reader.begin(active, 30):
@@ -174,7 +176,7 @@ def test_what_is_left_is_written_anew_from_the_log(machine: Machine) -> None:
     assert len(replacement.recipients) == BATCH
 
 
-def test_an_envelope_that_cannot_be_read_again_is_gone_not_empty(machine: Machine) -> None:
+def test_an_envelope_that_cannot_be_read_again_is_gone_not_empty(machine: SimulatedMachine) -> None:
     active = taken(machine, 50)
     reader = RecipientReader(machine.queue)
     reader.begin(active, 5)
@@ -186,7 +188,7 @@ def test_an_envelope_that_cannot_be_read_again_is_gone_not_empty(machine: Machin
         whole_envelope(machine.queue, active)
 
 
-def test_another_messages_envelope_is_not_believed(machine: Machine) -> None:
+def test_another_messages_envelope_is_not_believed(machine: SimulatedMachine) -> None:
     other, active = taken(machine, 50), taken(machine, 50)
     RecipientReader(machine.queue).begin(active, 5)
     active.offset = other.offset
@@ -194,7 +196,7 @@ def test_another_messages_envelope_is_not_believed(machine: Machine) -> None:
         whole_envelope(machine.queue, active)
 
 
-def test_what_was_read_before_a_damaged_record_goes_out_first(machine: Machine) -> None:
+def test_what_was_read_before_a_damaged_record_goes_out_first(machine: SimulatedMachine) -> None:
     active = taken(machine, 60)
     reader = RecipientReader(machine.queue)
     reader.begin(active, 5)

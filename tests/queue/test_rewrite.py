@@ -12,22 +12,22 @@ from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import read_batch
 from mailcore.queue.records import decode_recipients
 from mailcore.queue.rewrite import numbers_used, remaining_recipients, write_replacement
-from tests.queue.simulated_machine import INCOMING, Machine, World
+from tests.queue.simulated_machine import INCOMING, OutsideMemory, SimulatedMachine
 from tests.simulated_disk import SimulatedDisk
 
 DESTINATION = "smtp:example.org"
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(monkeypatch: pytest.MonkeyPatch) -> SimulatedMachine:
     """Its RECIPIENTS records hold two."""
     monkeypatch.setattr(rewrite, "RECIPIENTS_PER_RECORD", 2)
-    machine = Machine(SimulatedDisk(), World())
+    machine = SimulatedMachine(SimulatedDisk(), OutsideMemory())
     machine.batch = 2
     return machine
 
 
-def taken(machine: Machine, recipients: int) -> Active:
+def taken(machine: SimulatedMachine, recipients: int) -> Active:
     machine.accept(recipients)
     machine.durable()
     active = machine.begin()
@@ -39,12 +39,12 @@ def verdicts(**statuses: Status) -> list[Verdict]:
     return [Verdict(int(name[1:]), status, "4.0.0", f"said {name}") for name, status in statuses.items()]
 
 
-def replacement_of(machine: Machine, active: Active, **given: object) -> Envelope:
+def replacement_of(machine: SimulatedMachine, active: Active, **given: object) -> Envelope:
     arguments = {"age_s": 7.0, "attempted": True} | given
     return write_replacement(machine.queue, active, "retry.300", 300, **arguments)  # type: ignore[arg-type]
 
 
-def everybody(machine: Machine, envelope: Envelope) -> list[Recipient]:
+def everybody(machine: SimulatedMachine, envelope: Envelope) -> list[Recipient]:
     """Of a replacement, those in its RECIPIENTS records included."""
     writer = machine.queue.writers["retry.300"]
     writer.sync()
@@ -59,7 +59,7 @@ def everybody(machine: Machine, envelope: Envelope) -> list[Recipient]:
     return found
 
 
-def test_a_settled_recipient_is_deferred_done_or_refused(machine: Machine) -> None:
+def test_a_settled_recipient_is_deferred_done_or_refused(machine: SimulatedMachine) -> None:
     active = taken(machine, 4)
     machine.load(active)
     active.destinations = dict.fromkeys(range(4), DESTINATION)
@@ -76,14 +76,14 @@ def test_a_settled_recipient_is_deferred_done_or_refused(machine: Machine) -> No
 
 
 @pytest.mark.parametrize("field", ["in_flight", "unsynced", "ending"])
-def test_a_pass_is_not_over_while_anything_is_under_way(machine: Machine, field: str) -> None:
+def test_a_pass_is_not_over_while_anything_is_under_way(machine: SimulatedMachine, field: str) -> None:
     active = taken(machine, 1)
     assert active.pass_over
     setattr(active, field, 1)
     assert not active.pass_over
 
 
-def test_a_replacement_holds_all_who_are_not_done_in_order_with_what_was_said(machine: Machine) -> None:
+def test_a_replacement_holds_all_who_are_not_done_in_order_with_what_was_said(machine: SimulatedMachine) -> None:
     active = taken(machine, 7)
     machine.load(active)
     active.destinations = dict.fromkeys(range(7), DESTINATION)
@@ -100,18 +100,18 @@ def test_a_replacement_holds_all_who_are_not_done_in_order_with_what_was_said(ma
     assert replacement.generation == active.envelope.generation + 1
     assert replacement.attempts == 1
     assert replacement.data is DataPlace.SPOOL
-    assert replacement.due_at == machine.world.now + 300
+    assert replacement.due_at == machine.outside.now + 300
     assert replacement.age_s == 7.0
     assert replacement.origin is Origin.SMTP
 
 
-def test_recipients_never_read_in_this_pass_are_kept(machine: Machine) -> None:
+def test_recipients_never_read_in_this_pass_are_kept(machine: SimulatedMachine) -> None:
     active = taken(machine, 5)
     active.unread.clear()  # as the scheduler does when the message is withdrawn
     assert [r.number for r in remaining_recipients(machine.queue, active)] == list(range(5))
 
 
-def test_changed_and_added_recipients_are_written(machine: Machine) -> None:
+def test_changed_and_added_recipients_are_written(machine: SimulatedMachine) -> None:
     active = taken(machine, 1)
     added = [Recipient(numbers_used(active.envelope) + n, f"new{n}@example.org") for n in range(2)]
     replacement = replacement_of(
@@ -125,7 +125,7 @@ def test_changed_and_added_recipients_are_written(machine: Machine) -> None:
     assert replacement.attempts == 0
 
 
-def test_numbers_are_never_used_again(machine: Machine) -> None:
+def test_numbers_are_never_used_again(machine: SimulatedMachine) -> None:
     active = taken(machine, 4)
     machine.load(active)
     active.settle(verdicts(r2=Status.DELIVERED, r3=Status.DELIVERED))
@@ -136,7 +136,7 @@ def test_numbers_are_never_used_again(machine: Machine) -> None:
     assert numbers_used(replacement_of(machine, active, added=[Recipient(4, "new@example.org")])) == 5
 
 
-def test_names_in_one_envelope_are_bounded(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_in_one_envelope_are_bounded(machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewrite, "RESTING_NAMES_MAX", 2)
     active = taken(machine, 5)
     machine.load(active)
@@ -146,7 +146,7 @@ def test_names_in_one_envelope_are_bounded(machine: Machine, monkeypatch: pytest
     assert resting == {"smtp:d0": 1, "smtp:d1": 1, "": 3}
 
 
-def test_recipients_that_cannot_be_read_are_said_to_be_gone(machine: Machine) -> None:
+def test_recipients_that_cannot_be_read_are_said_to_be_gone(machine: SimulatedMachine) -> None:
     active = taken(machine, 5)
     with pytest.raises(Gone, match=f"{active.queue_id} at {INCOMING}"):
         read_batch(machine.queue, active, active.offset)  # an envelope, no recipients

@@ -18,7 +18,7 @@ from mailcore.queue.recovery import recover
 from mailcore.queue.spool import DATA_AT
 from mailcore.queue.sweep import AGE_S, CHECKPOINTS, PASS_S, Sweep
 from tests.lookup.sample_messages import Lane, envelope
-from tests.queue.simulated_machine import UNDO_S, Machine, World, audit
+from tests.queue.simulated_machine import UNDO_S, OutsideMemory, SimulatedMachine, audit
 from tests.simulated_disk import SimulatedDisk
 
 NOW = 1_795_000_000.0
@@ -27,7 +27,7 @@ _old_ids = QueueIds(3, lambda: LONG_AGO)
 _new_ids = QueueIds(3, lambda: NOW - 60)
 
 
-class House:
+class SweptSpool:
     """A queue and its spool on a real disk, with hands on both clocks."""
 
     def __init__(self, home: Path) -> None:
@@ -104,170 +104,170 @@ def message(queue_id: str) -> Envelope:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def swept(tmp_path: Path) -> SweptSpool:
+    return SweptSpool(tmp_path)
 
 
-def test_a_file_whose_envelope_was_never_written_goes_at_the_second_look(house: House) -> None:
-    orphan = house.file(_old_ids.next())
-    assert house.one_pass() == 0
-    house.wait(AGE_S - 1)
-    assert house.one_pass() == 0
-    house.wait(1)
-    assert house.one_pass() == 1
+def test_a_file_whose_envelope_was_never_written_goes_at_the_second_look(swept: SweptSpool) -> None:
+    orphan = swept.file(_old_ids.next())
+    assert swept.one_pass() == 0
+    swept.wait(AGE_S - 1)
+    assert swept.one_pass() == 0
+    swept.wait(1)
+    assert swept.one_pass() == 1
     assert not orphan.exists()
 
 
-def test_a_file_stays_until_both_kept_positions_are_from_after_the_first_look(house: House) -> None:
+def test_a_file_stays_until_both_kept_positions_are_from_after_the_first_look(swept: SweptSpool) -> None:
     """With older ones the FINISH behind it might not count, and the message need it (law: delete-after-both-positions)."""
-    house.file(_old_ids.next())
-    house.one_pass()
-    house.wait(AGE_S)
-    house.queue.sequence -= 1
-    assert house.one_pass() == 0
-    house.queue.sequence += 1
-    assert house.one_pass() == 1
+    swept.file(_old_ids.next())
+    swept.one_pass()
+    swept.wait(AGE_S)
+    swept.queue.sequence -= 1
+    assert swept.one_pass() == 0
+    swept.queue.sequence += 1
+    assert swept.one_pass() == 1
 
 
-def test_an_upload_that_was_never_completed_goes(house: House) -> None:
-    orphan = house.file(_old_ids.next(), complete=False)
-    assert house.passes() == 1
+def test_an_upload_that_was_never_completed_goes(swept: SweptSpool) -> None:
+    orphan = swept.file(_old_ids.next(), complete=False)
+    assert swept.passes() == 1
     assert not orphan.exists()
 
 
-def test_a_file_that_an_envelope_at_rest_names_stays(house: House) -> None:
+def test_a_file_that_an_envelope_at_rest_names_stays(swept: SweptSpool) -> None:
     queue_id = _old_ids.next()
-    house.file(queue_id)
-    house.arrive(message(queue_id))
-    assert house.passes() == 0
+    swept.file(queue_id)
+    swept.arrive(message(queue_id))
+    assert swept.passes() == 0
 
 
-def test_a_file_stays_though_nobody_said_how_far_the_lane_is_durable(house: House) -> None:
+def test_a_file_stays_though_nobody_said_how_far_the_lane_is_durable(swept: SweptSpool) -> None:
     """The manager was away for hours, and the receiver went on."""
     queue_id = _old_ids.next()
-    house.file(queue_id)
-    house.incoming.write(message(queue_id))
-    assert house.passes() == 0
+    swept.file(queue_id)
+    swept.incoming.write(message(queue_id))
+    assert swept.passes() == 0
 
 
-def test_a_file_of_a_message_being_worked_on_stays(house: House) -> None:
+def test_a_file_of_a_message_being_worked_on_stays(swept: SweptSpool) -> None:
     queue_id = _old_ids.next()
-    house.file(queue_id)
-    house.arrive(message(queue_id))
-    house.begin()
-    assert house.passes() == 0
+    swept.file(queue_id)
+    swept.arrive(message(queue_id))
+    swept.begin()
+    assert swept.passes() == 0
 
 
-def test_a_file_that_only_garbage_names_goes(house: House) -> None:
+def test_a_file_that_only_garbage_names_goes(swept: SweptSpool) -> None:
     queue_id = _old_ids.next()
-    house.file(queue_id)
-    (offset,) = house.incoming.write(message(queue_id))
-    house.incoming.mark_garbage(offset)
-    assert house.passes() == 1
+    swept.file(queue_id)
+    (offset,) = swept.incoming.write(message(queue_id))
+    swept.incoming.mark_garbage(offset)
+    assert swept.passes() == 1
 
 
 @pytest.mark.parametrize("filler", [0, 3000], ids=["in the tail", "in what the index covers"])
 def test_a_message_is_found_wherever_it_lies_in_its_lane(
-    house: House, filler: int, monkeypatch: pytest.MonkeyPatch
+    swept: SweptSpool, filler: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mailcore.log.lane.INDEX_STRIDE", 4096)
     kept, gone = _old_ids.next(), _old_ids.next()
-    house.file(kept)
-    house.file(gone)
-    offset = house.incoming.write(message(gone), message(kept))[0]
-    house.incoming.write(*(envelope() for _ in range(filler)))
-    house.incoming.mark_garbage(offset)
-    assert house.passes() == 1
-    assert list(house.queue.spool.queue_ids()) == [kept]
+    swept.file(kept)
+    swept.file(gone)
+    offset = swept.incoming.write(message(gone), message(kept))[0]
+    swept.incoming.write(*(envelope() for _ in range(filler)))
+    swept.incoming.mark_garbage(offset)
+    assert swept.passes() == 1
+    assert list(swept.queue.spool.queue_ids()) == [kept]
 
 
-def test_a_young_file_is_not_looked_for(house: House) -> None:
-    house.file(_new_ids.next())
-    assert [ids for folder in house.sweep.folders() for ids in house.sweep.old_ones(folder)] == []
+def test_a_young_file_is_not_looked_for(swept: SweptSpool) -> None:
+    swept.file(_new_ids.next())
+    assert [ids for folder in swept.sweep.folders() for ids in swept.sweep.old_ones(folder)] == []
 
 
-def test_a_file_written_to_meanwhile_stays(house: House) -> None:
+def test_a_file_written_to_meanwhile_stays(swept: SweptSpool) -> None:
     """A client that was silent for long goes on."""
-    file = house.file(_old_ids.next(), complete=False)
-    assert house.one_pass() == 0
-    house.wait(AGE_S)
-    os.utime(file, (house.wall, house.wall))
-    assert house.one_pass() == 0
-    house.wait(AGE_S)
-    assert house.one_pass() == 0, "this is the first look at it"
+    file = swept.file(_old_ids.next(), complete=False)
+    assert swept.one_pass() == 0
+    swept.wait(AGE_S)
+    os.utime(file, (swept.wall, swept.wall))
+    assert swept.one_pass() == 0
+    swept.wait(AGE_S)
+    assert swept.one_pass() == 0, "this is the first look at it"
 
 
-def test_a_jump_of_the_wall_clock_removes_nothing(house: House) -> None:
-    house.file(_new_ids.next(), written=NOW - 60)
-    house.wall += 10 * AGE_S
-    assert house.one_pass() == 0
-    house.monotonic += 60
-    assert house.one_pass() == 0
+def test_a_jump_of_the_wall_clock_removes_nothing(swept: SweptSpool) -> None:
+    swept.file(_new_ids.next(), written=NOW - 60)
+    swept.wall += 10 * AGE_S
+    assert swept.one_pass() == 0
+    swept.monotonic += 60
+    assert swept.one_pass() == 0
 
 
-def test_a_name_we_never_gave_is_not_touched(house: House) -> None:
-    file = house.file(_old_ids.next())
+def test_a_name_we_never_gave_is_not_touched(swept: SweptSpool) -> None:
+    file = swept.file(_old_ids.next())
     for name in ("notes.txt", "short"):
         foreign = file.with_name(name)
         foreign.write_bytes(b"somebody's")
         os.utime(foreign, (LONG_AGO, LONG_AGO))
-    assert house.passes() == 1
+    assert swept.passes() == 1
     assert sorted(path.name for path in file.parent.iterdir()) == ["notes.txt", "short"]
 
 
-def test_where_a_lane_is_damaged_only_files_never_completed_go(house: House) -> None:
-    whole, part = house.file(_old_ids.next()), house.file(_old_ids.next(), complete=False)
-    first, _ = house.incoming.write(message(whole.name), envelope())
-    (segment,) = house.incoming.directory.glob("*.seg")
+def test_where_a_lane_is_damaged_only_files_never_completed_go(swept: SweptSpool) -> None:
+    whole, part = swept.file(_old_ids.next()), swept.file(_old_ids.next(), complete=False)
+    first, _ = swept.incoming.write(message(whole.name), envelope())
+    (segment,) = swept.incoming.directory.glob("*.seg")
     with segment.open("r+b") as file:
         file.seek(first + 30)
         file.write(b"\xff\xff\xff")
-    assert house.passes() == 1
+    assert swept.passes() == 1
     assert whole.exists()
     assert not part.exists()
 
 
-def test_a_message_that_moves_while_the_lanes_are_read_keeps_its_file(house: House) -> None:
+def test_a_message_that_moves_while_the_lanes_are_read_keeps_its_file(swept: SweptSpool) -> None:
     """From a lane not yet read into one already read: nobody sees its envelope, but the mark takes it out."""
     queue_id = _old_ids.next()
-    house.file(queue_id)
-    house.arrive(message(queue_id))
-    search = house.sweep.watch([queue_id])
+    swept.file(queue_id)
+    swept.arrive(message(queue_id))
+    search = swept.sweep.watch([queue_id])
     assert search is not None
-    active = house.begin()
-    house.queue.finish(active)
-    house.queue.journal.sync()
-    house.queue.journal_synced(house.queue.journal.durable)
+    active = swept.begin()
+    swept.queue.finish(active)
+    swept.queue.journal.sync()
+    swept.queue.journal_synced(swept.queue.journal.durable)
     assert search.run().named == set()
-    assert house.sweep.orphans(search) == []
+    assert swept.sweep.orphans(search) == []
 
 
-def test_a_search_rests_nine_times_as_long_as_it_works(house: House) -> None:
+def test_a_search_rests_nine_times_as_long_as_it_works(swept: SweptSpool) -> None:
     queue_id = _old_ids.next()
-    house.arrive(message(queue_id))
-    search = house.sweep.watch([queue_id])
+    swept.arrive(message(queue_id))
+    search = swept.sweep.watch([queue_id])
     assert search is not None
     search.monotonic = iter(range(100)).__next__  # each look at it is a second later
     search.run()
-    assert house.slept == 9 * len(list((house.home / "queue").glob("[!j]*/*.seg")))
+    assert swept.slept == 9 * len(list((swept.home / "queue").glob("[!j]*/*.seg")))
 
 
-def test_a_pass_comes_after_a_while_and_then_again(house: House) -> None:
-    assert not house.sweep.is_due()
-    house.wait(600)
-    assert house.sweep.is_due()
-    assert not house.sweep.is_due()
-    house.wait(PASS_S)
-    assert house.sweep.is_due()
+def test_a_pass_comes_after_a_while_and_then_again(swept: SweptSpool) -> None:
+    assert not swept.sweep.is_due()
+    swept.wait(600)
+    assert swept.sweep.is_due()
+    assert not swept.sweep.is_due()
+    swept.wait(PASS_S)
+    assert swept.sweep.is_due()
 
 
-def test_an_index_whose_segment_is_gone_goes(house: House) -> None:
-    house.arrive(envelope())
-    stray = house.incoming.directory / f"{'7'.zfill(20)}.idx"
+def test_an_index_whose_segment_is_gone_goes(swept: SweptSpool) -> None:
+    swept.arrive(envelope())
+    stray = swept.incoming.directory / f"{'7'.zfill(20)}.idx"
     stray.write_bytes(b"left")
-    there = house.incoming.directory / f"{'0'.zfill(20)}.idx"
+    there = swept.incoming.directory / f"{'0'.zfill(20)}.idx"
     there.write_bytes(b"")
-    house.one_pass()
+    swept.one_pass()
     assert not stray.exists()
     assert there.exists()
 
@@ -276,7 +276,7 @@ def test_an_index_whose_segment_is_gone_goes(house: House) -> None:
 def test_no_message_of_a_random_history_loses_its_data(seed: int) -> None:
     """Every file looks old, and every pass is one that removes."""
     rng = random.Random(seed)
-    machine = Machine(SimulatedDisk(), World(), 6000)
+    machine = SimulatedMachine(SimulatedDisk(), OutsideMemory(), 6000)
     monotonic = iter(range(0, 1 << 30, int(2 * AGE_S)))
     sweep = Sweep(machine.queue, lambda: 1e15, lambda: float(next(monotonic)), lambda seconds: None)
     actives: list[Active] = []
@@ -306,4 +306,4 @@ def test_no_message_of_a_random_history_loses_its_data(seed: int) -> None:
                 if rng.random() < 0.3:
                     machine.checkpoint()
                 sweep.remove(sweep.orphans(search), search)
-        audit(machine.disk.kill(), machine.world, 6000)
+        audit(machine.disk.kill(), machine.outside, 6000)

@@ -14,7 +14,7 @@ import pytest
 from mailcore.lab.lab import Lab
 from tests.backup.test_homes import HOMES, QUICK, unpacked
 from tests.homes.make_portal import SECRET_KEY
-from tests.running.running_manager import House, route_to
+from tests.running.running_core import RunningCore, route_to
 from tests.test_tidy import ROOT
 
 PORTALS = sorted((ROOT / "tests" / "homes").glob("*.portal.sqlite3.gz"))
@@ -112,9 +112,9 @@ async def test_what_people_left_in_the_portal_of_a_release_is_there_after_the_mi
 ) -> None:
     put_into_place(packed, tmp_path)
     async with Lab(["accept:127.0.0.1:0"]) as lab:
-        house = House(tmp_path, {"*": route_to(lab, 0)}, QUICK)
+        core = RunningCore(tmp_path, {"*": route_to(lab, 0)}, QUICK)
         environment = dict(os.environ) | {
-            "WAYPOST_CONFIG": str(house.config), "WAYPOST_SECRET_KEY": SECRET_KEY, "PYTHONPATH": str(ROOT),
+            "WAYPOST_CONFIG": str(core.config), "WAYPOST_SECRET_KEY": SECRET_KEY, "PYTHONPATH": str(ROOT),
             "DJANGO_SETTINGS_MODULE": "tests.appliance.production",
         }  # fmt: skip
         environment.pop("DATABASE_URL", None)
@@ -127,9 +127,9 @@ async def test_what_people_left_in_the_portal_of_a_release_is_there_after_the_mi
             return done.stdout
 
         await asyncio.to_thread(manage, "manage.py", "migrate", "--no-input")
-        await house.start()
+        await core.start()
         try:
             assert "all answered" in await asyncio.to_thread(manage, "-c", SCRIPT)
         finally:
-            await house.control.close()
-            house.stop()
+            await core.control.close()
+            core.stop()

@@ -1,4 +1,4 @@
-"""The supervisor lives on when the world around it does not."""
+"""The supervisor lives on when the outside around it does not."""
 
 from __future__ import annotations
 

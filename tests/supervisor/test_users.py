@@ -21,7 +21,7 @@ import pytest
 from mailcore.lab.lab import Lab
 from mailcore.supervisor.users import UsersError, find_users
 from tests.end_to_end.appliance import COMMAND
-from tests.running.running_manager import DATA, House, Sections, route_to
+from tests.running.running_core import DATA, RunningCore, Sections, route_to
 from tests.test_tidy import ROOT
 
 CORE, RECEIVER, DELIVERER, GROUP, PORTAL = "games", "man", "news", "mail", "www-data"
@@ -63,7 +63,7 @@ def entered(place: Path, command: Sequence[str]) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", ENTER, "sh", str(place / "mounts"), *words, *command]
 
 
-class OwnUsers(House):
+class OwnUsers(RunningCore):
     """Started by ``games``, with the right to take the other two."""
 
     def launch(self) -> None:
@@ -101,21 +101,21 @@ def reached(place: Path, user: str, groups: list[str], how: int, paths: Iterable
 async def test_each_writes_where_it_must_and_nowhere_else(place: Path) -> None:
     async with Lab(["greylist(1):127.0.0.1:0"]) as lab:
         sections: Sections = {"export": {"enabled": True}, "control": {"group": PORTAL}}
-        house = OwnUsers(place, {"*": route_to(lab, 0), "away.example": "smtp:[127.0.0.1]:1"}, sections)
-        await house.start()
+        core = OwnUsers(place, {"*": route_to(lab, 0), "away.example": "smtp:[127.0.0.1]:1"}, sections)
+        await core.start()
         try:
-            processes = house.processes()
+            processes = core.processes()
             for queue_id in (
-                await house.send("inline@example.org"),
-                await house.send("big@example.org", data=BIG),
-                await house.inject("injected@example.org"),
+                await core.send("inline@example.org"),
+                await core.send("big@example.org", data=BIG),
+                await core.inject("injected@example.org"),
             ):
-                await house.until_removed(queue_id)  # deferred once: it was in the lanes of both, and in the spool
+                await core.until_removed(queue_id)  # deferred once: it was in the lanes of both, and in the spool
             assert lab.hops[0].counters.messages == 3
-            kept = {await house.send("a@away.example"), await house.send("b@away.example", data=BIG)}
-            kept.add(await house.inject("c@away.example"))
+            kept = {await core.send("a@away.example"), await core.send("b@away.example", data=BIG)}
+            kept.add(await core.inject("c@away.example"))
             for queue_id in kept:
-                await house.until_in(queue_id, "retry")
+                await core.until_in(queue_id, "retry")
             owners = {
                 name: pwd.getpwuid(int(status_of(pid)["Uid"].split()[0])).pw_name for name, pid in processes.items()
             }
@@ -126,25 +126,25 @@ async def test_each_writes_where_it_must_and_nowhere_else(place: Path) -> None:
             }
             held = {name: int(status_of(pid)["CapPrm"], 16) for name, pid in processes.items() if name != "supervisor"}
             assert set(held.values()) == {0}
-            everything = [house.home, *house.home.rglob("*")]
+            everything = [core.home, *core.home.rglob("*")]
             mail = [each for each in everything if each.is_file() and {"queue", "spool"} & set(each.parts)]
-            sockets = {house.home / "run" / "manager.sock"}  # written to by being connected to
+            sockets = {core.home / "run" / "manager.sock"}  # written to by being connected to
             assert reached(place, DELIVERER, [GROUP], os.W_OK, everything) == sockets
             read = reached(place, DELIVERER, [GROUP], os.R_OK, mail)
             assert {each.name for each in read} >= kept
             assert {each for each in mail if each.exists()} <= read
             assert reached(place, PORTAL, [], os.R_OK, mail) == set()
-            journal = set(house.home.glob("queue/journal/*"))
+            journal = set(core.home.glob("queue/journal/*"))
             assert reached(place, RECEIVER, [GROUP], os.W_OK, journal) == set()
             # Events and the control socket are for whoever is in its group; a password may be in the settings.
-            for_portal = {house.home / "events", house.home / "run" / "control.sock"}
-            not_for_portal = {house.home / "run" / "settings.json", *sockets}
+            for_portal = {core.home / "events", core.home / "run" / "control.sock"}
+            not_for_portal = {core.home / "run" / "settings.json", *sockets}
             assert reached(place, PORTAL, [], os.R_OK, for_portal | not_for_portal) == for_portal
-            await house.kill("supervisor")  # its children end with it, though they are others'
-            await house.until_removed(await house.send("again@example.org", data=BIG))
+            await core.kill("supervisor")  # its children end with it, though they are others'
+            await core.until_removed(await core.send("again@example.org", data=BIG))
         finally:
-            await house.control.close()
-            house.stop()
+            await core.control.close()
+            core.stop()
 
 
 def test_all_three_or_none() -> None:

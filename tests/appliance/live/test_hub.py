@@ -21,7 +21,7 @@ from mailcore.lab.lab import Lab
 from tests.appliance.fake_core import FakeCore, Refusal, Silence
 from tests.appliance.live.answers import answers, row, state
 from tests.eventually import PATIENCE_S
-from tests.running.running_manager import running
+from tests.running.running_core import running
 
 Snapshot = dict[str, Any]
 PAGE = LivePage(
@@ -230,13 +230,13 @@ async def test_slow_answers_about_ages_hold_up_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["manager", "control"])
 async def test_a_real_core_stopped_killed_and_back(tmp_path: Path, name: str) -> None:
-    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
-        socket = house.home / "run" / "control.sock"
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
+        socket = core.home / "run" / "control.sock"
         hub = Hub(lambda timeout_s: AsyncControlClient(socket, timeout_s=timeout_s), tick_s=0.05, patience_s=0.5)
         async with listening(hub):
-            await house.send("a@example.org")
+            await core.send("a@example.org")
             await until(hub, lambda told: told["core"]["running"] and told["totals"]["delivered"] == 1)
-            pid = house.processes()[name]
+            pid = core.processes()[name]
             os.kill(pid, signal.SIGSTOP)
             try:
                 snapshot = await until(hub, lambda told: told["core"]["words"] == "no answer")
@@ -244,10 +244,10 @@ async def test_a_real_core_stopped_killed_and_back(tmp_path: Path, name: str) ->
             finally:
                 os.kill(pid, signal.SIGCONT)
             await until(hub, lambda told: bool(told["core"]["running"]))
-            house.stop()
+            core.stop()
             snapshot = await until(hub, lambda told: told["core"]["words"] == "not running")
             assert {each["pid"] for each in snapshot["processes"]} == {None}
-            await house.start()
+            await core.start()
             snapshot = await until(hub, lambda told: bool(told["core"]["running"]))
             assert snapshot["totals"]["delivered"] == 0
 

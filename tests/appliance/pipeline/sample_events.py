@@ -21,7 +21,7 @@ from mailcore.events.schema import COLUMNS, VERSION
 from mailcore.queue.lanes import tells_of_mail
 from mailcore.queue.queue_id import QueueIds
 
-__all__ = ["ARROW", "BOUNCED", "DEFERRED", "DELIVERED", "World", "utc", "write_file"]
+__all__ = ["ARROW", "BOUNCED", "DEFERRED", "DELIVERED", "SampleMail", "utc", "write_file"]
 
 _TYPES = {
     "string": pa.string(),
@@ -42,7 +42,7 @@ def utc(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-class World:
+class SampleMail:
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
         self.left: dict[str, set[int]] = {}  # the ledger: recipients without an end

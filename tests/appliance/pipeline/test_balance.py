@@ -16,7 +16,7 @@ from appliance.pipeline.balance import BALANCED, UNBALANCED, UNCHECKED, Balance,
 from appliance.pipeline.build_day import ReportBuilder
 from appliance.pipeline.cuts import cuts_in, nearest
 from appliance.pipeline.days import Day
-from tests.appliance.pipeline.sample_events import BOUNCED, DEFERRED, DELIVERED, World, utc
+from tests.appliance.pipeline.sample_events import BOUNCED, DEFERRED, DELIVERED, SampleMail, utc
 
 DAY = Day(date(2026, 11, 20), "UTC")
 DTS = ["2026-11-19", "2026-11-20"]
@@ -38,36 +38,36 @@ def told(builder: ReportBuilder, events: Path) -> Balance:
     return found
 
 
-def some_mail(events: Path) -> tuple[World, str]:
+def some_mail(events: Path) -> tuple[SampleMail, str]:
     """Mail of the day before, of which some is queued; mail of the day, with one to be looked at."""
-    world = World()
-    world.cut(events, utc("2026-11-19 00:00"))
-    old = world.accept(utc("2026-11-19 20:00"), ["a@x.example", "b@x.example", "c@x.example"])
-    world.attempt(old, utc("2026-11-19 20:00"), {0: DELIVERED, 1: DEFERRED, 2: DEFERRED})
-    world.replaced(old, utc("2026-11-19 20:00"))
-    held = world.accept(utc("2026-11-19 21:00"))
-    world.attempt(held, utc("2026-11-19 21:00"), {0: DEFERRED})
-    world.replaced(held, utc("2026-11-19 21:00"))
-    world.cut(events, DAY.begin)
-    world.delivered(NOON)
-    chosen = world.accept(NOON + 10, ["a@y.example", "b@y.example"])
-    world.attempt(chosen, NOON + 11, {0: DELIVERED, 1: BOUNCED})
-    world.finish(chosen, NOON + 11)
-    world.attempt(old, NOON + 20, {1: DELIVERED, 2: ("expired", "4.4.7", "too old")}, generation=1)
-    world.finish(old, NOON + 20)
-    gone = world.accept(NOON + 30)
-    world.attempt(gone, NOON + 31, {0: ("deleted", "", "")}, relay="")
-    world.finish(gone, NOON + 31, "deleted")
-    late = world.accept(NOON + 40, ["c@y.example"])
-    world.attempt(late, NOON + 41, {0: DEFERRED})
-    world.replaced(late, NOON + 41)
-    return world, chosen
+    sample = SampleMail()
+    sample.cut(events, utc("2026-11-19 00:00"))
+    old = sample.accept(utc("2026-11-19 20:00"), ["a@x.example", "b@x.example", "c@x.example"])
+    sample.attempt(old, utc("2026-11-19 20:00"), {0: DELIVERED, 1: DEFERRED, 2: DEFERRED})
+    sample.replaced(old, utc("2026-11-19 20:00"))
+    held = sample.accept(utc("2026-11-19 21:00"))
+    sample.attempt(held, utc("2026-11-19 21:00"), {0: DEFERRED})
+    sample.replaced(held, utc("2026-11-19 21:00"))
+    sample.cut(events, DAY.begin)
+    sample.delivered(NOON)
+    chosen = sample.accept(NOON + 10, ["a@y.example", "b@y.example"])
+    sample.attempt(chosen, NOON + 11, {0: DELIVERED, 1: BOUNCED})
+    sample.finish(chosen, NOON + 11)
+    sample.attempt(old, NOON + 20, {1: DELIVERED, 2: ("expired", "4.4.7", "too old")}, generation=1)
+    sample.finish(old, NOON + 20)
+    gone = sample.accept(NOON + 30)
+    sample.attempt(gone, NOON + 31, {0: ("deleted", "", "")}, relay="")
+    sample.finish(gone, NOON + 31, "deleted")
+    late = sample.accept(NOON + 40, ["c@y.example"])
+    sample.attempt(late, NOON + 41, {0: DEFERRED})
+    sample.replaced(late, NOON + 41)
+    return sample, chosen
 
 
 def test_what_came_in_went_out_or_is_queued(builder: ReportBuilder, events: Path) -> None:
-    world, _ = some_mail(events)
-    world.write(events)
-    world.cut(events, DAY.end)
+    sample, _ = some_mail(events)
+    sample.write(events)
+    sample.cut(events, DAY.end)
     found = told(builder, events)
     assert found.state == BALANCED
     assert (found.queued_at_start, found.accepted, found.queued_at_end) == (3, 5, 2)
@@ -78,9 +78,9 @@ def test_what_came_in_went_out_or_is_queued(builder: ReportBuilder, events: Path
 def test_a_broken_term_of_the_equation_turns_it_red(
     builder: ReportBuilder, events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, _ = some_mail(events)
-    world.write(events)
-    world.cut(events, DAY.end)
+    sample, _ = some_mail(events)
+    sample.write(events)
+    sample.cut(events, DAY.end)
     broken = [replace(term, sign=+1) if term.name == "queued_at_end" else term for term in mailcore.balance.TERMS]
     monkeypatch.setattr(mailcore.balance, "TERMS", tuple(broken))
     found = told(builder, events)
@@ -108,10 +108,10 @@ LOSSES: dict[str, tuple[Lost, str]] = {
 def test_a_lost_event_turns_it_red_and_its_message_is_named_with_its_files(
     builder: ReportBuilder, events: Path, loss: str
 ) -> None:
-    world, chosen = some_mail(events)
+    sample, chosen = some_mail(events)
     lost, why = LOSSES[loss]
-    world.write(events, without=lambda row: lost(row, chosen))
-    world.cut(events, DAY.end)
+    sample.write(events, without=lambda row: lost(row, chosen))
+    sample.cut(events, DAY.end)
     found = told(builder, events)
     assert found.state == UNBALANCED
     assert found.difference != 0
@@ -122,10 +122,10 @@ def test_a_lost_event_turns_it_red_and_its_message_is_named_with_its_files(
 
 
 def test_with_the_ids_of_the_cut_the_message_is_named_for_sure(builder: ReportBuilder, events: Path) -> None:
-    world, chosen = some_mail(events)
-    world.accept(NOON + 50)  # is queued, and was never tried
-    world.write(events, without=lambda row: row["kind"] in ("attempt", "finished") and row["queue_id"] == chosen)
-    world.cut(events, DAY.end, ids=True)
+    sample, chosen = some_mail(events)
+    sample.accept(NOON + 50)  # is queued, and was never tried
+    sample.write(events, without=lambda row: row["kind"] in ("attempt", "finished") and row["queue_id"] == chosen)
+    sample.cut(events, DAY.end, ids=True)
     (suspect,) = told(builder, events).suspects
     assert (suspect.queue_id, suspect.why) == (chosen, "neither finished nor queued")
 
@@ -139,12 +139,12 @@ def two_losses(row: Row, came: str, went: str) -> bool:
 def test_a_lost_acceptance_and_the_lost_end_of_another_message_do_not_make_up_for_each_other(
     builder: ReportBuilder, events: Path
 ) -> None:
-    world, came = some_mail(events)
-    went = world.accept(NOON + 50, ["d@y.example", "e@y.example"])
-    world.attempt(went, NOON + 51, {0: DELIVERED, 1: DELIVERED})
-    world.finish(went, NOON + 51)
-    world.write(events, without=lambda row: two_losses(row, came, went))
-    world.cut(events, DAY.end)
+    sample, came = some_mail(events)
+    went = sample.accept(NOON + 50, ["d@y.example", "e@y.example"])
+    sample.attempt(went, NOON + 51, {0: DELIVERED, 1: DELIVERED})
+    sample.finish(went, NOON + 51)
+    sample.write(events, without=lambda row: two_losses(row, came, went))
+    sample.cut(events, DAY.end)
     found = told(builder, events)
     assert (found.state, found.difference, found.message_by_message) == (UNBALANCED, 0, False)
     assert found.words == ("It does not balance: the totals agree, but not for the same messages.")
@@ -156,9 +156,9 @@ def test_a_lost_acceptance_and_the_lost_end_of_another_message_do_not_make_up_fo
 
 def test_a_count_that_has_no_checksum_compares_numbers_only_and_says_so(builder: ReportBuilder, events: Path) -> None:
     """Also: checksums beyond what eight bytes hold, on both sides, are compared as they wrap."""
-    world, _ = some_mail(events)
-    world.write(events)
-    world.cut(events, DAY.end)
+    sample, _ = some_mail(events)
+    sample.write(events)
+    sample.cut(events, DAY.end)
     paths = [next((events / "cuts").glob(f"{day}*.json")) for day in ("2026-11-20", "2026-11-21")]
     whole = [json.loads(path.read_text()) for path in paths]
 
@@ -179,45 +179,45 @@ def test_a_count_that_has_no_checksum_compares_numbers_only_and_says_so(builder:
 
 
 def test_an_end_that_is_told_twice_turns_it_red(builder: ReportBuilder, events: Path) -> None:
-    world, chosen = some_mail(events)
-    world.attempt(chosen, NOON + 60, {0: DELIVERED})
-    world.write(events)
-    world.cut(events, DAY.end)
+    sample, chosen = some_mail(events)
+    sample.attempt(chosen, NOON + 60, {0: DELIVERED})
+    sample.write(events)
+    sample.cut(events, DAY.end)
     found = told(builder, events)
     assert found.difference == -1
     assert [(each.queue_id, each.why) for each in found.suspects] == [(chosen, "a recipient has two outcomes")]
 
 
 def test_recipients_that_an_operator_added_came_in(builder: ReportBuilder, events: Path) -> None:
-    world, _ = some_mail(events)
-    queue_id = world.accept(NOON + 50)
-    world.order(queue_id, NOON + 51, "hold")
-    world.order(queue_id, NOON + 52, "add_recipients", recipients=["x@z.example", "y@z.example"])
-    world.write(events)
-    world.cut(events, DAY.end)
+    sample, _ = some_mail(events)
+    queue_id = sample.accept(NOON + 50)
+    sample.order(queue_id, NOON + 51, "hold")
+    sample.order(queue_id, NOON + 52, "add_recipients", recipients=["x@z.example", "y@z.example"])
+    sample.write(events)
+    sample.cut(events, DAY.end)
     found = told(builder, events)
     assert (found.state, found.accepted, found.queued_at_end) == (BALANCED, 8, 5)
     assert found.message_by_message is True
 
 
 def test_events_beyond_the_cut_are_of_the_next_day_whatever_their_time(builder: ReportBuilder, events: Path) -> None:
-    world, _ = some_mail(events)
-    world.cut(events, DAY.end - 30)
-    world.delivered(DAY.end - 40)
-    world.write(events)
+    sample, _ = some_mail(events)
+    sample.cut(events, DAY.end - 30)
+    sample.delivered(DAY.end - 40)
+    sample.write(events)
     assert told(builder, events).state == BALANCED
 
 
 def test_a_cut_without_positions_counts_by_time(builder: ReportBuilder, events: Path) -> None:
-    world, _ = some_mail(events)
-    world.write(events)
-    world.cut(events, DAY.end, by_time=True)
+    sample, _ = some_mail(events)
+    sample.write(events)
+    sample.cut(events, DAY.end, by_time=True)
     assert told(builder, events).state == BALANCED
 
 
 def test_without_a_count_of_the_queue_nobody_says_that_it_balances(builder: ReportBuilder, events: Path) -> None:
-    world, _ = some_mail(events)
-    world.write(events)
+    sample, _ = some_mail(events)
+    sample.write(events)
     found = told(builder, events)
     assert found.state == UNCHECKED
     assert "at the end of the day" in found.words

@@ -27,7 +27,7 @@ TODAY = Day(datetime.fromtimestamp(DAY, UTC).date(), "UTC")
 A, B, C = "0EXPR000000A0", "0EXPR000000B0", "0EXPR000000C0"
 
 
-class House(Lanes):
+class ExportedLanes(Lanes):
     def begin(self, queue_id: str, place: int, recipients: int, generation: int = 0) -> None:
         body = Start(queue_id, generation, Place("incoming.0", place), recipients)
         self.writer(JOURNAL).append(RecordType.START, encode(body))
@@ -54,18 +54,18 @@ class House(Lanes):
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def exported(tmp_path: Path) -> ExportedLanes:
     """Three messages of two recipients each: two are over, of one a recipient is left and one was added."""
-    house = House(tmp_path, segment_bytes=1 << 20)
-    house.accept("0EXPR000000000", 4)  # queued all the day
-    house.cut(DAY)
-    house.through(A, Status.DELIVERED, Status.BOUNCED)
-    house.through(B, Status.DELIVERED, Status.DELIVERED)
-    house.through(C, Status.DELIVERED, Status.DEFERRED)
-    house.add(C, "late@example.org")
-    house.cut(DAY + 86_400)
-    house.close()
-    return house
+    exported = ExportedLanes(tmp_path, segment_bytes=1 << 20)
+    exported.accept("0EXPR000000000", 4)  # queued all the day
+    exported.cut(DAY)
+    exported.through(A, Status.DELIVERED, Status.BOUNCED)
+    exported.through(B, Status.DELIVERED, Status.DELIVERED)
+    exported.through(C, Status.DELIVERED, Status.DEFERRED)
+    exported.add(C, "late@example.org")
+    exported.cut(DAY + 86_400)
+    exported.close()
+    return exported
 
 
 def lose(events: Path, lane: str, lost: Callable[[dict[str, Any]], bool]) -> None:
@@ -79,23 +79,25 @@ def lose(events: Path, lane: str, lost: Callable[[dict[str, Any]], bool]) -> Non
     assert gone
 
 
-def told(builder: ReportBuilder, house: House) -> Balance:
-    cuts, unreadable = cuts_in(house.events)
+def told(builder: ReportBuilder, exported: ExportedLanes) -> Balance:
+    cuts, unreadable = cuts_in(exported.events)
     assert unreadable == []
-    return replace(builder, events=house.events)._balance(*ends(cuts, TODAY), TODAY.partitions())
+    return replace(builder, events=exported.events)._balance(*ends(cuts, TODAY), TODAY.partitions())
 
 
-def test_it_balances_message_by_message(builder: ReportBuilder, house: House) -> None:
-    found = told(builder, house)
+def test_it_balances_message_by_message(builder: ReportBuilder, exported: ExportedLanes) -> None:
+    found = told(builder, exported)
     assert found.words == "It balances."
     assert (found.queued_at_start, found.accepted, found.queued_at_end) == (4, 7, 6)
     assert found.message_by_message is True
 
 
-def test_the_acceptance_of_one_message_and_the_ends_of_another_are_gone(builder: ReportBuilder, house: House) -> None:
-    lose(house.events, "incoming.0", lambda row: row["queue_id"] == A)
-    lose(house.events, "journal", lambda row: row["kind"] == "attempt" and row["queue_id"] == B)
-    found = told(builder, house)
+def test_the_acceptance_of_one_message_and_the_ends_of_another_are_gone(
+    builder: ReportBuilder, exported: ExportedLanes
+) -> None:
+    lose(exported.events, "incoming.0", lambda row: row["queue_id"] == A)
+    lose(exported.events, "journal", lambda row: row["kind"] == "attempt" and row["queue_id"] == B)
+    found = told(builder, exported)
     assert (found.state, found.difference, found.message_by_message) == (UNBALANCED, 0, False)
     assert [each.queue_id for each in found.suspects] == [A, B]
     assert "not for the same messages" in found.words

@@ -13,7 +13,7 @@ import pytest
 
 from appliance.pipeline.events import EventFile, SetAside, fingerprint, look, overlapping
 from appliance.pipeline.verify import all_unchanged
-from tests.appliance.pipeline.sample_events import World, utc, write_file
+from tests.appliance.pipeline.sample_events import SampleMail, utc, write_file
 
 DT = "2026-11-20"
 
@@ -24,9 +24,9 @@ def aside(tmp_path: Path) -> SetAside:
 
 
 def some_day(events: Path) -> list[Path]:
-    world = World()
-    world.traffic(utc("2026-11-20 10:00"), utc("2026-11-20 11:00"), 40)
-    return world.write(events, rows_max=20)
+    sample = SampleMail()
+    sample.traffic(utc("2026-11-20 10:00"), utc("2026-11-20 11:00"), 40)
+    return sample.write(events, rows_max=20)
 
 
 def test_a_file_tells_its_stretch_and_its_offsets(events: Path, aside: SetAside) -> None:

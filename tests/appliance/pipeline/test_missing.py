@@ -12,7 +12,7 @@ from appliance.pipeline.events import SetAside, look
 from appliance.pipeline.missing import Gap, missing
 from mailcore.envelope import Status
 from tests.appliance.pipeline.sample_events import write_file
-from tests.appliance.pipeline.test_balance_of_the_log import A, B, House, told
+from tests.appliance.pipeline.test_balance_of_the_log import A, B, ExportedLanes, told
 from tests.events.lanes import DAY
 
 DT = "2026-11-20"
@@ -65,37 +65,37 @@ def test_of_a_stretch_over_midnight_the_file_of_either_day_is_missed(tmp_path: P
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def exported(tmp_path: Path) -> ExportedLanes:
     """Stretches of deferrals alone, of refusals alone, and of nothing that is an event."""
-    house = House(tmp_path, segment_bytes=1 << 20)
-    house.cut(DAY)
-    arrived = house.accept(A, 1)
-    house.begin(A, arrived, 1)
-    house.deliver(A, Status.DEFERRED)
-    house.through(B, Status.DELIVERED)
-    house.cut(DAY + 3_600)
-    house.deliver(A, Status.DEFERRED)
-    house.cut(DAY + 7_200)
-    house.refuse()
-    house.cut(DAY + 10_800)
-    house.begin(A, arrived, 1)
-    house.cut(DAY + 14_400)
-    house.cut(DAY + 86_400)
-    house.close()
-    return house
+    exported = ExportedLanes(tmp_path, segment_bytes=1 << 20)
+    exported.cut(DAY)
+    arrived = exported.accept(A, 1)
+    exported.begin(A, arrived, 1)
+    exported.deliver(A, Status.DEFERRED)
+    exported.through(B, Status.DELIVERED)
+    exported.cut(DAY + 3_600)
+    exported.deliver(A, Status.DEFERRED)
+    exported.cut(DAY + 7_200)
+    exported.refuse()
+    exported.cut(DAY + 10_800)
+    exported.begin(A, arrived, 1)
+    exported.cut(DAY + 14_400)
+    exported.cut(DAY + 86_400)
+    exported.close()
+    return exported
 
 
-def test_what_ended_nobody_is_missed_as_well(builder: ReportBuilder, house: House) -> None:
-    whole = told(builder, house)
+def test_what_ended_nobody_is_missed_as_well(builder: ReportBuilder, exported: ExportedLanes) -> None:
+    whole = told(builder, exported)
     assert (whole.words, whole.state, whole.gaps) == ("It balances.", BALANCED, [])
-    files = sorted(house.events.glob("dt=*/*.parquet"))
+    files = sorted(exported.events.glob("dt=*/*.parquet"))
     by_lane = {lane: [path for path in files if path.name.startswith(lane)] for lane in ("journal", "incoming")}
     assert [len(each) for each in by_lane.values()] == [3, 2]
     in_number = 0
     for path in files:
-        path.rename(house.path / "gone")
-        broken = told(builder, house)
-        (house.path / "gone").rename(path)
+        path.rename(exported.path / "gone")
+        broken = told(builder, exported)
+        (exported.path / "gone").rename(path)
         assert broken.state == UNBALANCED, path
         lane, begin, _ = path.name.rsplit(".", 2)
         assert [(gap.lane, gap.begin) for gap in broken.gaps] == [(lane, int(begin))]

@@ -12,7 +12,7 @@ import pytest
 from appliance.pipeline.build_day import ReportBuilder, read_table
 from appliance.pipeline.days import Day
 from appliance.pipeline.run import make
-from tests.appliance.pipeline.sample_events import DELIVERED, World, write_file
+from tests.appliance.pipeline.sample_events import DELIVERED, SampleMail, write_file
 
 DAY = Day(date(2026, 11, 20), "UTC")
 
@@ -27,13 +27,13 @@ def rows(builder: ReportBuilder, table: str, name: str = DAY.name) -> list[dict[
 
 
 def test_a_day_of_mixed_mail_balances_and_is_counted_as_in_the_ledger(builder: ReportBuilder, events: Path) -> None:
-    world = World()
-    world.cut(events, DAY.begin)
-    world.traffic(DAY.begin, DAY.end, 300)
-    told = [row for row in world.rows if row["kind"] == "attempt"]
-    accepted = [row for row in world.rows if row["kind"] == "accepted"]
-    world.write(events, rows_max=200)
-    world.cut(events, DAY.end)
+    sample = SampleMail()
+    sample.cut(events, DAY.begin)
+    sample.traffic(DAY.begin, DAY.end, 300)
+    told = [row for row in sample.rows if row["kind"] == "attempt"]
+    accepted = [row for row in sample.rows if row["kind"] == "accepted"]
+    sample.write(events, rows_max=200)
+    sample.cut(events, DAY.end)
     report = builder.day(DAY)
     assert report.balances, report.words
     (total,) = rows(builder, "totals")
@@ -64,18 +64,18 @@ def test_a_day_of_mixed_mail_balances_and_is_counted_as_in_the_ledger(builder: R
         address: addresses.count(address) for address in set(addresses)
     }
     assert sum(row["messages"] for row in rows(builder, "senders")) == 300
-    assert sum(row["messages"] for row in rows(builder, "ages")) == len(world.left)
-    assert report.content["balance"]["queued_at_end"] == sum(map(len, world.left.values()))
+    assert sum(row["messages"] for row in rows(builder, "ages")) == len(sample.left)
+    assert report.content["balance"]["queued_at_end"] == sum(map(len, sample.left.values()))
 
 
 def test_each_day_of_a_zone_has_its_own_events_also_when_the_clock_moves(builder: ReportBuilder, events: Path) -> None:
     """A delivery each half hour around the days of 25 and of 23 hours: none is lost, none is counted twice."""
-    world = World()
+    sample = SampleMail()
     long, short = Day(date(2026, 10, 25), "Europe/Berlin"), Day(date(2027, 3, 28), "Europe/Berlin")
     for day in (long, short):
         for half in range(-4, 54):
-            world.delivered(day.begin + 1_800 * half)
-    world.write(events)
+            sample.delivered(day.begin + 1_800 * half)
+    sample.write(events)
     for day, count in ((long, 50), (short, 46)):
         report = builder.day(day)
         assert report.balances is None
@@ -97,20 +97,20 @@ def test_a_day_without_events_gives_a_report_that_says_so(builder: ReportBuilder
 
 
 def test_the_other_tables_say_what_happened(builder: ReportBuilder, events: Path) -> None:
-    world = World()
+    sample = SampleMail()
     noon = DAY.begin + 43_200
     for minute in range(4):
         at = noon + 60 * minute
-        world.refuse(at, reply=f"554 5.7.1 <user{minute}@x.example>: Relay access denied")
-        world.window(
+        sample.refuse(at, reply=f"554 5.7.1 <user{minute}@x.example>: Relay access denied")
+        sample.window(
             at, "smtp:slow.example", 2.0 + minute, minute, 10 * minute, dead_until=at + 10 if minute < 3 else 0.0
         )
-        queue_id = world.accept(at, ["b@slow.example", "c@slow.example"], tls="TLSv1.2 ECDHE")
+        queue_id = sample.accept(at, ["b@slow.example", "c@slow.example"], tls="TLSv1.2 ECDHE")
         reply = f"451 4.3.0 <b@slow.example>: try again, request 4XyZ12345{minute} from 192.0.2.{minute}"
         relay = f"mx{minute}.mail.big.co.uk[192.0.2.{minute}]:25"
-        world.attempt(queue_id, at, {0: ("deferred", "4.3.0", reply), 1: DELIVERED}, "smtp:slow.example", relay)
-        world.replaced(queue_id, at)
-    world.write(events)
+        sample.attempt(queue_id, at, {0: ("deferred", "4.3.0", reply), 1: DELIVERED}, "smtp:slow.example", relay)
+        sample.replaced(queue_id, at)
+    sample.write(events)
     builder.day(DAY)
     (reason,) = rows(builder, "reasons")
     assert (reason["status"], reason["dsn"], reason["recipients"], reason["destinations"]) == (
@@ -144,16 +144,16 @@ def test_the_other_tables_say_what_happened(builder: ReportBuilder, events: Path
 
 @pytest.mark.long
 def test_weeks_add_up_and_late_events_make_days_and_weeks_anew(builder: ReportBuilder, events: Path) -> None:
-    world = World()
+    sample = SampleMail()
     before = DAY.before(1)
     for day, messages in ((before, 30), (DAY, 60)):
-        world.cut(events, day.begin)
-        world.traffic(day.begin + 3_600, day.end - 3_600, messages, seed=messages)
-    world.cut(events, DAY.end)
-    late = [row for row in world.rows if row["lane"] == "journal" and before.begin <= row["at"] < before.end][-10:]
+        sample.cut(events, day.begin)
+        sample.traffic(day.begin + 3_600, day.end - 3_600, messages, seed=messages)
+    sample.cut(events, DAY.end)
+    late = [row for row in sample.rows if row["lane"] == "journal" and before.begin <= row["at"] < before.end][-10:]
     lost = {(row["offset"], row["part"]) for row in late}
-    kept = list(world.rows)
-    world.write(events, without=lambda row: row["lane"] == "journal" and (row["offset"], row["part"]) in lost)
+    kept = list(sample.rows)
+    sample.write(events, without=lambda row: row["lane"] == "journal" and (row["offset"], row["part"]) in lost)
     builder.day(before)
     make(builder, DAY)
     attempts = sum(row["kind"] == "attempt" for row in kept)
@@ -189,12 +189,12 @@ def test_weeks_add_up_and_late_events_make_days_and_weeks_anew(builder: ReportBu
 def test_on_a_day_that_is_not_over_what_is_queued_is_as_old_as_the_last_cut_finds_it(
     builder: ReportBuilder, events: Path
 ) -> None:
-    world = World()
-    world.cut(events, DAY.begin)
-    world.accept(DAY.begin + 6 * 3_600)
-    world.accept(DAY.begin + 12 * 3_600 - 120)
-    world.write(events)
-    world.cut(events, DAY.begin + 12 * 3_600)
+    sample = SampleMail()
+    sample.cut(events, DAY.begin)
+    sample.accept(DAY.begin + 6 * 3_600)
+    sample.accept(DAY.begin + 12 * 3_600 - 120)
+    sample.write(events)
+    sample.cut(events, DAY.begin + 12 * 3_600)
     builder.day(DAY)
     ages = {row["from_s"]: row["messages"] for row in rows(builder, "ages") if row["messages"]}
     assert ages == {0: 1, 19_200: 1}

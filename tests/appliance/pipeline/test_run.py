@@ -23,7 +23,7 @@ from appliance.pipeline.days import Day
 from appliance.pipeline.run import BUSY, FAILED, UNBALANCED, main
 from appliance.pipeline.session import NoMaster, start
 from appliance.pipeline.store import Store
-from tests.appliance.pipeline.sample_events import World
+from tests.appliance.pipeline.sample_events import SampleMail
 from tests.eventually import PATIENCE_S, eventually_blocking
 
 DAY = Day(date(2026, 11, 20), "Europe/Berlin")
@@ -35,12 +35,12 @@ def command(events: Path, output: Path, *more: str) -> list[str]:
 
 
 def some_mail(events: Path, lose: bool = False) -> None:
-    world = World()
-    world.cut(events, DAY.begin)
-    world.traffic(DAY.begin, DAY.end, 200)
-    first = next(row["queue_id"] for row in world.rows if row["kind"] == "finished")
-    world.write(events, 100, without=lambda row: lose and row["kind"] == "attempt" and row["queue_id"] == first)
-    world.cut(events, DAY.end)
+    sample = SampleMail()
+    sample.cut(events, DAY.begin)
+    sample.traffic(DAY.begin, DAY.end, 200)
+    first = next(row["queue_id"] for row in sample.rows if row["kind"] == "finished")
+    sample.write(events, 100, without=lambda row: lose and row["kind"] == "attempt" and row["queue_id"] == first)
+    sample.cut(events, DAY.end)
 
 
 def tables(output: Path) -> dict[str, bytes]:

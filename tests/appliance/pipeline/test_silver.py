@@ -11,7 +11,7 @@ import pytest
 from appliance.pipeline.build_day import ReportBuilder
 from appliance.pipeline.silver import manifest, read
 from appliance.pipeline.store import Store
-from tests.appliance.pipeline.sample_events import World, utc
+from tests.appliance.pipeline.sample_events import SampleMail, utc
 
 DT = "2026-11-20"
 TEN = utc("2026-11-20 10:00")
@@ -23,10 +23,10 @@ def again(builder: ReportBuilder) -> ReportBuilder:
 
 
 def test_a_file_that_is_there_twice_is_counted_once(builder: ReportBuilder, events: Path) -> None:
-    world = World()
-    world.traffic(TEN, TEN + 600, 20)
-    kinds = [row["kind"] for row in world.rows]
-    for path in world.write(events):
+    sample = SampleMail()
+    sample.traffic(TEN, TEN + 600, 20)
+    kinds = [row["kind"] for row in sample.rows]
+    for path in sample.write(events):
         lane, begin = path.name.removesuffix(".parquet").rsplit(".", 1)
         shutil.copy(path, path.with_name(f"{lane}.{int(begin) + 1}.parquet"))
     (day,) = builder.silver([DT])
@@ -39,13 +39,13 @@ def test_a_file_that_is_there_twice_is_counted_once(builder: ReportBuilder, even
 
 
 def test_it_is_made_once_and_anew_when_events_come_late(builder: ReportBuilder, events: Path) -> None:
-    world = World()
-    world.delivered(TEN)
-    world.write(events)
+    sample = SampleMail()
+    sample.delivered(TEN)
+    sample.write(events)
     (first,) = builder.silver([DT])
     assert again(builder).silver([DT]) == [first]
-    world.delivered(TEN + 1)
-    world.write(events)
+    sample.delivered(TEN + 1)
+    sample.write(events)
     (second,) = again(builder).silver([DT])
     assert second.path != first.path
     assert read(builder.session, [second], "accepted").count() == 2
@@ -53,9 +53,9 @@ def test_it_is_made_once_and_anew_when_events_come_late(builder: ReportBuilder, 
 
 
 def test_events_that_were_written_and_are_gone_are_no_empty_day(builder: ReportBuilder, events: Path) -> None:
-    world = World()
-    world.delivered(TEN)
-    world.write(events)
+    sample = SampleMail()
+    sample.delivered(TEN)
+    sample.write(events)
     (day,) = builder.silver([DT])
     assert read(builder.session, [day], "refused").count() == 0  # there were none
     shutil.rmtree(day.path / "rows" / "attempt")
@@ -65,9 +65,9 @@ def test_events_that_were_written_and_are_gone_are_no_empty_day(builder: ReportB
 
 @pytest.mark.parametrize("said", ["", '{"dt": "2026-11', "[]", "{}"])
 def test_a_day_that_does_not_say_what_it_is_is_made_anew(builder: ReportBuilder, events: Path, said: str) -> None:
-    world = World()
-    world.delivered(TEN)
-    world.write(events)
+    sample = SampleMail()
+    sample.delivered(TEN)
+    sample.write(events)
     (day,) = builder.silver([DT])
     (day.path / "made.json").write_text(said)
     (made,) = again(builder).silver([DT])
@@ -80,9 +80,9 @@ def test_a_day_that_does_not_say_what_it_is_is_made_anew(builder: ReportBuilder,
 def test_a_day_whose_rows_were_cut_short_or_lost_is_made_anew(
     builder: ReportBuilder, events: Path, lost: int | None
 ) -> None:
-    world = World()
-    world.traffic(TEN, TEN + 600, 20)
-    world.write(events)
+    sample = SampleMail()
+    sample.traffic(TEN, TEN + 600, 20)
+    sample.write(events)
     (day,) = builder.silver([DT])
     before = read(builder.session, [day], "attempt").count()
     path = max((day.path / "rows" / "attempt").rglob("*.parquet"))
@@ -98,11 +98,11 @@ def test_a_day_whose_rows_were_cut_short_or_lost_is_made_anew(
 def test_a_file_damaged_in_its_middle_is_set_aside_and_the_others_are_read(
     builder: ReportBuilder, events: Path
 ) -> None:
-    world = World()
-    world.delivered(TEN)
-    world.write(events)
-    world.delivered(TEN + 1)
-    (path, *_) = (each for each in world.write(events) if each.name.startswith("journal"))
+    sample = SampleMail()
+    sample.delivered(TEN)
+    sample.write(events)
+    sample.delivered(TEN + 1)
+    (path, *_) = (each for each in sample.write(events) if each.name.startswith("journal"))
     whole = bytearray(path.read_bytes())
     whole[4:200] = bytes(196)  # pages; the footer is as it was
     path.write_bytes(whole)

@@ -19,7 +19,7 @@ from appliance.pipeline.days import Day, month_of, week_of
 from appliance.pipeline.run import FAILED, UNBALANCED, main, make
 from appliance.pipeline.store import Store, report_fingerprint
 from appliance.pipeline.weeks import behind
-from tests.appliance.pipeline.sample_events import World
+from tests.appliance.pipeline.sample_events import SampleMail
 
 DAY = Day(date(2026, 11, 20), "UTC")
 LATER = Day(date(2027, 2, 3), "UTC")
@@ -29,10 +29,10 @@ WEEK, MONTH = "week=2026-W47", "month=2026-11"
 def test_a_week_that_could_not_be_published_is_made_by_the_next_run_of_any_day(
     builder: ReportBuilder, events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World()
-    world.traffic(DAY.begin, DAY.end, 30)
-    attempts = sum(row["kind"] == "attempt" for row in world.rows)
-    world.write(events)
+    sample = SampleMail()
+    sample.traffic(DAY.begin, DAY.end, 30)
+    attempts = sum(row["kind"] == "attempt" for row in sample.rows)
+    sample.write(events)
     publish = Store.publish
 
     def full(store: Store, aside: Path, name: str) -> None:

@@ -1,7 +1,7 @@
 """The whole appliance on a home of its own, a control client, and next hops behind it: for tests of what becomes of a message.
 
-    async with Lab(["greylist(1):127.0.0.1:0"]) as lab, running(tmp_path, lab) as house:
-        queue_id = await house.send("a@example.org")
+    async with Lab(["greylist(1):127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
+        queue_id = await core.send("a@example.org")
 
 Retries take one or two seconds, checkpoints a tenth of one. The home may be stopped and started again, its processes killed.
 """
@@ -23,7 +23,7 @@ from tests.end_to_end.appliance import Appliance
 from tests.eventually import PATIENCE_S, eventually
 from tests.running.catcher import Catcher
 
-__all__ = ["DATA", "House", "Sections", "recipients_of", "route_to", "running"]
+__all__ = ["DATA", "RunningCore", "Sections", "recipients_of", "route_to", "running"]
 
 SENDER = "author@sender.example"
 Sections = Mapping[str, Mapping[str, object]]  # of the configuration file
@@ -35,7 +35,7 @@ QUICK: dict[str, dict[str, object]] = {
 }
 
 
-class House(Appliance):
+class RunningCore(Appliance):
     """An Appliance that is asked over its control socket."""
 
     def __init__(self, directory: Path, routes: Mapping[str, str], sections: Sections | None = None) -> None:
@@ -217,16 +217,16 @@ async def running(
     *,
     routes: Mapping[str, str] | None = None,
     author: Catcher | None = None,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[RunningCore]:
     """All mail goes to the first hop, mail for the sender's domain to ``author`` or the last hop; ``routes`` are added."""
     table = {"*": route_to(lab, 0), "sender.example": author.route if author else route_to(lab, -1), **(routes or {})}
-    house = House(directory, table, sections)
-    await house.start()
+    core = RunningCore(directory, table, sections)
+    await core.start()
     try:
-        yield house
+        yield core
     finally:
-        await house.control.close()
-        house.stop()
+        await core.control.close()
+        core.stop()
 
 
 def route_to(lab: Lab, hop: int, transport: str = "smtp") -> str:
