@@ -2,8 +2,8 @@
 
 Frames are ``frames.Request`` and ``frames.Response``. Portal, command line and tests speak only this protocol. Arguments are
 a map; an argument that is missing, unknown or out of bounds gives an error that names it and says what is allowed. A change
-carries who and why, and is answered once its record is synced. There is one module for each family of operations: it has their rows and the types
-of their arguments and answers.
+carries who and why, and is answered once its record is synced. Each family of operations has a module beside this one, with
+their rows and the types of their arguments and answers.
 
 Laws: values only, no I/O. An operation that is not in ``OPERATIONS`` is refused. An operation for the manager has the same
 name and arguments on its socket, except that control has turned ``queue_ids`` into ``messages``.
