@@ -1,7 +1,8 @@
-"""What is done to a destination: suspend, resume, another value for a time, and its end.
+"""The changes of a destination: suspend, resume, set an override, and remove it.
 
-Law: each asks for a reason, is in the audit however it ends, and is sent to the core once. No value is replaced that somebody
-else set since it was seen; who did it in the very same moment, through another portal process, is told of afterwards.
+Law: each change needs a reason, is entered in the audit log with its outcome, and is sent to the core once. A value that
+another user has set since the dialog was opened is not replaced; if both changes come at the same moment through different
+portal processes, the user sees a warning afterwards.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from mailcore.control.client import ControlError
 
 __all__ = ["end", "override", "resume", "suspend"]
 
-ENDS_AT_ONCE_S = 0.01  # a value set for so long leaves the lasting one below it as it is
+ENDS_AT_ONCE_S = 0.01  # an override for this time ends at once; the lasting value below it stays
 
 
 @operator
@@ -114,7 +115,7 @@ def override(request: HttpRequest, name: str) -> HttpResponse:
 @operator
 @require_http_methods(["GET", "POST"])
 def end(request: HttpRequest, name: str, parameter: str) -> HttpResponse:
-    """Ends a value that is set for a time, and leaves a lasting one below it; takes a lasting one back."""
+    """Removes an override. If it has an end, a lasting value of the same parameter stays in force."""
     core = door(request)
     before = _in_force(core, name, parameter)
     form = SeenForm(request.POST or None, initial={"seen": as_text({parameter: before})})
@@ -135,7 +136,7 @@ def end(request: HttpRequest, name: str, parameter: str) -> HttpResponse:
                 entry.words = f"{parameter} removed"
         _tell_of_another(request, answer, before)
         shown: dict[str, Any] = {}
-        with contextlib.suppress(ControlError):  # it was taken back, whatever is known of what holds now
+        with contextlib.suppress(ControlError):  # removed, also if the core cannot name the value in force now
             shown = _in_force(core, name, parameter)
         note(request, name, parameter, before=before, after=shown, why=why)
         return _done(request, name, f"{parameter} is removed; the value of the wider scope applies.")
@@ -156,7 +157,7 @@ def _take_back_dialog(
 
 
 def _has_changed(core: Door, name: str, form: SeenForm, parameter: str, now: dict[str, Any]) -> bool:
-    """Since the dialog was opened; then the form says so."""
+    """Returns whether the value was changed since the dialog was opened; if so, adds an error to the form."""
     words = meanwhile(form.cleaned_data["seen"], parameter, now)
     if words:
         form.changed_meanwhile(words, as_text(_values(core, name)))
@@ -164,7 +165,7 @@ def _has_changed(core: Door, name: str, form: SeenForm, parameter: str, now: dic
 
 
 def _tell_of_another(request: HttpRequest, answer: dict[str, Any], before: dict[str, Any]) -> None:
-    """Of who set it between our look and our change: somebody at a terminal, or at another portal process."""
+    """Warns if another user set the value between our read and our change: on the command line or in another portal process."""
     if "before" in answer and not same(answer["before"], before.get("value")):
         messages.warning(
             request,

@@ -1,6 +1,6 @@
-"""What an operator types to suspend a destination, to resume it, and to give it other values for a time.
+"""The forms for suspending a destination, resuming it, and overriding its parameters.
 
-Law: only form is checked here; what a value may be is the core's to say, in its words.
+Law: the forms check syntax only; the core checks values, and the page shows its message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def value_of(text: str, kind: str) -> int | float | str:
 
 
 class ReasonForm(forms.Form):
-    """The base of all: nothing is changed without a reason."""
+    """Asks for a reason. All forms of a destination build on it: every change needs a reason."""
 
     why = forms.CharField(
         label="Reason",
@@ -48,12 +48,12 @@ class ReasonForm(forms.Form):
 
 
 class SeenForm(ReasonForm):
-    """One that replaces a value: with what was in force when it was opened (``appliance.destinations.seen``)."""
+    """Replaces a value; it carries the values that were in force when it was opened (``appliance.destinations.seen``)."""
 
     seen = forms.CharField(required=False, max_length=SEEN_MAX, widget=forms.HiddenInput())
 
     def changed_meanwhile(self, words: str, now: str) -> None:
-        """Tells the person; sent once more, it is about what is in force ``now``."""
+        """Shows ``words`` as an error. If the form is sent again, it replaces the values that are in force ``now``."""
         self.add_error(None, f"{words} Nothing was changed. To change it anyway, send the form again.")
         given = self.data.dict() if isinstance(self.data, QueryDict) else self.data
         self.data = {**given, "seen": now}
@@ -100,7 +100,7 @@ class SuspendForm(ReasonForm):
 
 
 class OverrideForm(SeenForm):
-    """``parameters``: as the core lists those of destinations."""
+    """Asks for a parameter, its value and a duration. ``parameters``: the core's list of the parameters of destinations."""
 
     parameter = forms.ChoiceField(label="Parameter")
     value = forms.CharField(

@@ -1,6 +1,6 @@
-"""A destination as the portal shows it: the core's answers about it put together, and its state in words.
+"""A destination as the portal shows it: the core's answers about it in one row, and its state in words.
 
-Law: values only. The core's answer is believed as far as it goes; what it leaves out is None here, never a guess.
+Law: values only. A value that is missing in the core's answer is None here, never a guess.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from mailcore.destination_state import DestinationState, states_of
 
 __all__ = ["NAMES_MAX", "SORTS", "Badge", "Row", "Table", "badges", "rows_of"]
 
-NAMES_MAX = 1_000  # the core names so many in one answer
+NAMES_MAX = 1_000  # destinations that the core names in one answer
 FULL_METER = 100  # the width of a meter in its own units
 
 
 @dataclass(frozen=True)
 class Badge:
-    """``kind`` is the looks: "", good, warn, bad, accent. ``until`` is on the wall clock, where there is an end."""
+    """Holds one badge. ``kind`` is its style: "", good, warn, bad, accent. ``until``: end of the state, on the wall clock."""
 
     words: str
     kind: str = ""
@@ -31,8 +31,8 @@ class Row:
     """Holds what the core reported about one destination. None: the core did not report it."""
 
     name: str
-    known: Mapping[str, Any] = field(default_factory=dict)  # what the scheduler and the outcomes say
-    queued: int | None = None  # recipients, wherever they lie
+    known: Mapping[str, Any] = field(default_factory=dict)  # from the scheduler and the outcomes of deliveries
+    queued: int | None = None  # recipients, in all lanes
     suspended_until: float | None = None
     suspended: bool = False
 
@@ -73,7 +73,7 @@ class Row:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Recipients since the manager started."""
+        """Returns the recipients by outcome since the manager started."""
         return {name: int(self.known.get(name) or 0) for name in ("delivered", "deferred", "bounced")}
 
     @property
@@ -89,18 +89,18 @@ class Row:
 
     @property
     def words(self) -> str:
-        """What the remote said last when it took nothing, or why it is dead."""
+        """Returns why the destination is dead, or else its latest reply that was not a success; "" if there is neither."""
         return str(self.known.get("reason") or "") or str(self.last_reply.get("reply") or "")
 
     @property
     def failing(self) -> bool:
-        """Something was deferred since anything was delivered; what was refused for good is no trouble of the destination."""
+        """Returns whether the latest deferred reply is newer than the latest delivery. Permanent refusals do not count."""
         deferred = [each["at"] for each in self.known.get("last_replies") or () if each.get("status") == "deferred"]
         return bool(deferred) and max(deferred) > (self.known.get("last_delivered_at") or 0)
 
     @property
     def states(self) -> list[DestinationState]:
-        """What keeps its next delivery from starting, as far as the core has said."""
+        """Returns the states that keep the next delivery from starting, as the core reported them."""
         return states_of(
             dead=self.dead_until is not None,
             suspended=self.suspended,
@@ -116,7 +116,7 @@ class Row:
 
     @property
     def meter(self) -> dict[str, float]:
-        """Window and busy as widths, of the limit."""
+        """Returns the widths of the meter for the window and for the deliveries in progress, in percent of the limit."""
         limit = max(self.limit or 0, self.window or 0, self.busy or 0, 1)
         return {
             "window": round(FULL_METER * (self.window or 0) / limit, 1),
@@ -130,7 +130,7 @@ class Row:
 
 
 def badges(row: Row) -> list[Badge]:
-    """The state, the worst first; never empty."""
+    """Returns the badges of a destination's states, the worst first; never empty."""
     states = row.states
     found = []
     if DestinationState.DEAD in states:
@@ -155,11 +155,11 @@ class Table:
     rows: list[Row]
     unnamed: int  # recipients whose destinations have no name in the core's counts
     may_be_more: bool  # the core named as many as it names at most
-    patterns: list[Row]  # suspensions of patterns and of destinations nobody has mail for
+    patterns: list[Row]  # suspensions of patterns and of destinations without mail
 
 
 def rows_of(answer: Mapping[str, Any]) -> Table:
-    """Of the answer to ``destinations``: those with mail, those heard of, and those suspended, each once."""
+    """Returns the table of an answer to ``destinations``: those with mail, with outcomes, and suspended ones, each once."""
     scheduled: dict[str, Any] = dict(answer.get("destinations") or {})
     quiet: dict[str, Any] = dict(answer.get("without_mail") or {})
     queued: dict[str, int] = dict(answer.get("queued") or {})
@@ -187,7 +187,7 @@ def _number(value: float | None) -> float:
     return -1.0 if value is None else float(value)
 
 
-# What the URL says -> key; the biggest first, but for names and shares.
+# The parameter "sort" of the URL -> key; the biggest first, except for names and shares.
 SORTS = {
     "name": lambda row: row.name,
     "trouble": lambda row: (-bool(row.dead_until), -row.suspended, -row.in_trouble, -_number(row.queued)),

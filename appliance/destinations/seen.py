@@ -1,6 +1,6 @@
-"""What was in force when a dialog was opened goes with its form, and is compared with what is in force when it is sent.
+"""The form of a dialog carries the values that were in force when it was opened; they are compared when it is sent.
 
-Law: who would replace a value that somebody else has set meanwhile is told so first, and nothing is sent.
+Law: if another user has changed the value meanwhile, the form shows an error and nothing is sent to the core.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ _NAMES = ("value", "origin", "until", "scope")
 
 
 def as_text(values: Mapping[str, Shown]) -> str:
-    """For the form."""
+    """Returns the values as the text of the form's hidden field."""
     return json.dumps({name: {each: shown[each] for each in _NAMES if each in shown} for name, shown in values.items()})
 
 
 def meanwhile(text: str, parameter: str, now: Shown) -> str:
-    """What to tell the person; "" when it is as they saw it. A form without it comes from no page of ours."""
+    """Returns a message if the value differs from the one that the page showed; "" if it is the same.
+
+    ``text``: the hidden field of the form; "" if the form does not come from a page of the portal.
+    """
     if not text:
         return ""
     seen = _seen(text).get(parameter)

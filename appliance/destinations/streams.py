@@ -1,6 +1,6 @@
 """The live parts of the pages of destinations: the cells of the list, and the state of one destination.
 
-Law: a cell is sent when it has changed, so that a list of a hundred destinations costs its readers what changes in it.
+Law: a cell is sent only when it has changed, so that readers of a list of a hundred destinations get the changed cells only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from appliance.live.views import for_viewers, stream_of
 
 __all__ = ["live_destination", "live_list", "one", "the_list"]
 
-# A cell of templates/destinations/row.html. What the core reports is escaped in it, so that no other "</td>" is there.
+# A cell of templates/destinations/row.html. Values from the core are escaped in it, so that it holds one "</td>" only.
 _CELL = re.compile(r'<td[^>]* id="([^"]+)".*?</td>', re.DOTALL)
 _LINES = ("window", "limit", "busy", "success", "failure")
 

@@ -121,7 +121,7 @@ def one(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def known_row(core: Door, name: str) -> tuple[Row, int]:
-    """The destination, with nothing known of it where the core names it not; and how many the core names."""
+    """Returns the row of a destination (an empty row if the core does not name it), and how many the core names."""
     if ":" not in name:
         raise Http404("a destination is transport:next hop")
     table = rows_of(core.read("destinations", {"limit": NAMES_MAX}))
@@ -135,12 +135,12 @@ def _matches(row: Row, text: str) -> bool:
 
 
 def _next(name: str, sort: str, reverse_order: bool) -> str:
-    """What a click on a heading asks for: its own order first, then the other way."""
+    """Returns the order that a click on a heading asks for: its own order first, then the reverse order."""
     return f"-{name}" if name == sort and not reverse_order else name
 
 
 def _origin(shown: dict[str, Any], scope: str) -> dict[str, Any]:
-    """Where a value comes from, in words, and whether it can be taken back here."""
+    """Returns where a value comes from, in words, and whether it can be removed here."""
     here = "scope" not in shown
     tuned = shown.get("origin") == "tuned"
     words = {True: "tuned live", False: "configuration file"}[tuned]
@@ -149,7 +149,7 @@ def _origin(shown: dict[str, Any], scope: str) -> dict[str, Any]:
 
 
 def _typed(value: Any) -> str:
-    """As a person would type it."""
+    """Returns a value as a person would type it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.12g}" if isinstance(value, float) else visible(value)

@@ -1,1 +1,1 @@
-"""What goes on now: the overview, and the stream all live pages listen to."""
+"""Live pages: the hub that asks the core, and the streams that the pages listen to."""

@@ -1,6 +1,7 @@
-"""The balance so far today: what was queued then and came since is what went, and what is queued now.
+"""The balance of today: recipients queued at its start plus those accepted since = those that left plus those queued now.
 
-Recipients, and exact: told from the day's start where one manager lived all the day, else from where its counting began.
+The balance is exact. It begins at midnight if the same manager has run since then, otherwise at the start of the manager or
+at the first sample of today.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["Balance", "balance_of"]
 
 REMEMBERED_S = 60.0  # of the day's beginning: a sample is kept once a minute
 REMEMBERED_MAX = 100  # the day begins at another time in each time zone
-SLACK_MINUTES = 3  # of a sample before the day's start that still stands for it
+SLACK_MINUTES = 3  # a sample up to this long before midnight counts as midnight
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,10 @@ def _remembered(*key: Any) -> dict[str, float]:
 
 
 def _began(day_began: float, started_at: float, queued_at_start: int) -> dict[str, float]:
-    """When the balance begins, and what the manager had counted then.
+    """Returns when the balance begins, and the manager's counts at that time.
 
-    The manager's own start if that was later, or if there is no sample of it; else the sample nearest to the day's start.
+    It begins at the manager's start if that is later than midnight or if there is no sample of this manager; otherwise at the
+    sample nearest to midnight.
     """
     nothing = {"at": started_at, "started_at": started_at, "queued": queued_at_start, **dict.fromkeys(COUNTS, 0)}
     if started_at >= day_began:

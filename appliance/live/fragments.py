@@ -1,9 +1,9 @@
-"""Parts of pages that are live: rendered by the server once a tick for all readers who see the same.
+"""The live parts of pages: the server renders them once a tick for all readers who see the same.
 
-A ``LivePage`` says what a page shows of the hub's state; a ``Channel`` renders it, and encodes the event that goes to each of
-its readers. The templates are those with which the page itself was rendered, so that every number has one format.
+A ``LivePage`` renders the part of the hub's state that a page shows; a ``Channel`` encodes the event that goes to each reader
+of the page. Live parts use the templates of the page itself, so that every number has one format.
 
-Law: what it costs to render depends on how many different pages are open, not on how many readers there are.
+Law: the cost of rendering depends on the number of different pages that are open, not on the number of readers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger("waypost.live")
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """What the hub knows at one moment: its snapshot, and the last answer to ``destinations`` (None before the first)."""
+    """Holds the hub's state at one moment: its snapshot, and the last answer to ``destinations`` (None before the first)."""
 
     snapshot: Mapping[str, Any]
     destinations: Any = None
@@ -37,7 +37,7 @@ class LiveState:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``fragments``: id of an element -> its HTML, the element included. ``values``: numbers for lines, sent as they are."""
+    """Holds the live part of a page. ``fragments``: id of an element -> its HTML. ``values``: numbers for lines."""
 
     fragments: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True)
 class LivePage:
-    """Readers whose pages have the same ``key`` see the same. ``render`` is called in a thread."""
+    """Describes a live page. Readers whose pages have the same ``key`` see the same. ``render`` is called in a thread."""
 
     key: Hashable
     render: Callable[[LiveState], Part] = field(compare=False)
@@ -59,7 +59,7 @@ def page_in_zone(name: str, zone: tzinfo, render: Callable[[LiveState], Part] | 
             frame = frame_fragments(state.snapshot)
             try:
                 part = render(state) if render is not None else Part()
-            except Exception:  # a database that is away must not hide that the core is gone
+            except Exception:  # an error of the database must not hide that the core is down
                 _log.exception("the live part of %s cannot be rendered", name)
                 return Part(frame)
         return Part({**frame, **part.fragments}, part.values)
@@ -78,7 +78,7 @@ def frame_fragments(snapshot: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Channel:
-    """The events of one page. ``full`` has all fragments; ``delta`` those that changed since the event before."""
+    """Encodes the events of one page. ``full`` has all fragments; ``delta`` those that changed since the previous event."""
 
     def __init__(self, page: LivePage) -> None:
         self.page = page

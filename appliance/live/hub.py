@@ -1,7 +1,7 @@
-"""The one listener to the core that all live pages of this portal process share.
+"""The hub: asks the core for all live pages of this portal process.
 
-It asks the core once a second while anybody listens, every ten seconds otherwise (for the samples), and encodes what it heard
-once for all readers, however many. What a stream's event "state" carries, and ``hub.snapshot`` holds:
+It asks the core once a second while a page is open, every ten seconds otherwise (for the samples), and encodes each answer
+once for all readers. ``hub.snapshot`` holds:
 
     at            wall clock; number: which snapshot this is since the portal's start
     core          running; words ("running", "no answer", …); notice (a sentence, "" while it runs); as_of and age_s of all that
@@ -25,8 +25,8 @@ Lines of the last 15 minutes: ``hub.lines()`` (t, accepted, delivered, deferred,
 ``hub.destination_lines(name)`` (t, queued, window, limit, busy, success, failure); as JSON at /live/history and
 /live/history?destination=NAME. /live/history?span=day has the samples of 24 hours.
 
-Laws: one question at a time, each with a time-out, so that a core that is killed or stopped shows within seconds, and nothing
-piles up on it. Memory is bounded. A reader never makes another wait: who is slow misses snapshots.
+Laws: the hub asks one question at a time, each with a time-out: the pages show within seconds that the core was killed or
+stopped, and questions do not pile up. Memory is bounded. A slow reader misses snapshots and never delays another reader.
 
 Keeps law: reader-never-delays-another (docs/laws.md).
 """
@@ -59,14 +59,14 @@ from mailcore.control.client import AsyncControlClient, ControlError, NotRunning
 __all__ = ["Hub", "Keeper", "TooManyReaders", "nothing_known"]
 
 TICK_S = 1.0
-IDLE_TICK_S = 10.0  # nobody listens: the samples need no more
+IDLE_TICK_S = 10.0  # while no page is open: enough for one sample a minute
 SLOW_TICK_S = 10.0  # between questions about disks and ages, which change slowly and cost the core more
 PATIENCE_S = 2.0  # for an answer: a manager that is busy answers in milliseconds
 SLOW_PATIENCE_S = 20.0  # for each part of ``ages``, which reads the queue
 LINES_S = 900.0
 RING_ROWS = 900  # of one a second
 RINGS_MAX = 2 * DESTINATIONS_MAX  # destinations with lines of their own: some 14 MB in all
-HEARTBEAT_S = 15.0  # proxies end what is silent for a minute
+HEARTBEAT_S = 15.0  # proxies close connections that are silent for a minute
 RATE_S = 60.0
 PACE_S = 10.0
 DESTINATION_LINES = ("queued", "window", "limit", "busy", "success", "failure")
@@ -77,7 +77,7 @@ _log = logging.getLogger("waypost.live")
 
 
 class TooManyReaders(Exception):
-    """``readers_max`` listen already."""
+    """Says that ``readers_max`` readers listen already."""
 
 
 class Keeper(Protocol):
@@ -103,7 +103,7 @@ class Hub:
         tick_s: float = TICK_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """``client``: a new client with that time-out."""
+        """Makes a hub. ``client`` returns a new client with a time-out in seconds."""
         self._client = client(patience_s)
         self._slow_client = client(SLOW_PATIENCE_S)
         self._keeper = keeper
@@ -130,7 +130,7 @@ class Hub:
     # -- life
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Asks the core and publishes snapshots until it is cancelled."""
         if self._keeper is not None:
             await self._restore(self._keeper)
         slowly = asyncio.create_task(self._ask_slowly())
@@ -139,7 +139,7 @@ class Hub:
                 begun = asyncio.get_running_loop().time()
                 try:
                     await self.tick()
-                except Exception:  # an answer of another version, say: it must not end what all live pages hang on
+                except Exception:  # such as an answer of another version: all live pages need the hub, so it continues
                     await self._not_understood()
                 await self._rest(begun)
         finally:
@@ -154,12 +154,12 @@ class Hub:
         await self._slow_client.close()
 
     def end(self) -> None:
-        """All streams end, so that the server can."""
+        """Ends all streams, so that the server can stop."""
         self._ended = True
         self._news.set()
 
     async def _rest(self, begun: float) -> None:
-        """Until the next tick is due; who begins to listen need not wait for that of an idle hub."""
+        """Waits until the next tick is due. A new reader ends the long wait of an idle hub."""
         loop = asyncio.get_running_loop()
         if not self.readers:
             self._listened.clear()
@@ -172,7 +172,7 @@ class Hub:
         try:
             known = await asyncio.to_thread(keeper.load)
         except Exception:
-            _log.exception("what was known last can't be read")
+            _log.exception("the last snapshot cannot be read from the database")
             return
         if known is not None:
             self.snapshot |= {name: known[name] for name in self.snapshot if name in known}
@@ -182,11 +182,11 @@ class Hub:
     # -- asking
 
     async def tick(self) -> None:
-        """One round of questions, and a snapshot of the answers."""
+        """Asks one round of questions, and publishes a snapshot of the answers."""
         try:
             async with asyncio.timeout(
                 2 * self._patience_s
-            ):  # each has its time, but all together have not four times that
+            ):  # four questions with a time-out each, and this time for all together
                 processes = await self._client.call("processes")
                 self.snapshot["processes"] = processes_of(processes["children"])
                 state = await self._client.call("state")
@@ -204,20 +204,24 @@ class Hub:
         await self._keep()
 
     async def _not_understood(self) -> None:
-        words, notice = "not understood", "The portal does not understand what the core says: are both of one version?"
+        words = "not understood"
+        notice = (
+            "The portal cannot read the core's answer. Check that the portal and the core have the same version, "
+            "and restart both."
+        )
         core = self.snapshot["core"]
         if core["words"] != words:  # once, not each second
-            _log.exception("what the core says is not understood")
+            _log.exception("the core's answer cannot be read")
         down = {"core": _down(words, notice, core["as_of"], self._wall())}
         try:
             self.snapshot |= down
             await self._publish()
-        except ValueError:  # it holds what can't be told
+        except ValueError:  # the snapshot holds a value that JSON cannot hold
             self.snapshot = nothing_known(self._wall()) | down
             await self._publish()
 
     async def _ask_slowly(self) -> None:
-        """Disks and the oldest message, on a connection of its own: what reads the queue must not hold up the rest."""
+        """Asks for disks and the oldest message, on a second connection: reading the queue must not delay the other answers."""
         while True:
             if self.readers and self.snapshot["core"]["running"]:
                 with contextlib.suppress(ControlError, LookupError, TypeError):
@@ -231,12 +235,12 @@ class Hub:
 
     def _heard(self, now: float, state: dict[str, Any], size: dict[str, Any], answer: dict[str, Any]) -> None:
         counts = counts_of(state)
-        if state["started_at"] != self._started_at:  # another manager, which counts from nothing
+        if state["started_at"] != self._started_at:  # a new manager, which counts from zero
             for name in COUNTS:
                 self._begun[name] += self._last[name]
             first = not self._started_at
             self._started_at = state["started_at"]
-            if first:  # what it counted before we were there is nobody's rate
+            if first:  # recipients that were counted before the hub started belong to no rate
                 self._begun = {name: -counts[name] for name in COUNTS}
         self._last = counts
         rising = {name: self._begun[name] + counts[name] for name in COUNTS}
@@ -295,7 +299,7 @@ class Hub:
         news.set()
 
     async def _render(self, channels: Iterable[Channel]) -> None:
-        """Renders those that have not seen the newest snapshot, in one thread. Raises ValueError for what JSON cannot hold."""
+        """Renders channels without the newest snapshot, in one thread. Raises ValueError for a value that JSON cannot hold."""
         async with self._rendering:
             late = [channel for channel in channels if channel.number != self._number]
             if late:
@@ -304,7 +308,7 @@ class Hub:
 
     @property
     def full(self) -> bool:
-        """Whether no further reader is let in."""
+        """Returns whether the hub has as many readers as it may have."""
         return self.readers >= self._readers_max
 
     async def stream(self, page: LivePage) -> AsyncGenerator[bytes, None]:
@@ -339,7 +343,7 @@ class Hub:
     # -- lines
 
     def lines(self) -> dict[str, list[float | None]]:
-        """The last 15 minutes; recipients a minute over the last ten seconds of each time."""
+        """Returns the last 15 minutes: recipients a minute, each over the ten seconds before."""
         rows = self._total.since(self._wall() - LINES_S - PACE_S)
         told: dict[str, list[float | None]] = {"t": rows["t"]}
         for name in ("accepted", "delivered", "deferred", "bounced"):
@@ -355,15 +359,15 @@ class Hub:
     # -- keeping
 
     async def _keep(self) -> None:
-        """Once a minute, as early in it as there is an answer."""
+        """Keeps the snapshot once a minute, after the first answer in it."""
         minute = int(self._wall() // 60)
         if self._keeper is None or minute == self._kept_minute or not self.snapshot["core"]["running"]:
             return
         self._kept_minute = minute
         try:
             await asyncio.to_thread(self._keeper.keep, dict(self.snapshot))
-        except Exception:  # a database that is away must not end the live pages
-            _log.exception("the minute's sample can't be kept")
+        except Exception:  # an error of the database must not end the live pages
+            _log.exception("the sample of this minute cannot be written to the database")
 
 
 def _pace(times: list[float | None], values: list[float | None]) -> list[float | None]:
@@ -404,7 +408,7 @@ def _down(words: str, notice: str, as_of: float | None, now: float) -> dict[str,
 
 
 def nothing_known(now: float) -> dict[str, Any]:
-    """The snapshot before the first answer."""
+    """Returns the snapshot before the first answer."""
     return {
         "at": now,
         "number": 0,

@@ -1,7 +1,7 @@
-"""Who may still listen: the sessions of all open streams of this process, looked at together every few seconds.
+"""The sessions of all open streams of this process, checked together every few seconds.
 
-Law: who signed out, whose session ended, who lost the role or got another password is told by the next look; it costs three
-questions to the database, however many listen.
+Law: after a sign-out, the end of a session, a lost role or a new password, the next check ends the streams of that session.
+A check costs three database queries, independent of the number of readers.
 
 Keeps law: streams-end-with-session (docs/laws.md).
 """
@@ -26,14 +26,14 @@ from appliance.live.samples import in_thread
 
 __all__ = ["LOOK_S", "Listeners", "listeners"]
 
-LOOK_S = 2.0  # with a picture a second, or every four from a core that hangs, a stream ends within five
+LOOK_S = 2.0  # snapshots come each second, or every 4 s if the core hangs: so a stream ends within 5 s
 
 
 class Listeners:
     """Knows the sessions of the open streams, and which of them may still listen."""
 
     def __init__(self, look: Callable[[frozenset[str]], frozenset[str]]) -> None:
-        """``look``: those of these sessions whose user may listen; called in a thread."""
+        """Makes the register. ``look`` returns the given sessions whose users may listen; it is called in a thread."""
         self._look = look
         self._open: Counter[str] = Counter()
         self._may: frozenset[str] = frozenset()
@@ -42,7 +42,7 @@ class Listeners:
 
     @contextmanager
     def one(self, session: str) -> Iterator[None]:
-        """A stream of this session is open meanwhile."""
+        """Registers a stream of this session while it is open."""
         self._open[session] += 1
         try:
             yield
@@ -52,7 +52,7 @@ class Listeners:
                 del self._open[session]
 
     async def may(self, session: str, since: float) -> bool:
-        """As the last look has it; ``since``, of the loop's clock, is when this stream was let in."""
+        """Returns whether a session may listen, as of the last check. ``since``: start of its stream, on the loop's clock."""
         now = asyncio.get_running_loop().time()
         if now - self._looked_at >= LOOK_S:
             async with self._looking:  # the others wait for this one's answer
@@ -65,7 +65,7 @@ class Listeners:
 
 @in_thread
 def _who_may(sessions: frozenset[str]) -> frozenset[str]:
-    """As ``django.contrib.auth.get_user`` would say it of each."""
+    """Returns the sessions whose users may listen, by the rules of ``django.contrib.auth.get_user``."""
     kept = Session.objects.filter(session_key__in=sessions, expire_date__gt=timezone.now())
     told = {str(each.session_key): each.get_decoded() for each in kept}
     users = User.objects.in_bulk({int(each[SESSION_KEY]) for each in told.values() if SESSION_KEY in each})
@@ -85,7 +85,7 @@ _listeners: Listeners | None = None
 
 
 def listeners() -> Listeners:
-    """Of this process and its loop."""
+    """Returns the listeners of this process and its loop."""
     global _listeners  # noqa: PLW0603  # one a process, as the hub is
     if _listeners is None:
         _listeners = Listeners(_who_may)

@@ -20,7 +20,7 @@ _hub: Hub | None = None
 
 
 def hub() -> Hub | None:
-    """None while no server runs: a command, or a test without one."""
+    """Returns the hub; None while no server runs, as in a management command."""
     return _hub
 
 

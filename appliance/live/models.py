@@ -1,4 +1,4 @@
-"""What the live pages remember beyond a restart of the portal: a sample a minute, and the last picture."""
+"""The tables that live pages need after a restart of the portal: a sample a minute, and the last snapshot."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ __all__ = ["LastPicture", "Sample"]
 
 
 class Sample(models.Model):
-    """What the core said first in a minute. Counts are of recipients, since ``started_at``; two with the same are subtracted.
+    """Holds the core's first answer in a minute. Counts are recipients since ``started_at``; a rate is the difference of two
+    samples with the same ``started_at``.
 
-    Counts and not rates, so that nothing is lost or doubled however many portal processes there are, or none for a while.
+    A sample holds counts and not rates: so recipients are counted once by any number of portal processes, and none is lost
+    while no portal runs.
     """
 
     minute = models.BigIntegerField(primary_key=True, help_text="wall clock, in minutes since 1970")
@@ -36,7 +38,7 @@ class Sample(models.Model):
 
 
 class LastPicture(models.Model):
-    """One row: what was on the live pages at last, for a portal that starts while the core is away."""
+    """Holds the last snapshot in one row, for a portal that starts while the core is down."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     at = models.FloatField()

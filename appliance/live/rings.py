@@ -1,6 +1,7 @@
-"""The last minutes of some numbers, in memory that never grows: arrays that are written round and round.
+"""The last minutes of some numbers, in ring buffers of a fixed size.
 
-Laws: times ascend (who has a clock that jumps back clears the ring); a number that is not known is NaN, and comes out as None.
+Laws: times ascend (a time that is not later than the last one clears the ring); an unknown number is stored as NaN and returned
+as None.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ __all__ = ["Ring"]
 
 
 class Ring:
-    """``capacity`` rows of a time and a number for each of ``names``; the oldest give way."""
+    """Holds the newest ``capacity`` rows, each with a time and a number for each of ``names``."""
 
     __slots__ = ("_columns", "_count", "_next", "names")
 
@@ -48,7 +49,7 @@ class Ring:
         return self._columns[0][self._next - 1] if self._count else None
 
     def since(self, at: float) -> dict[str, list[float | None]]:
-        """The rows from a time on, by name; the times are "t"."""
+        """Returns the rows from a time on, by name; the times are "t"."""
         places = [place for place in self._places() if self._columns[0][place] >= at]
         told: dict[str, list[float | None]] = {}
         for name, column in zip(("t", *self.names), self._columns, strict=True):
@@ -56,7 +57,7 @@ class Ring:
         return told
 
     def gain(self, name: str, over_s: float) -> tuple[float, float]:
-        """How much a number that only rises rose in the last ``over_s`` seconds, and in how many seconds really."""
+        """Returns by how much a counter rose in the last ``over_s`` seconds, and the seconds that were really measured."""
         if self._count < 2:
             return 0.0, 0.0
         times, column = self._columns[0], self._columns[1 + self.names.index(name)]

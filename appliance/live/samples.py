@@ -1,6 +1,6 @@
-"""Keeping the samples, and the lines of a day made from them.
+"""Keeps the samples in the database, and makes the lines of a day from them.
 
-Everything here is synchronous; the hub calls it in a thread, whose connection to the database it gives back at once.
+All functions are synchronous; the hub calls them in a thread, and they close the thread's database connection at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 def in_thread(function: Callable[P, R]) -> Callable[P, R]:
-    """For a thread that is nobody's request: a connection to the database would stay open as long as the thread."""
+    """Closes the database connection after each call: outside a request it would stay open as long as the thread."""
 
     @functools.wraps(function)
     def called(*arguments: P.args, **named: P.kwargs) -> R:
@@ -49,7 +49,7 @@ class DatabaseKeeper:
 
     @in_thread
     def keep(self, picture: dict[str, Any]) -> None:
-        """Of several portal processes the first in a minute counts."""
+        """Keeps the sample of a minute, which the first of several portal processes writes, and the snapshot."""
         at, totals, queue = picture["core"]["as_of"], picture["totals"], picture["queue"]
         sample = Sample(
             minute=int(at // 60),
@@ -67,7 +67,7 @@ class DatabaseKeeper:
 
 
 def day_lines(now: float) -> dict[str, list[float | None]]:
-    """Recipients a minute, and what was queued, over the last 24 hours; None where nothing is known."""
+    """Returns recipients a minute, and queued messages and recipients, over the last 24 hours; None where no sample exists."""
     told: dict[str, list[float | None]] = {name: [] for name in ("t", *LINES, "messages", "recipients")}
     before: Sample | None = None
     for sample in Sample.objects.filter(minute__gte=int(now // 60) - DAY_MINUTES).order_by("minute"):
@@ -83,7 +83,7 @@ def _rates(before: Sample, sample: Sample) -> dict[str, float | None]:
     if before.started_at == sample.started_at:
         seconds = sample.at - before.at
         gains = {name: getattr(sample, name) - getattr(before, name) for name in LINES}
-    else:  # a manager that began in between
+    else:  # another manager was started between the samples
         seconds = sample.at - max(before.at, sample.started_at)
         gains = {name: getattr(sample, name) for name in LINES}
     return {name: round(gain * 60 / seconds, 1) if seconds > 0 else None for name, gain in gains.items()}

@@ -1,6 +1,6 @@
-"""From the core's answers to what live pages show. Values only: no clock, no I/O.
+"""Turns the core's answers into the values that live pages show. Values only: no clock, no I/O.
 
-Law: a name or reply that a page shows as text has gone through ``visible``; keys of ``destinations`` are the names as they are.
+Law: a name or reply that a page shows as text has passed ``visible``; the keys of ``destinations`` are the unchanged names.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = [
     "trouble_of",
 ]
 
-DESTINATIONS_MAX = 100  # with the most mail; a picture of them is some 15 kB, and goes to every reader once a second
+DESTINATIONS_MAX = 100  # those with the most mail; some 15 kB in a snapshot, sent to every reader once a second
 REASON_CHARACTERS = 300
-# what a picture calls it -> the core's counter; all count recipients, since the manager's start
+# name in a snapshot -> the core's counter; all count recipients since the manager's start
 COUNTS = {
     "accepted": "recipients_accepted",
     "delivered": "recipients_delivered",
@@ -39,7 +39,7 @@ COUNTS = {
 }
 TROUBLE = {DestinationState.DEAD: "dead", DestinationState.SUSPENDED: "suspended"}
 LOW_SHARE = 0.75  # of the tries of the last minutes; below, a destination is in trouble
-TRIES_MIN = 10  # fewer say nothing
+TRIES_MIN = 10  # below, a share means nothing
 TROUBLE_MAX = 20  # on one page
 
 
@@ -73,7 +73,7 @@ def _lane_order(lane: str) -> tuple[int, float, str]:
 
 
 def destinations_of(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Those with the most mail, then the suspended ones; numbers only."""
+    """Returns the numbers of destinations: those with the most mail first, then suspended ones, then those without mail."""
     rows, idle = answer["destinations"], answer["without_mail"]
     queued, suspended = answer["queued"], answer["suspended"]
     by_mail = sorted({*queued, *rows} - {""}, key=lambda name: -queued.get(name, 0))
@@ -102,7 +102,7 @@ def destinations_of(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def oldest_of(oldest: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Out of the answer to ``ages``."""
+    """Returns the oldest message of an answer to ``ages``, harmless to show."""
     if oldest is None:
         return None
     return {
@@ -119,7 +119,7 @@ def trouble_of(
     answer: Mapping[str, Any],
     gained: Callable[[str, str], float],
 ) -> list[dict[str, Any]]:
-    """Those in trouble, ``TROUBLE_MAX`` at most. ``gained``: by how much a destination's count rose in the last minutes."""
+    """Returns destinations in trouble, ``TROUBLE_MAX`` at most. ``gained``: rise of a count in the last minutes."""
     found: list[dict[str, Any]] = []
     for name, row in destinations.items():
         good, bad = gained(name, "delivered"), gained(name, "deferred") + gained(name, "bounced")
@@ -155,7 +155,7 @@ def _trouble(row: Mapping[str, Any], tries: float, share: float | None) -> str:
 
 
 def _reason(answer: Mapping[str, Any], name: str) -> tuple[str, float | None]:
-    """In the remote's own words, made harmless; and when it said so."""
+    """Returns the latest reply of the next hop, or else the reason in the core's answer, harmless to show; and its time."""
     row = answer["destinations"].get(name) or answer["without_mail"].get(name) or {}
     replies: Iterable[Mapping[str, Any]] = row.get("last_replies") or ()
     for reply in replies:
@@ -164,7 +164,7 @@ def _reason(answer: Mapping[str, Any], name: str) -> tuple[str, float | None]:
 
 
 def processes_of(children: Mapping[str, Mapping[str, Any]] | None) -> list[dict[str, Any]]:
-    """Out of the answer to ``processes``; none while the supervisor has not written them down."""
+    """Returns the processes of an answer to ``processes``; empty before the supervisor has recorded them."""
     return [
         {"name": name, "pid": each["pid"], "since": each["started_at"], "restarts": each["restarts"]}
         for name, each in (children or {}).items()

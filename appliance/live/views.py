@@ -49,7 +49,7 @@ async def stream(request: HttpRequest) -> HttpResponseBase:
 
 @for_viewers
 async def numbers(request: HttpRequest) -> HttpResponseBase:
-    """Streams the numbers of the queue and of the destinations as well, for lines that go on."""
+    """Streams the numbers of the queue and of the destinations as well, for lines that grow."""
     return await stream_of(request, "numbers", _numbers)
 
 

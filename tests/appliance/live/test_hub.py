@@ -205,7 +205,7 @@ async def test_a_core_that_is_not_understood_ends_nothing() -> None:
             as_of = (await until(hub, lambda snapshot: snapshot["core"]["running"]))["core"]["as_of"]
             core.answers |= {"state": {"counters": {}}, "disks": [], "ages": {}}
             puzzled = await until(hub, lambda snapshot: snapshot["core"]["words"] == "not understood")
-            assert "one version" in puzzled["core"]["notice"]
+            assert "same version" in puzzled["core"]["notice"]
             assert puzzled["core"]["as_of"] >= as_of
             assert puzzled["queue"] is not None, "what was known stays"
             core.answers |= given
