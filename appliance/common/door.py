@@ -1,8 +1,8 @@
 """The only door to the core: the control client, with the acting person's name and bounded patience.
 
     core = door(request)
-    core.read("state")
-    core.change("set", {...}, why="the provider throttles us")
+    core.ask("disks", Disks)
+    core.ask_change("hold", ChangeResult, {...}, why="asked for by the sender")
 
 Laws: nothing else in the portal speaks to the core, and nothing opens a file of the queue. A read waits ``core_timeout_s``, a
 change ``change_timeout_s``; what goes wrong is a ControlError, which CoreErrorsMiddleware turns into a page that says so.
@@ -16,16 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+import msgspec
 from django.conf import settings
 from django.http import HttpRequest
 
 from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, Refused, TimedOut
-from mailcore.control.protocol.operation import CHUNK_BYTES_MAX, Result
+from mailcore.control.protocol.operation import CHUNK_BYTES_MAX
 from mailcore.faults import Code
 
 __all__ = ["Door", "as_outcome", "async_door", "door", "door_of"]
 
-R = TypeVar("R", bound=Result)
+R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Door:
@@ -51,11 +52,32 @@ class Door:
         with self._client(timeout_s or settings.PORTAL.core_timeout_s) as client:
             yield from client.parts(operation, arguments, why=why)
 
+    def ask_parts(
+        self,
+        operation: str,
+        result: type[R],
+        arguments: dict[str, Any] | None = None,
+        *,
+        why: str = "",
+        timeout_s: float | None = None,
+    ) -> Iterator[R]:
+        """Yields the parts of a long answer as they come, each as its type. Raises ControlError."""
+        with self._client(timeout_s or settings.PORTAL.core_timeout_s) as client:
+            yield from client.ask_parts(operation, result, arguments, why=why)
+
     def change(self, operation: str, arguments: dict[str, Any], *, why: str) -> Any:
         """The answer, once the change is synced. Raises ControlError."""
         with self._client(settings.PORTAL.change_timeout_s) as client:
             try:
                 return client.call(operation, arguments, why=why)
+            except Refused as error:
+                raise as_outcome(error) from error
+
+    def ask_change(self, operation: str, result: type[R], arguments: dict[str, Any], *, why: str) -> R:
+        """Returns the answer as its type, once the change is synced. Raises ControlError."""
+        with self._client(settings.PORTAL.change_timeout_s) as client:
+            try:
+                return client.ask(operation, result, arguments, why=why)
             except Refused as error:
                 raise as_outcome(error) from error
 

@@ -19,7 +19,14 @@ import msgspec
 
 from mailcore.change_rules import refusal
 from mailcore.control.manager_link import ManagerAway
-from mailcore.control.protocol.changes import CHANGES, AddRecipientsArguments, ChangeArguments, ChangeMatchingArguments
+from mailcore.control.protocol.changes import (
+    CHANGES,
+    AddRecipientsArguments,
+    ChangeArguments,
+    ChangeMatchingArguments,
+    ChangeResult,
+    MatchingProgress,
+)
 from mailcore.control.protocol.operation import MESSAGES_MAX
 from mailcore.control.protocol.table import ArgumentError
 from mailcore.control.session import Session
@@ -60,12 +67,12 @@ class Changes:
         result = await self._change_placed(name, places, extra, session)
         for queue_id in unplaced:
             if queue_id not in places:
-                result["errors"][queue_id] = "there is no such message in the queue"
+                result.errors[queue_id] = "there is no such message in the queue"
         yield result
 
     async def _change_placed(
         self, name: str, places: dict[str, Place], extra: dict[str, Any], session: Session, lane: str = ""
-    ) -> dict[str, Any]:
+    ) -> ChangeResult:
         """Sends a change; looks again for messages that moved between search and change, which were not changed yet.
 
         ``lane``: only messages in lanes that match this pattern are looked for again.
@@ -83,7 +90,7 @@ class Changes:
             more, still, elsewhere = await self._send_change(name, moved, extra, session)
             changed += more
             errors = {queue_id: error for queue_id, error in errors.items() if queue_id not in moved} | still
-        return {"changed": changed, "errors": errors}
+        return ChangeResult(changed=changed, errors=errors)
 
     async def _send_change(
         self, name: str, places: dict[str, Place], extra: dict[str, Any], session: Session
@@ -120,27 +127,27 @@ class Changes:
             extra["route"] = arguments.route
         since = _cut(arguments.cut)
         stretches, note = await self._view.stretches()
-        progress: dict[str, Any] = {
-            "matched": 0, "matched_recipients": 0, "changed": 0, "failed": 0, "errors": {}, "done": False, "note": note,
-        }  # fmt: skip
+        progress = MatchingProgress(
+            matched=0, matched_recipients=0, changed=0, failed=0, errors={}, done=False, note=note
+        )
         if arguments.dry_run:
-            progress["cut"] = arguments.cut or str(Cutoff.of(stretches, self._view.browser.clock()))
+            progress.cut = arguments.cut or str(Cutoff.of(stretches, self._view.browser.clock()))
         said = time.monotonic()
         async for items in self._matching(arguments, stretches, since):
             places = {item.queue_id: (item.lane, item.offset) for item in items}
-            progress["matched"] += len(places)
-            progress["matched_recipients"] += sum(item.recipient_count for item in items)
+            progress.matched += len(places)
+            progress.matched_recipients += sum(item.recipient_count for item in items)
             if places and not arguments.dry_run:
                 result = await self._change_placed(arguments.change, places, extra, session, arguments.filter.lane)
-                progress["changed"] += result["changed"]
-                progress["failed"] += len(result["errors"])
-                for queue_id, error in result["errors"].items():
-                    if len(progress["errors"]) < ERRORS_SHOWN:
-                        progress["errors"][queue_id] = error
+                progress.changed += result.changed
+                progress.failed += len(result.errors)
+                for queue_id, error in result.errors.items():
+                    if len(progress.errors) < ERRORS_SHOWN:
+                        progress.errors[queue_id] = error
             if (places and not arguments.dry_run) or time.monotonic() - said >= PROGRESS_S:
                 said = time.monotonic()
-                yield dict(progress)
-        yield progress | {"done": True}
+                yield msgspec.structs.replace(progress)  # sent after the next part has changed it
+        yield msgspec.structs.replace(progress, done=True)
 
     async def _matching(
         self, arguments: ChangeMatchingArguments, stretches: Mapping[str, Stretch], since: Cutoff | None

@@ -19,13 +19,12 @@ import contextlib
 import itertools
 import os
 import socket
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
 
-from mailcore.control.protocol.operation import Result
 from mailcore.control.protocol.table import OPERATIONS
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError, encode
@@ -34,7 +33,7 @@ __all__ = ["AsyncControlClient", "ControlClient", "ControlError", "NotRunning", 
 
 TIMEOUT_S = 90.0  # for each part; the control process itself waits 60 s for the manager
 READ_BYTES = 256 << 10
-R = TypeVar("R", bound=Result)
+R = TypeVar("R", bound=msgspec.Struct)
 
 
 class ControlError(FaultError):
@@ -140,7 +139,7 @@ class ControlClient:
         *,
         why: str = "",
         timeout_s: float | None = None,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """Yields the parts of the answer as they arrive. ``timeout_s`` is for each part. Raises ControlError."""
         number = next(self._numbers)
         connection = self._connect()
@@ -162,6 +161,20 @@ class ControlClient:
         finally:
             if not finished:  # the rest of the answer must not be read by the next request
                 self.close()
+
+    def ask_parts(
+        self,
+        operation: str,
+        result: type[R],
+        arguments: dict[str, Any] | None = None,
+        *,
+        why: str = "",
+        timeout_s: float | None = None,
+    ) -> Generator[R, None, None]:
+        """Yields the parts of the answer as ``parts`` does, each as its type. Raises ControlError, as ``ask``."""
+        with contextlib.closing(self.parts(operation, arguments, why=why, timeout_s=timeout_s)) as parts:
+            for part in parts:
+                yield _typed(operation, result, part)
 
     def close(self) -> None:
         """Closes the connection; the next call connects again."""
@@ -223,6 +236,12 @@ class AsyncControlClient:
                 result = part
         return result
 
+    async def ask(
+        self, operation: str, result: type[R], arguments: dict[str, Any] | None = None, *, why: str = ""
+    ) -> R:
+        """Returns the result, of a long answer the last part, as its type. Raises ControlError, as ``ControlClient.ask``."""
+        return _typed(operation, result, await self.call(operation, arguments, why=why))
+
     async def parts(
         self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = ""
     ) -> AsyncGenerator[Any, None]:
@@ -245,6 +264,14 @@ class AsyncControlClient:
             finally:
                 if not finished:
                     await self.close()
+
+    async def ask_parts(
+        self, operation: str, result: type[R], arguments: dict[str, Any] | None = None, *, why: str = ""
+    ) -> AsyncGenerator[R, None]:
+        """Yields the parts of the answer as ``parts`` does, each as its type. Raises ControlError, as ``ask``."""
+        async with contextlib.aclosing(self.parts(operation, arguments, why=why)) as parts:
+            async for part in parts:
+                yield _typed(operation, result, part)
 
     async def close(self) -> None:
         """Closes the connection; the next call connects again."""

@@ -13,12 +13,16 @@ import asyncio
 import contextlib
 import itertools
 import os
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import FrameDecoder, Hello, Request, Response, WireError, encode
 
-__all__ = ["ManagerAway", "ManagerLink", "ManagerRefused", "OutcomeUnknown"]
+__all__ = ["ManagerAway", "ManagerLink", "ManagerRefused", "NotUnderstood", "OutcomeUnknown"]
+
+R = TypeVar("R", bound=msgspec.Struct)
 
 REQUESTS_MAX = 1_000
 RECONNECT_S_MIN = 0.05
@@ -48,8 +52,14 @@ class ManagerRefused(FaultError):
         return cls(fault.message, code=fault.code, argument=fault.argument)
 
 
+class NotUnderstood(FaultError):
+    """The manager answered with something that is not of the operation's type."""
+
+    default = Code.INTERNAL
+
+
 class ManagerLink:
-    """Call ``run`` as a task once; ``call`` from anywhere in the loop."""
+    """Call ``run`` as a task once; ``call`` and ``ask`` from anywhere in the loop."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -107,6 +117,19 @@ class ManagerLink:
             ) from None
         finally:
             self._waiting.pop(number, None)
+
+    async def ask(
+        self, operation: str, result: type[R], arguments: dict[str, Any] | None = None, who: str = "", why: str = ""
+    ) -> R:
+        """Returns the result as its type. Raises what ``call`` raises, and NotUnderstood for an answer of another shape."""
+        answer = await self.call(operation, arguments or {}, who, why)
+        try:
+            return msgspec.convert(answer, result)
+        except msgspec.ValidationError as error:
+            message = (
+                f"the manager's answer to {operation} is not understood; manager and control may be of two versions"
+            )
+            raise NotUnderstood(f"{message}: {error}") from None
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         decoder = FrameDecoder()

@@ -64,12 +64,17 @@ class Operations:
             return self._changes.change(operation.name, arguments, session)
         if isinstance(arguments, AddRecipientsArguments):
             return self._changes.add_recipients(arguments, session)
-        return self._ask(operation.name, arguments, session)
+        return self._ask(operation, arguments, session)
 
     # -- answered by the manager
 
-    async def _ask(self, name: str, arguments: Arguments, session: Session) -> AsyncGenerator[Any, None]:
-        yield await self._view.link.call(name, msgspec.structs.asdict(arguments), session.who, session.why)
+    async def _ask(self, operation: Operation, arguments: Arguments, session: Session) -> AsyncGenerator[Any, None]:
+        given = msgspec.structs.asdict(arguments)
+        link = self._view.link
+        if operation.result is Any:
+            yield await link.call(operation.name, given, session.who, session.why)
+        else:
+            yield await link.ask(operation.name, operation.result, given, session.who, session.why)
 
     # -- answered here
 

@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
@@ -244,7 +245,10 @@ class Client(asyncio.Protocol):
             await self._server.injecting.abandon(session)
 
     async def _answer(self, session: Session, request: Request) -> None:
-        """Sends all parts; the last one says so. Raises ClientGone."""
+        """Sends all parts; the last one says so. A part that is not of the operation's result is a bug, and not sent.
+
+        Raises ClientGone.
+        """
         server = self._server
         number = request.number
         before: object = None
@@ -260,6 +264,8 @@ class Client(asyncio.Protocol):
                 async for part in parts:
                     if self._gone:
                         raise ClientGone
+                    if operation.result is not Any and not isinstance(part, operation.result):
+                        raise TypeError(f"{operation.name} has a part that is a {type(part).__name__}, not its result")
                     if have_one:
                         await self._send(Response(number, before, last=False))
                     before, have_one = part, True

@@ -21,7 +21,8 @@ from mailcore.bounds import Bounds
 from mailcore.config.settings import DEFAULT_ROUTE, Settings
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.operation import Arguments
-from mailcore.control.protocol.routing import ResolveArguments
+from mailcore.control.protocol.routing import Host, ResolveArguments, Resolved, Route, Routes
+from mailcore.control.protocol.state import Disk, Disks
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.frames import NextHop
@@ -88,49 +89,52 @@ class Tables:
         return values
 
     async def _disks(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
-        yield {"disks": await self._view.in_thread(_disks, self._settings)}
+        yield Disks(disks=await self._view.in_thread(_disks, self._settings))
 
     async def _routes(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         """In the order in which they count: addresses, domains, all below a domain (the longest first), the rest."""
         routes = self._settings.routes
-        yield {
-            "routes": [_route(pattern, routes[pattern]) for pattern in sorted(routes, key=_specific) if pattern != "*"],
-            "default": _route("*", routes.get("*", DEFAULT_ROUTE)),
-            "transports": sorted(self._settings.transports),
-        }
+        yield Routes(
+            routes=[_route(pattern, routes[pattern]) for pattern in sorted(routes, key=_specific) if pattern != "*"],
+            default=_route("*", routes.get("*", DEFAULT_ROUTE)),
+            transports=sorted(self._settings.transports),
+        )
 
     async def _resolve(self, session: Session, arguments: ResolveArguments) -> AsyncGenerator[Any, None]:
         address = arguments.address
         resolved = self._routing.resolve(address)
-        answer: dict[str, Any] = {
-            "address": address,
-            "transport": "",
-            "destination": "",
-            "next_hop": "",
-            "matched": self._routing.matched(address),
-            "refused": "",
-            "hosts": [],
-            "dns_error": "",
-        }
+        answer = Resolved(
+            address=address,
+            transport="",
+            destination="",
+            next_hop="",
+            matched=self._routing.matched(address),
+            refused="",
+            hosts=[],
+            dns_error="",
+        )
         if isinstance(resolved, Refused):
-            yield answer | {"refused": resolved.reply}
+            answer.refused = resolved.reply
+            yield answer
             return
-        answer["transport"], answer["destination"] = resolved.transport, resolved.destination
-        answer["next_hop"] = resolved.destination.partition(":")[2]
-        yield answer | await self._hosts(resolved.next_hop)
+        answer.transport, answer.destination = resolved.transport, resolved.destination
+        answer.next_hop = resolved.destination.partition(":")[2]
+        answer.hosts, answer.dns_error = await self._hosts(resolved.next_hop)
+        yield answer
 
-    async def _hosts(self, next_hop: NextHop) -> dict[str, Any]:
+    async def _hosts(self, next_hop: NextHop) -> tuple[list[Host], str]:
+        """Returns the hosts, and "" or why there is none."""
         try:
             async with asyncio.timeout(DNS_S):
                 hosts = await self._finder.hosts(next_hop)
         except TimeoutError:
-            return {"dns_error": f"no answer in {DNS_S:g} s"}
+            return [], f"no answer in {DNS_S:g} s"
         if isinstance(hosts, Refused):
-            return {"dns_error": hosts.reply}
-        return {"hosts": [{"preference": p, "name": name, "addresses": list(found)} for p, name, found in hosts]}
+            return [], hosts.reply
+        return [Host(preference=p, name=name, addresses=list(found)) for p, name, found in hosts], ""
 
 
-def _disks(settings: Settings) -> list[dict[str, Any]]:
+def _disks(settings: Settings) -> list[Disk]:
     """The log may take what is left; what delivery needs is kept free where the queue and the spool are."""
     reserve = settings.queue.reserve_bytes
     places = (
@@ -141,16 +145,16 @@ def _disks(settings: Settings) -> list[dict[str, Any]]:
     return [_disk(what, path, reserve_bytes) for what, path, reserve_bytes in places]
 
 
-def _disk(what: str, path: Path, reserve_bytes: int) -> dict[str, Any]:
+def _disk(what: str, path: Path, reserve_bytes: int) -> Disk:
     usage = shutil.disk_usage(path)
-    return {
-        "what": what,
-        "path": str(path),
-        "total_bytes": usage.total,
-        "free_bytes": usage.free,
-        "reserve_bytes": reserve_bytes,
-        "device": os.stat(path).st_dev,  # the same number: the same disk
-    }
+    return Disk(
+        what=what,
+        path=str(path),
+        total_bytes=usage.total,
+        free_bytes=usage.free,
+        reserve_bytes=reserve_bytes,
+        device=os.stat(path).st_dev,
+    )
 
 
 def _specific(pattern: str) -> tuple[int, int, str]:
@@ -159,15 +163,10 @@ def _specific(pattern: str) -> tuple[int, int, str]:
     return kind, -pattern.count(".") if kind == 2 else 0, pattern
 
 
-def _route(pattern: str, text: str) -> dict[str, Any]:
-    """``next_hop`` "" is the recipient's domain. The line in the file is not known here."""
+def _route(pattern: str, text: str) -> Route:
+    """The line in the file is not known here."""
     route = parse_route(text)
-    return {
-        "pattern": pattern,
-        "transport": route.transport,
-        "next_hop": str(route).partition(":")[2],
-        "line": None,
-    }
+    return Route(pattern=pattern, transport=route.transport, next_hop=str(route).partition(":")[2], line=None)
 
 
 def _parameter(name: str, bounds: Bounds) -> dict[str, Any]:
