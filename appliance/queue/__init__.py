@@ -1,1 +1,1 @@
-"""The queue: browsing, one message, ages, and what may be done to messages."""
+"""The queue: browsing, one message, ages, and changes to messages."""

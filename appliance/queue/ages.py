@@ -1,7 +1,7 @@
-"""Ages: how old the queued mail is, by destination, as a heat map whose cells lead into the queue.
+"""Ages: how old the queued mail is, by destination, as a heat map whose cells are links into the queue.
 
-The core counts in steps, and goes on as long as somebody asks. So that no page hangs, the page asks for a moment; while the
-count is not done it shows how far it is, and the piece below it asks on (htmx).
+The core counts in steps, and continues as long as the portal reads its answer. The page waits for a moment only; if the count
+is not done by then, it shows the progress, and htmx asks for the rest.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from appliance.common.door import Door, door
 
 __all__ = ["Cell", "HeatMap", "ages", "heat_map", "short"]
 
-FIRST_LOOK_S = 0.3  # what a page waits for: a queue of some ten thousand messages is counted by then
+FIRST_LOOK_S = 0.3  # a page waits this long: enough to count some ten thousand messages
 NEXT_LOOK_S = 1.0
 HEATS = 7  # heat-1 … heat-7 of the style sheet
-OTHERS = "others"  # the core's row for those it has no name for; destinations have a colon
+OTHERS = "others"  # the core's row for destinations that it does not name; a destination's name has a colon
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Cell:
     """Holds one number of the heat map."""
 
     count: int
-    heat: int  # 0: nothing there
+    heat: int  # 0: no messages
     link: str
 
 
@@ -41,7 +41,7 @@ class Cell:
 class Line:
     """Holds the numbers of one destination."""
 
-    name: str  # "" for those without one
+    name: str  # "" for messages without a destination
     cells: list[Cell]
     total: Cell
 
@@ -57,7 +57,7 @@ class HeatMap:
 
 @viewer
 def ages(request: HttpRequest) -> HttpResponse:
-    """Renders the ages of the queued mail, or how far the count is; for htmx the table only."""
+    """Renders the ages of the queued mail, or the progress of the count; for htmx the table only."""
     refresh, piece = request.GET.get("refresh") == "1", bool(request.headers.get("HX-Request"))
     core = door(request)
     answer = _look(core, refresh=refresh, patience_s=NEXT_LOOK_S if piece else FIRST_LOOK_S)
@@ -71,7 +71,7 @@ def ages(request: HttpRequest) -> HttpResponse:
 
 
 def _look(core: Door, *, refresh: bool, patience_s: float) -> dict[str, Any]:
-    """The result, or how far it is when the patience ends."""
+    """Returns the result, or the progress after ``patience_s``."""
     end = time.monotonic() + patience_s
     part: dict[str, Any] = {"done": False, "examined": 0, "total": 0}
     parts = core.parts("ages", {"refresh": refresh})
@@ -83,7 +83,7 @@ def _look(core: Door, *, refresh: bool, patience_s: float) -> dict[str, Any]:
 
 
 def heat_map(answer: Mapping[str, Any], queue: str) -> HeatMap:
-    """``queue``: the place of the queue's page."""
+    """Returns the heat map of an answer to ``ages``. ``queue``: the URL of the queue's page."""
     bounds = [each for each in answer["buckets_s"] if each is not None]
     spans = list(zip([0, *bounds], [*bounds, None], strict=True))
     rows = answer["rows"]
@@ -92,7 +92,7 @@ def heat_map(answer: Mapping[str, Any], queue: str) -> HeatMap:
     lines = []
     for row in rows:
         name = row["destination"]
-        linked = ":" in name  # what the core has no name for can't be asked for
+        linked = ":" in name  # the row of all other destinations is not a filter
         cells = [
             Cell(count, _heat(count, most), _link(queue, name, *span) if linked else "")
             for count, span in zip(row["counts"], spans, strict=True)
@@ -116,7 +116,7 @@ def heat_map(answer: Mapping[str, Any], queue: str) -> HeatMap:
 
 
 def _heat(count: int, most: int) -> int:
-    """By the logarithm of its share of the most: one message is 1, the most is 7."""
+    """Returns the heat of a count, on a logarithmic scale: one message is 1, the highest count is 7."""
     if count <= 0:
         return 0
     if most <= 1:
@@ -131,7 +131,7 @@ def _link(queue: str, destination: str, low: float | None = None, high: float | 
 
 
 def short(high: float | None, low: float) -> str:
-    """The head of a column: up to that age; the last one has no end."""
+    """Returns the heading of a column: its upper age; for the last column, its lower age."""
     return f"> {_age(low)}" if high is None else _age(high)
 
 

@@ -20,7 +20,7 @@ _BYTES_MAX = 1 << 62
 
 
 def duration_of(text: str) -> float:
-    """Seconds; a plain number is seconds. Raises ValueError with words."""
+    """Returns a duration in seconds; a plain number is seconds. Raises ValueError with a message for the user."""
     squeezed = "".join(text.lower().split())
     if re.fullmatch(r"\d{1,12}(?:\.\d{1,6})?", squeezed):
         seconds = float(squeezed)
@@ -34,7 +34,7 @@ def duration_of(text: str) -> float:
 
 
 def size_of(text: str) -> int:
-    """Bytes. Raises ValueError with words."""
+    """Returns a size in bytes. Raises ValueError with a message for the user."""
     match = _SIZE.fullmatch("".join(text.lower().split()))
     if match is None:
         raise ValueError("Not a valid size; examples: 512, 20k, 1.5 MB, 2G.")
@@ -45,7 +45,7 @@ def size_of(text: str) -> int:
 
 
 def moment_of(text: str) -> float:
-    """Wall-clock seconds; without a zone it is the reader's. Raises ValueError with words."""
+    """Returns wall-clock seconds; a time without a zone is in the reader's. Raises ValueError with a message for the user."""
     text = text.strip()
     try:
         at = float(text) if re.fullmatch(r"\d{1,11}(?:\.\d{1,6})?", text) else _written(text)

@@ -1,7 +1,7 @@
-"""A message's body for people: its text as plain text, its other parts as a list. Nothing of it is ever shown as markup.
+"""A message's body for people: its text as plain text, its other parts as a list. No part is ever shown as markup.
 
-Law: as much is parsed as is shown; what is bigger is cut, and says so. Control and direction-changing characters are
-written out.
+Law: parsing is bounded; a longer body is cut, and the page says so. Control and direction-changing characters are written
+out.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from appliance.common.templatetags.waypost import visible
 
 __all__ = ["CHUNK_BYTES", "SHOWN_BYTES", "Body", "Part", "parsed", "read_data", "readable"]
 
-CHUNK_BYTES = 256 << 10  # as much as the core gives at once
-SHOWN_BYTES = 2 << 20  # of a message that is parsed; attachments beyond are found in the download
-TEXT_CHARACTERS = 200_000  # of one part
+CHUNK_BYTES = 256 << 10  # the most that the core sends in one answer
+SHOWN_BYTES = 2 << 20  # parsed of a message; the download has the rest
+TEXT_CHARACTERS = 200_000  # shown of one part
 PARTS_MAX = 200
 FIELD_CHARACTERS = (
     2_000  # of a header field that are read: the parser takes the square of its length, minutes for a hostile one
@@ -32,7 +32,7 @@ class Part:
     """Holds one part of a message."""
 
     kind: str  # text/plain
-    name: str  # of the file, "" when it has none
+    name: str  # of the file; "" if the part has no name
     size: int  # bytes, decoded
     text: str | None = None  # None: not shown
     cut: bool = False
@@ -45,7 +45,7 @@ class Body:
     parts: list[Part] = field(default_factory=list)
     size: int = 0
     cut: bool = False
-    words: str = ""  # what is wrong with it
+    words: str = ""  # why the body is incomplete
 
     @property
     def texts(self) -> list[Part]:
@@ -70,7 +70,7 @@ _POLICY = _Bounded()
 
 
 def read_data(core: Door, queue_id: str, most: int = SHOWN_BYTES) -> tuple[bytes, bool]:
-    """The data from its beginning, and whether there is more. Raises ControlError."""
+    """Returns the beginning of the data, and whether there is more. Raises ControlError."""
     pieces: list[bytes] = []
     have = 0
     more = True
@@ -84,7 +84,7 @@ def read_data(core: Door, queue_id: str, most: int = SHOWN_BYTES) -> tuple[bytes
 
 
 def parsed(data: bytes, cut: bool) -> Body:
-    """Its parts. Whatever a stranger sends gives some answer."""
+    """Returns the parts of a message. Never raises, also for malformed or hostile data."""
     pieces = data.split(b"\n--", DASHES_MAX)
     if len(pieces) > DASHES_MAX:
         data, cut = b"\n--".join(pieces[:-1]), True
@@ -98,13 +98,13 @@ def parsed(data: bytes, cut: bool) -> Body:
             if not part.is_multipart():
                 body.parts.append(_part(part))
     except Exception as error:
-        # The parser has met mail it could not read before; the raw view still shows it.
+        # The parser raises exceptions of many kinds for malformed mail; the raw view still shows it.
         body.words = f"This message could not be parsed ({type(error).__name__}); see the raw view."
     return body
 
 
 def readable(text: str) -> str:
-    """Text with its lines, everything else that cannot be seen written out."""
+    """Returns text with its line breaks; other characters that cannot be seen are written out."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join(visible(line.expandtabs(TAB)) for line in lines)
 
@@ -114,7 +114,7 @@ def _part(part: Message | EmailMessage) -> Part:
     data = payload if isinstance(payload, bytes) else b""
     try:
         name = part.get_filename() or ""
-    except Exception:  # of a broken header
+    except Exception:  # a malformed header field
         name = "?"
     shown = Part(part.get_content_type(), name, len(data))
     if part.get_content_maintype() == "text" and part.get_content_disposition() != "attachment":

@@ -1,4 +1,4 @@
-"""Reading bodies: for who may, as plain text or as a file, and every time it goes into the audit before anything is shown."""
+"""Reading bodies, as plain text or as a file: users need the permission, and each view is entered in the audit log first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ACTION = "message.read_body"
 @require_safe
 @never_cache
 def body(request: HttpRequest, queue_id: str) -> HttpResponse:
-    """The text of its parts."""
+    """Renders the text of a message's parts."""
     data, cut = _read(request, queue_id, "as text")
     return render(request, "queue/body.html", {"queue_id": queue_id, "body": parsed(data, cut), "raw": None})
 
@@ -36,7 +36,7 @@ def body(request: HttpRequest, queue_id: str) -> HttpResponse:
 @require_safe
 @never_cache
 def raw(request: HttpRequest, queue_id: str) -> HttpResponse:
-    """As it was received, byte for byte where it is text."""
+    """Renders the data as they were received; bytes that are not UTF-8 are shown as Latin-1."""
     data, cut = _read(request, queue_id, "raw", RAW_BYTES)
     try:
         text = data.decode("utf-8")
@@ -51,7 +51,7 @@ def raw(request: HttpRequest, queue_id: str) -> HttpResponse:
 @require_safe
 @never_cache
 def eml(request: HttpRequest, queue_id: str) -> HttpResponse:
-    """The whole of it as a file; a first piece is asked for here, so that what goes wrong is a page."""
+    """Streams the data as a file. The first piece is read before the answer begins, so that an error is still a page."""
     data, more = _read(request, queue_id, "as a file", CHUNK_BYTES)
     who = request.user.get_username()
 
@@ -71,10 +71,10 @@ def eml(request: HttpRequest, queue_id: str) -> HttpResponse:
 
 
 def _read(request: HttpRequest, queue_id: str, how: str, most: int | None = None) -> tuple[bytes, bool]:
-    """Raises PermissionDenied, ControlError."""
+    """Returns the data and whether there is more, after an entry in the audit. Raises PermissionDenied, ControlError."""
     if not may_read_bodies(request.user):
         record(request, ACTION, queue_id, outcome=Outcome.REFUSED, words="may not read bodies")
-        raise PermissionDenied("this is for those who may read bodies")
+        raise PermissionDenied("this needs the permission to read bodies")
     with audited(request, ACTION, queue_id) as entry:
         entry.words = how
         return read_data(door(request), queue_id, most) if most else read_data(door(request), queue_id)

@@ -1,7 +1,7 @@
-"""Reading the queue a page at a time, and where a page stands among its neighbours.
+"""Reads the queue page by page, and keeps the place of a page among its neighbours.
 
-Law: the first page asks the core once. What a filter has to read on for is asked for in steps that end within a second, so
-that the page shows how far it is and nobody waits for a picture.
+Law: the first page asks the core once. If a filter needs more reading, the page asks in steps of less than a second, so that
+it appears at once and shows its progress.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from appliance.common.door import Door
 __all__ = ["PAGE", "Place", "Reading", "read_on"]
 
 PAGE = 100
-TOGETHER_S = 0.8  # of reading on before the browser hears how far it is; a step of the core takes 0.2 s
+TOGETHER_S = 0.8  # read for this long before the browser gets the progress; a step of the core takes 0.2 s
 BACK_MAX = 40  # cursors of earlier pages that a URL carries; about 20 characters each
 CURSOR_MAX = 200  # as the core allows
 
 
 @dataclass
 class Reading:
-    """``cursor`` is where to go on; None at the end of the queue."""
+    """Holds the messages read so far. ``cursor`` is where to continue; None at the end of the queue."""
 
     items: list[dict[str, Any]] = field(default_factory=list)
     cursor: str | None = ""
@@ -38,7 +38,7 @@ class Reading:
 
 
 def read_on(core: Door, filter_: Mapping[str, Any], cursor: str, wanted: int, *, once: bool = False) -> Reading:
-    """Up to ``wanted`` items from ``cursor`` on. Raises ControlError."""
+    """Reads up to ``wanted`` items from ``cursor`` on. Raises ControlError."""
     reading = Reading(cursor=cursor)
     until = time.monotonic() + TOGETHER_S
     while reading.cursor is not None and len(reading.items) < wanted:
@@ -65,7 +65,7 @@ def take(reading: Reading, answer: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a page begins, and where those before it did."""
+    """Holds where a page begins, and where the pages before it began."""
 
     cursor: str = ""
     back: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Place:
 
     @property
     def previous(self) -> Place | None:
-        """None at the beginning, and where the URL no longer knows."""
+        """Returns the place of the previous page; None on the first page, and when the URL no longer holds it."""
         if not self.cursor or not self.back:
             return None
         return Place(self.back[-1], self.back[:-1], max(self.number - 1, 1)) if self.back[-1] else Place()

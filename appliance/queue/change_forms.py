@@ -1,4 +1,4 @@
-"""What is asked before a change: a typed reason, the route where one is needed, the number where it is big."""
+"""The forms before a change: they ask for a reason, for a route if one is needed, and for the number if it is big."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from appliance.queue.models import Change
 
 __all__ = ["TYPED_FROM", "ChosenForm", "CountForm", "GoForm", "chosen"]
 
-WHY_MAX = 900  # the core takes 1 000 characters; the change's tag goes with it
-CHOSEN_MAX = 1_000  # messages of one question to the core
-TYPED_FROM = 1_000  # more than these are changed only by who has typed how many: it says that the number was read
+WHY_MAX = 900  # the core takes 1 000 characters, the change's tag included
+CHOSEN_MAX = 1_000  # messages of one request to the core
+TYPED_FROM = 1_000  # for more messages, the operator must type their number: this shows that the number was read
 _MESSAGE = re.compile(r"([0-9A-Z]{13,20})(?::([^\s:]{1,100}):(\d{1,19}))?")
 
 
@@ -27,7 +27,7 @@ class WhyForm(forms.Form):
 
 
 class RouteForm(forms.Form):
-    """``transports``: those there are; None when the core did not say, and will itself."""
+    """Asks for a route. ``transports``: the existing ones; None if they are not known here, then the core checks the route."""
 
     route = forms.CharField(
         label="New route",
@@ -53,15 +53,15 @@ class RouteForm(forms.Form):
 
 
 class ChosenForm(WhyForm):
-    """For messages that were selected."""
+    """Asks for the reason to change the selected messages."""
 
 
 class CountForm(forms.Form):
-    """For all that match: what has to be known before they can be counted."""
+    """Asks for nothing: all matching messages can be counted at once."""
 
 
 class GoForm(WhyForm):
-    """For all that match, once they are counted."""
+    """Asks for the reason to change all matching messages, after they were counted."""
 
     def __init__(self, change: Change, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -82,18 +82,18 @@ class GoForm(WhyForm):
 
 
 def must_be_typed(change: Change) -> bool:
-    """Many, or everything there is: a careful operator is asked to have read the number."""
+    """Returns whether the operator must type the number: for many messages, and for the whole queue."""
     return change.matched > TYPED_FROM or not change.filter
 
 
 def chosen(values: Iterable[str]) -> tuple[list[str], list[tuple[str, str, int]]]:
-    """What check boxes say: queue ids, and queue ids with their positions. Raises ValueError."""
+    """Returns the selected messages: queue ids, and queue ids with their positions. Raises ValueError."""
     queue_ids: dict[str, None] = {}
     messages: dict[str, tuple[str, str, int]] = {}
     for value in values:
         match = _MESSAGE.fullmatch(value)
         if match is None:
-            raise ValueError("This is no message.")
+            raise ValueError("A selected value is not a message. Reload the page and select again.")
         if match[2]:
             messages[match[1]] = (match[1], match[2], int(match[3]))
         else:

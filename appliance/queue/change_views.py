@@ -1,4 +1,4 @@
-"""Changing messages: the dialog, the count, the reason, the progress and what came of it. Every one of these may be left."""
+"""Changing messages: the dialog, the count, the reason, the progress and the result. The user may leave each of these pages."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ NAMES_SHOWN = 10
 
 
 class RoutedChosenForm(ChosenForm, RouteForm):
-    """A new route for messages that were selected."""
+    """Asks for a new route for the selected messages."""
 
     field_order = ("route", "why")
 
 
 class RoutedCountForm(CountForm, RouteForm):
-    """A new route for all that match."""
+    """Asks for a new route for all matching messages."""
 
 
 @operator
 @require_http_methods(["GET", "POST"])
 def chosen_messages(request: HttpRequest, operation: str) -> HttpResponse:
-    """The dialog for selected messages (``m``), or with ``all`` for those that match; POST changes those selected."""
+    """Renders the dialog for selected messages (``m``), or with ``all`` for matching ones; POST changes the selected ones."""
     _check(operation)
     given = request.POST if request.method == "POST" else request.GET
     if given.get("all") and request.method == "GET":
@@ -73,7 +73,7 @@ def chosen_messages(request: HttpRequest, operation: str) -> HttpResponse:
 @operator
 @require_POST
 def begin(request: HttpRequest) -> HttpResponse:
-    """Begins to count what matches."""
+    """Begins to count the matching messages."""
     operation = request.POST.get("operation", "")
     _check(operation)
     asked = FilterForm.of(request.POST)
@@ -97,7 +97,7 @@ def begin(request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def change(request: HttpRequest, tag: str) -> HttpResponse:
-    """How far it is: a page, or for htmx a piece that asks again until it is over."""
+    """Renders the progress of a change: a page, or for htmx a piece that asks again until the change is over."""
     it = get_object_or_404(Change, pk=tag)
     if request.headers.get("HX-Request"):
         return _piece(request, it)
@@ -115,7 +115,7 @@ def changes(request: HttpRequest) -> HttpResponse:
 @operator
 @require_POST
 def start(request: HttpRequest, tag: str) -> HttpResponse:
-    """The reason is typed: it begins. Whoever asks twice gets one change."""
+    """Starts a counted change, if the form has a reason. A second request does not start a second change."""
     it = get_object_or_404(Change, pk=tag)
     if it.phase != Phase.COUNTED:
         return _piece(request, it)
@@ -131,7 +131,7 @@ def start(request: HttpRequest, tag: str) -> HttpResponse:
 @operator
 @require_POST
 def stop(request: HttpRequest, tag: str) -> HttpResponse:
-    """Between two steps; what was changed stays changed."""
+    """Stops a change between two steps; messages that were changed stay changed."""
     Change.objects.filter(pk=tag).update(stop_wanted=True)
     return _piece(request, get_object_or_404(Change, pk=tag))
 
@@ -153,7 +153,7 @@ def take_back(request: HttpRequest, tag: str) -> HttpResponse:
 
 
 def recent_deletions() -> list[dict[str, Any]]:
-    """Those that can still be undone, newest first."""
+    """Returns the deletions that can still be undone, newest first."""
     found = Change.objects.filter(operation="delete").exclude(phase__in=(Phase.COUNTING, Phase.COUNTED))
     return [_context(each) for each in found[:CHANGES_SHOWN] if each.can_be_undone][:NAMES_SHOWN]
 
@@ -176,7 +176,7 @@ def _form(plain: type[Any], routed: type[Any], request: HttpRequest, operation: 
 def _transports(request: HttpRequest) -> list[str] | None:
     try:
         return list(door(request).read("routes")["transports"])
-    except Refused:  # it has the last word anyway
+    except Refused:  # the core checks the route again when it is set
         return None
 
 
@@ -223,5 +223,5 @@ def _piece(request: HttpRequest, it: Change, status: int = 200, **more: Any) -> 
 
 
 def _sorry(request: HttpRequest, words: str) -> HttpResponse:
-    """Into the notice of the dialog."""
+    """Renders an error into the notice of the dialog."""
     return render(request, "common/error_piece.html", {"title": "Nothing was changed", "words": words}, status=409)

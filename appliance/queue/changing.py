@@ -1,9 +1,9 @@
-"""Making changes: to chosen messages at once, to all that match in a thread that outlives the browser that asked.
+"""Makes changes: to selected messages at once; to all matching messages in a thread that continues when the browser is closed.
 
-Laws: nothing is changed without a reason, an entry in the audit, and a row in ``Change``. All that match are counted first,
-and what came after the count is left alone (the core's ``cut``). The reason in the journal carries the change's tag, and an
-undo takes back exactly what carries it. How a change ends is written down whatever happens to the core; when the portal
-itself ends in the middle, the core stops between two steps, and the row is told to be abandoned.
+Laws: every change has a reason, an entry in the audit log, and a row in ``Change``. Matching messages are counted first, and
+newer messages are left unchanged (the core's ``cut``). The reason in the journal contains the change's tag; an undo restores
+exactly the messages with this tag. The result of a change is recorded even if the core fails. If the portal ends during a
+change, the core stops between two steps, and the row shows as abandoned.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ __all__ = ["OPERATIONS", "TooMany", "change_chosen", "count", "doc_of", "go", "i
 
 # operation -> what it does, for its dialog
 OPERATIONS = {
-    "delete": "They leave the queue; this can be undone for {undo}.",
-    "undelete": "They go back to where they were: what was held is held again, all else is due at once.",
-    "hold": "They wait until somebody releases them.",
-    "release": "The hold ends: they are due at once.",
-    "retry": "They are due at once, whatever time they wait for.",
-    "reroute": "All their recipients that are left go to another next hop, due at once.",
-    "bounce": "They are returned to their senders now. This cannot be undone.",
+    "delete": "The messages are removed from the queue. This can be undone for {undo}.",
+    "undelete": "The messages return to the queue: held messages are held again, all others are due at once.",
+    "hold": "The messages are not delivered until an operator releases them.",
+    "release": "The hold ends; the messages are due at once.",
+    "retry": "The messages are due at once, without waiting for their next attempt.",
+    "reroute": "The remaining recipients of the messages go to another next hop, due at once.",
+    "bounce": "The messages are returned to their senders now. This cannot be undone.",
 }
 _PAST = {
     "delete": "deleted", "undelete": "undeleted", "hold": "held", "release": "released", "retry": "due at once",
     "reroute": "rerouted", "bounce": "bounced",
 }  # fmt: skip
-AT_ONCE_MAX = 4  # counts and changes of all that match, under way in one portal process
-SAVED_S = 0.5  # between two looks at the row, which has the progress, and whether somebody wants to stop it
+AT_ONCE_MAX = 4  # counts and changes of matching messages, under way in one portal process
+SAVED_S = 0.5  # between two accesses to the row: write the progress, read whether an operator wants to stop
 
 _slots = threading.BoundedSemaphore(AT_ONCE_MAX)
 
 
 class TooMany(ValueError):
-    """For a person as it is."""
+    """Says that too many changes are under way; its message is for the user."""
 
 
 def past_of(operation: str) -> str:
@@ -64,7 +64,7 @@ def doc_of(operation: str) -> str:
 
 
 def change_chosen(request: HttpRequest, change: Change) -> None:
-    """Of the messages in ``change.messages``; one question, answered when it is synced. Raises ControlError."""
+    """Changes the messages in ``change.messages``: one request, answered after it is synced. Raises ControlError."""
     messages: list[list[Any]] = change.messages or []
     queue_ids = [each[0] for each in messages]
     change.phase, change.worker = Phase.RUNNING, own()
@@ -89,13 +89,13 @@ def change_chosen(request: HttpRequest, change: Change) -> None:
 
 
 def in_background(target: Callable[[HttpRequest, Change], None], request: HttpRequest, change: Change) -> None:
-    """``count`` or ``go``, in a thread. Raises TooMany."""
+    """Runs ``count`` or ``go`` in a thread. Raises TooMany."""
     if not _slots.acquire(blocking=False):
         raise TooMany(f"{AT_ONCE_MAX} changes are under way already; wait for one of them, or stop it.")
 
     def run() -> None:
         try:
-            with contextlib.suppress(ControlError):  # it is in the row
+            with contextlib.suppress(ControlError):  # the row has its message
                 target(request, change)
         finally:
             _slots.release()
@@ -107,25 +107,25 @@ def in_background(target: Callable[[HttpRequest, Change], None], request: HttpRe
         change.heard_at, change.worker = timezone.now(), own()
         change.save()
         threading.Thread(target=run, name=f"change {change.tag}", daemon=True).start()
-    except BaseException:  # a full disk, say: nothing was begun
+    except BaseException:  # such as a full disk: nothing was begun
         _slots.release()
         raise
 
 
 def count(request: HttpRequest, change: Change) -> None:
-    """How many match, and the cut behind which a change stops. Raises ControlError."""
+    """Counts the matching messages, and records the cut: a change leaves newer messages unchanged. Raises ControlError."""
     with _ending(change):
         stopped = _follow(change, {"dry_run": True})
         change.phase = Phase.STOPPED if stopped else Phase.COUNTED
         if not stopped and not change.cut:
-            raise Refused("the core has counted without saying up to where; nothing can be changed by that")
+            raise Refused("the core's answer to the count has no cut; nothing was changed, count again")
 
 
 def go(request: HttpRequest, change: Change) -> None:
-    """The change, to what was counted or, without a count, to all that match. Raises ControlError."""
+    """Changes the counted messages or, without a count, all matching messages. Raises ControlError."""
     action = f"queue.{change.operation}"
     before = {"change": change.tag, "filter": change.filter, "matched": change.matched, "cut": change.cut}
-    # Should the portal end in the middle, this is what the audit has.
+    # If the portal ends during the change, the audit log has this entry only.
     record(request, f"{action}.begun", change.words, before=before, why=change.why)
     with _ending(change), audited(request, action, change.words, before=before, why=change.why) as entry:
         try:
@@ -139,12 +139,12 @@ def go(request: HttpRequest, change: Change) -> None:
 
 
 def undo(request: HttpRequest, deletion: Change, why: str) -> Change:
-    """Undeletes exactly what ``deletion`` deleted: what lies in the lane of the deleted under its tag. Raises TooMany."""
+    """Undeletes the messages that ``deletion`` deleted: those in the lane deleted with its tag. Raises TooMany."""
     change = Change(
         who=deletion.who if not request.user.is_authenticated else request.user.get_username(),
         operation="undelete",
         filter={"lane": DELETED, "reason": deletion.mark},
-        words=f"what change {deletion.tag} deleted",
+        words=f"messages deleted by change {deletion.tag}",
         why=why,
         matched=deletion.changed,
         undoes=deletion,
@@ -154,7 +154,7 @@ def undo(request: HttpRequest, deletion: Change, why: str) -> Change:
 
 
 def _follow(change: Change, extra: dict[str, Any], why: str = "") -> bool:
-    """Hears the progress of change_matching to its end; whether somebody stopped it."""
+    """Follows the progress of change_matching to its end; returns whether an operator stopped it."""
     arguments = {"change": change.operation, "filter": change.filter, **extra}
     if change.route:
         arguments["route"] = change.route
@@ -179,7 +179,7 @@ def _follow(change: Change, extra: dict[str, Any], why: str = "") -> bool:
 
 @contextlib.contextmanager
 def _as_not_known() -> Iterator[None]:
-    """A manager that ended in the middle of a step did not refuse it: as Door.change has it, for each step."""
+    """Reports a step during which the manager ended as an unknown outcome, not as a refusal; as Door.change does."""
     try:
         yield
     except Refused as error:
@@ -188,7 +188,7 @@ def _as_not_known() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _ending(change: Change) -> Iterator[None]:
-    """Writes down how it ended. A ControlError goes on to whoever asked."""
+    """Records how a change ended. A ControlError is raised again."""
     try:
         yield
         if change.phase == Phase.RUNNING:
@@ -210,7 +210,7 @@ def _ending(change: Change) -> Iterator[None]:
 def _sum(change: Change) -> str:
     words = f"{change.changed} {past_of(change.operation)}"
     if change.failed:
-        words += f", {change.failed} could not be"
+        words += f", {change.failed} failed"
     if change.phase == Phase.STOPPED:
         words += "; stopped before the end"
     return words

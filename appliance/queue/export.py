@@ -1,6 +1,7 @@
-"""The result of a filter as CSV, streamed, harmless in a spreadsheet.
+"""Streams the result of a filter as CSV, harmless in a spreadsheet.
 
-Bounded; when it is cut, or the core goes away, the last line says so. ``appliance.common.csv`` escapes the cells.
+The number of rows is bounded. If rows are missing, also because the core stopped, the last line says so.
+``appliance.common.csv`` escapes the cells.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mailcore.control.client import ControlError
 
 __all__ = ["COLUMNS", "csv"]
 
-ROWS_MAX = 100_000  # a spreadsheet takes about a million; the core reads so many in some seconds
+ROWS_MAX = 100_000  # a spreadsheet takes about a million; the core reads 100 000 in some seconds
 STEP = 1_000
 COLUMNS = (
     "queue id", "state", "lane", "sender", "recipients", "recipient count", "destinations", "arrived at", "next attempt",
@@ -38,8 +39,8 @@ def csv(request: HttpRequest) -> HttpResponse:
     """Streams the messages that match a filter as CSV."""
     asked = FilterForm.of(request.GET)
     if not asked.is_valid():
-        return HttpResponse("The filter is not right.", status=400, content_type="text/plain")
-    first = read_on(door(request), asked.core, "", STEP, once=True)  # what goes wrong here is a page
+        return HttpResponse("The filter is not valid.", status=400, content_type="text/plain")
+    first = read_on(door(request), asked.core, "", STEP, once=True)  # first, so that an error is still a page
     response = StreamingHttpResponse(_lines(asked, first, request.user.get_username()), content_type=CONTENT_TYPE)
     stamp = timezone.localtime().strftime("%Y-%m-%d-%H%M")
     response["Content-Disposition"] = f'attachment; filename="queue-{stamp}.csv"'

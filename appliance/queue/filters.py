@@ -1,7 +1,7 @@
-"""Which messages a page is about: a filter as the URL has it, as the core takes it, and in words.
+"""The filter of a page of messages: as in the URL, as the core takes it, and in words.
 
-Law: a filter lives in the URL, so that it can be sent to somebody; what is not given is left out everywhere. Who links here
-may also write the core's own names (older_than_s, larger_than_bytes).
+Law: the URL holds the filter, so that an operator can send it to another; empty fields are left out. Links may also use the
+core's names (older_than_s, larger_than_bytes).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ AMOUNTS: dict[str, tuple[str, Callable[[str], float]]] = {
     "arrived_before": ("arrived_before", moment_of),
 }
 FIELDS = (*TEXTS, *AMOUNTS)
-DELETED = "deleted"  # the lane of what can still be undone
+DELETED = "deleted"  # the lane of deleted messages that can still be restored
 HOLD = "hold"
 
 
 class AmountField(forms.CharField):
-    """Keeps what was typed; ``read`` says whether it is one, and how much."""
+    """Keeps the text that was typed; ``read`` checks it."""
 
     def __init__(self, read: Callable[[str], float], **named: Any) -> None:
         super().__init__(required=False, max_length=AMOUNT_MAX, **named)
@@ -51,7 +51,7 @@ class AmountField(forms.CharField):
 
 
 class FilterForm(forms.Form):
-    """``of`` reads a request; then ``is_valid``, ``core``, ``query`` and ``words``."""
+    """Holds a filter. ``of`` reads it from a request; then use ``is_valid``, ``core``, ``query`` and ``words``."""
 
     sender = forms.CharField(required=False, max_length=TEXT_MAX, help_text="<> is the sender of bounces")
     recipient = forms.CharField(required=False, max_length=TEXT_MAX)
@@ -74,12 +74,12 @@ class FilterForm(forms.Form):
 
     @property
     def given(self) -> dict[str, str]:
-        """What was given, by name; for a URL, and for hidden fields."""
+        """Returns the fields that are not empty, by name; for a URL, and for hidden fields."""
         return {name: value for name in FIELDS if (value := self.cleaned_data.get(name, ""))}
 
     @property
     def core(self) -> dict[str, Any]:
-        """As the core's operations take it."""
+        """Returns the filter as the core's operations take it."""
         core: dict[str, Any] = {name: self.given[name] for name in TEXTS if name in self.given}
         for name, (theirs, read) in AMOUNTS.items():
             if name in self.given:
@@ -93,17 +93,17 @@ class FilterForm(forms.Form):
 
     @property
     def words(self) -> str:
-        """For people and the audit; harmless."""
+        """Returns the filter in words, for pages and the audit log; harmless to show."""
         parts = [f"{name.replace('_', ' ')} {visible(value)}" for name, value in self.given.items()]
         return " · ".join(parts) or "the whole queue"
 
     @property
     def lane_kind(self) -> str:
-        """Which quick choice it is: "", "new", "deferred", "hold", "deleted", or "other"."""
+        """Returns the quick choice that is active: "", "new", "deferred", "hold", "deleted", or "other"."""
         lane = self.given.get("lane", "")
         return {"": "", "incoming.*": "new", "retry.*": "deferred", HOLD: HOLD, DELETED: DELETED}.get(lane, "other")
 
     @property
     def more_given(self) -> bool:
-        """Whether one of the rarer fields is in use."""
+        """Returns whether one of the less common fields is in use."""
         return any(name in self.given for name in AMOUNTS)

@@ -1,4 +1,4 @@
-"""All that is known of one message, in the queue or gone: what its page shows, out of ``show``, ``history`` and ``headers``."""
+"""One message, queued or finished, as its page shows it: from the core's answers to ``show``, ``history`` and ``headers``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECIPIENTS_PAGE = 200
 
 @dataclass
 class Message:
-    """``item`` and ``envelope`` are None for what is no longer in the queue; ``accepted`` None where nobody knows."""
+    """Holds one message. ``item`` and ``envelope``: None if it is no longer queued; ``accepted``: None if it is not known."""
 
     queue_id: str
     item: dict[str, Any] | None = None
@@ -24,7 +24,7 @@ class Message:
     explain: list[dict[str, Any]] = field(default_factory=list)
     note: str = ""
     recipients: list[dict[str, Any]] = field(default_factory=list)
-    more_recipients: int | None = None  # where the next page of them begins
+    more_recipients: int | None = None  # where the next page of recipients begins
     recipients_known: int = 0
     history: Timeline = field(default_factory=Timeline)
     accepted: dict[str, Any] | None = None
@@ -51,13 +51,13 @@ class Message:
 
     @property
     def sender(self) -> str | None:
-        """None where nobody knows; "" is the sender of bounces."""
+        """Returns the sender; None if it is not known. "" is the sender of bounces."""
         known = self.item or self.accepted
         return None if known is None else str(known["sender"])
 
 
 def message_of(core: Door, queue_id: str) -> Message:
-    """Three questions at most. Raises ControlError."""
+    """Returns one message, with three questions to the core at most. Raises ControlError."""
     told = Message(queue_id)
     remaining = _show(core, told)
     history = core.read("history", {"queue_id": queue_id})
@@ -75,13 +75,13 @@ def message_of(core: Door, queue_id: str) -> Message:
             told.headers = core.read("headers", {"queue_id": queue_id})
             # A field that was folded with tabs reads as one line.
             told.headers["headers"] = [[name, value.replace("\t", " ")] for name, value in told.headers["headers"]]
-        except Refused as error:  # it has just been delivered, say
+        except Refused as error:  # such as: delivered a moment ago
             told.why_no_headers = str(error)
     return told
 
 
 def recipients_of(core: Door, queue_id: str, start: int) -> tuple[list[dict[str, Any]], int | None]:
-    """A page of the recipients, and where the next begins. Raises ControlError."""
+    """Returns a page of the recipients, and where the next page begins. Raises ControlError."""
     told = Message(queue_id)
     remaining = _show(core, told)
     history = core.read("history", {"queue_id": queue_id})
@@ -89,7 +89,7 @@ def recipients_of(core: Door, queue_id: str, start: int) -> tuple[list[dict[str,
 
 
 def waiting_of(core: Door, queue_id: str) -> tuple[list[dict[str, Any]], str]:
-    """Why it waits now; no group and the core's words when it is not in the queue. Raises ControlError."""
+    """Returns why a message waits now; if it is not queued, an empty list and the core's message. Raises ControlError."""
     try:
         return core.read("explain", {"queue_id": queue_id}), ""
     except Refused as error:
@@ -97,7 +97,7 @@ def waiting_of(core: Door, queue_id: str) -> tuple[list[dict[str, Any]], str]:
 
 
 def _show(core: Door, told: Message) -> list[dict[str, Any]]:
-    """Fills in what ``show`` says; the recipients that are left."""
+    """Fills in the answer to ``show``; returns the remaining recipients."""
     remaining: list[dict[str, Any]] = []
     try:
         for part in core.parts("show", {"queue_id": told.queue_id}):
@@ -112,7 +112,7 @@ def _show(core: Door, told: Message) -> list[dict[str, Any]]:
 
 
 def _rows(remaining: list[dict[str, Any]], history: dict[str, Any]) -> list[dict[str, Any]]:
-    """Everybody, by number: those left as the queue has them, the others as their last verdict says."""
+    """Returns all recipients, by number: remaining ones as they are queued, the others with their last verdict."""
     rows: dict[int, dict[str, Any]] = {}
     for number, verdict in fates(history).items():
         rows[number] = {**verdict, "state": verdict["status"], "destination": verdict["relay"]}

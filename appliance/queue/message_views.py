@@ -1,4 +1,4 @@
-"""The page of one message, and its pieces that come later: further recipients, why it waits now."""
+"""The page of one message, and the pieces that it loads later: further recipients, why it waits now."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def recipients(request: HttpRequest, queue_id: str) -> HttpResponse:
 @require_safe
 @never_cache
 def waiting(request: HttpRequest, queue_id: str) -> HttpResponse:
-    """Asked for again and again, so what goes wrong is told in its place, and the rest of the page stays."""
+    """Renders why a message waits now. The page polls this piece: an error is shown in the piece, and the page stays."""
     try:
         groups, words = waiting_of(door(request), queue_id)
     except ControlError as error:
@@ -52,7 +52,7 @@ def waiting(request: HttpRequest, queue_id: str) -> HttpResponse:
 
 
 def _actions(told: Message) -> list[tuple[str, str, str]]:
-    """What makes sense for it as it is now; the core has the last word."""
+    """Returns the actions that the message's state allows; the core checks them again."""
     if told.item is None:
         return []
     state = told.item["state"]

@@ -1,6 +1,7 @@
-"""Changes to many messages: what was asked for, how far it is, what came of it. It survives the browser that asked.
+"""Changes to messages: the request, its progress and its result. A change continues when the browser is closed.
 
-The audit has who, what and why for ever; this is for watching and undoing, and is forgotten after ``KEPT_DAYS``.
+The audit log keeps permanently who changed what and why; these rows are for watching and undoing, and are deleted after
+``KEPT_DAYS``.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from appliance.queue.owner_process import WORKER_MAX, is_gone
 
 __all__ = ["Change", "Phase"]
 
-_LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # as queue ids: survives being read over a telephone
-TAG_CHARACTERS = 10  # 50 bits: nobody who writes replies or addresses guesses one
+_LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # as in queue ids: can be read over a telephone
+TAG_CHARACTERS = 10  # 50 bits: an untrusted reply or address cannot contain one by guessing
 KEPT_DAYS = 30
-SILENT_S = 15.0  # beyond the patience with the core: then whoever made the change is gone, also from another host
+SILENT_S = 15.0  # beyond the time-out of the core: then the process that made the change is gone, also on another host
 
 
 def new_tag() -> str:
@@ -29,22 +30,22 @@ def new_tag() -> str:
 
 
 class Phase(models.TextChoices):
-    """How far a change is."""
+    """Lists the phases of a change."""
 
     COUNTING = "counting", "counting"
     COUNTED = "counted", "counted"
     RUNNING = "running", "under way"
     DONE = "done", "done"
-    STOPPED = "stopped", "stopped"  # by somebody, between two steps
-    REFUSED = "refused", "refused"  # the core said no
-    UNKNOWN = "unknown", "not known"  # no answer came: the last step may have been made
+    STOPPED = "stopped", "stopped"  # by an operator, between two steps
+    REFUSED = "refused", "refused"  # by the core
+    UNKNOWN = "unknown", "not known"  # no answer came: the core may have made the last step
 
 
 UNDER_WAY = (Phase.COUNTING, Phase.RUNNING)
 
 
 class Change(models.Model):
-    """``tag`` stands in the reason that goes into the journal, so that exactly these messages are found again."""
+    """Holds one change. ``tag`` is part of the reason in the journal, so that an undo finds exactly these messages."""
 
     tag = models.CharField(primary_key=True, max_length=TAG_CHARACTERS, default=new_tag, editable=False)
     who = models.CharField(max_length=150)
@@ -86,12 +87,12 @@ class Change(models.Model):
 
     @property
     def mark(self) -> str:
-        """How the reason in the journal names this change."""
+        """Returns the name of this change in the reason in the journal."""
         return f"(change {self.tag})"
 
     @property
     def told_why(self) -> str:
-        """The reason as the journal gets it."""
+        """Returns the reason as it is written to the journal."""
         return f"{self.why} {self.mark}"
 
     @property
@@ -101,7 +102,7 @@ class Change(models.Model):
 
     @property
     def abandoned(self) -> bool:
-        """Nobody is working on it any more: the portal ended in the middle of it. The core, whose asker is gone, stops then."""
+        """Returns whether the portal ended during the change. The core stops then, because its client is gone."""
         if self.under_way and is_gone(self.worker):
             return True
         patience = timedelta(seconds=settings.PORTAL.change_timeout_s + SILENT_S)
@@ -109,12 +110,12 @@ class Change(models.Model):
 
     @property
     def undo_until(self) -> float | None:
-        """Wall clock; None for what cannot be undone."""
+        """Returns until when the change can be undone, in wall-clock seconds; None if it cannot."""
         if self.operation != "delete" or self.phase == Phase.COUNTING:
             return None
         if not self.abandoned and (self.ended_at is None or not (self.changed or self.phase == Phase.UNKNOWN)):
             return None
-        # What was deleted first is also the first that is gone for good.
+        # The message that was deleted first is also removed permanently first.
         ended_at = self.begun_at if self.messages is None or self.ended_at is None else self.ended_at
         return ended_at.timestamp() + float(settings.WAYPOST.queue.undo_time_s)
 

@@ -1,7 +1,7 @@
-"""Which process makes a change, and whether it is still there: a portal that was killed is told at the next look.
+"""The process that makes a change, and whether it still runs: a page shows at its next request that the portal was killed.
 
-A process is named by host, number and the kernel's time of its start (proc(5), stat), because numbers come again. Of another
-host nothing is known.
+A process is named by its host, its pid and the kernel's time of its start (proc(5), stat), because pids are reused. Processes
+of another host cannot be checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def own() -> str:
 
 
 def is_gone(worker: str) -> bool:
-    """False where it cannot be known."""
+    """Returns whether the process has ended; False if this cannot be checked."""
     host, _, rest = worker.partition(" ")
     number = rest.partition(" ")[0]
     return host == os.uname().nodename and number.isdecimal() and _told(int(number)) != rest
@@ -35,7 +35,7 @@ def _named(process: int) -> str:
 
 
 def _told(process: int) -> str:
-    """Number and start; "" when it has ended."""
+    """Returns the pid and the start of a process; "" if it has ended."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

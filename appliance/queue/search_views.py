@@ -1,4 +1,4 @@
-"""Searching for messages, those gone included, by queue id, Message-ID, sender or recipient."""
+"""Searching for messages, finished ones included, by queue id, Message-ID, sender or recipient."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["found", "search"]
 KINDS = {"recipient": "Recipient", "sender": "Sender", "message_id": "Message-ID"}
 PAGE = 50
 TEXT_MAX = 1_000  # as the core allows
-CURSOR_MAX = 4_000  # as the core allows: it says what of each lane was searched
-TOGETHER_S = 1.0  # of searching before the browser hears how far it is
+CURSOR_MAX = 4_000  # as the core allows: it holds the parts of each lane that were searched
+TOGETHER_S = 1.0  # search for this long before the browser gets the progress
 
 
 @viewer
 @require_safe
 def search(request: HttpRequest) -> HttpResponse:
-    """A queue id goes straight to its message; anything else is searched for piece by piece (``found``)."""
+    """Redirects a queue id to its message; searches for any other text piece by piece (``found``)."""
     typed = request.GET.get("q", "").strip()[:TEXT_MAX]
     if (queue_id := queue_id_in(typed)) and not request.GET.get("text"):
         return redirect("queue:message", queue_id)
@@ -39,7 +39,7 @@ def search(request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def found(request: HttpRequest) -> HttpResponse:
-    """Rows of what was found next, and how far it is."""
+    """Renders the next rows that were found, and the progress."""
     kind, typed = request.GET.get("in", ""), request.GET.get("q", "").strip()[:TEXT_MAX]
     if kind not in KINDS or not typed:
         return HttpResponse(status=400)
@@ -56,7 +56,7 @@ def found(request: HttpRequest) -> HttpResponse:
         items += part["items"]
         cursor, seen, note = part["cursor"], part["examined"], part.get("note", "")
         if time.monotonic() >= until:
-            break  # the core stops, and goes on at the cursor
+            break  # the core stops; the next request continues at the cursor
     context = {
         "kind": kind,
         "typed": typed,

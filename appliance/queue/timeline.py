@@ -1,8 +1,8 @@
 """A message's history as a page shows it: events in order, and the delays of each attempt as bars.
 
-Delays are Postfix's: a before the manager took it up, b in the queue manager, c making the connection, d sending. a holds all
-the waiting and is often a thousand times longer than the rest, so it has a scale of its own; b, c and d share another. Each
-scale is the same for all attempts, so that bars can be compared down the page.
+Delays are Postfix's: a before the manager takes the message from its lane, b in the queue manager, c connecting, d sending. a
+contains the waiting and is often a thousand times longer than the rest, so it has its own scale; b, c and d share another.
+All attempts use the same scales, so that their bars can be compared.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 __all__ = ["Timeline", "fates", "timeline"]
 
-WIDTH = 1000.0  # of a bar's picture; it is stretched to its column
-LEAST = 4.0  # what is not nothing can be seen
+WIDTH = 1000.0  # of a bar's drawing; it is stretched to its column
+LEAST = 4.0  # a delay above 0 is at least this wide, so that it can be seen
 VERDICTS_SHOWN = 20  # of one attempt; the others are among the recipients
 
 
@@ -29,13 +29,13 @@ class Bar:
 
     @property
     def words(self) -> str:
-        """Finer than elsewhere: sending takes some milliseconds."""
+        """Returns the delay in words, finer than on other pages: sending takes some milliseconds."""
         return f"{self.seconds * 1000:.1f} ms" if self.seconds < 1 else f"{self.seconds:.2f} s"
 
 
 @dataclass
 class Timeline:
-    """``events``: those of ``history``, an attempt with ``waited`` and ``tried`` (bars), ``verdicts`` and ``more``."""
+    """Holds the events of ``history``; an attempt has ``waited`` and ``tried`` (bars), ``verdicts`` and ``more``."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
     waited_max: float = 0.0
@@ -75,7 +75,7 @@ def timeline(history: Mapping[str, Any]) -> Timeline:
 
 
 def fates(history: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """The last verdict for each recipient's number, with ``at`` and ``relay``; of those that history still has."""
+    """Returns the last verdict by the number of its recipient, with ``at`` and ``relay``, as far as history has it."""
     last: dict[int, dict[str, Any]] = {}
     for event in history["events"]:
         for verdict in event.get("verdicts", ()):

@@ -16,8 +16,8 @@ from appliance.queue.browsing import PAGE, Place, Reading, read_on
 from appliance.queue.change_views import recent_deletions
 from appliance.queue.filters import DELETED, HOLD, FilterForm
 
-NAMES_MAX = 500  # destinations offered while somebody types
-# (lane, what it is called)
+NAMES_MAX = 500  # destinations offered while the user types
+# (lane, label)
 LANES = (("", "All"), ("incoming.*", "New"), ("retry.*", "Deferred"), (HOLD, "Held"), (DELETED, "Deleted"))
 ACTIONS = (
     ("delete", "Delete", "danger"), ("hold", "Hold", ""), ("release", "Release", ""), ("retry", "Retry now", ""),
@@ -30,7 +30,7 @@ UNDELETE = (("undelete", "Undelete", ""),)
 @require_safe
 @never_cache
 def page(request: HttpRequest) -> HttpResponse:
-    """One question to the core; what a filter must read on for is asked for by the page (``rows``)."""
+    """Renders a page of the queue with one question to the core; the page asks for further rows itself (``rows``)."""
     asked = FilterForm.of(request.GET)
     if not asked.is_valid():
         return render(request, "queue/list.html", {"asked": asked, "lanes": LANES, "reading": None}, status=422)
@@ -52,7 +52,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def rows(request: HttpRequest) -> HttpResponse:
-    """What comes next on a page that is not full yet: further rows, how far it is, and the links to other pages."""
+    """Renders the rest of a page that is not full yet: further rows, the progress, and the links to other pages."""
     asked = FilterForm.of(request.GET)
     if not asked.is_valid():
         return HttpResponse(status=400)
@@ -66,7 +66,7 @@ def rows(request: HttpRequest) -> HttpResponse:
 @viewer
 @require_safe
 def names(request: HttpRequest) -> HttpResponse:
-    """What the filter's fields offer: lanes and destinations that have mail, those with the most first."""
+    """Renders the suggestions for the filter's fields: lanes and destinations with mail, those with the most mail first."""
     size = door(request).read("size")
     destinations = sorted(size["destinations"].items(), key=lambda pair: -pair[1])[:NAMES_MAX]
     context = {"names": [name for name, _ in destinations if name], "lanes": sorted(size["lanes"])}
