@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -26,6 +26,8 @@ from appliance.queue.filters import DELETED
 from appliance.queue.models import Change, Phase
 from appliance.queue.owner_process import own
 from mailcore.control.client import ControlError, NotRunning, Refused
+from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
+from mailcore.faults import Fault
 
 __all__ = ["OPERATIONS", "TooMany", "change_chosen", "count", "doc_of", "go", "in_background", "past_of", "undo"]
 
@@ -79,9 +81,8 @@ def change_chosen(request: HttpRequest, change: Change) -> None:
     subject = ", ".join(queue_ids)
     with _ending(change), audited(request, f"queue.{change.operation}", subject, why=change.why) as entry:
         entry.before = {"change": change.tag, "queue_ids": queue_ids}
-        answer = door_of(change.who).change(change.operation, arguments, why=change.told_why)
-        change.changed, change.failed = answer["changed"], len(answer["errors"])
-        change.errors = answer["errors"]
+        result = door_of(change.who).ask_change(change.operation, ChangeResult, arguments, why=change.told_why)
+        change.changed, change.failed, change.errors = result.changed, len(result.errors), _texts(result.errors)
         entry.after = {"changed": change.changed, "failed": change.failed, "errors": change.errors}
         if change.route:
             entry.after["route"] = change.route
@@ -159,20 +160,20 @@ def _follow(change: Change, extra: dict[str, Any], why: str = "") -> bool:
     if change.route:
         arguments["route"] = change.route
     counting = extra.get("dry_run", False)
-    parts = door_of(change.who).parts("change_matching", arguments, why=why, timeout_s=settings.PORTAL.change_timeout_s)
+    timeout_s = settings.PORTAL.change_timeout_s
+    parts = door_of(change.who).ask_parts("change_matching", MatchingProgress, arguments, why=why, timeout_s=timeout_s)
     saved = 0.0
     with contextlib.closing(parts), _as_not_known():  # type: ignore[type-var]  # a generator: closing it ends the operation
-        for part in parts:
+        for progress in parts:
             if counting or not change.matched:
-                change.matched = part["matched"]
-                change.matched_recipients = part.get("matched_recipients", 0)
-            change.cut = part.get("cut", change.cut)
-            change.changed, change.failed, change.errors = part["changed"], part["failed"], part["errors"]
+                change.matched, change.matched_recipients = progress.matched, progress.matched_recipients
+            change.cut = progress.cut or change.cut
+            change.changed, change.failed, change.errors = progress.changed, progress.failed, _texts(progress.errors)
             if time.monotonic() - saved >= SAVED_S:
                 saved = time.monotonic()
                 change.heard_at = timezone.now()
                 change.save(update_fields=["matched", "matched_recipients", "changed", "failed", "errors", "heard_at"])
-                if not part["done"] and Change.objects.filter(pk=change.pk, stop_wanted=True).exists():
+                if not progress.done and Change.objects.filter(pk=change.pk, stop_wanted=True).exists():
                     return True
     return False
 
@@ -205,6 +206,11 @@ def _ending(change: Change) -> Iterator[None]:
         change.heard_at = timezone.now()
         change.ended_at = None if change.phase == Phase.COUNTED else change.heard_at
         change.save()
+
+
+def _texts(errors: Mapping[str, Fault]) -> dict[str, str]:
+    """Returns what the row keeps, for people."""
+    return {queue_id: fault.message for queue_id, fault in errors.items()}
 
 
 def _sum(change: Change) -> str:

@@ -31,6 +31,7 @@ from mailcore.control.protocol.operation import MESSAGES_MAX
 from mailcore.control.protocol.table import ArgumentError
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, Place, View
+from mailcore.faults import Code, Fault
 from mailcore.lookup.browse import Budget, Item, Stretch
 from mailcore.lookup.cutoff import Cutoff, CutoffError
 from mailcore.lookup.filter import Filter, text_matcher
@@ -50,7 +51,9 @@ class Changes:
         self._view = view
         self._budget = Budget(items=MESSAGES_MAX)
 
-    async def change(self, name: str, arguments: ChangeArguments, session: Session) -> AsyncGenerator[Any, None]:
+    async def change(
+        self, name: str, arguments: ChangeArguments, session: Session
+    ) -> AsyncGenerator[ChangeResult, None]:
         """Changes chosen messages. Raises ArgumentError, ManagerAway, ManagerRefused, OutcomeUnknown."""
         given = {queue_id: (lane, offset) for queue_id, lane, offset in arguments.messages}
         unplaced = [queue_id for queue_id in dict.fromkeys(arguments.queue_ids) if queue_id not in given]
@@ -67,7 +70,7 @@ class Changes:
         result = await self._change_placed(name, places, extra, session)
         for queue_id in unplaced:
             if queue_id not in places:
-                result.errors[queue_id] = "there is no such message in the queue"
+                result.errors[queue_id] = Fault(Code.NOT_FOUND, "there is no such message in the queue")
         yield result
 
     async def _change_placed(
@@ -94,15 +97,18 @@ class Changes:
 
     async def _send_change(
         self, name: str, places: dict[str, Place], extra: dict[str, Any], session: Session
-    ) -> tuple[int, dict[str, str], list[str]]:
+    ) -> tuple[int, dict[str, Fault], list[str]]:
         """Returns the number of changed messages, the errors by queue id, and the queue ids that are in another lane."""
         if not places:
             return 0, {}, []
         messages = [[queue_id, lane, offset] for queue_id, (lane, offset) in places.items()]
         answer = await self._view.link.call(name, {"messages": messages, **extra}, session.who, session.why)
-        return int(answer["changed"]), dict(answer["errors"]), list(answer["elsewhere"])
+        errors = msgspec.convert(answer["errors"], dict[str, Fault])
+        return int(answer["changed"]), errors, list(answer["elsewhere"])
 
-    async def add_recipients(self, arguments: AddRecipientsArguments, session: Session) -> AsyncGenerator[Any, None]:
+    async def add_recipients(
+        self, arguments: AddRecipientsArguments, session: Session
+    ) -> AsyncGenerator[ChangeResult, None]:
         """Adds recipients to one message. Raises NotFound, ManagerAway, ManagerRefused, OutcomeUnknown."""
         place = (arguments.lane, arguments.offset)
         if not arguments.lane:
@@ -113,7 +119,9 @@ class Changes:
         extra = {"recipients": arguments.recipients}
         yield await self._change_placed("add_recipients", {arguments.queue_id: place}, extra, session)
 
-    async def change_matching(self, session: Session, arguments: ChangeMatchingArguments) -> AsyncGenerator[Any, None]:
+    async def change_matching(
+        self, session: Session, arguments: ChangeMatchingArguments
+    ) -> AsyncGenerator[MatchingProgress, None]:
         """Changes all that match, or counts them. Yields progress. Raises ManagerAway when it is to change anything."""
         if not arguments.dry_run and not self._view.link.connected:
             raise ManagerAway(

@@ -17,7 +17,7 @@ import msgspec
 
 from mailcore.change_rules import MessageState, refusal
 from mailcore.envelope import DataPlace, Envelope, Origin
-from mailcore.faults import Code, FaultError
+from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Request
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
@@ -56,7 +56,7 @@ class Orders:
         self.passes = passes
 
     async def change(self, request: Request) -> dict[str, Any]:
-        """Answers ``{"changed": n, "errors": {queue id: text}, "elsewhere": [queue id]}`` once the records are synced.
+        """Answers ``{"changed": n, "errors": {queue id: Fault}, "elsewhere": [queue id]}`` once the records are synced.
 
         ``elsewhere`` are those of the errors that the caller may find in another lane. Raises BadRequest.
         """
@@ -67,13 +67,13 @@ class Orders:
         _check(operation, messages, arguments)
         self._check_route(arguments)
         changed: list[Active] = []
-        errors: dict[str, str] = {}
+        errors: dict[str, Fault] = {}
         elsewhere: list[str] = []
         for queue_id, lane, offset in messages:
             try:
                 changed.append(await self._order(queue_id, lane, offset, operation, arguments, request))
             except Gone as gone:
-                errors[queue_id] = str(gone)
+                errors[queue_id] = gone.fault
                 if isinstance(gone, Elsewhere):
                     elsewhere.append(queue_id)
         if changed:
@@ -120,7 +120,7 @@ class Orders:
                 break
             await asyncio.sleep(BUSY_S)
         else:
-            raise Gone("message is being moved to another lane; retry in a second")
+            raise Gone("message is being moved to another lane; retry in a second", code=Code.BUSY)
         if active is not None:
             _check_fits(operation, _state_of_active(active.order), active.order)
             if operation in ("delete", "undelete") and (held := context.restored.held_before(active)) is not None:
@@ -129,9 +129,9 @@ class Orders:
             active.order = order
             self.flow.stop_for_order(active)
         elif any(known.queue_id == queue_id for known, _ in context.queue.recovered):
-            raise Gone("message is still being recovered after the restart; retry")
+            raise Gone("message is still being recovered after the restart; retry", code=Code.BUSY)
         elif context.restored.covers(lane, offset):
-            raise Gone("message came out of a backup and is about to be held; retry then")
+            raise Gone("message came out of a backup and is about to be held; retry then", code=Code.BUSY)
         else:
             try:
                 _check_fits(operation, state_in(lane))
@@ -198,9 +198,10 @@ def _state_of_active(order: Administrative | None) -> MessageState:
 def _check_fits(operation: str, state: MessageState, order: Administrative | None = None) -> None:
     """Raises Gone when the change does not fit the state, or the order that waits for deliveries in flight."""
     if why := refusal(operation, state):
-        raise Gone(why)
+        raise Gone(why, code=Code.CONFLICT)
     if order is not None and (operation not in _PLACED or order.operation not in _PLACED):
-        raise Gone(f"{order.operation} waits for deliveries in flight; retry when they have ended")
+        text = f"{order.operation} waits for deliveries in flight; retry when they have ended"
+        raise Gone(text, code=Code.BUSY)
 
 
 def _check(operation: str, messages: Sequence[Any] | None, arguments: dict[str, Any]) -> None:

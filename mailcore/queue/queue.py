@@ -23,6 +23,7 @@ from typing import NamedTuple
 import msgspec
 
 from mailcore.envelope import DataPlace, Envelope
+from mailcore.faults import Code, FaultError
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.log.reader import LaneReader
@@ -54,12 +55,16 @@ from mailcore.queue.spool import Spool
 __all__ = ["Elsewhere", "Gone", "Queue", "Unmarked"]
 
 
-class Gone(Exception):
+class Gone(FaultError):
     """Raised if the message is not at this position, or cannot be read; the text says which."""
+
+    default = Code.INTERNAL
 
 
 class Elsewhere(Gone):
     """Raised if the message is finished or has moved; nothing was changed. A new search may find it at another position."""
+
+    default = Code.NOT_FOUND
 
 
 class Unmarked(NamedTuple):

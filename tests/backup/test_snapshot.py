@@ -12,6 +12,7 @@ from mailcore.backup.queue_files import mend_queue
 from mailcore.backup.snapshot import LINKS, Snapshot, SnapshotFailed
 from mailcore.config.settings import Scheduler
 from mailcore.envelope import Status
+from mailcore.faults import Code
 from mailcore.frames import Request
 from mailcore.log.positions import RestartPositions
 from mailcore.manager.manager import Manager
@@ -198,7 +199,7 @@ async def test_nothing_is_done_with_a_message_that_is_about_to_be_held(home: Hom
     (item,) = await _resting_in(manager, INCOMING)
     answer = await manager.orders.change(Request(1, "retry", {"messages": [list(item)]}, "somebody", ""))
     assert answer["changed"] == 0
-    assert "about to be held" in answer["errors"][item[0]]
+    assert answer["errors"][item[0]].code is Code.BUSY
     copy.kill()
     copy.writer.close()
 

@@ -165,7 +165,9 @@ async def test_what_could_not_be_changed_is_named_and_the_status_says_so(
     said = await waypost("queue", "delete", message.queue_id, "1K0RDGV4BE900")
     assert said.status == 1
     assert said.out == "1 message deleted\n"
-    assert said.err == "waypost: 1K0RDGV4BE900: there is no such message in the queue\n"
+    assert said.err == f"waypost: 1K0RDGV4BE900: {other_words(Code.NOT_FOUND)}\n"
+    told = (await waypost("queue", "delete", "1K0RDGV4BE900", "--json")).json
+    assert (told["changed"], told["errors"]["1K0RDGV4BE900"]["code"]) == (0, Code.NOT_FOUND)
 
 
 async def test_ids_may_come_from_stdin(

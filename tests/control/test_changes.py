@@ -12,6 +12,7 @@ import pytest
 
 from mailcore.control.client import AsyncControlClient, Refused
 from mailcore.envelope import Envelope
+from mailcore.faults import Code, Fault
 from tests.control.running_control import RunningControl, open_control
 from tests.lookup.sample_messages import NOW, deferred, envelope
 
@@ -22,7 +23,7 @@ ABSENT = "1K0RDGV4BE9ZZ"
 
 
 def answer(
-    changed: int, errors: Mapping[str, str] = MappingProxyType({}), elsewhere: Sequence[str] = ()
+    changed: int, errors: Mapping[str, Fault] = MappingProxyType({}), elsewhere: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The manager's."""
     return {"changed": changed, "errors": dict(errors), "elsewhere": list(elsewhere)}
@@ -40,7 +41,8 @@ async def test_queue_ids_become_positions(running: RunningControl, control: Asyn
     }
     accept(running, "delete")
     result = await control.call("delete", {"queue_ids": [resting.queue_id, active.queue_id, ABSENT]}, why="spam")
-    assert result == {"changed": 2, "errors": {ABSENT: "there is no such message in the queue"}}
+    assert (result["changed"], list(result["errors"])) == (2, [ABSENT])
+    assert result["errors"][ABSENT]["code"] == Code.NOT_FOUND
     (request,) = running.manager.asked("delete")
     assert sorted(request.arguments["messages"]) == sorted(
         [[resting.queue_id, "retry.5", offset], [active.queue_id, "incoming.3", 77]]
@@ -63,7 +65,7 @@ async def test_a_message_that_moved_meanwhile_is_looked_for_once_more(
 
     def delete(given: dict[str, Any]) -> dict[str, Any]:
         ((queue_id, lane, _),) = given["messages"]
-        return answer(1) if lane == "retry.5" else answer(0, {queue_id: "gone"}, [queue_id])
+        return answer(1) if lane == "retry.5" else answer(0, {queue_id: Fault(Code.NOT_FOUND, "gone")}, [queue_id])
 
     running.manager.answers["delete"] = delete
     result = await control.call("delete", {"messages": [[message.queue_id, "incoming.0", 4096]]})
@@ -76,9 +78,10 @@ async def test_a_change_that_does_not_fit_is_not_tried_twice(
 ) -> None:
     message = envelope()
     running.write("hold", message)
-    running.manager.answers["retry"] = lambda given: answer(0, {message.queue_id: "it is held"})
+    held = Fault(Code.CONFLICT, "it is held")
+    running.manager.answers["retry"] = lambda given: answer(0, {message.queue_id: held})
     result = await control.call("retry", {"queue_ids": [message.queue_id]})
-    assert result == {"changed": 0, "errors": {message.queue_id: "it is held"}}
+    assert result == {"changed": 0, "errors": {message.queue_id: msgspec.to_builtins(held)}}
     assert len(running.manager.asked("retry")) == 1
 
 
@@ -249,7 +252,7 @@ async def test_messages_that_could_not_be_changed_are_counted_and_named(
 ) -> None:
     running.write("incoming.0", *(envelope() for _ in range(150)))
     running.manager.answers["bounce"] = lambda given: answer(
-        0, {queue_id: "busy" for queue_id, _, _ in given["messages"]}
+        0, {queue_id: Fault(Code.BUSY, "busy") for queue_id, _, _ in given["messages"]}
     )
     result = await control.call("change_matching", {"change": "bounce", "filter": {}})
     assert (result["failed"], len(result["errors"])) == (150, 100)
@@ -267,7 +270,11 @@ async def test_what_matched_and_went_elsewhere_meanwhile_is_changed_there(
             return answer(len(given["messages"]))
         running.write("retry.5", msgspec.structs.replace(goes, generation=1))
         running.lane("incoming.0").mark_garbage(left)
-        return answer(len(given["messages"]) - 1, {goes.queue_id: "it rests elsewhere by now"}, [goes.queue_id])
+        return answer(
+            len(given["messages"]) - 1,
+            {goes.queue_id: Fault(Code.NOT_FOUND, "it rests elsewhere by now")},
+            [goes.queue_id],
+        )
 
     running.manager.answers["hold"] = hold
     given = {"change": "hold", "filter": {"sender": "spam@*", "lane": lane}}

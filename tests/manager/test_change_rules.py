@@ -6,10 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mailcore.change_rules import refusal
 from mailcore.control.protocol.changes import CHANGES
+from mailcore.faults import Code, Fault
 from mailcore.lab.lab import Lab
 from mailcore.queue.lanes import state_in
 from tests.running.running_core import Sections, running
@@ -42,4 +44,5 @@ async def test_a_dry_run_counts_what_the_manager_changes(tmp_path: Path, lane: s
             answer = await core.ask(change, messages=place, **more)
             why = refusal(change, state_in(lane))
             assert (counted["matched"], answer["changed"]) == ((0, 0) if why else (1, 1)), change
-            assert answer["errors"] == ({queue_id: why} if why else {}), change
+            faults = msgspec.convert(answer["errors"], dict[str, Fault])
+            assert faults == ({queue_id: Fault(Code.CONFLICT, why)} if why else {}), change

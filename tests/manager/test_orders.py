@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.change_rules import MessageState, refusal
-from mailcore.faults import Code
+from mailcore.faults import Code, Fault
 from mailcore.lab.lab import Lab
 from tests.faults import refused
 from tests.running.running_core import RunningCore, Sections, recipients_of, route_to, running
@@ -51,12 +51,12 @@ async def test_what_is_held_waits_until_it_is_released(tmp_path: Path, killed: b
         item = await core.until_in(queue_id, "hold")
         assert (item["state"], item["reason"]) == ("held", "a question of its author")
         assert (await core.size())["lanes"] == {"hold": {"messages": 1, "recipients": 1}}
-        assert await core.refusal("hold", queue_id) == refusal("hold", MessageState.HELD)
-        assert await core.refusal("retry", queue_id) == refusal("retry", MessageState.HELD)
+        assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.HELD))
+        assert await core.refusal("retry", queue_id) == Fault(Code.CONFLICT, refusal("retry", MessageState.HELD))
         await core.order("release", queue_id)
         await core.until_empty()
         assert recipients_of(lab.messages) == ["a@example.org"]
-        assert "no such message" in await core.refusal("release", queue_id)
+        assert (await core.refusal("release", queue_id)).code is Code.NOT_FOUND
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
@@ -70,7 +70,7 @@ async def test_what_is_deleted_can_be_had_back(tmp_path: Path, killed: bool) -> 
         assert (await core.size())["messages"] == 0
         item = await core.until_in(queue_id, "deleted", deleted=True)
         assert item["state"] == "deleted"
-        assert "undelete it first" in await core.refusal("hold", queue_id)
+        assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.DELETED))
         assert not lab.messages
         await core.order("undelete", queue_id)
         await core.until_empty()
@@ -124,7 +124,7 @@ async def test_what_a_list_said_of_its_lane_is_not_held_against_a_message_that_h
         answer = await core.ask("hold", messages=[[queue_id, "hold", item["offset"]]])
         assert answer == {"changed": 1, "errors": {}}
         assert await core.until_in(queue_id, "hold")
-        assert await core.refusal("hold", queue_id) == refusal("hold", MessageState.HELD)
+        assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.HELD))
 
 
 async def test_a_message_is_returned_to_its_sender(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ async def test_recipients_added_while_the_others_are_delivered_are_not_lost(tmp_
         await core.until_in_flight()
         answer = await core.ask("add_recipients", queue_id=queue_id, recipients=["b@example.org"])
         assert answer["changed"] == 1
-        assert "add_recipients waits" in await core.refusal("hold", queue_id)
+        assert (await core.refusal("hold", queue_id)).code is Code.BUSY
         await core.until_empty()
         assert recipients_of(lab.messages) == ["a@example.org", "b@example.org"]
 
@@ -163,7 +163,7 @@ async def test_recipients_added_while_the_others_are_delivered_are_not_lost(tmp_
 async def test_orders_reach_a_message_whose_destination_is_suspended(tmp_path: Path, killed: bool) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         queue_id = await suspended(core, lab)
-        assert await core.refusal("release", queue_id) == refusal("release", MessageState.ACTIVE)
+        assert await core.refusal("release", queue_id) == Fault(Code.CONFLICT, refusal("release", MessageState.ACTIVE))
         await core.order("hold", queue_id)
         if killed:
             await core.kill("manager")
@@ -189,9 +189,10 @@ async def test_an_order_waits_for_what_is_in_flight(tmp_path: Path, killed: bool
         await core.until_in_flight()
         await core.order("hold", queue_id)
         await core.order("delete", queue_id)  # the last word counts
-        assert "undelete it first" in await core.refusal("hold", queue_id)
+        assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.DELETED))
         await core.order("undelete", queue_id)
-        assert await core.refusal("hold", queue_id) == refusal("hold", MessageState.HELD)  # as it was before the delete
+        # It is held, as it was before the delete.
+        assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.HELD))
         await core.order("release", queue_id)
         await core.order("hold", queue_id)
         if killed:
@@ -243,11 +244,11 @@ async def test_what_is_gone_and_what_makes_no_sense_is_refused_in_words(tmp_path
         queue_id = await core.send("a@example.org")
         await core.until_empty()
         for operation in ("delete", "hold", "retry", "bounce"):
-            assert "no such message" in await core.refusal(operation, queue_id)
+            assert (await core.refusal(operation, queue_id)).code is Code.NOT_FOUND
         with refused(Code.INVALID, "route"):
             await core.ask("reroute", queue_ids=[queue_id], messages=[[queue_id, "retry.1", 64]], route="nowhere:[::1]")
         answer = await core.ask("hold", messages=[[queue_id, "incoming.0", 64]])
-        assert answer["errors"][queue_id]
+        assert answer["errors"][queue_id]["code"] == Code.NOT_FOUND
         answer = await core.ask("hold", messages=[[queue_id, "no-such-lane", 64]])
-        assert "no message at" in answer["errors"][queue_id]
+        assert answer["errors"][queue_id]["code"] == Code.NOT_FOUND
         assert recipients_of(lab.messages) == ["a@example.org"]

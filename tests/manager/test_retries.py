@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mailcore.faults import Code
 from mailcore.lab.arrival import content_digest
 from mailcore.lab.lab import Lab
 from tests.running.running_core import DATA, recipients_of, route_to, running
@@ -49,7 +50,7 @@ async def test_a_message_that_cannot_be_spooled_is_put_back_when_the_disk_takes_
             return any("can't be put back yet" in line.get("error", "") for line in core.log())
 
         await core.eventually(reported, "the report")
-        assert "is being moved" in await core.refusal("hold", queue_id)
+        assert (await core.refusal("hold", queue_id)).code is Code.BUSY
         for fan in fans:
             fan.unlink()
         await lab.hops[0].set_behaviour("accept")

@@ -12,6 +12,7 @@ import pytest
 
 from mailcore.change_rules import MessageState, refusal
 from mailcore.control.client import ControlError
+from mailcore.faults import Code, Fault
 from mailcore.lab.lab import Lab
 from tests.running.running_core import RunningCore, Sections, recipients_of, running
 
@@ -68,7 +69,7 @@ async def test_what_was_held_when_it_was_deleted_is_held_again_for_its_reason(tm
         item = await core.until_in(queue_id, "hold")
         assert (item["state"], item["reason"]) == ("held", WHY)
         await core.until_in(unsaid, "hold")
-        assert await core.refusal("undelete", queue_id) == refusal("undelete", MessageState.HELD)
+        assert await core.refusal("undelete", queue_id) == Fault(Code.CONFLICT, refusal("undelete", MessageState.HELD))
         await core.until_removed(other)
         await asyncio.sleep(0.3)
         assert set(recipients_of(lab.messages)) == {"other@example.org"}  # it was not held, and goes on
@@ -122,7 +123,7 @@ async def test_a_hold_that_waited_for_what_is_in_flight_when_it_was_deleted_is_o
         await core.order("hold", queue_id, why=WHY)
         await core.order("delete", queue_id, why="a spam wave")
         await core.order("undelete", queue_id)
-        assert await core.refusal("hold", queue_id) == refusal("hold", MessageState.HELD)
+        assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.HELD))
         await core.order("delete", queue_id, why="a spam wave")
         if killed:
             await core.kill("manager")

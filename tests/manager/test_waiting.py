@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mailcore.faults import Code
 from mailcore.lab.lab import Lab
 from tests.running.running_core import RunningCore, Sections, route_to, running
 
@@ -70,7 +71,7 @@ async def test_what_is_in_flight_and_what_waits_for_it(tmp_path: Path) -> None:
         (group,) = await why(core, second)
         assert (group["state"], group["busy"], group["window"]) == ("window full", 1, 1)
         assert group["destination"].startswith("smtp:a@"), "a recipient is a destination here"
-        assert await core.refusal("release", first)
+        assert (await core.refusal("release", first)).code is Code.CONFLICT
         answer = core.ask("hold", "later", queue_ids=[first])
         assert (await answer)["changed"] == 1
         groups = await why(core, first)

@@ -16,7 +16,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from mailcore.control.client import AsyncControlClient, ControlError
+from mailcore.faults import Fault
 from mailcore.lab.arrival import Arrival
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
@@ -113,11 +116,11 @@ class RunningCore(Appliance):
         answer = await self.ask(operation, why, queue_ids=[queue_id], **arguments)
         assert answer == {"changed": 1, "errors": {}}
 
-    async def refusal(self, operation: str, queue_id: str, **arguments: Any) -> str:
-        """What is said to a change that can't be made."""
+    async def refusal(self, operation: str, queue_id: str, **arguments: Any) -> Fault:
+        """Why a change can't be made."""
         answer = await self.ask(operation, queue_ids=[queue_id], **arguments)
         assert answer["changed"] == 0
-        return str(answer["errors"][queue_id])
+        return msgspec.convert(answer["errors"][queue_id], Fault)
 
     async def size(self) -> dict[str, Any]:
         """When the receivers have told the manager how far they are."""

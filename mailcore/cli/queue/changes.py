@@ -13,7 +13,9 @@ from typing import Any
 
 from mailcore.cli.queue.filter import add_filters, filter_of
 from mailcore.control.client import ControlClient, ControlError
+from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
 from mailcore.control.protocol.operation import MESSAGES_MAX
+from mailcore.faults import Fault
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment
 from mailcore.terminal.output import complain, plain, print_json, say
 from mailcore.terminal.times import TIME_FORMS
@@ -104,18 +106,22 @@ def _extra(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _change_named(arguments: argparse.Namespace, control: ControlClient) -> int:
     changed = 0
-    errors: dict[str, str] = {}
+    errors: dict[str, Fault] = {}
     for batch in _batches(arguments.queue_ids):
         try:
             given = {"queue_ids": batch, **_extra(arguments)}
-            answer = control.call(arguments.change, given, why=arguments.why)
+            answer = control.ask(arguments.change, ChangeResult, given, why=arguments.why)
         except ControlError:
             if changed:
                 complain(f"{changed} messages were {_DONE[arguments.change]} before this error:")
             raise
-        changed += answer["changed"]
-        errors |= answer["errors"]
-    _report(arguments, {"changed": changed, "errors": errors}, len(errors))
+        changed += answer.changed
+        errors |= answer.errors
+    result = ChangeResult(changed=changed, errors=errors)
+    if arguments.json:
+        print_json(result)
+    else:
+        _report(arguments, result, len(errors))
     return NOT_DONE if errors else DONE
 
 
@@ -136,31 +142,32 @@ def _batches(given: list[str]) -> Iterator[list[str]]:
 def _change_matching(arguments: argparse.Namespace, control: ControlClient) -> int:
     request = {"change": arguments.change, "filter": filter_of(arguments), **_extra(arguments)}
     if not arguments.yes or arguments.dry_run:
-        counted = control.call("change_matching", request | {"dry_run": True})
+        counted = control.ask("change_matching", MatchingProgress, request | {"dry_run": True})
         if arguments.dry_run:
             if arguments.json:
-                print_json({"matched": counted["matched"], "changed": 0, "errors": {}})
+                print_json({"matched": counted.matched, "changed": 0, "errors": {}})
             else:
-                say(_matching(counted["matched"]))
+                say(_matching(counted.matched))
             return DONE
-        if not counted["matched"]:
-            _report(arguments, counted, 0)
+        if not counted.matched:
+            _report_matching(arguments, counted)
             return DONE
-        if not _asked(arguments, counted["matched"]):
+        if not _asked(arguments, counted.matched):
             return NOT_DONE
-        request["cut"] = counted["cut"]  # messages that arrived after the count are not changed
-    answer: dict[str, Any] = {}
+        request["cut"] = counted.cut  # messages that arrived after the count are not changed
+    progress: MatchingProgress | None = None
     try:
-        for part in control.parts("change_matching", request, why=arguments.why):
-            answer = part
-            if not part["done"] and sys.stderr.isatty():
-                print(f"\r{part['changed']} changed", end="", file=sys.stderr, flush=True)
+        for part in control.ask_parts("change_matching", MatchingProgress, request, why=arguments.why):
+            progress = part
+            if not progress.done and sys.stderr.isatty():
+                print(f"\r{progress.changed} changed", end="", file=sys.stderr, flush=True)
     except ControlError:
-        if answer:
-            complain(f"{answer['changed']} messages were {_DONE[arguments.change]} before this error:")
+        if progress is not None:
+            complain(f"{progress.changed} messages were {_DONE[arguments.change]} before this error:")
         raise
-    _report(arguments, answer, answer["failed"])
-    return NOT_DONE if answer["failed"] else DONE
+    assert progress is not None  # every answer has a last part
+    _report_matching(arguments, progress)
+    return NOT_DONE if progress.failed else DONE
 
 
 def _asked(arguments: argparse.Namespace, matched: int) -> bool:
@@ -171,16 +178,20 @@ def _asked(arguments: argparse.Namespace, matched: int) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-def _report(arguments: argparse.Namespace, answer: dict[str, Any], failed: int) -> None:
+def _report_matching(arguments: argparse.Namespace, progress: MatchingProgress) -> None:
     if arguments.json:
         kept = ("matched", "changed", "failed", "errors", "note")
-        print_json({name: answer[name] for name in kept if name in answer})
-        return
-    for queue_id, error in list(answer["errors"].items())[:ERRORS_SHOWN]:
-        complain(f"{plain(queue_id)}: {error}")
+        print_json({name: getattr(progress, name) for name in kept})
+    else:
+        _report(arguments, progress, progress.failed)
+
+
+def _report(arguments: argparse.Namespace, answer: ChangeResult | MatchingProgress, failed: int) -> None:
+    for queue_id, error in list(answer.errors.items())[:ERRORS_SHOWN]:
+        complain(f"{plain(queue_id)}: {error.message}")
     if failed > ERRORS_SHOWN:
         complain(f"and {failed - ERRORS_SHOWN} more")
-    say(f"{_messages(answer['changed'])} {_DONE[arguments.change]}")
+    say(f"{_messages(answer.changed)} {_DONE[arguments.change]}")
 
 
 def _messages(count: int) -> str:

@@ -23,6 +23,7 @@ from mailcore.control.protocol.operation import (
     check_filter,
 )
 from mailcore.envelope import RECIPIENTS_PER_RECORD
+from mailcore.faults import Fault
 from mailcore.lookup.filter import Filter
 from mailcore.routing.route import RouteError, parse_route
 
@@ -108,10 +109,14 @@ class ChangeMatchingArguments(Arguments, frozen=True, kw_only=True):
 
 
 class ChangeResult(Result):
-    """The result of a change to chosen messages."""
+    """The result of a change to chosen messages.
+
+    Codes of ``errors``: not_found (not in the queue), conflict (its state does not allow the change), busy (try again),
+    internal (its records cannot be read).
+    """
 
     changed: int
-    errors: dict[str, str]  # queue id -> why this message was not changed, for a person
+    errors: dict[str, Fault]  # queue id -> why this message was not changed
 
 
 class MatchingProgress(Result, omit_defaults=True):
@@ -121,7 +126,7 @@ class MatchingProgress(Result, omit_defaults=True):
     matched_recipients: int
     changed: int
     failed: int
-    errors: dict[str, str]  # queue id -> why; the first 100
+    errors: dict[str, Fault]  # queue id -> why; the first 100
     done: bool
     note: str  # "" or that the manager could not be asked where to read
     cut: str = ""  # of a dry run: a change with this cut leaves later messages untouched

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from appliance.audit.models import Entry, Outcome
 from appliance.queue.change_views import recent_deletions
-from appliance.queue.changing import AT_ONCE_MAX, count, go, in_background
+from appliance.queue.changing import AT_ONCE_MAX, change_chosen, count, go, in_background
 from appliance.queue.models import Change, Phase
 from appliance.queue.owner_process import _named, is_gone, own
 from mailcore.control.client import TimedOut
@@ -91,6 +91,19 @@ def test_only_a_process_of_this_host_that_is_no_more_is_gone() -> None:
     assert is_gone(f"{host} {number} {int(start) + 1}"), "another has its number now"
     for unknown in ("", "elsewhere 1 1", host, f"{host} x y"):
         assert not is_gone(unknown)
+
+
+def test_why_a_message_was_not_changed_is_kept_in_words(request_: HttpRequest) -> None:
+    fault = {"code": "conflict", "message": "message is held already", "argument": ""}
+    change = Change(who="olga", operation="hold", messages=[["1K0RDGV4BE900"], ["1K0RDGV4BE901"]], why="spam")
+    with FakeCore({"hold": {"changed": 1, "errors": {"1K0RDGV4BE901": fault}}}):
+        change_chosen(request_, change)
+    kept = Change.objects.get(pk=change.tag)
+    assert (kept.phase, kept.changed, kept.failed) == (Phase.DONE, 1, 1)
+    assert kept.errors == {"1K0RDGV4BE901": "message is held already"}
+    entry = Entry.objects.get(action="queue.hold")
+    assert entry.after is not None
+    assert entry.after["errors"] == kept.errors
 
 
 def test_a_manager_that_ends_in_the_middle_has_not_refused(request_: HttpRequest) -> None:
