@@ -34,7 +34,8 @@ class Group:
     bytes: int
     messages: int | None
     live: int | None
-    kept_by: str
+    kept_by: str  # a Keeper
+    sentence: str  # what that means, for a person
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def lane_of(known: Mapping[str, Any], *, runner: bool = True) -> Lane:
     for number, segment in enumerate(segments):
         following = segments[number + 1]["base"] if number + 1 < len(segments) else end
         x = place(segment["base"])
-        words = f"segment {segment['base']}: {segment['kept_by']}"
+        words = f"segment {segment['base']}: {segment['sentence']}"
         boxes.append(Box(x, max(place(following) - x, BOX_MIN), words))
     browse, at = int(known.get("browse") or 0), int(known.get("runner") or 0)
     base = next((each["base"] for each in reversed(segments) if each["base"] <= at), None) if runner else None
@@ -108,7 +109,7 @@ def _groups(segments: Sequence[Mapping[str, Any]]) -> list[Group]:
     groups: list[Group] = []
     for each in segments:
         live, messages = each.get("live"), each.get("messages")
-        one = Group(1, each["base"], each["bytes"], messages, live, str(each["kept_by"]))
+        one = Group(1, each["base"], each["bytes"], messages, live, each["kept_by"], each["sentence"])
         if groups and groups[-1].kept_by == one.kept_by:
             groups[-1] = _joined(groups[-1], one)
         else:
@@ -124,6 +125,7 @@ def _joined(one: Group, other: Group) -> Group:
         _sum(one.messages, other.messages),
         _sum(one.live, other.live),
         one.kept_by,
+        one.sentence,
     )
 
 

@@ -5,6 +5,7 @@ Reads names, sizes and index headers only, never a record. Must not know: the ma
 
 from __future__ import annotations
 
+import enum
 import os
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -17,11 +18,44 @@ from mailcore.log.segment import base_of, name_of
 from mailcore.queue.damage import damaged_path
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
 
-__all__ = ["SEGMENTS_SHOWN", "LanePlaces", "lane_segments"]
+__all__ = ["SEGMENTS_SHOWN", "Keeper", "LanePlaces", "lane_segments"]
 
 SEGMENTS_SHOWN = (
     200  # of a lane: the oldest ones, which keep the others, and the newest; 6 GB of segments of the default size
 )
+
+
+class Keeper(enum.StrEnum):
+    """Why a segment is not deleted yet."""
+
+    DAMAGE = "damage"
+    NEWEST = "newest"
+    EXPORT = "export"
+    NOTHING = "nothing"
+    POSITIONS = "restart positions"
+    SUFFIX = "working suffix"
+    HELD = "held"
+    DELETED = "deleted"
+    UNREAD = "unread"
+    ACTIVE = "active"
+    OLDER = "older segment"
+    UNKNOWN = "active or older segment"  # without the manager it is not known which
+
+
+SENTENCES: Mapping[Keeper, str] = {
+    Keeper.DAMAGE: "it holds a damaged record, which was set aside",
+    Keeper.NEWEST: "it is the newest segment, which is being written",
+    Keeper.EXPORT: "its events, which are not exported yet",
+    Keeper.NOTHING: "nothing; it is about to be deleted",
+    Keeper.POSITIONS: "restart positions still name it; the next checkpoints let it go",
+    Keeper.SUFFIX: "the working suffix: what a start would have to read",
+    Keeper.HELD: "held messages may be in it",
+    Keeper.DELETED: "deletes that can still be undone",
+    Keeper.UNREAD: "messages that the runner has not read yet",
+    Keeper.ACTIVE: "messages being worked on",
+    Keeper.OLDER: "an older segment that is needed; they go in the order they were written",
+    Keeper.UNKNOWN: "messages being worked on in it or in an older one",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +81,7 @@ def lane_segments(disk: Disk, directory: str, places: LanePlaces) -> dict[str, A
         at = bisect_right(bases, base)
         following = bases[at] if at < len(bases) else None
         live = _live(lane, base, following, places)
+        keeper = _kept_by(lane, base, following, places, live, damaged=disk.exists(damaged_path(path)))
         segments.append(
             {
                 "base": base,
@@ -54,7 +89,8 @@ def lane_segments(disk: Disk, directory: str, places: LanePlaces) -> dict[str, A
                 "sealed": following is not None,
                 "messages": None if lane == JOURNAL else count_entries(disk, index_path(path)),
                 "live": live,
-                "kept_by": _kept_by(lane, base, following, places, live, damaged=disk.exists(damaged_path(path))),
+                "kept_by": keeper,
+                "sentence": SENTENCES[keeper],
             }
         )
     first = bases[0] if bases else 0
@@ -82,28 +118,21 @@ def _live(lane: str, base: int, following: int | None, places: LanePlaces) -> in
 
 def _kept_by(
     lane: str, base: int, following: int | None, places: LanePlaces, live: int | None, *, damaged: bool
-) -> str:
+) -> Keeper:
     if damaged:
-        return "it holds a damaged record, which was set aside"
+        return Keeper.DAMAGE
     if following is None:
-        return "it is the newest segment, which is being written"
+        return Keeper.NEWEST
     if following <= places.needed:
         if places.exported is not None and following > places.exported:
-            return "its events, which are not exported yet"
-        return "nothing; it is about to be deleted"
-    if lane == JOURNAL:
-        if following <= places.browse:
-            return "restart positions still name it; the next checkpoints let it go"
-        return "the working suffix: what a start would have to read"
+            return Keeper.EXPORT
+        return Keeper.NOTHING
     if following <= places.browse:
-        return "restart positions still name it; the next checkpoints let it go"
+        return Keeper.POSITIONS
+    if lane == JOURNAL:
+        return Keeper.SUFFIX
     if following > places.runner:
-        return {
-            HOLD: "held messages may be in it",
-            DELETED: "deletes that can still be undone",
-        }.get(lane, "messages that the runner has not read yet")
+        return {HOLD: Keeper.HELD, DELETED: Keeper.DELETED}.get(lane, Keeper.UNREAD)
     if live:
-        return "1 message being worked on" if live == 1 else f"{live} messages being worked on"
-    if live == 0:
-        return "an older segment that is needed; they go in the order they were written"
-    return "messages being worked on in it or in an older one"
+        return Keeper.ACTIVE
+    return Keeper.OLDER if live == 0 else Keeper.UNKNOWN

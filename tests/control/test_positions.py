@@ -9,6 +9,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.log.segment import name_of
 from mailcore.lookup import segments
+from mailcore.lookup.segments import Keeper
 from mailcore.queue.damage import damaged_path
 from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
 from tests.control.running_control import RunningControl
@@ -66,12 +67,12 @@ async def test_each_segment_says_what_keeps_it(running: RunningControl, control:
     assert lane["bytes_on_disk"] == sum(each["bytes"] for each in lane["segments"])
     assert [each["base"] for each in lane["segments"]] == bases
     assert [each["kept_by"] for each in lane["segments"]] == [
-        "nothing; it is about to be deleted",
-        "restart positions still name it; the next checkpoints let it go",
-        "2 messages being worked on",
-        "an older segment that is needed; they go in the order they were written",
-        "messages that the runner has not read yet",
-        "it is the newest segment, which is being written",
+        Keeper.NOTHING,
+        Keeper.POSITIONS,
+        Keeper.ACTIVE,
+        Keeper.OLDER,
+        Keeper.UNREAD,
+        Keeper.NEWEST,
     ]
     assert [each["live"] for each in lane["segments"]] == [0, 0, 2, 0, None, None]
     assert [each["sealed"] for each in lane["segments"]] == [True] * 5 + [False]
@@ -88,7 +89,7 @@ async def test_a_segment_whose_events_are_not_exported_says_so(
     exported(running, {"retry.300": bases[1]})
     places(running, {"retry.300": [end, end, end]})
     kept = [each["kept_by"] for each in lane_of(await control.call("positions"), "retry.300")["segments"]]
-    assert kept[:2] == ["nothing; it is about to be deleted", "its events, which are not exported yet"]
+    assert kept[:2] == [Keeper.NOTHING, Keeper.EXPORT]
 
 
 async def test_the_messages_of_sealed_segments_are_those_of_their_index(
@@ -115,10 +116,10 @@ async def test_held_and_deleted_mail_and_damage_keep_segments(
     )
     answer = await control.call("positions")
     assert [each["kept_by"] for each in lane_of(answer, "hold")["segments"]][:2] == [
-        "held messages may be in it",
-        "it holds a damaged record, which was set aside",
+        Keeper.HELD,
+        Keeper.DAMAGE,
     ]
-    assert lane_of(answer, "deleted")["segments"][0]["kept_by"] == "deletes that can still be undone"
+    assert lane_of(answer, "deleted")["segments"][0]["kept_by"] == Keeper.DELETED
     assert lane_of(answer, "hold")["interval_s"] is None
     assert deleted
 
@@ -151,9 +152,7 @@ async def test_what_a_start_would_cost_is_told(running: RunningControl, control:
     assert recovery["seconds_estimate"] > 0
     assert "100 records, and continue with 40 messages" in recovery["sentence"]
     assert answer["journal"]["suffix_bytes"] == 100
-    assert [each["kept_by"] for each in answer["journal"]["segments"]] == [
-        "it is the newest segment, which is being written"
-    ]
+    assert [each["kept_by"] for each in answer["journal"]["segments"]] == [Keeper.NEWEST]
 
 
 async def test_without_a_manager_the_positions_on_disk_serve(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.lab.lab import Lab
+from mailcore.lookup.segments import Keeper
 from tests.running.running_core import running
 
 
@@ -23,7 +24,7 @@ async def test_the_positions_say_where_runners_are_and_what_is_being_worked_on(t
         answer = await core.eventually(taken, "the runner to read everything")
         lane = next(each for each in answer["lanes"] if each["lane"] == "incoming.0")
         assert [each["live"] for each in lane["segments"]][:1] == [2]
-        assert lane["segments"][0]["kept_by"] == "2 messages being worked on"
+        assert lane["segments"][0]["kept_by"] == Keeper.ACTIVE
         assert answer["recovery"]["messages"] == 4
         assert 0 < answer["journal"]["suffix_bytes"] <= answer["recovery"]["bytes"]
         assert answer["sequence"] > 0

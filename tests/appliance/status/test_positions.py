@@ -11,12 +11,20 @@ from django.test import Client
 from appliance.status.positions_diagram import GROUPS_MAX, WIDE, journal_of, lane_of
 from tests.appliance.fake_core import FakeCore
 
-WORKED = "2 messages being worked on"
-UNREAD = "messages that the runner has not read yet"
+WORKED = "active"
+UNREAD = "unread"
 
 
 def segment(base: int, size: int, kept_by: str = UNREAD, live: int | None = None) -> dict[str, Any]:
-    return {"base": base, "bytes": size, "sealed": True, "messages": 10, "live": live, "kept_by": kept_by}
+    return {
+        "base": base,
+        "bytes": size,
+        "sealed": True,
+        "messages": 10,
+        "live": live,
+        "kept_by": kept_by,
+        "sentence": f"kept by {kept_by}",
+    }
 
 
 LANE: dict[str, Any] = {
@@ -106,7 +114,13 @@ def test_the_page_tells_it_in_words_and_the_piece_comes_alone() -> None:
     client.force_login(user)
     with FakeCore({"positions": ANSWER}) as core:
         text = client.get("/positions/").content.decode()
-        for words in (WORKED, UNREAD, "1400 + 100", "A start now would read 400 bytes", "the runner is at 1500"):
+        for words in (
+            f"kept by {WORKED}",
+            f'data-kept-by="{UNREAD}"',
+            "1400 + 100",
+            "A start now would read 400 bytes",
+            "the runner is at 1500",
+        ):
             assert words in text
         core.answers["positions"] = ANSWER | {"note": "the manager is away <b>", "age_s": None}
         piece = client.get("/positions/", headers={"HX-Request": "true"}).content.decode()
