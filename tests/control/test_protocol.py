@@ -38,11 +38,11 @@ def test_defaults_are_filled_in() -> None:
     ("operation", "arguments", "message"),
     [
         ("lits", {}, "there is no operation 'lits'; allowed: add_recipients"),
-        ("ping", {"x": 1}, "ping: Object contains unknown field `x`; allowed: none"),
+        ("ping", {"x": 1}, "ping: x: there is no such argument; allowed: none"),
         ("list", {"limit": 0}, "list: limit: Expected `int` >= 1"),
         ("list", {"limit": 1001}, "list: limit: Expected `int` <= 1000"),
         ("list", {"limit": "5"}, "list: limit: Expected `int`, got `str`"),
-        ("list", {"filter": {"sneder": "x"}}, "unknown field `sneder`; allowed: sender, recipient, destination"),
+        ("list", {"filter": {"sneder": "x"}}, "list: filter.sneder: there is no such argument; allowed: sender, recipient"),
         ("list", {"filter": {"sender": "x" * 1001}}, "filter.sender is too long; allowed: 1000 characters"),
         ("list", {"filter": {"older_than_s": -1.0}}, "filter.older_than_s: allowed is 0 or more"),
         ("list", {"filter": {"older_than_s": math.nan}}, "filter.older_than_s: allowed is 0 or more"),
@@ -74,3 +74,27 @@ def test_a_bad_argument_is_named(operation: str, arguments: dict[str, Any], mess
         check(operation, arguments)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "argument"),
+    [
+        ("ping", {"x": 1}, "x"),
+        ("list", {"limit": 5, "x" * 300: 1}, "x" * 200),
+        ("list", {"filter": {"sneder": "x"}}, "filter.sneder"),
+        (
+            "check_changes",
+            {"changes": [{"scope": "", "parameter": "x", "value": 1}, {"skope": ""}]},
+            "changes[1].skope",
+        ),
+        ("list", {"limit": 0}, "limit"),
+        ("show", {}, ""),
+        ("list", {"filter": {"older_than_s": -1.0}}, "filter.older_than_s"),
+    ],
+)
+def test_the_argument_that_is_wrong_stands_beside_the_message(
+    operation: str, arguments: dict[str, Any], argument: str
+) -> None:
+    with pytest.raises(ArgumentError) as error:
+        check(operation, arguments)
+    assert error.value.argument == argument

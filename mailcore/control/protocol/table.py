@@ -18,15 +18,16 @@ import re
 from typing import Any
 
 import msgspec
+from msgspec.inspect import ListType, Metadata, StructType, Type, UnionType, type_info
 
 from mailcore.control.protocol import changes, injection, messages, routing, state, tuning
 from mailcore.control.protocol.operation import Operation, WrongArgument
 from mailcore.faults import Code, FaultError
-from mailcore.lookup.filter import Filter
 
 __all__ = ["CLIENT_FRAME_BYTES_MAX", "OPERATIONS", "ArgumentError", "check"]
 
 CLIENT_FRAME_BYTES_MAX = 1 << 20  # the longest a client may send: 1 000 recipients or 1 000 positions fit
+PATH_CHARACTERS_MAX = 200  # of an argument's name in an error: a client may have sent any
 
 
 class ArgumentError(FaultError):
@@ -54,13 +55,39 @@ def check(name: str, arguments: dict[str, Any]) -> tuple[Operation, Any]:
     try:
         return operation, msgspec.convert(arguments, operation.arguments)
     except msgspec.ValidationError as error:
-        argument, text = _explain(operation, str(error))
+        if unknown := _unknown_field(arguments, type_info(operation.arguments), ""):
+            argument, allowed = unknown
+            text = f"{argument}: there is no such argument; allowed: {', '.join(allowed) or 'none'}"
+            raise ArgumentError(f"{name}: {text}", argument=argument) from None
+        argument, text = _explain(str(error))
         if isinstance(error.__cause__, WrongArgument):
             argument = error.__cause__.argument
         raise ArgumentError(f"{name}: {text}", argument=argument) from None
 
 
-def _explain(operation: Operation, text: str) -> tuple[str, str]:
+def _unknown_field(value: Any, kind: Type, path: str) -> tuple[str, tuple[str, ...]] | None:
+    """Returns the path of the first field that ``kind`` does not have, and those it has; None if it has all."""
+    if isinstance(kind, Metadata):
+        return _unknown_field(value, kind.type, path)
+    if isinstance(kind, UnionType):
+        found = (_unknown_field(value, each, path) for each in kind.types)
+        return next((each for each in found if each), None)
+    if isinstance(kind, ListType) and isinstance(value, list):
+        found = (_unknown_field(each, kind.item_type, f"{path}[{number}]") for number, each in enumerate(value))
+        return next((each for each in found if each), None)
+    if not isinstance(kind, StructType) or not isinstance(value, dict) or not kind.forbid_unknown_fields:
+        return None
+    fields = {field.encode_name: field.type for field in kind.fields}
+    for name, each in value.items():
+        inner = f"{path}.{name}" if path else str(name)
+        if name not in fields:
+            return inner[:PATH_CHARACTERS_MAX], tuple(fields)
+        if unknown := _unknown_field(each, fields[name], inner):
+            return unknown
+    return None
+
+
+def _explain(text: str) -> tuple[str, str]:
     """Returns the argument and the sentence with the argument in front.
 
     msgspec says "Expected `int` >= 1 - at `$.limit`", and tells the place in no other way.
@@ -68,7 +95,4 @@ def _explain(operation: Operation, text: str) -> tuple[str, str]:
     path = ""
     if match := _AT_PATH.search(text):
         path, text = match["path"], text[: match.start()]
-    if "unknown field" in text:
-        allowed = Filter.__struct_fields__ if path == "filter" else operation.arguments.__struct_fields__
-        text += f"; allowed: {', '.join(allowed) or 'none'}"
     return path, f"{path}: {text}" if path else text
