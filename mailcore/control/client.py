@@ -70,9 +70,8 @@ def _no_connection(path: str, error: OSError) -> NotRunning:
     if isinstance(error, ConnectionRefusedError):
         return NotRunning(f"Waypost is not running: no process listens on {path}. See waypost doctor.")
     if isinstance(error, PermissionError):
-        return NotRunning(
-            f"{path}: this user (uid {os.getuid()}) has no permission to use the control socket; see [control] group"
-        )
+        forbidden = f"this user (uid {os.getuid()}) has no permission to use the control socket; see [control] group"
+        return NotRunning(f"{path}: {forbidden}", code=Code.FORBIDDEN)
     return NotRunning(f"{path}: {error.strerror or error}")
 
 

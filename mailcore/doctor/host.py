@@ -17,6 +17,7 @@ from typing import Any
 
 from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient, ControlError
+from mailcore.faults import Code
 
 __all__ = ["ANSWER_S", "PROC", "Host", "Process", "alive", "name_of", "nearest"]
 
@@ -53,6 +54,7 @@ class Host:
     answer_s: float | None = None  # response time of the manager
     state: dict[str, Any] | None = None  # of the manager; None without an answer
     silence: str = ""  # reason why there is no answer
+    silence_code: Code | None = None  # its code
     silent: set[tuple[str, int]] = field(default_factory=set)  # name servers that did not answer; asked last
 
     @classmethod
@@ -68,6 +70,7 @@ class Host:
             host.answer_s = time.monotonic() - began
         except (ControlError, OSError) as error:
             host.silence = str(error)
+            host.silence_code = error.code if isinstance(error, ControlError) else None
         return host
 
     @property

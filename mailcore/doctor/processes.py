@@ -62,7 +62,8 @@ def _manager(host: Host) -> Finding:
             remedy = "See in mail.log why the manager ended"
         if os.getuid() != 0:  # root has access in any case
             remedy += f"; or run waypost doctor as root or as the user of Waypost (not as uid {os.getuid()})"
-        return bad(what, host.silence or "no answer", f"{remedy}.")
+        figures = {} if host.silence_code is None else {"code": host.silence_code}
+        return bad(what, host.silence or "no answer", f"{remedy}.", **figures)
     took_s = host.answer_s or 0.0
     if took_s > SLOW_ANSWER_S:
         return warn(

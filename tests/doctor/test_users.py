@@ -15,6 +15,7 @@ from mailcore.config.load import load
 from mailcore.doctor import limits, permissions, ports
 from mailcore.doctor.finding import Finding, State
 from mailcore.doctor.host import Host
+from mailcore.faults import Code
 from tests.doctor.sample_host import found, states
 from tests.end_to_end.appliance import COMMAND
 from tests.supervisor.test_users import CORE, OwnUsers, as_root, entered
@@ -58,6 +59,6 @@ async def test_who_may_see_little_is_told_so(core: OwnUsers) -> None:
     unseen = {each.subject: each.remedy for each in findings if "has no permission to read it" in each.found}
     assert {"disk", "lag"} <= unseen.keys()
     assert all("root" in remedy for remedy in unseen.values())
-    assert "has no permission to use the control socket" in found(findings, "control socket").found
+    assert found(findings, "control socket").figures["code"] == Code.FORBIDDEN
     worse = {f"{each.subject} {each.what}" for each in findings if each.state is State.BAD}
     assert worse == {"processes control socket"}
