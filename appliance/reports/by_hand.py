@@ -31,25 +31,30 @@ class RecordedRun:
 
     def __init__(self, day: date) -> None:
         self._it: Run | None = None
-        self.not_exported = ""  # why the core did not, where it was asked to
         if database_is_there():
             with contextlib.suppress(DatabaseError):
                 self._it = Run.objects.create(
                     day=day, who=_who(), by_hand=True, state=State.RUNNING, begun_at=timezone.now(), stage="starting"
                 )
 
+    def export_failed(self, why: str) -> None:
+        """Stores why the core could not export the latest events; "" when it could."""
+        if self._it is not None:
+            with contextlib.suppress(DatabaseError):
+                runs.export_failed(self._it.pk, why)
+
     def heard(self, told: Heard) -> bool:
         """Stores the progress. Returns False if the run was stopped on its page."""
         if self._it is not None:
             with contextlib.suppress(DatabaseError):
-                return runs.heard(self._it.pk, told, self.not_exported)
+                return runs.heard(self._it.pk, told)
         return True
 
     def ended(self, came: Ended) -> None:
         """Stores the result of the run, if its start was stored."""
         if self._it is not None:
             with contextlib.suppress(DatabaseError, Run.DoesNotExist):
-                runs.ended(self._it, came, self.not_exported)
+                runs.ended(self._it, came)
 
     def interrupted(self) -> None:
         """By who began it."""

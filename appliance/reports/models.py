@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from appliance.reports.running import is_held
 
-__all__ = ["ENDED", "LOG_MAX", "NOT_EXPORTED", "Preferences", "Run", "State"]
+__all__ = ["ENDED", "LOG_MAX", "NOT_EXPORTED_MAX", "Preferences", "Run", "State"]
 
 LOG_MAX = 40_000  # characters: the end of what a run said
-NOT_EXPORTED = "the core could not export the latest events: "  # and why: the first line of a run's log
+NOT_EXPORTED_MAX = 1_000  # characters
 WAITED = timedelta(minutes=3)  # longer, and the worker seems to be down: it checks every minute
 
 
@@ -47,6 +47,8 @@ class Run(models.Model):
     share = models.FloatField(default=0.0)  # of the work, 0 to 1
     words = models.CharField(max_length=2000, blank=True)  # why it failed, or what it found
     log = models.TextField(blank=True)
+    # Why its report may lack the latest events, which the core could not export; "" when it could, or was not asked.
+    not_exported = models.CharField(max_length=NOT_EXPORTED_MAX, blank=True)
     stop_wanted = models.BooleanField(default=False)
     mail = models.BooleanField(default=False)  # when it has ended, it is sent
     mailed_at = models.DateTimeField(null=True)
@@ -64,12 +66,6 @@ class Run(models.Model):
     def under_way(self) -> bool:
         """Returns whether the run waits or is running."""
         return self.state in (State.ASKED, State.RUNNING)
-
-    @property
-    def not_exported(self) -> str:
-        """Why its report may lack what happened last; "" when nothing says so."""
-        first = self.log.partition("\n")[0]
-        return first.removeprefix(NOT_EXPORTED) if first.startswith(NOT_EXPORTED) else ""
 
     @property
     def forgotten(self) -> bool:

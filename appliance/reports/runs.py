@@ -24,7 +24,7 @@ from django.utils import timezone
 
 from appliance.celery import app
 from appliance.reports import exporter, report_store
-from appliance.reports.models import ENDED, LOG_MAX, NOT_EXPORTED, Run, State
+from appliance.reports.models import ENDED, LOG_MAX, NOT_EXPORTED_MAX, Run, State
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.running import Busy, Ended, Heard, command_of, held, run
 
@@ -33,6 +33,7 @@ __all__ = [
     "ask",
     "ask_for_the_night",
     "ended",
+    "export_failed",
     "heard",
     "letters_due",
     "made_by",
@@ -108,27 +109,30 @@ def make(pk: int) -> Run | None:
                 return None
             it = Run.objects.get(pk=pk)
             zone = in_force().zone
-            not_exported = exporter.cut(SCHEDULE, zone)
+            export_failed(pk, exporter.cut(SCHEDULE, zone))
             command = command_of(
                 it.day, settings.EVENTS_DIRECTORY, settings.REPORTS_DIRECTORY, zone, settings.REPORTS.spark_master
             )
-            came = run(
-                command, hold, timeout_s=settings.REPORTS.timeout_s, listen=lambda each: heard(pk, each, not_exported)
-            )
-            it = ended(it, came, not_exported)
+            came = run(command, hold, timeout_s=settings.REPORTS.timeout_s, listen=lambda each: heard(pk, each))
+            it = ended(it, came)
     except Busy:
         return None
     _try_again(it)
     return it
 
 
-def heard(pk: int, told: Heard, not_exported: str = "") -> bool:
+def export_failed(pk: int, why: str) -> None:
+    """Stores why the core could not export the latest events; "" when it could."""
+    Run.objects.filter(pk=pk).update(not_exported=why[:NOT_EXPORTED_MAX])
+
+
+def heard(pk: int, told: Heard) -> bool:
     """Stores the progress. Returns False if a user stopped the run."""
-    Run.objects.filter(pk=pk).update(stage=told.stage, share=told.share, log=_log(told.log, not_exported))
+    Run.objects.filter(pk=pk).update(stage=told.stage, share=told.share, log=told.log[-LOG_MAX:])
     return not Run.objects.filter(pk=pk, stop_wanted=True).exists()
 
 
-def ended(it: Run, came: Ended, not_exported: str = "") -> Run:
+def ended(it: Run, came: Ended) -> Run:
     """Stores the result of the run and the summary of its report."""
     report = report_store.report_of(report_store.Period.DAY, it.day)
     if came.why == "stopped":
@@ -144,17 +148,11 @@ def ended(it: Run, came: Ended, not_exported: str = "") -> Run:
         it.state, it.stage, it.due_at = State.ASKED, "", timezone.now() + timedelta(seconds=BUSY_WAIT_S)
         it.save(update_fields=("state", "stage", "due_at"))
         return it
-    it.state, it.words, it.log, it.ended_at = state, words[:2000], _log(came.log, not_exported), timezone.now()
+    it.state, it.words, it.log, it.ended_at = state, words[:2000], came.log[-LOG_MAX:], timezone.now()
     if state in (State.DONE, State.RED):
         it.share = 1.0
     it.save()
     return it
-
-
-def _log(said: str, not_exported: str) -> str:
-    """Returns the end of the log, preceded by the reason why the core exported nothing."""
-    head = f"{NOT_EXPORTED}{not_exported[:1000]}\n" if not_exported else ""
-    return head + said[-(LOG_MAX - len(head)) :]
 
 
 def made_by(it: Run, report: report_store.Report) -> bool:

@@ -94,6 +94,7 @@ def database(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_in_the_list_with_how_far_it_is_and_how_it_ended(reports_directory: Path) -> None:
     viewer = client_of("viewer")
     recorded = RecordedRun(DAY)
+    recorded.export_failed("the disk is full")
     assert recorded.heard(Heard("reasons", 0.5, "some words"))
     (it,) = Run.objects.all()
     assert "at the terminal" in viewer.get("/reports/").content.decode()
@@ -101,6 +102,7 @@ def test_it_is_in_the_list_with_how_far_it_is_and_how_it_ended(reports_directory
     make_report(reports_directory, Period.DAY, DAY)
     recorded.ended(Ended(0, "the last words", ""))
     it.refresh_from_db()
+    assert it.not_exported == "the disk is full"
     assert (it.state, it.words, it.log, it.mail) == (State.DONE, "It balances.", "the last words", False)
     assert it.duration_s is not None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.conf import settings
 from django.db import connection
 from django.utils import timezone
@@ -23,6 +25,7 @@ from appliance.reports.running import held
 from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.fake_core import FakeCore, Refusal
 from tests.appliance.reports.made import make_report
+from tests.appliance.reports.reading import page
 from tests.test_tidy import ROOT
 
 pytestmark = pytest.mark.django_db
@@ -227,10 +230,23 @@ def test_the_core_exports_what_there_is_first_and_may_be_away(
     assert made is not None
     made.refresh_from_db()
     assert made.state == State.DONE
-    assert made.log == "the core could not export the latest events: the disk is full\nsome words"
+    assert (made.not_exported, made.log) == ("the disk is full", "some words")
     assert "so they may be missing here:</strong> <bdi>the disk is full" in _day_page()
+    assert "could not export the latest events: <bdi>the disk is full" in page(f"/reports/runs/{made.pk}/")
     Run.objects.filter(pk=made.pk).delete()
     assert "the disk is full" not in _day_page(), "the run before had all"
+
+
+def test_the_reason_of_earlier_runs_is_moved_out_of_their_logs() -> None:
+    before = Run.objects.create(
+        day=DAY, who="x", log="the core could not export the latest events: a: b\nline 1\nline 2"
+    )
+    other = Run.objects.create(day=DAY, who="x", log="line 1")
+    importlib.import_module("appliance.reports.migrations.0004_not_exported").move(apps, connection.schema_editor())
+    before.refresh_from_db()
+    other.refresh_from_db()
+    assert (before.not_exported, before.log) == ("a: b", "line 1\nline 2")
+    assert (other.not_exported, other.log) == ("", "line 1")
 
 
 def _day_page() -> str:

@@ -48,7 +48,7 @@ class Command(BaseCommand):
                 recorded = RecordedRun(day)
                 try:
                     _bar(Heard("exporting events", 0.0, ""))
-                    recorded.not_exported = exporter.cut("waypost report", zone)
+                    recorded.export_failed(exporter.cut("waypost report", zone))
                     ended = run(
                         command,
                         hold,
