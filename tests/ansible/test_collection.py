@@ -81,13 +81,13 @@ def test_wrong_variables_stop_with_their_names_and_what_is_allowed(tmp_path: Pat
         [
             (
                 {"waypost_reciever_processes": 2},
-                ["waypost_reciever_processes", "no such", "waypost_receiver_processes"],
+                ["waypost_reciever_processes", "no variable", "waypost_receiver_processes"],
             ),
         ],
         [
             ({"waypost_deliverer_processes": 65}, ["waypost_deliverer_processes", "between 1 and 64"]),
             ({"waypost_tls_key": "a.key"}, ["waypost_tls_certificate", "neither"]),
-            ({"waypost_portal": False}, ["waypost_reports", "false where waypost_portal is false"]),
+            ({"waypost_portal": False}, ["waypost_reports", "waypost_portal is false"]),
         ],
         [
             ({"waypost_version": "0.0.7"}, ["waypost_version 0.0.7", "there is no file", "./make-release"]),

@@ -1,7 +1,7 @@
-"""Filters that say what is wrong with an operator's variables, on the control machine and before any host is changed.
+"""Filters that check the operator's variables, on the control machine and before any host is changed.
 
-Each gives a list of faults, which name the variable and what is allowed; [] when there is none. What the core itself has to say
-of its settings, the core says: of the release that is to be installed, out of its file.
+Each filter returns a list of faults, which name the variable and the allowed values; [] if there is none. The core of the
+release that is to be installed checks its settings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import zoneinfo
 from pathlib import Path
 from typing import Any
 
-SUMS = "SHA256SUMS"  # the last member of a release's file, and so a sign that it is whole
+SUMS = "SHA256SUMS"  # the last member of a release's file: if it is there, the file is complete
 CONFIGURATION = "/etc/waypost/waypost.toml"
 CHECK_S = 30.0
 CHECK = """
@@ -28,11 +28,11 @@ from pathlib import Path
 try:
     from mailcore.config.load import ConfigError, load_text
 except ImportError:
-    sys.exit(0)  # a release that does not know how; the host will say
+    sys.exit(0)  # a release that cannot check a text; the host checks its file
 try:
     load_text(Path(sys.argv[2]), sys.stdin.read())
 except ConfigError as error:
-    # A release before faults were data has only lines.
+    # An older release has only lines of text.
     faults = [[fault.section, fault.name, str(fault)] for fault in getattr(error, "faults", ())]
     print(json.dumps(faults or [["", "", line] for line in str(error).splitlines()]))
 """
@@ -57,7 +57,7 @@ BOUNDS = {  # a test compares those of settings with mailcore.config.settings
     "waypost_log_keep_days": (1, 3_650),
     "waypost_journal_mb": (16, 1_000_000),
 }
-OURS = {  # other roles go by them
+OURS = {  # set by variables and roles; other roles depend on them
     "receiver": ("listen", "tls_certificate", "tls_key"),
     "control": ("group",),
     "portal": ("listen", "public_url", "database_url"),
@@ -67,7 +67,7 @@ HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?")
 ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
 PASSWORD = re.compile(r"[0-9A-Za-z_.~+/=-]{8,200}")
 HOME = re.compile(r"(/[0-9A-Za-z_][0-9A-Za-z_.-]*)+")
-# Where a unit sees other files than the host (ProtectHome, PrivateTmp, PrivateDevices), or where nothing lasts.
+# Directories that a unit sees differently (ProtectHome, PrivateTmp, PrivateDevices), or that do not keep files.
 NO_HOMES = (
     "/home",
     "/root",
@@ -85,8 +85,8 @@ NO_HOMES = (
 
 
 def variable_faults(values: dict[str, Any]) -> list[str]:
-    """``values``: all variables by name. Tells nothing of a secret but its name."""
-    faults = [f"{name} has no value; leave it out, or give it one" for name, value in values.items() if value is None]
+    """Returns the faults of the variables. ``values``: all variables by name. A fault shows only the name of a secret."""
+    faults = [f"{name} has no value; set a value or remove it" for name, value in values.items() if value is None]
     for name in (*LISTS, *LISTS_OF_FIREWALL):
         if values[name] is not None and not isinstance(values[name], list):
             faults.append(_wrong(name, values[name], "a list"))
@@ -94,7 +94,7 @@ def variable_faults(values: dict[str, Any]) -> list[str]:
         if values[name] is not None and not isinstance(values[name], dict):
             faults.append(_wrong(name, values[name], "a mapping"))
     if faults:
-        return faults  # what follows takes them as they ought to be
+        return faults  # the checks below need lists and mappings
     faults += _of_names(values)
     for name, (low, high) in BOUNDS.items():
         if not (re.fullmatch("-?[0-9]+", str(values[name])) and low <= int(values[name]) <= high):
@@ -103,14 +103,16 @@ def variable_faults(values: dict[str, Any]) -> list[str]:
     faults += _of_secrets(values)
     faults += _of_firewall(values)
     if _true(values["waypost_reports"]) and not _true(values["waypost_portal"]):
-        faults.append("waypost_reports is wrong; allowed: false where waypost_portal is false")
+        faults.append(
+            "waypost_reports is true, but waypost_portal is false; reports need the portal: set both or neither"
+        )
     for section, keys in values["waypost_settings"].items():
         if not isinstance(keys, dict):
             faults.append(_wrong(f"waypost_settings.{section}", keys, "a section, which maps keys to values"))
         for key in OURS.get(section, ()) if isinstance(keys, dict) else ():
             if key in keys:
                 faults.append(
-                    f"waypost_settings is wrong: {section}.{key}; allowed: what no variable or role sets by itself"
+                    f"waypost_settings is wrong: {section}.{key} is set by a variable or a role; remove it from there"
                 )
         if section in ("home", "routes") or str(section).endswith("_directory"):
             faults.append(
@@ -121,12 +123,12 @@ def variable_faults(values: dict[str, Any]) -> list[str]:
 
 
 def certificate_faults(certificate: str, key: str) -> list[str]:
-    """Of two files, as a server would load them; "" for none."""
+    """Returns the faults of a certificate and its key, which are loaded as a server would load them; "" for no file."""
     if not certificate and not key:
         return []
     for name, path in (("waypost_tls_certificate", certificate), ("waypost_tls_key", key)):
         if not path:
-            return ["waypost_tls_certificate is wrong; allowed: both it and waypost_tls_key, or neither"]
+            return ["only one of waypost_tls_certificate and waypost_tls_key is set; set both or neither"]
         if not Path(path).is_file():
             return [f"{name} is wrong: there is no file {path} here; allowed: a PEM file on the control machine"]
     try:
@@ -134,14 +136,14 @@ def certificate_faults(certificate: str, key: str) -> list[str]:
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", None) or error
         return [
-            f"waypost_tls_certificate is wrong: {certificate} and {key} do not go together ({why}); allowed: a certificate, "
-            "its chain behind it, and the key of it, in PEM and without a passphrase"
+            f"waypost_tls_certificate is wrong: {certificate} and {key} do not match ({why}); allowed: a certificate "
+            "followed by its chain, and its key, both in PEM, the key without a passphrase"
         ]
     return []
 
 
 def release_faults(file: str, name: str) -> list[str]:
-    """Of the file that ``make-release`` made; ``name`` is the variable that asks for it."""
+    """Returns the faults of a file that ``make-release`` made; ``name`` is the variable that names its version."""
     try:
         with tarfile.open(file) as archive:
             names = [member.name.removeprefix("./") for member in archive if member.isfile()]
@@ -152,14 +154,14 @@ def release_faults(file: str, name: str) -> list[str]:
     except FileNotFoundError:
         return [f"{name} is wrong: there is no file {file} here; allowed: a release that ./make-release made"]
     except (OSError, EOFError, tarfile.TarError, ValueError, IndexError) as error:
-        return [f"{name} is wrong: {file} can't be read ({error}); make it anew with ./make-release"]
+        return [f"{name} is wrong: {file} cannot be read ({error}); make it again with ./make-release"]
     if not wanted or {*wanted, SUMS} != set(names):
-        return [f"{name} is wrong: {file} is cut short or is no release; make it anew with ./make-release"]
+        return [f"{name} is wrong: {file} is incomplete or not a release; make it again with ./make-release"]
     return []
 
 
 def configuration_faults(text: str, file: str) -> list[str]:
-    """What the core of the release in ``file`` says of this waypost.toml. [] too where this Python is too old to ask it."""
+    """Checks this waypost.toml with the core of the release in ``file``. Returns [] also if this Python is too old for it."""
     if sys.version_info < (3, 11):  # noqa: UP036 - Ansible's, on the control machine
         return []
     with tarfile.open(file) as archive, tempfile.TemporaryDirectory() as folder:
@@ -177,7 +179,7 @@ def configuration_faults(text: str, file: str) -> list[str]:
             check=False,
         )
     if done.returncode:
-        return [f"{file} can't be asked about the settings: {(done.stderr.strip().splitlines() or ['?'])[-1]}"]
+        return [f"the core in {file} cannot check the settings: {(done.stderr.strip().splitlines() or ['?'])[-1]}"]
     return [_with_variable(*fault) for fault in json.loads(done.stdout or "[]")]
 
 
@@ -205,7 +207,7 @@ def _of_names(values: dict[str, Any]) -> list[str]:
     zone = str(values["waypost_time_zone"])
     if zone and zone not in zoneinfo.available_timezones():
         faults.append(
-            _wrong("waypost_time_zone", zone, "a name of the time zone database, as Europe/Berlin, or nothing")
+            _wrong("waypost_time_zone", zone, "a name of the time zone database such as Europe/Berlin, or empty")
         )
     home = str(values["waypost_home"])
     if not HOME.fullmatch(home) or any(f"{home}/".startswith(f"{each}/") for each in NO_HOMES):
@@ -272,9 +274,11 @@ def _of_firewall(values: dict[str, Any]) -> list[str]:
         try:
             ipaddress.ip_network(str(given))
         except ValueError as error:
-            faults.append(f"waypost_firewall_admin_networks is wrong: {error}; allowed: networks as 192.0.2.0/24")
+            faults.append(f"waypost_firewall_admin_networks is wrong: {error}; allowed: networks such as 192.0.2.0/24")
     if not values["waypost_firewall_admin_networks"]:
-        faults.append("waypost_firewall_admin_networks is wrong: it is empty, and would lock everybody out")
+        faults.append(
+            "waypost_firewall_admin_networks is empty: no network could reach SSH; name the networks of the administrators"
+        )
     for given in values["waypost_firewall_ports"]:
         if not (re.fullmatch("[0-9]{1,5}", str(given)) and 0 < int(given) < 65_536):
             faults.append(_wrong("waypost_firewall_ports", given, "ports, from 1 to 65535"))
@@ -282,7 +286,7 @@ def _of_firewall(values: dict[str, Any]) -> list[str]:
 
 
 class FilterModule:
-    """As Ansible looks for them."""
+    """Names the filters for Ansible."""
 
     def filters(self) -> dict[str, Any]:
         return {
