@@ -27,7 +27,8 @@ from tests.test_tidy import FILES, read
 PHRASES = {
     r"\banew\b": "again; rebuild; a new …",
     r"\b(who|what|which)ever\b|\bhowever (many|much|long|often|old|big|slow)\b": "name the person or the thing: any …",
-    r"\b(no|some|any|every)body\b": "name the role: the operator, the client, no process",
+    # "everybody" in quotes is a value of require_totp
+    r"(?!(?<=\")everybody\")\b(no|some|any|every)body\b": "name the role: the operator, the client, no process",
     r"\bso (many|much|long|few)\b(?! as\b)": "a number, or: this many",
     r"\b(told of|unless told|(is|are|was|were|be|been) told)\b": "is reported, is logged, by default",
     r"(?<!there )(?<!there' )\b(is|are|was|were) no (?!(longer|more|less|such|other|need|way)\b)": "is not a …",
@@ -65,11 +66,6 @@ QUOTED = "lang: quoted"
 
 # Rooms that are not clean yet. The list only shrinks: remove the line of a room when it has no hits.
 NOT_YET = {
-    "ansible/plugins",
-    "ansible/roles",
-    "appliance/accounts",
-    "appliance/common",
-    "appliance/status",
     "bench/concurrency.py",
     "bench/dead_destination.py",
     "bench/deliver.py",
@@ -86,8 +82,6 @@ NOT_YET = {
     "bench/simulator.py",
     "bench/verdicts.py",
     "bench/week.py",
-    "docs/configuration.md",
-    "docs/simulate.toml",
     "mailcore/balance.py",
     "mailcore/bounce",
     "mailcore/destination_state.py",
@@ -97,8 +91,6 @@ NOT_YET = {
     "mailcore/maillog",
     "mailcore/receiver",
     "mailcore/routing",
-    "static/appliance",
-    "templates/status",
 }
 
 

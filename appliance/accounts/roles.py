@@ -71,11 +71,11 @@ def may_read_bodies(user: AbstractBaseUser | AnonymousUser) -> bool:
 
 
 def needs_totp(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Whether [portal] require_totp names this user."""
+    """Returns whether [portal] require_totp applies to this user."""
     required = settings.PORTAL.require_totp
     if required == "none" or not user.is_authenticated:
         return False
-    return required == "everybody" or role_of(user) is Role.ADMINISTRATOR
+    return required == "everybody" or role_of(user) is Role.ADMINISTRATOR  # lang: quoted
 
 
 def lacks_totp(user: AbstractBaseUser | AnonymousUser) -> bool:
@@ -94,7 +94,7 @@ def _at_least(least: Role) -> Callable[[View], View]:
             if role is None or role < least:
                 raise PermissionDenied(f"permission denied: requires the role {least.name.lower()}")
             if least is Role.VIEWER and request.method not in _SAFE:
-                return HttpResponseNotAllowed(_SAFE)  # viewers change nothing: such a page only shows
+                return HttpResponseNotAllowed(_SAFE)  # viewers change nothing: their pages only show
             return view(request, *arguments, **named)
 
         checked.least_role = least  # type: ignore[attr-defined]

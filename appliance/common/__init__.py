@@ -1,1 +1,1 @@
-"""What all rooms share: the door to the core, the frame of the pages, how things are shown."""
+"""Code that all rooms use: the door to the core, the frame of the pages, the format of values."""

@@ -1,4 +1,4 @@
-"""What every page's frame needs: who reads it, with which role, and the sections there are."""
+"""The context of the frame of every page: the reader, the reader's role, and the sections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from appliance.accounts.roles import Role, role_of
 
 __all__ = ["SECTIONS", "portal"]
 
-# (name of the page's URL, what the navigation says, the least role)
+# (name of the page's URL, label in the navigation, the lowest role)
 SECTIONS = (
     ("status:overview", "Overview", Role.VIEWER),
     ("queue:list", "Queue", Role.VIEWER),
@@ -28,7 +28,7 @@ SECTIONS = (
 
 def portal(request: HttpRequest) -> dict[str, Any]:
     """Returns what the frame of every page shows: the role, the sections it may see, and the current section."""
-    user = getattr(request, "user", None)  # an error page may come before there is one
+    user = getattr(request, "user", None)  # missing on an error page that comes before the sign-in is checked
     role = role_of(user) if user is not None and user.is_authenticated else None
     match = getattr(request, "resolver_match", None)
     here = match.view_name if match is not None else ""

@@ -1,12 +1,12 @@
-"""The only door to the core: the control client, with the acting person's name and bounded patience.
+"""The only door to the core: the control client, with the name of the acting user and a time-out.
 
     core = door(request)
     core.ask("disks", Disks)
     core.ask_change("hold", ChangeResult, {...}, why="asked for by the sender")
 
-Laws: nothing else in the portal speaks to the core, and nothing opens a file of the queue. A read waits ``core_timeout_s``, a
-change ``change_timeout_s``; what goes wrong is a ControlError, which CoreErrorsMiddleware turns into a page that says so.
-Nothing is ever sent twice.
+Laws: no other code of the portal talks to the core, and no code of the portal opens a file of the queue. A read waits
+``core_timeout_s``, a change ``change_timeout_s``; an error is a ControlError, which CoreErrorsMiddleware shows as a page. No
+request is sent twice.
 
 Keeps law: one-door (docs/laws.md).
 """
@@ -30,13 +30,13 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Door:
-    """Connects anew for each question: a Unix socket costs 0.1 ms, and a page that is slow holds nobody's place."""
+    """Opens a connection for each question: this costs 0.1 ms, and a slow page occupies no connection."""
 
     def __init__(self, who: str) -> None:
         self._who = who
 
     def read(self, operation: str, arguments: dict[str, Any] | None = None) -> Any:
-        """The answer; of a long one the last part. Raises ControlError."""
+        """Returns the answer, or the last part of a long answer. Raises ControlError."""
         with self._client(settings.PORTAL.core_timeout_s) as client:
             return client.call(operation, arguments)
 
@@ -48,7 +48,7 @@ class Door:
     def parts(
         self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = "", timeout_s: float | None = None
     ) -> Iterator[Any]:
-        """The parts of a long answer as they come. Raises ControlError."""
+        """Yields the parts of a long answer as they arrive. Raises ControlError."""
         with self._client(timeout_s or settings.PORTAL.core_timeout_s) as client:
             yield from client.parts(operation, arguments, why=why)
 
@@ -66,7 +66,7 @@ class Door:
             yield from client.ask_parts(operation, result, arguments, why=why)
 
     def change(self, operation: str, arguments: dict[str, Any], *, why: str) -> Any:
-        """The answer, once the change is synced. Raises ControlError."""
+        """Makes a change, and returns the answer after the change is synced. Raises ControlError."""
         with self._client(settings.PORTAL.change_timeout_s) as client:
             try:
                 return client.call(operation, arguments, why=why)
@@ -82,7 +82,7 @@ class Door:
                 raise as_outcome(error) from error
 
     def inject(self, sender: str, recipients: list[str], message: bytes, *, why: str) -> str:
-        """A message of our own into the queue; its queue id, once it is safe. Raises ControlError."""
+        """Puts a message of the portal into the queue; returns its queue id after it is synced. Raises ControlError."""
         with self._client(settings.PORTAL.change_timeout_s) as client:
             client.call("inject_begin", {"sender": sender, "recipients": recipients, "not_before": None}, why=why)
             for begin in range(0, len(message), CHUNK_BYTES_MAX):
@@ -109,5 +109,5 @@ def door_of(who: str) -> Door:
 
 
 def async_door(who: str, timeout_s: float | None = None) -> AsyncControlClient:
-    """For what listens all day: one connection, in the event loop."""
+    """Returns a client for the event loop, with one lasting connection."""
     return AsyncControlClient(settings.CONTROL_SOCKET, who=who, timeout_s=timeout_s or settings.PORTAL.core_timeout_s)

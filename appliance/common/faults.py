@@ -1,6 +1,6 @@
-"""What a person is told when the portal's own database fails: also where no view is to blame, and nobody was asked who it is.
+"""The pages for a failure of the portal's database, also outside a view and before the user is known.
 
-Law: these pages need no database: they are made without the reader's name and role.
+Law: these pages need no database; they are rendered without the reader's name and role.
 
 Keeps law: database-down-has-a-page (docs/laws.md).
 """
@@ -26,11 +26,11 @@ _POSTGRESQL_NO_WRITING = frozenset({"53100", "25006"})  # disk_full, read_only_s
 
 
 class NotEntered(OperationalError):
-    """What was to be done could not be entered in the audit first, and so was not done."""
+    """Says that a change could not be entered in the audit log first, and so was not made."""
 
 
 def title_of(error: OperationalError, method: str | None) -> str:
-    """One sentence for a person, without its end."""
+    """Returns one sentence for the user, without its full stop."""
     title = CANNOT_WRITE if _cannot_write(error) else "The portal cannot use its database; mail delivery continues"
     if isinstance(error, NotEntered):
         return f"{title}. Nothing was changed"
@@ -38,7 +38,7 @@ def title_of(error: OperationalError, method: str | None) -> str:
 
 
 def _cannot_write(error: BaseException | None) -> bool:
-    """Whether the database can be read and not written, by the codes of the driver's error behind Django's."""
+    """Returns whether the database can be read but not written, by the error codes of its driver."""
     while error is not None:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _SQLITE_NO_WRITING:  # without the extended code
             return True
@@ -49,14 +49,14 @@ def _cannot_write(error: BaseException | None) -> bool:
 
 
 def too_many_requests(request: HttpRequest) -> HttpResponse:
-    """For allauth, which takes a database that cannot be written for one in which too many are waiting."""
+    """Renders the page for too many requests. Allauth also asks for it if it cannot write to the database."""
     if _writes():
         return HttpResponse(loader.get_template("429.html").render({}, request), status=429)
     return _page(request, f"{CANNOT_WRITE}. Sign-in is not possible until this is repaired", "Is its disk full?")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """What no view raised: a session that cannot be read, say."""
+    """Renders the page for an error outside all views, such as a session that cannot be read."""
     error = sys.exc_info()[1]
     if isinstance(error, OperationalError):
         return _page(request, title_of(error, request.method), str(error))
@@ -64,7 +64,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def _writes() -> bool:
-    """The cache lies in the database, and tells nobody that it could not write."""
+    """Returns whether the database can be written. The cache is in the database, but does not raise when it cannot write."""
     written = secrets.token_hex(8)
     try:
         cache.set(_PROBE, written, _PROBE_S)

@@ -1,4 +1,4 @@
-"""The reader's time zone for each page, and words for the reader when the core or the portal's own database does not answer."""
+"""The reader's time zone for each page, and the page for an error of the core or of the portal's database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 def zone_of(request: HttpRequest) -> tzinfo:
-    """Returns the reader's time zone, from the cookie; UTC where there is none that is known."""
+    """Returns the reader's time zone, from the cookie; UTC if the cookie is missing or unknown."""
     try:
         return zoneinfo.ZoneInfo(request.COOKIES.get(ZONE_COOKIE, "UTC")[:64])
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -42,10 +42,10 @@ class TimeZoneMiddleware:
 
 
 class CoreErrorsMiddleware:
-    """A ControlError of a view becomes a page (or, asked for by htmx, a piece of one) that says what is wrong.
+    """Shows a ControlError of a view as a page, or for htmx as a piece of one.
 
-    503: nobody is there, or no answer came. 409: the core said no, in its own words. A database of our own that is full, locked
-    or away is told like that, too: nothing is done that cannot be entered in the audit first.
+    503: the core is not running, or did not answer. 409: the core refused; the page shows its message. The page for a database
+    of the portal that is full, locked or down is also 503: no change is made that cannot be entered in the audit log first.
     """
 
     def __init__(self, get_response: GetResponse) -> None:

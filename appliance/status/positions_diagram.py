@@ -1,6 +1,6 @@
-"""Lanes as a picture: segments as boxes on a line, with the marks of browsing, the runner and the end.
+"""The diagram of a lane: segments as boxes on a line, with marks for the browse position, the runner and the end.
 
-Law: values only; offsets become places from 0 to ``WIDE``, whatever the lane's length.
+Law: values only; offsets become places from 0 to ``WIDE``, for a lane of any length.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 __all__ = ["WIDE", "Box", "Group", "Lane", "journal_of", "lane_of"]
 
 WIDE = 1000.0
-BOX_MIN = 1.5  # a box is seen, however small its segment
-GROUPS_MAX = 12  # lines of a lane's table; the rest is told in one
+BOX_MIN = 1.5  # so that the box of a small segment can be seen
+GROUPS_MAX = 12  # lines of a lane's table; one more line has the sum of the rest
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Group:
-    """Segments side by side that are kept by the same thing."""
+    """Holds neighbouring segments that are kept for the same reason."""
 
     count: int
     first: int
@@ -45,8 +45,8 @@ class Lane:
     name: str
     known: Mapping[str, Any]
     boxes: list[Box]
-    behind: Box  # between browse and runner: what is being worked on lies there
-    ahead: Box  # between runner and end: what is not read yet
+    behind: Box  # from browse to runner: here are the messages in progress
+    ahead: Box  # from runner to end: not read yet
     marks: list[tuple[str, float]]
     segment: int | None
     offset: int | None
@@ -61,7 +61,7 @@ class Lane:
 
 
 def lane_of(known: Mapping[str, Any], *, runner: bool = True) -> Lane:
-    """Of a lane as ``positions`` tells it."""
+    """Returns the diagram of a lane in the answer to ``positions``."""
     segments: Sequence[Mapping[str, Any]] = known.get("segments") or ()
     start = segments[0]["base"] if segments else int(known.get("browse") or 0)
     last = segments[-1] if segments else None
@@ -97,7 +97,7 @@ def lane_of(known: Mapping[str, Any], *, runner: bool = True) -> Lane:
 
 
 def journal_of(known: Mapping[str, Any]) -> Lane:
-    """The journal has no runner: its working suffix is what a start reads."""
+    """Returns the diagram of the journal. It has no runner; a start reads its working suffix."""
     suffix = int(known.get("suffix") or 0)
     return lane_of(
         {**known, "lane": "journal", "browse": suffix, "runner": suffix, "lag_bytes": known.get("suffix_bytes")},
@@ -134,7 +134,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 
 def _words(known: Mapping[str, Any], segments: int, *, runner: bool) -> str:
-    """The picture in words, for who can't see it."""
+    """Returns the diagram in words, for screen readers."""
     many = f"{segments} segment{'s' * (segments != 1)}"
     if not runner:
         return f"{many}; the working suffix begins at {known.get('browse')} and ends at {known.get('end')}"

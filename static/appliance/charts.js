@@ -55,7 +55,7 @@
     };
   };
 
-  // -- the lines of the overview: of the last 15 minutes, which go on, or of the last 24 hours
+  // -- the lines of the overview: the last 15 minutes, updated live, or the last 24 hours
 
   const LINES = ["accepted", "delivered", "deferred", "bounced"];
   const LIVE_S = 900;

@@ -1,5 +1,4 @@
-// What every page does: the reader's time zone, light or dark, keys, dialogs, what a page asks for by itself, and what htmx does
-// with errors.
+// The script of every page: time zone, light or dark, keys, dialogs, automatic requests, and the errors of htmx.
 "use strict";
 (() => {
   const oneYear = "; path=/; max-age=31536000; samesite=lax";
@@ -64,7 +63,7 @@
     event.preventDefault();
   });
 
-  // Dialogs: whatever is swapped into #dialog-body is shown; data-close closes. The answer header "Waypost-Close" does, too.
+  // Dialogs: content that is swapped into #dialog-body opens the dialog; data-close closes it. So does the event waypost:close.
   const dialog = document.getElementById("dialog");
   document.body.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target.id === "dialog-body" && !dialog.open && event.detail.target.textContent.trim()) dialog.showModal();
@@ -74,12 +73,12 @@
   });
   document.body.addEventListener("waypost:close", () => dialog.close());
 
-  // What no person asked for, as what is asked again every few seconds, says so: it prolongs no session.
+  // Requests that no user made, such as polling, have a header that says so: they do not prolong the session.
   document.body.addEventListener("htmx:configRequest", (event) => {
     if (!event.detail.triggeringEvent) event.detail.headers["Waypost-Again"] = "1";
   });
 
-  // An answer that is no success is shown, too: in the dialog when it was asked from there, else at the top of the page.
+  // Show error answers, too: in the dialog if it made the request, else at the top of the page.
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     const status = event.detail.xhr.status;
     if (status < 400) return;

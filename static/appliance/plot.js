@@ -1,10 +1,10 @@
-// What every plot of lines and bars has in common: it is as wide as its place, in the page's colours, and built anew when light turns dark.
+// The base of every plot of lines and bars: as wide as its place, in the page's colours, rebuilt when the theme changes.
 "use strict";
 (() => {
   const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   // waypostPlot(place, {legendHeight(place), describe(token, axis), columns()}) → {redraw()}
-  // ``describe`` gives uPlot its options but the size; it is asked again for other colours. ``columns``: what is drawn now.
+  // ``describe`` returns uPlot's options except the size, again for each theme. ``columns`` returns the data to draw.
   window.waypostPlot = (place, { legendHeight, describe, columns }) => {
     let plot = null;
     const size = () => ({

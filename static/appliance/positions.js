@@ -1,4 +1,4 @@
-// Restart positions: the piece that changes is exchanged whole; what the reader opened, selected or stands on stays.
+// Restart positions: the changing part is replaced as a whole; open details, the selection and the focus stay.
 "use strict";
 (() => {
   const place = document.getElementById("positions");

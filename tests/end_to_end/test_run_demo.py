@@ -142,8 +142,8 @@ def test_a_port_in_use_is_told_and_the_mail_goes_on(start: Callable[..., Started
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         run = start(config="waypost.toml", portal=taken.getsockname()[1])
-        run.until(lambda: "can't listen on" in run.words, "the complaint")
-        assert f"portal: it can't listen on 127.0.0.1:{run.portal}: Address already in use." in run.words
+        run.until(lambda: "cannot listen on" in run.words, "the complaint")
+        assert f"portal: cannot listen on 127.0.0.1:{run.portal}: Address already in use." in run.words
         assert "Traceback" not in run.words
         run.until(lambda: listens(run.smtp), "the core")
         assert run.process.poll() is None

@@ -1,7 +1,7 @@
-"""How things are shown everywhere: times in the reader's zone, sizes, durations, and strangers' text made harmless.
+"""Filters that format values for all pages: times in the reader's zone, sizes, durations, and untrusted text.
 
-Law: whatever comes from outside (addresses, HELO, subjects, replies) goes through ``shown``: Django escapes the markup, this
-makes control and direction-changing characters visible and keeps the text from turning its surroundings around.
+Law: all text from other servers and clients (addresses, HELO, subjects, replies) passes ``shown``: Django escapes the markup;
+this filter makes control and direction-changing characters visible and isolates the direction of the text.
 
 Keeps law: outside-text-is-escaped (docs/laws.md).
 """
@@ -35,7 +35,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def visible(text: object) -> str:
-    """Text in which every control, format or unassigned character is written out: \\x1b, \\u202e. Line ends too."""
+    """Writes out every control, format or unassigned character of a text, line ends included: \\x1b, \\u202e."""
     return "".join(_code(each) if unicodedata.category(each) in _INVISIBLE else each for each in str(text))
 
 
@@ -46,19 +46,19 @@ def _code(character: str) -> str:
 
 @register.filter
 def shown(value: object) -> SafeString:
-    """A stranger's text, isolated from the direction of what stands around it."""
+    """Returns untrusted text, harmless to show, and isolated from the text direction of its surroundings."""
     return format_html("<bdi>{}</bdi>", visible("" if value is None else value))
 
 
 @register.filter
 def plain(value: object) -> str:
-    """The same for an attribute, where no element may stand."""
+    """Returns untrusted text for an attribute, which cannot contain an element."""
     return visible("" if value is None else value)
 
 
 @register.filter
 def when(value: float | datetime | None) -> SafeString | str:
-    """A time: how long ago or ahead, with the exact one on hover. Takes wall-clock seconds or an aware datetime."""
+    """Returns how long ago or ahead a time is; the exact time on hover. Takes wall-clock seconds or an aware datetime."""
     at = _datetime(value)
     if at is None:
         return "–"
@@ -72,7 +72,7 @@ def when(value: float | datetime | None) -> SafeString | str:
 
 @register.filter
 def due(value: float | datetime | None) -> SafeString | str:
-    """As ``when``, of something that is to come: what should have come by now is due now."""
+    """Returns when a coming event is due, as ``when``; a time in the past is due now."""
     at = _datetime(value)
     if at is None:
         return "–"
@@ -84,12 +84,12 @@ def due(value: float | datetime | None) -> SafeString | str:
 
 @register.filter
 def sentence(value: object) -> SafeString:
-    """A sentence of the core's, as ``shown``, with its times in the reader's zone."""
+    """Returns a sentence of the core as ``shown``, with its times in the reader's zone."""
     text = visible("" if value is None else value)
     pieces: list[str] = []
     end = 0
     for match in _UTC_TIME.finditer(text):
-        with contextlib.suppress(ValueError):  # the remote's own words may look like a time
+        with contextlib.suppress(ValueError):  # a reply of another server may look like a time
             pieces += [text[end : match.start()], clock(datetime.fromisoformat(match[0]))]
             end = match.end()
     return format_html("<bdi>{}</bdi>", format_html_join("", "{}", ((each,) for each in [*pieces, text[end:]])))
@@ -97,7 +97,7 @@ def sentence(value: object) -> SafeString:
 
 @register.filter
 def clock(value: float | datetime | None) -> SafeString | str:
-    """A time as the clock shows it in the reader's zone, with date when that is not today; exact on hover."""
+    """Returns the time of day in the reader's zone, with the date if it is not today; the exact time on hover."""
     at = _datetime(value)
     if at is None:
         return "–"
@@ -111,7 +111,7 @@ def clock(value: float | datetime | None) -> SafeString | str:
 
 @register.filter
 def span(seconds: float | None) -> str:
-    """A duration in its two biggest units: 3 d 4 h, 12 min 5 s, 4.2 s, 35 ms."""
+    """Returns a duration in its two biggest units: 3 d 4 h, 12 min 5 s, 4.2 s, 35 ms."""
     if seconds is None:
         return "–"
     seconds = float(seconds)
@@ -139,7 +139,7 @@ def age(seconds: float | None) -> str:
 
 @register.filter
 def size(value: float | None) -> str:
-    """Bytes for people: 512 B, 4.2 kB, 1.3 GB (powers of 1 000, as disks are sold)."""
+    """Returns a number of bytes for people: 512 B, 4.2 kB, 1.3 GB (powers of 1 000, as disks are sold)."""
     if value is None:
         return "–"
     amount = float(value)
@@ -152,7 +152,7 @@ def size(value: float | None) -> str:
 
 @register.filter
 def number(value: float | None) -> str:
-    """Digits in groups of three, with narrow no-break spaces; floats with three digits that count."""
+    """Returns a number in groups of three digits, with narrow no-break spaces; floats with three significant digits."""
     if value is None:
         return "–"
     if isinstance(value, float) and not value.is_integer():
@@ -174,13 +174,13 @@ def badge_kind(state: str) -> str:
 
 @register.filter
 def get(mapping: Any, key: object) -> Any:
-    """A value by a key that is a variable."""
+    """Returns the value of a key that is a variable."""
     return mapping.get(key) if mapping else None
 
 
 @register.filter
 def page_name(view_name: str) -> str:
-    """queue:list → queue-list, for ids and tests."""
+    """Returns the name of a view for ids and tests: queue:list → queue-list."""
     return view_name.replace(":", "-").replace("_", "-")
 
 

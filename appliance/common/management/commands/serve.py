@@ -1,7 +1,7 @@
-"""``manage.py serve``: makes the database and the static files ready, tells the first password, and serves the portal.
+"""``manage.py serve``: prepares the database and the static files, prints the first password, and serves the portal.
 
-The first time, an administrator is made and the password printed once. Ends with its parent when asked to (``--with-parent``),
-as the core's children do.
+The first run creates an administrator and prints the password once. With ``--with-parent`` the portal ends with its parent, as
+the core's children do.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from django.db import transaction
 
 ADMINISTRATOR = "admin"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-GRACE_S = 2  # for pages that are just being made
-PORT_WAIT_S = 5.0  # longer than a portal takes to end
-NICER = 5  # the mail goes first where there is not enough processor for both
+GRACE_S = 2  # for pages that are being rendered
+PORT_WAIT_S = 5.0  # longer than a portal needs to end
+NICER = 5  # mail delivery has priority if the CPU is busy
 
 
 class Command(BaseCommand):
@@ -39,25 +39,26 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Adds the options of the command."""
         parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
-        parser.add_argument("--prepare", action="store_true", help="make everything ready, and end")
+        parser.add_argument("--prepare", action="store_true", help="prepare the database and static files, and exit")
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Runs the command until its server ends."""
         if options["with_parent"]:
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-            if os.getppid() != options["with_parent"]:  # it ended before we could say so
+            if os.getppid() != options["with_parent"]:  # the parent ended before the call
                 return
         call_command("migrate", interactive=False, verbosity=0)
         call_command("collectstatic", interactive=False, verbosity=0)
         password = first_administrator()
         url = settings.PORTAL.public_url or f"http://{settings.PORTAL.listen}/"
         if password:
-            self.say(f"portal: sign in as {ADMINISTRATOR} with {password} (told this once; change it there)")
+            self.say(f"portal: sign in as {ADMINISTRATOR} with {password} (shown once; change it after you sign in)")
         if options["prepare"]:
             return
         if fault := taken(settings.LISTEN_HOST.strip("[]"), settings.LISTEN_PORT):
             self.say(
-                f"portal: it can't listen on {settings.PORTAL.listen}: {fault}. There is no portal; the mail goes on."
+                f"portal: cannot listen on {settings.PORTAL.listen}: {fault}. The portal is not started; mail delivery "
+                "continues. Stop the other process, or set another [portal] listen."
             )
             sys.exit(1)
         self.say(f"portal: {url}")
@@ -75,18 +76,18 @@ class Command(BaseCommand):
             http="httptools",
             ws="none",
             server_header=False,
-            # Without a proxy a program on this host could name any client it likes, and would never be locked out.
+            # Without a proxy, a program on this host could claim any client address and avoid the lockout.
             proxy_headers=bool(settings.PORTAL.public_url),
             forwarded_allow_ips="127.0.0.1",
         )
 
     def say(self, words: str) -> None:
-        """Writes a line for the person who started it."""
+        """Writes a line to standard error."""
         print(words, file=sys.stderr, flush=True)
 
 
 def taken(host: str, port: int) -> str:
-    """Why nobody can listen there; "" when one can. Waits for a portal that is just ending, as after a kill -9."""
+    """Returns why the portal cannot listen; "" if it can. Waits for an old portal that is ending, as after a kill -9."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     end = time.monotonic() + PORT_WAIT_S
     while True:
@@ -102,7 +103,7 @@ def taken(host: str, port: int) -> str:
 
 
 def first_administrator() -> str:
-    """The new password, when there was no user yet; else ""."""
+    """Creates the first administrator if there is no user yet; returns the new password, or ""."""
     with transaction.atomic():
         if User.objects.exists():
             return ""
