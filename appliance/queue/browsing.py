@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from appliance.common.door import Door
+from mailcore.control.protocol.messages import Item, ListPage
 
 __all__ = ["PAGE", "Place", "Reading", "read_on"]
 
@@ -26,7 +27,7 @@ CURSOR_MAX = 200  # as the core allows
 class Reading:
     """Holds the messages read so far. ``cursor`` is where to continue; None at the end of the queue."""
 
-    items: list[dict[str, Any]] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
     cursor: str | None = ""
     examined: int = 0
     notes: dict[str, None] = field(default_factory=dict)  # each once, in order
@@ -42,23 +43,19 @@ def read_on(core: Door, filter_: Mapping[str, Any], cursor: str, wanted: int, *,
     reading = Reading(cursor=cursor)
     until = time.monotonic() + TOGETHER_S
     while reading.cursor is not None and len(reading.items) < wanted:
-        take(
-            reading,
-            core.read(
-                "list", {"filter": dict(filter_), "cursor": reading.cursor, "limit": wanted - len(reading.items)}
-            ),
-        )
+        arguments = {"filter": dict(filter_), "cursor": reading.cursor, "limit": wanted - len(reading.items)}
+        take(reading, core.ask("list", ListPage, arguments))
         if once or time.monotonic() >= until:
             break
     return reading
 
 
-def take(reading: Reading, answer: Mapping[str, Any]) -> None:
+def take(reading: Reading, page: ListPage) -> None:
     """Adds one answer of ``list``."""
-    reading.items += answer["items"]
-    reading.cursor = answer["cursor"]
-    reading.examined += answer["examined"]
-    for note in (answer.get("note", ""), *(f"damaged: {each}" for each in answer.get("damage", ()))):
+    reading.items += page.items
+    reading.cursor = page.cursor
+    reading.examined += page.examined
+    for note in (page.note, *(f"damaged: {each}" for each in page.damage)):
         if note:
             reading.notes[note] = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import cast
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.utils import timezone
@@ -21,6 +21,7 @@ from appliance.common.door import async_door, door
 from appliance.queue.browsing import Reading, read_on, take
 from appliance.queue.filters import FilterForm
 from mailcore.control.client import ControlError
+from mailcore.control.protocol.messages import Item, ListPage
 
 __all__ = ["COLUMNS", "csv"]
 
@@ -60,7 +61,7 @@ async def _lines(asked: FilterForm, reading: Reading, who: str) -> AsyncIterator
                     break
                 arguments = {"filter": asked.core, "cursor": reading.cursor, "limit": STEP}
                 reading = Reading()
-                take(reading, await core.call("list", arguments))
+                take(reading, await core.ask("list", ListPage, arguments))
     except ControlError as error:
         yield line([f"note: cut here after {told} messages: {error}"])
         return
@@ -68,21 +69,21 @@ async def _lines(asked: FilterForm, reading: Reading, who: str) -> AsyncIterator
         yield line([f"note: cut here after {told} messages; there are more, narrow the filter"])
 
 
-def cells(item: dict[str, Any]) -> list[object]:
+def cells(item: Item) -> list[object]:
     """Returns the cells of one message."""
     return [
-        item["queue_id"],
-        item["state"],
-        item["lane"],
-        item["sender"] or "<>",
-        " ".join(item["recipients"]),
-        item["recipient_count"],
-        " ".join(item["destinations"]),
-        _at(item["arrived_at"]),
-        _at(item["due_at"]) if item["due_at"] else "",
-        item["attempts"],
-        item["size_bytes"],
-        item["reason"],
+        item.queue_id,
+        item.state,
+        item.lane,
+        item.sender or "<>",
+        " ".join(item.recipients),
+        item.recipient_count,
+        " ".join(item.destinations),
+        _at(item.arrived_at),
+        _at(item.due_at) if item.due_at else "",
+        item.attempts,
+        item.size_bytes,
+        item.reason,
     ]
 
 

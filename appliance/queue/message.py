@@ -8,10 +8,22 @@ from typing import Any
 from appliance.common.door import Door
 from appliance.queue.timeline import Timeline, fates, timeline
 from mailcore.control.client import Refused
+from mailcore.control.protocol.messages import Details, Headers, Item, Reason, Reasons, ShownRecipient, ShowPart
 
-__all__ = ["RECIPIENTS_PAGE", "Message", "message_of", "recipients_of", "waiting_of"]
+__all__ = ["RECIPIENTS_PAGE", "Message", "RecipientRow", "message_of", "recipients_of", "waiting_of"]
 
 RECIPIENTS_PAGE = 200
+
+
+@dataclass
+class RecipientRow:
+    """Holds a recipient as the page shows it."""
+
+    number: int
+    address: str  # "" if it is not known
+    state: str
+    destination: str  # or the relay of the last attempt; "" where there is none
+    reply: str
 
 
 @dataclass
@@ -19,17 +31,17 @@ class Message:
     """Holds one message. ``item`` and ``envelope``: None if it is no longer queued; ``accepted``: None if it is not known."""
 
     queue_id: str
-    item: dict[str, Any] | None = None
-    envelope: dict[str, Any] | None = None
-    explain: list[dict[str, Any]] = field(default_factory=list)
+    item: Item | None = None
+    envelope: Details | None = None
+    explain: list[Reason] = field(default_factory=list)
     note: str = ""
-    recipients: list[dict[str, Any]] = field(default_factory=list)
+    recipients: list[RecipientRow] = field(default_factory=list)
     more_recipients: int | None = None  # where the next page of recipients begins
     recipients_known: int = 0
     history: Timeline = field(default_factory=Timeline)
     accepted: dict[str, Any] | None = None
     finished: dict[str, Any] | None = None
-    headers: dict[str, Any] | None = None
+    headers: Headers | None = None
     why_no_headers: str = ""
 
     @property
@@ -41,7 +53,7 @@ class Message:
     def state(self) -> str:
         """Returns its state; for a message that has left the queue, how it ended."""
         if self.item is not None:
-            return str(self.item["state"])
+            return self.item.state
         if self.finished is None:
             return "unknown"
         if self.finished.get("how") == "deleted":
@@ -52,8 +64,9 @@ class Message:
     @property
     def sender(self) -> str | None:
         """Returns the sender; None if it is not known. "" is the sender of bounces."""
-        known = self.item or self.accepted
-        return None if known is None else str(known["sender"])
+        if self.item is not None:
+            return self.item.sender
+        return None if self.accepted is None else str(self.accepted["sender"])
 
 
 def message_of(core: Door, queue_id: str) -> Message:
@@ -72,15 +85,15 @@ def message_of(core: Door, queue_id: str) -> Message:
     told.recipients_known = len(rows)
     if told.item is not None:
         try:
-            told.headers = core.read("headers", {"queue_id": queue_id})
+            told.headers = core.ask("headers", Headers, {"queue_id": queue_id})
             # A field that was folded with tabs reads as one line.
-            told.headers["headers"] = [[name, value.replace("\t", " ")] for name, value in told.headers["headers"]]
+            told.headers.headers = [[name, value.replace("\t", " ")] for name, value in told.headers.headers]
         except Refused as error:  # such as: delivered a moment ago
             told.why_no_headers = str(error)
     return told
 
 
-def recipients_of(core: Door, queue_id: str, start: int) -> tuple[list[dict[str, Any]], int | None]:
+def recipients_of(core: Door, queue_id: str, start: int) -> tuple[list[RecipientRow], int | None]:
     """Returns a page of the recipients, and where the next page begins. Raises ControlError."""
     told = Message(queue_id)
     remaining = _show(core, told)
@@ -88,43 +101,47 @@ def recipients_of(core: Door, queue_id: str, start: int) -> tuple[list[dict[str,
     return _page(_rows(remaining, history), start)
 
 
-def waiting_of(core: Door, queue_id: str) -> tuple[list[dict[str, Any]], str]:
+def waiting_of(core: Door, queue_id: str) -> tuple[list[Reason], str]:
     """Returns why a message waits now; if it is not queued, an empty list and the core's message. Raises ControlError."""
     try:
-        return core.read("explain", {"queue_id": queue_id}), ""
+        return core.ask("explain", Reasons, {"queue_id": queue_id}).reasons, ""
     except Refused as error:
         return [], str(error)
 
 
-def _show(core: Door, told: Message) -> list[dict[str, Any]]:
+def _show(core: Door, told: Message) -> list[ShownRecipient]:
     """Fills in the answer to ``show``; returns the remaining recipients."""
-    remaining: list[dict[str, Any]] = []
+    remaining: list[ShownRecipient] = []
     try:
-        for part in core.parts("show", {"queue_id": told.queue_id}):
-            remaining += part.get("recipients", ())
-            if "message" in part:
-                told.item, told.envelope = part["message"], part["envelope"]
-                told.explain, told.note = part["explain"] or [], part["note"]
+        for part in core.ask_parts("show", ShowPart, {"queue_id": told.queue_id}):
+            match part:
+                case ShowPart(message=Item() as item, envelope=Details() as envelope):
+                    told.item, told.envelope = item, envelope
+                    told.explain, told.note = part.explain or [], part.note or ""
+                case ShowPart(recipients=list() as batch):
+                    remaining += batch
     except Refused as error:
         if told.item is not None:
             told.note = str(error)
     return remaining
 
 
-def _rows(remaining: list[dict[str, Any]], history: dict[str, Any]) -> list[dict[str, Any]]:
+def _rows(remaining: list[ShownRecipient], history: dict[str, Any]) -> list[RecipientRow]:
     """Returns all recipients, by number: remaining ones as they are queued, the others with their last verdict."""
-    rows: dict[int, dict[str, Any]] = {}
+    rows: dict[int, RecipientRow] = {}
     for number, verdict in fates(history).items():
-        rows[number] = {**verdict, "state": verdict["status"], "destination": verdict["relay"]}
+        address, status, relay = verdict["address"], verdict["status"], verdict["relay"]
+        rows[number] = RecipientRow(number, address, status, relay, verdict["reply"])
     for each in remaining:
-        before = rows.get(each["number"], {})
-        if each["done"] and before:
+        before = rows.get(each.number)
+        if each.done and before is not None:
             continue
-        state = "done" if each["done"] else "deferred" if each["reply"] else "waiting"
-        rows[each["number"]] = {**before, **each, "state": state, "reply": each["reply"] or before.get("reply", "")}
+        state = "done" if each.done else "deferred" if each.reply else "waiting"
+        reply = each.reply or (before.reply if before is not None else "")
+        rows[each.number] = RecipientRow(each.number, each.address, state, each.destination, reply)
     return [rows[number] for number in sorted(rows)]
 
 
-def _page(rows: list[dict[str, Any]], start: int) -> tuple[list[dict[str, Any]], int | None]:
+def _page(rows: list[RecipientRow], start: int) -> tuple[list[RecipientRow], int | None]:
     end = start + RECIPIENTS_PAGE
     return rows[start:end], end if end < len(rows) else None

@@ -55,7 +55,7 @@ def _actions(told: Message) -> list[tuple[str, str, str]]:
     """Returns the actions that the message's state allows; the core checks them again."""
     if told.item is None:
         return []
-    state = told.item["state"]
+    state = told.item.state
     if state == "deleted":
         return [("undelete", "Undelete", "primary")]
     first = [("release", "Release", "primary")] if state == "held" else [("hold", "Hold", "")]

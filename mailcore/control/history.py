@@ -146,7 +146,7 @@ class PastAnswers:
         found: Found | None = None
         working = (await self._view.working([queue_id])).get(queue_id)
         if working is not None:
-            found = await self._view.in_thread(browser.read, working["lane"], working["offset"])
+            found = await self._view.in_thread(browser.read, working.lane, working.offset)
         if found is None or found.envelope.queue_id != queue_id:
             stretches, _ = await self._view.stretches()
             found = await self._view.find(queue_id, stretches)

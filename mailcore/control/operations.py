@@ -18,7 +18,15 @@ from mailcore.control.changes import Changes
 from mailcore.control.injecting import Injecting
 from mailcore.control.manager_link import ManagerAway, OutcomeUnknown
 from mailcore.control.protocol.changes import AddRecipientsArguments, ChangeArguments
-from mailcore.control.protocol.messages import ListArguments, OneMessage, ShowArguments
+from mailcore.control.protocol.messages import (
+    Details,
+    ListArguments,
+    ListPage,
+    OneMessage,
+    ShowArguments,
+    ShownRecipient,
+    ShowPart,
+)
 from mailcore.control.protocol.operation import Answerer, Arguments, Operation
 from mailcore.control.protocol.state import Ping
 from mailcore.control.session import Session
@@ -26,6 +34,7 @@ from mailcore.control.view import View
 from mailcore.control.waiting import why_at_rest
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.lookup.browse import REASON_CHARACTERS, Budget, Found, Item, State, Stretch
+from mailcore.manager_answers import Progress, Reason, Reasons
 
 __all__ = ["Answers", "Operations"]
 
@@ -95,10 +104,7 @@ class Operations:
             self._view.browser.page, stretches, arguments.filter, arguments.cursor, budget
         )
         await self._say_who_is_active(page.items)
-        answer: dict[str, Any] = {"items": page.items, "cursor": page.cursor, "examined": page.examined, "note": note}
-        if page.damage:
-            answer["damage"] = page.damage
-        yield answer
+        yield ListPage(items=page.items, cursor=page.cursor, examined=page.examined, damage=page.damage, note=note)
 
     async def _show(self, session: Session, arguments: ShowArguments) -> AsyncGenerator[Any, None]:
         queue_id = arguments.queue_id
@@ -106,7 +112,7 @@ class Operations:
         working = (await self._view.working([queue_id])).get(queue_id)
         found: Found | None = None
         if working is not None:
-            found = await self._view.in_thread(self._view.browser.read, working["lane"], working["offset"])
+            found = await self._view.in_thread(self._view.browser.read, working.lane, working.offset)
         if found is None or found.envelope.queue_id != queue_id:
             found = await self._view.find(queue_id, stretches)
         item = self._view.browser.item(found, stretches.get(found.lane))
@@ -114,17 +120,11 @@ class Operations:
         explanation = await self._why_active(queue_id) if working is not None else []
         if not explanation:
             explanation = self._why_at_rest(found, stretches, note)
-        yield {
-            "message": item,
-            "envelope": _details(found.envelope),
-            "working": working,
-            "explain": explanation,
-            "note": note,
-        }
+        yield ShowPart(message=item, envelope=_details(found.envelope), working=working, explain=explanation, note=note)
         if arguments.recipients:
             batches = self._view.browser.recipients(found)
             while (batch := await self._view.in_thread(next, batches, None)) is not None:
-                yield {"recipients": [_recipient(each, working) for each in batch]}
+                yield ShowPart(recipients=[_recipient(each, working) for each in batch])
 
     async def _explain(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
         explanation = await self._why_active(arguments.queue_id)
@@ -133,19 +133,18 @@ class Operations:
             found = await self._view.find(arguments.queue_id, stretches)
             # It may have been taken up between the two questions.
             explanation = await self._why_active(arguments.queue_id) or self._why_at_rest(found, stretches, note)
-        yield explanation
+        yield Reasons(reasons=explanation)
 
     # -- inside
 
-    async def _why_active(self, queue_id: str) -> list[dict[str, Any]]:
+    async def _why_active(self, queue_id: str) -> list[Reason]:
         """Returns the manager's explanation; [] when the message is not being worked on, or the manager is away."""
         try:
-            answer = await self._view.link.call("explain", msgspec.structs.asdict(OneMessage(queue_id=queue_id)))
+            return (await self._view.link.ask("explain", Reasons, {"queue_id": queue_id})).reasons
         except (ManagerAway, OutcomeUnknown):
             return []
-        return list(answer)
 
-    def _why_at_rest(self, found: Found, stretches: dict[str, Stretch], note: str) -> list[dict[str, Any]]:
+    def _why_at_rest(self, found: Found, stretches: dict[str, Stretch], note: str) -> list[Reason]:
         return why_at_rest(found, stretches.get(found.lane), self._view.browser.clock(), manager_away=bool(note))
 
     async def _say_who_is_active(self, items: list[Item]) -> None:
@@ -154,7 +153,7 @@ class Operations:
             known = working.get(item.queue_id)
             _overlay(item, known)
             if known is not None:  # the envelope still counts those done in this pass; ``size`` does not
-                item.recipient_count = known["remaining"]
+                item.recipient_count = known.remaining
 
 
 def _read_json(path: str) -> Any:
@@ -165,41 +164,38 @@ def _read_json(path: str) -> Any:
         return {}  # there is no supervisor: a process started by hand, or a test
 
 
-def _overlay(item: Item, working: dict[str, Any] | None) -> None:
+def _overlay(item: Item, working: Progress | None) -> None:
     """Puts the manager's newer state and reply into an item read from a lane."""
     if working is None:
         return
     item.state = State.ACTIVE
-    replies = list((working.get("replies") or {}).values())
-    if replies:
-        item.reason = str(replies[-1])[:REASON_CHARACTERS]
+    if working.replies:
+        item.reason = next(reversed(working.replies.values()))[:REASON_CHARACTERS]
 
 
-def _recipient(recipient: Recipient, working: dict[str, Any] | None) -> dict[str, Any]:
-    known = working or {}
-    reply = (known.get("replies") or {}).get(recipient.number, recipient.reply)
-    return {
-        "number": recipient.number,
-        "address": recipient.address,
-        "destination": recipient.route or recipient.destination,
-        "reply": str(reply)[:REASON_CHARACTERS],
-        "done": recipient.number in (known.get("done") or ()),
-    }
+def _recipient(recipient: Recipient, working: Progress | None) -> ShownRecipient:
+    reply = recipient.reply if working is None else working.replies.get(recipient.number, recipient.reply)
+    return ShownRecipient(
+        number=recipient.number,
+        address=recipient.address,
+        destination=recipient.route or recipient.destination,
+        reply=reply[:REASON_CHARACTERS],
+        done=working is not None and recipient.number in working.done,
+    )
 
 
-def _details(envelope: Envelope) -> dict[str, Any]:
-    """Returns the fields of an envelope that a list leaves out."""
-    return {
-        "origin": Origin(envelope.origin).name.lower(),
-        "client_address": envelope.client_address,
-        "client_port": envelope.client_port,
-        "helo": envelope.helo,
-        "tls": envelope.tls,
-        "login": envelope.login,
-        "message_id": envelope.message_id,
-        "eight_bit": envelope.eight_bit,
-        "smtputf8": envelope.smtputf8,
-        "data": DataPlace(envelope.data).name.lower(),
-        "not_before": envelope.not_before,
-        "held_because": envelope.held_because,
-    }
+def _details(envelope: Envelope) -> Details:
+    return Details(
+        origin=Origin(envelope.origin).name.lower(),
+        client_address=envelope.client_address,
+        client_port=envelope.client_port,
+        helo=envelope.helo,
+        tls=envelope.tls,
+        login=envelope.login,
+        message_id=envelope.message_id,
+        eight_bit=envelope.eight_bit,
+        smtputf8=envelope.smtputf8,
+        data=DataPlace(envelope.data).name.lower(),
+        not_before=envelope.not_before,
+        held_because=envelope.held_because,
+    )

@@ -18,6 +18,7 @@ from mailcore.control.manager_link import ManagerAway, ManagerLink, OutcomeUnkno
 from mailcore.faults import Code, FaultError
 from mailcore.lookup.archive import Archive
 from mailcore.lookup.browse import Browser, Found, Stretch, stretches_of
+from mailcore.manager_answers import Cut, Progress, Working
 
 __all__ = ["NotFound", "Place", "View"]
 
@@ -46,22 +47,21 @@ class View:
     async def stretches(self) -> tuple[dict[str, Stretch], str]:
         """Returns where to read, and "" or a note for people that the manager could not be asked."""
         try:
-            cut = await self.link.call("cut", {})
+            cut = await self.link.ask("cut", Cut)
         except (ManagerAway, OutcomeUnknown):
             stretches, at = await self.in_thread(stretches_of, self.browser.disk, self.browser.queue_directory)
             when = datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds") if at else "its beginning"
             return stretches, f"the manager is away; as of {when}"
-        return {lane: Stretch(start, runner, end) for lane, (start, runner, end) in cut["lanes"].items()}, ""
+        return {lane: Stretch(at.browse, at.runner, at.end) for lane, at in cut.lanes.items()}, ""
 
-    async def working(self, queue_ids: list[str]) -> dict[str, Any]:
-        """Returns those in the active set; none when the manager is away."""
+    async def working(self, queue_ids: list[str]) -> dict[str, Progress]:
+        """Returns those in the active set, by queue id; none when the manager is away."""
         if not queue_ids:
             return {}
         try:
-            working: dict[str, Any] = await self.link.call("working", {"queue_ids": queue_ids})
+            return (await self.link.ask("working", Working, {"queue_ids": queue_ids})).messages
         except (ManagerAway, OutcomeUnknown):
             return {}
-        return working
 
     async def find(self, queue_id: str, stretches: dict[str, Stretch]) -> Found:
         """Returns the message. Raises NotFound."""
@@ -75,8 +75,8 @@ class View:
         wanted = list(queue_ids)
         if not wanted:
             return {}
-        working = await self.link.call("working", {"queue_ids": wanted})
-        places = {queue_id: (known["lane"], known["offset"]) for queue_id, known in working.items()}
+        working = await self.link.ask("working", Working, {"queue_ids": wanted})
+        places = {queue_id: (known.lane, known.offset) for queue_id, known in working.messages.items()}
         rest = [queue_id for queue_id in wanted if queue_id not in places]
         if rest:
             stretches, _ = await self.stretches()

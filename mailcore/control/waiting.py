@@ -9,8 +9,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from mailcore.envelope import Envelope
 from mailcore.lookup.browse import REASON_CHARACTERS, Found, Stretch
+from mailcore.manager_answers import Reason
 from mailcore.queue.lanes import DELETED, HOLD, interval_of
 
 __all__ = ["why_at_rest"]
@@ -18,9 +21,11 @@ __all__ = ["why_at_rest"]
 GROUPS_MAX = 20  # destinations listed one by one; all others are one sum
 
 
-def why_at_rest(found: Found, stretch: Stretch | None, now: float, manager_away: bool) -> list[dict[str, Any]]:
-    """One dict a group of recipients: ``state`` (held, deleted, scheduled, deferred, due, queued, being taken up, more),
-    ``recipients`` (how many), ``sentence``, and the numbers it speaks of."""
+def why_at_rest(found: Found, stretch: Stretch | None, now: float, manager_away: bool) -> list[Reason]:
+    """Returns one reason for each group of recipients.
+
+    States: held, deleted, scheduled, deferred, due, queued, being taken up, more.
+    """
     envelope, lane = found.envelope, found.lane
     if lane == HOLD:
         return [_held(envelope)]
@@ -36,28 +41,29 @@ def why_at_rest(found: Found, stretch: Stretch | None, now: float, manager_away:
     return [_due(found, stretch, due_at, manager_away)]
 
 
-def _held(envelope: Envelope) -> dict[str, Any]:
+def _held(envelope: Envelope) -> Reason:
     sentence = f"held{_since(envelope)} until an operator releases it{_because(envelope.held_because)}"
-    return _group(envelope, "held", sentence, since=envelope.written_at or None, reason=envelope.held_because)
+    since = envelope.written_at or None
+    return msgspec.structs.replace(_whole(envelope, "held", sentence), since=since, reason=envelope.held_because)
 
 
-def _deleted(envelope: Envelope) -> dict[str, Any]:
+def _deleted(envelope: Envelope) -> Reason:
     until = f"; it can be undeleted until {_shown(envelope.due_at)}" if envelope.due_at else ""
     if until and envelope.held_before is not None:
         until += f", and is held again then{_because(envelope.held_before)}"
     sentence = f"deleted{_since(envelope)}{_because(envelope.held_because)}{until}"
-    return _group(
-        envelope, "deleted", sentence, since=envelope.written_at or None, until=envelope.due_at or None,
-        reason=envelope.held_because,
-    )  # fmt: skip
+    since, until_at = envelope.written_at or None, envelope.due_at or None
+    deleted = _whole(envelope, "deleted", sentence)
+    return msgspec.structs.replace(deleted, since=since, until=until_at, reason=envelope.held_because)
 
 
-def _scheduled(envelope: Envelope, due_at: float) -> dict[str, Any]:
+def _scheduled(envelope: Envelope, due_at: float) -> Reason:
     sentence = f"scheduled: not to be sent before {_shown(envelope.not_before)}"
-    return _group(envelope, "scheduled", sentence, until=envelope.not_before, looked_at=due_at)
+    scheduled = _whole(envelope, "scheduled", sentence)
+    return msgspec.structs.replace(scheduled, until=envelope.not_before, looked_at=due_at)
 
 
-def _deferred(envelope: Envelope, due_at: float) -> list[dict[str, Any]]:
+def _deferred(envelope: Envelope, due_at: float) -> list[Reason]:
     """By destination, each with the last reply it gave; those in RECIPIENTS records are in the sum."""
     by_destination: dict[str, list[Any]] = {}  # -> [recipients, last reply]
     for recipient in envelope.recipients:
@@ -75,34 +81,46 @@ def _deferred(envelope: Envelope, due_at: float) -> list[dict[str, Any]]:
         what = f"deferred{tried}: the next try" if envelope.attempts else "not tried yet: the first try"
         sentence = f"{what} is due at {_shown(due_at)}{last}"
         groups.append(
-            {"state": "deferred", "recipients": count, "sentence": sentence, "destination": destination, "until": due_at,
-             "attempts": envelope.attempts, "reply": reply}
-        )  # fmt: skip
-    more = envelope.recipient_count - sum(group["recipients"] for group in groups)
+            Reason(
+                state="deferred",
+                recipients=count,
+                sentence=sentence,
+                destination=destination,
+                until=due_at,
+                attempts=envelope.attempts,
+                reply=reply,
+            )
+        )
+    more = envelope.recipient_count - sum(group.recipients for group in groups)
     if more > 0:
         sentence = f"{more} more recipients wait for the same time"
-        groups.append({"state": "more", "recipients": more, "sentence": sentence, "until": due_at})
+        groups.append(Reason(state="more", recipients=more, sentence=sentence, until=due_at))
     return groups
 
 
-def _due(found: Found, stretch: Stretch | None, due_at: float, manager_away: bool) -> dict[str, Any]:
-    envelope, lane, offset = found.envelope, found.lane, found.offset
+def _due(found: Found, stretch: Stretch | None, due_at: float, manager_away: bool) -> Reason:
+    lane, offset = found.lane, found.offset
     since = f"due since {_shown(due_at)}" if due_at else "due at once"
     state = "due" if due_at else "queued"
     if manager_away:
-        return _group(envelope, state, f"{since}, but the manager is not running", lane=lane)
+        return _in_lane(found, state, f"{since}, but the manager is not running")
     if stretch is not None and offset < stretch.runner:
-        return _group(envelope, "being taken up", "the manager has just taken it up, or put it elsewhere", lane=lane)
+        return _in_lane(found, "being taken up", "the manager has just taken it up, or put it elsewhere")
     if stretch is not None and stretch.end is not None and offset >= stretch.end:
-        return _group(envelope, state, f"{since}; the manager reads it after its next checkpoint", lane=lane)
+        return _in_lane(found, state, f"{since}; the manager reads it after its next checkpoint")
     ahead = max(offset - stretch.runner, 0) if stretch is not None else 0
     behind = f"{ahead} bytes of it are ahead" if ahead else "it is the next one"
     sentence = f"{since}, and not taken up yet: the manager has not read so far in lane {lane}, {behind}"
-    return _group(envelope, state, sentence, lane=lane, bytes_ahead=ahead)
+    return msgspec.structs.replace(_in_lane(found, state, sentence), bytes_ahead=ahead)
 
 
-def _group(envelope: Envelope, state: str, sentence: str, **numbers: object) -> dict[str, Any]:
-    return {"state": state, "recipients": envelope.recipient_count, "sentence": sentence, **numbers}
+def _whole(envelope: Envelope, state: str, sentence: str) -> Reason:
+    """Returns a reason for all recipients."""
+    return Reason(state=state, recipients=envelope.recipient_count, sentence=sentence)
+
+
+def _in_lane(found: Found, state: str, sentence: str) -> Reason:
+    return msgspec.structs.replace(_whole(found.envelope, state, sentence), lane=found.lane)
 
 
 def _since(envelope: Envelope) -> str:

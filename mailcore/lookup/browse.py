@@ -26,6 +26,7 @@ from mailcore.log.positions import RestartPositions, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import Record, RecordType
 from mailcore.log.segment import Damage
+from mailcore.lookup.answers import DAMAGES_SHOWN, DESTINATIONS_SHOWN, RECIPIENTS_SHOWN, Item, Page
 from mailcore.lookup.filter import Filter, Matcher, text_matcher
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, is_incoming
 from mailcore.queue.records import decode_envelope, decode_recipients
@@ -42,10 +43,7 @@ __all__ = [
     "stretches_of",
 ]
 
-RECIPIENTS_SHOWN = 10  # of an item; a page of 1 000 items stays far below a frame
-DESTINATIONS_SHOWN = 5
 REASON_CHARACTERS = 500  # a reply line has at most 512 octets (RFC 5321 4.5.3.1.5)
-DAMAGES_SHOWN = 10
 FEW = 4  # up to this many ids, searching the indexes for each id is faster than reading every entry once
 WITHOUT_END = 1 << 62  # "up to the end of the file": beyond any lane offset
 
@@ -62,34 +60,6 @@ class State:
 
 class CursorError(ValueError):
     """Raised for a text that is not a cursor; the message is for a person."""
-
-
-class Item(msgspec.Struct, kw_only=True):
-    """A message as a list shows it."""
-
-    queue_id: str
-    lane: str
-    offset: int
-    generation: int
-    state: str
-    sender: str
-    recipients: list[str]  # the first RECIPIENTS_SHOWN
-    recipient_count: int
-    size_bytes: int
-    arrived_at: float
-    due_at: float  # next attempt, wall clock; 0.0 is at once
-    attempts: int
-    reason: str  # the last reply, or why it is held
-    destinations: list[str]  # the first DESTINATIONS_SHOWN known ones
-
-
-class Page(msgspec.Struct, kw_only=True):
-    """One page. ``cursor`` is where the next page begins, also if ``items`` is not full; None at the end of the queue."""
-
-    items: list[Item]
-    cursor: str | None
-    examined: int  # records read
-    damage: list[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from mailcore.bounce.dsn import bounce_queue_id
 from mailcore.envelope import Envelope
+from mailcore.lookup.answers import History
 from mailcore.lookup.archive import Archive, Trouble, Window
 from mailcore.lookup.browse import WITHOUT_END, Browser, Found
 from mailcore.lookup.timeline import Timeline, accepted
@@ -35,7 +34,7 @@ from mailcore.lookup.tracing import (
 )
 from mailcore.queue.lanes import JOURNAL, LOCAL
 
-__all__ = ["History", "HistoryReader"]
+__all__ = ["HistoryReader"]
 
 BEHIND_END_BYTES = (
     64 << 20
@@ -45,19 +44,6 @@ QUEUE_ID_CHARACTERS = 13  # a bounce's queue id is longer: its message's, and a 
 ARRIVED_S = 86_400.0  # the longest time from giving out a queue id to the arrival; clocks jump
 UNARRIVED_S = 31 * 86_400.0  # how far to search for a bounce, or for a message without a known arrival
 TRACE_BYTES_MAX = 16 << 30  # of the journal, for one history: about ten seconds of reading cached data
-
-
-class History(msgspec.Struct, kw_only=True):
-    """A history. ``complete`` means that its arrival and all its passes were found; before ``since`` no records exist."""
-
-    queue_id: str
-    events: list[dict[str, Any]]  # oldest first
-    complete: bool
-    since: float | None  # wall clock, seconds
-    note: str
-    examined: int  # bytes of the journal
-    events_left_out: int = 0
-    verdicts_left_out: int = 0
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""A query for messages, the test made from it, and a hit.
+"""A query for messages, and the test made from it.
 
 Law: pure, except that it reads the RECIPIENTS records of a tested envelope; the cheapest test comes first.
 """
@@ -12,7 +12,7 @@ import msgspec
 from mailcore.lookup.browse import Browser, Found
 from mailcore.lookup.filter import NULL_SENDER, text_matcher
 
-__all__ = ["Hit", "Matches", "Query"]
+__all__ = ["Matches", "Query"]
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,24 +22,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str = ""  # with or without its angle brackets
     sender: str = ""
     recipient: str = ""
-
-
-class Hit(msgspec.Struct, kw_only=True):
-    """A message as a search shows it.
-
-    ``state`` is one of ``browse.State``, or how the message ended: delivered, bounced, expired or deleted (then
-    ``finished_at`` is set), or unknown.
-    """
-
-    queue_id: str
-    at: float  # arrival, wall clock
-    sender: str
-    recipients: list[str]  # the first RECIPIENTS_SHOWN
-    recipient_count: int
-    message_id: str
-    size_bytes: int
-    state: str
-    finished_at: float | None
 
 
 class Matches:

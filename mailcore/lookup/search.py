@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from mailcore.envelope import Status
 from mailcore.log.reader import LaneReader
+from mailcore.lookup.answers import RECIPIENTS_SHOWN, Hit
 from mailcore.lookup.archive import Archive, Trouble, Window
-from mailcore.lookup.browse import RECIPIENTS_SHOWN, WITHOUT_END, Browser, Found, Stretch, lane_order
-from mailcore.lookup.query import Hit, Matches, Query
+from mailcore.lookup.browse import WITHOUT_END, Browser, Found, Stretch, lane_order
+from mailcore.lookup.query import Matches, Query
 from mailcore.lookup.search_cursor import SearchCursor
 from mailcore.lookup.tracing import (
     SLACK_S,
@@ -36,7 +37,7 @@ from mailcore.lookup.tracing import (
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.records import Delivery, Finish, Start
 
-__all__ = ["Hit", "LaneSearch", "Query"]
+__all__ = ["LaneSearch", "Query"]
 
 TOGETHER_MAX = 20  # messages that are looked up in one pass through indexes and journal
 OLDER_TOGETHER_MAX = 200  # the same in the archive, where neighbours mostly arrived within an hour

@@ -12,6 +12,7 @@ from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.orders import BadRequest
 from mailcore.manager.waiting import why_active, why_recovered
+from mailcore.manager_answers import Cut, LaneCut, Located, Progress, Reasons, Working
 from mailcore.queue.lanes import HOLD, incoming
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 
@@ -83,14 +84,14 @@ class State:
         lanes = [incoming(number) for number in range(self.context.settings.receiver.processes)]
         return self.context.queue.sizes.summary() | {"unheard": self.context.balance.unheard(lanes)}
 
-    def cut(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns for each lane [first offset to browse, runner's position, readable end]."""
+    def cut(self, arguments: dict[str, Any]) -> Cut:
+        """Returns where to read each lane."""
         lanes = {}
         for lane, runner in self.context.queue.runners.items():
             lowest = self.context.queue.floor(lane).lowest()
             browse = runner.position if lowest is None else min(lowest, runner.position)
-            lanes[lane] = [browse, runner.position, runner.readable_end]
-        return {"lanes": lanes}
+            lanes[lane] = LaneCut(browse, runner.position, runner.readable_end)
+        return Cut(lanes=lanes)
 
     def places(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Returns ``cut`` and the journal's positions; ``held`` counts active messages by lane and segment."""
@@ -107,13 +108,13 @@ class State:
         journal = queue.journal
         suffix = next(iter(queue.starts), journal.end)
         return {
-            **self.cut(arguments),
+            "lanes": self.cut(arguments).lanes,
             "journal": {"suffix": suffix, "end": journal.end, "durable": journal.durable},
             "held": held,
             "working": len(queue.starts),
         }
 
-    def working(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def working(self, arguments: dict[str, Any]) -> Working:
         """Returns the progress of those of ``queue_ids`` that are active. Raises BadRequest for too many."""
         queue_ids = arguments.get("queue_ids", ())
         if len(queue_ids) > WORKING_MAX:
@@ -121,45 +122,45 @@ class State:
                 f"queue_ids: {len(queue_ids)} of them; at most {WORKING_MAX} are allowed", argument="queue_ids"
             )
         waiting = {known.queue_id: known for known, _ in self.context.queue.recovered}
-        answer: dict[str, Any] = {}
+        messages: dict[str, Progress] = {}
         for queue_id in queue_ids:
             active = self.context.queue.active.get(queue_id)
             if active is not None:
-                answer[queue_id] = {
-                    "remaining": active.remaining,
-                    "in_flight": active.in_flight,
-                    "lane": active.lane,
-                    "offset": active.offset,
-                    "generation": active.envelope.generation,
-                    "done": sorted(active.done)[:NAMES_MAX],
-                    "replies": {number: reply for number, (_, reply) in list(active.deferred.items())[:NAMES_MAX]},
-                }
+                messages[queue_id] = Progress(
+                    remaining=active.remaining,
+                    in_flight=active.in_flight,
+                    lane=active.lane,
+                    offset=active.offset,
+                    generation=active.envelope.generation,
+                    done=sorted(active.done)[:NAMES_MAX],
+                    replies={number: reply for number, (_, reply) in list(active.deferred.items())[:NAMES_MAX]},
+                )
             elif queue_id in waiting:
                 known = waiting[queue_id]
-                answer[queue_id] = {
-                    "remaining": max(known.recipients - len(known.done), 0),
-                    "in_flight": 0,
-                    "lane": known.place.lane,
-                    "offset": known.place.offset,
-                    "generation": known.generation,
-                    "done": sorted(known.done)[:NAMES_MAX],
-                    "replies": {},
-                }
-        return answer
+                messages[queue_id] = Progress(
+                    remaining=max(known.recipients - len(known.done), 0),
+                    in_flight=0,
+                    lane=known.place.lane,
+                    offset=known.place.offset,
+                    generation=known.generation,
+                    done=sorted(known.done)[:NAMES_MAX],
+                    replies={},
+                )
+        return Working(messages=messages)
 
-    def locate(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """Returns the lane and offset of an active message; None for any other."""
+    def locate(self, arguments: dict[str, Any]) -> Located:
+        """Returns the place of an active message; for any other, a place without a lane."""
         active = self.context.queue.active.get(str(arguments.get("queue_id", "")))
-        return None if active is None else {"lane": active.lane, "offset": active.offset}
+        return Located(lane="", offset=0) if active is None else Located(lane=active.lane, offset=active.offset)
 
-    def explain(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        """Returns why an active message is not done; [] for a message that is not active."""
+    def explain(self, arguments: dict[str, Any]) -> Reasons:
+        """Returns why an active message is not done; no reasons for a message that is not active."""
         context = self.context
         queue_id = str(arguments.get("queue_id", ""))
         active = context.queue.active.get(queue_id)
         if active is not None:
-            return why_active(context, self.flow.deliverers, active)
-        return why_recovered(context.queue.recovered, queue_id)
+            return Reasons(reasons=why_active(context, self.flow.deliverers, active))
+        return Reasons(reasons=why_recovered(context.queue.recovered, queue_id))
 
     # -- destinations
 

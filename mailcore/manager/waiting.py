@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import DelivererLink
+from mailcore.manager_answers import Reason
 from mailcore.queue.active import Active
 from mailcore.queue.fold import Known
 
@@ -17,8 +20,8 @@ IN_LINE = ("next", "behind")  # states of the scheduler in which only other mail
 REPLY_CHARACTERS = 500
 
 
-def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], active: Active) -> list[dict[str, Any]]:
-    """Returns one dict for each group of recipients, as ``Scheduler.explain``; times are wall clock. Never empty.
+def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], active: Active) -> list[Reason]:
+    """Returns one reason for each group of recipients, as ``Scheduler.explain``; times are wall clock. Never empty.
 
     It adds to the scheduler's states: "stalled", "no deliverer" and "deliverers full", which replace "next" and "behind" when
     no deliverer can take an entry; "ordered", "deferred" (in this pass), "ending", "recording".
@@ -27,36 +30,37 @@ def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], act
     groups = [_on_wall(group, offset) for group in context.scheduler.explain(active.queue_id, context.now())]
     if blocked := _without_deliverer(context, deliverers):
         groups = [_blocked(group, blocked) if group["state"] in IN_LINE else group for group in groups]
+    reasons = [msgspec.convert(group, Reason) for group in groups]
     if active.ending:
         sentence = "pass finished; the result is being written to disk"
-        groups.append({"state": "ending", "recipients": active.remaining, "sentence": sentence})
-        return groups
+        reasons.append(Reason(state="ending", recipients=active.remaining, sentence=sentence))
+        return reasons
     if active.order is not None:
         count = active.in_flight
         deliveries = "1 delivery" if count == 1 else f"{count} deliveries"
         flights = f"{deliveries} in progress" if count else "the results to be written"
         sentence = f"{active.order.operation} requested (by {active.order.who or 'unknown'}); waiting for {flights}"
-        groups.append({"state": "ordered", "recipients": active.remaining, "sentence": sentence, "in_flight": count})
+        reasons.append(Reason(state="ordered", recipients=active.remaining, sentence=sentence, in_flight=count))
     if active.deferred:
         reply = next(reversed(active.deferred.values()))[1][:REPLY_CHARACTERS]
         count = len(active.deferred)
         recipients = "1 recipient" if count == 1 else f"{count} recipients"
         sentence = f"{recipients} deferred; next attempt after this pass; last reply: {reply}"
-        groups.append({"state": "deferred", "recipients": count, "sentence": sentence, "reply": reply})
-    if not groups:
+        reasons.append(Reason(state="deferred", recipients=count, sentence=sentence, reply=reply))
+    if not reasons:
         sentence = "all recipients finished; the results are being written to disk"
-        groups.append({"state": "recording", "recipients": active.remaining, "sentence": sentence})
-    return groups
+        reasons.append(Reason(state="recording", recipients=active.remaining, sentence=sentence))
+    return reasons
 
 
-def why_recovered(recovered: Iterable[tuple[Known, int]], queue_id: str) -> list[dict[str, Any]]:
+def why_recovered(recovered: Iterable[tuple[Known, int]], queue_id: str) -> list[Reason]:
     """Explains a message that was active before the last start of the manager and is not active again; [] for any other."""
     for ahead, (known, _) in enumerate(recovered):
         if known.queue_id == queue_id:
             recipients = max(known.recipients - len(known.done), 0)
             messages = "1 message" if ahead == 1 else f"{ahead} messages"
             sentence = f"still being recovered after the restart; {messages} ahead of it"
-            return [{"state": "recovered", "recipients": recipients, "sentence": sentence, "messages_ahead": ahead}]
+            return [Reason(state="recovered", recipients=recipients, sentence=sentence, messages_ahead=ahead)]
     return []
 
 

@@ -141,7 +141,7 @@ async def test_an_owed_bounce_is_held_as_its_message_is(tmp_path: Path) -> None:
         queue_id = await core.send("a@refused.example", "b@slow.example")
 
         async def refused() -> bool:
-            found = await core.ask("working", queue_ids=[queue_id])
+            found = (await core.ask("working", queue_ids=[queue_id]))["messages"]
             return bool(queue_id in found and found[queue_id]["remaining"] == 1)
 
         await core.eventually(refused, "one recipient to be refused")

@@ -11,6 +11,7 @@ import pytest
 
 from mailcore.faults import Code
 from tests.cli.running_control import Waypost
+from tests.control.fake_manager import reasons
 from tests.control.running_control import RunningControl
 from tests.faults import other_words
 from tests.lookup.sample_messages import NOW, deferred, envelope
@@ -101,7 +102,7 @@ async def test_one_message_is_shown(running: RunningControl, waypost: Waypost) -
 async def test_why_it_waits_is_told_a_line_for_each_reason(running: RunningControl, waypost: Waypost) -> None:
     message = deferred("anna@example.org", due_at=time.time() + 200)
     running.write("retry.300", message)
-    running.manager.answers["explain"] = lambda _: []
+    running.manager.answers["explain"] = lambda _: reasons()
     said = await waypost("queue", "explain", message.queue_id.lower())
     assert said.status == 0
     assert re.fullmatch(

@@ -10,8 +10,23 @@ from typing import Any
 
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Frame, FrameDecoder, Hello, Request, Response, encode
+from mailcore.manager_answers import Progress, Reason, Reasons, Working
 
 Answer = Callable[[dict[str, Any]], Any]
+
+
+def progress(lane: str = "incoming.0", offset: int = 0, **more: Any) -> Progress:
+    """How far an active message is: one recipient left and nothing done, unless the test says more."""
+    known: dict[str, Any] = {"remaining": 1, "in_flight": 0, "generation": 0, "done": [], "replies": {}}
+    return Progress(lane=lane, offset=offset, **(known | more))
+
+
+def working(**messages: Progress) -> Working:
+    return Working(messages=messages)
+
+
+def reasons(*sentences: str) -> Reasons:
+    return Reasons(reasons=[Reason(state="next", recipients=1, sentence=each) for each in sentences])
 
 
 class Silence(Exception):
@@ -23,7 +38,7 @@ class FakeManager:
         self.path = path
         self.hello: list[Hello] = []
         self.requests: list[Request] = []
-        self.answers: dict[str, Answer] = {"cut": lambda _: {"lanes": {}}, "working": lambda _: {}}
+        self.answers: dict[str, Answer] = {"cut": lambda _: {"lanes": {}}, "working": lambda _: Working(messages={})}
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 

@@ -13,6 +13,7 @@ import pytest
 from mailcore.control.client import AsyncControlClient, Refused
 from mailcore.envelope import Envelope
 from mailcore.faults import Code, Fault
+from tests.control.fake_manager import progress, working
 from tests.control.running_control import RunningControl, open_control
 from tests.lookup.sample_messages import NOW, deferred, envelope
 
@@ -36,9 +37,9 @@ def accept(running: RunningControl, change: str) -> None:
 async def test_queue_ids_become_positions(running: RunningControl, control: AsyncControlClient) -> None:
     resting, active = deferred("a@example.org"), envelope()
     (offset,) = running.write("retry.5", resting)
-    running.manager.answers["working"] = lambda given: {
-        queue_id: {"lane": "incoming.3", "offset": 77} for queue_id in given["queue_ids"] if queue_id == active.queue_id
-    }
+    running.manager.answers["working"] = lambda given: working(
+        **{queue_id: progress("incoming.3", 77) for queue_id in given["queue_ids"] if queue_id == active.queue_id}
+    )
     accept(running, "delete")
     result = await control.call("delete", {"queue_ids": [resting.queue_id, active.queue_id, ABSENT]}, why="spam")
     assert (result["changed"], list(result["errors"])) == (2, [ABSENT])

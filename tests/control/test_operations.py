@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from mailcore.control.client import AsyncControlClient, Refused
+from mailcore.control.protocol.messages import Reasons
 from mailcore.envelope import Recipient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
-from tests.control.fake_manager import Silence
+from tests.control.fake_manager import Silence, progress, reasons, working
 from tests.control.running_control import RunningControl, open_control
 from tests.lookup.sample_messages import NOW, deferred, envelope
 
@@ -81,7 +82,7 @@ async def test_a_list_is_read_from_the_lanes_and_says_who_is_active(
     resting, active = deferred("a@example.org"), envelope(["b@example.org", "c@example.org"])
     running.write("retry.300", resting)
     running.write("incoming.0", active)
-    running.manager.answers["working"] = lambda _: {active.queue_id: {"remaining": 1, "replies": {0: "421 busy"}}}
+    running.manager.answers["working"] = lambda _: working(**{active.queue_id: progress(replies={0: "421 busy"})})
     page = await control.call("list")
     shown = [(item["queue_id"], item["state"], item["reason"], item["recipient_count"]) for item in page["items"]]
     assert shown == [
@@ -155,12 +156,13 @@ async def test_of_an_active_message_the_manager_knows_more(
 ) -> None:
     message = envelope(["a@example.org", "b@example.org"])
     (offset,) = running.write("incoming.0", message)
-    working = {"lane": "incoming.0", "offset": offset, "generation": 0, "done": [0], "replies": {1: "450 later"}}
-    running.manager.answers["working"] = lambda _: {message.queue_id: working}
-    running.manager.answers["explain"] = lambda _: [{"sentence": "waits for its turn"}]
+    known = progress(offset=offset, done=[0], replies={1: "450 later"})
+    running.manager.answers["working"] = lambda _: working(**{message.queue_id: known})
+    running.manager.answers["explain"] = lambda _: reasons("waits for its turn")
     parts = [part async for part in control.parts("show", {"queue_id": message.queue_id})]
     assert parts[0]["message"]["state"] == "active"
-    assert parts[0]["explain"] == [{"sentence": "waits for its turn"}]
+    assert parts[0]["explain"] == [{"state": "next", "recipients": 1, "sentence": "waits for its turn"}]
+    assert parts[0]["working"]["done"] == [0]
     assert [(each["done"], each["reply"]) for each in parts[1]["recipients"]] == [(True, ""), (False, "450 later")]
 
 
@@ -169,13 +171,13 @@ async def test_why_a_message_waits_is_said_by_who_has_it(running: RunningControl
     running.write("retry.300", resting)
     running.write("incoming.0", active)
     running.manager.answers["explain"] = lambda given: (
-        [{"sentence": "waits for its turn"}] if given["queue_id"] == active.queue_id else []
+        reasons("waits for its turn") if given["queue_id"] == active.queue_id else reasons()
     )
-    assert await control.call("explain", {"queue_id": active.queue_id}) == [{"sentence": "waits for its turn"}]
-    (group,) = await control.call("explain", {"queue_id": resting.queue_id})
-    assert (group["state"], group["reply"]) == ("deferred", "450 4.2.0 busy")
+    assert await control.ask("explain", Reasons, {"queue_id": active.queue_id}) == reasons("waits for its turn")
+    (group,) = (await control.ask("explain", Reasons, {"queue_id": resting.queue_id})).reasons
+    assert (group.state, group.reply) == ("deferred", "450 4.2.0 busy")
     shown = await anext(control.parts("show", {"queue_id": resting.queue_id}))
-    assert [each["sentence"] for each in shown["explain"]] == [group["sentence"]]
+    assert [each["sentence"] for each in shown["explain"]] == [group.sentence]
     with pytest.raises(Refused, match=f"^there is no message {ABSENT} in the queue$"):
         await control.call("explain", {"queue_id": ABSENT})
 
@@ -185,8 +187,8 @@ async def test_what_the_manager_thinks_of_as_elsewhere_is_still_found(
 ) -> None:
     other, message = envelope(), envelope()
     other_at, _ = running.write("incoming.0", other, message)
-    running.manager.answers["working"] = lambda _: {message.queue_id: {"lane": "incoming.0", "offset": other_at}}
-    running.manager.answers["explain"] = lambda _: []
+    running.manager.answers["working"] = lambda _: working(**{message.queue_id: progress(offset=other_at)})
+    running.manager.answers["explain"] = lambda _: reasons()
     parts = [part async for part in control.parts("show", {"queue_id": message.queue_id})]
     assert parts[0]["message"]["queue_id"] == message.queue_id
 

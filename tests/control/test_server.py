@@ -246,7 +246,7 @@ async def test_a_stranger_may_look_and_not_touch(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_bug_is_an_answer_and_not_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     async with open_control() as running, running.client() as control:
-        running.manager.answers["cut"] = lambda _: {"lanes": {"incoming.0": "nonsense"}}
+        running.server.view.browser.page = lambda *_: 1 // 0  # type: ignore[assignment,method-assign]
         with pytest.raises(Refused, match="internal error in the control process"):
             await control.call("list")
         assert (await control.call("ping"))["manager"] is True

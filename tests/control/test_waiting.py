@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
 from mailcore.control.waiting import GROUPS_MAX, why_at_rest
 from mailcore.envelope import Envelope, Recipient
 from mailcore.lookup.browse import Found, Stretch
+from mailcore.manager_answers import Reason
 from tests.lookup.sample_messages import NOW, deferred, envelope
 
 DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"
@@ -17,32 +17,32 @@ DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"
 
 def why(
     lane: str, message: Envelope, *, runner: int = 0, end: int | None = 10_000, offset: int = 500, away: bool = False
-) -> list[dict[str, Any]]:
+) -> list[Reason]:
     return why_at_rest(Found(lane, offset, message), Stretch(0, runner, end), NOW, away)
 
 
-def only(groups: list[dict[str, Any]], sentence: str) -> dict[str, Any]:
+def only(groups: list[Reason], sentence: str) -> Reason:
     (group,) = groups
-    assert re.fullmatch(sentence, group["sentence"]), group["sentence"]
+    assert re.fullmatch(sentence, group.sentence), group.sentence
     return group
 
 
 def test_held_since_when_and_why() -> None:
     message = envelope(["a@example.org", "b@example.org"], held_because="looks odd", written_at=NOW - 60)
     group = only(why("hold", message), f"held since {DATE} until an operator releases it: looks odd")
-    assert (group["state"], group["recipients"], group["since"], group["reason"]) == (
+    assert (group.state, group.recipients, group.since, group.reason) == (
         "held", 2, NOW - 60, "looks odd",
     )  # fmt: skip
 
 
 def test_held_before_that_was_written_down() -> None:
-    assert only(why("hold", envelope()), "held until an operator releases it")["since"] is None
+    assert only(why("hold", envelope()), "held until an operator releases it").since is None
 
 
 def test_deleted_and_until_when_it_can_be_undone() -> None:
     message = envelope(held_because="spam", due_at=NOW + 3600, written_at=NOW)
     group = only(why("deleted", message), f"deleted since {DATE}: spam; it can be undeleted until {DATE}")
-    assert (group["state"], group["until"]) == ("deleted", NOW + 3600)
+    assert (group.state, group.until) == ("deleted", NOW + 3600)
 
 
 def test_deleted_out_of_hold_where_it_comes_back_to() -> None:
@@ -60,15 +60,15 @@ def test_deferred_until_when_and_the_last_words_of_each_destination() -> None:
     message = envelope(recipients=recipients, attempts=3, due_at=NOW + 240, generation=3)
     one, two = why("retry.300", message)
     only([one], f"deferred after 3 tries: the next try is due at {DATE}; last: 451 4.3.0 still busy")
-    assert (one["destination"], one["recipients"], one["until"], one["state"]) == (
+    assert (one.destination, one.recipients, one.until, one.state) == (
         "smtp:one.example", 2, NOW + 240, "deferred",
     )  # fmt: skip
-    assert (two["destination"], two["reply"]) == ("smtp:two.example", "connect to mx: Connection refused")
+    assert (two.destination, two.reply) == ("smtp:two.example", "connect to mx: Connection refused")
 
 
 def test_no_clock_makes_it_wait_longer_than_its_lane() -> None:
     (group,) = why("retry.300", deferred("a@example.org", due_at=NOW + 1_000_000))
-    assert group["until"] == NOW + 300
+    assert group.until == NOW + 300
 
 
 def test_more_destinations_than_anybody_reads_are_one_sum() -> None:
@@ -76,8 +76,8 @@ def test_more_destinations_than_anybody_reads_are_one_sum() -> None:
     message = envelope(recipients=recipients, recipient_count=5_000, due_at=NOW + 10, attempts=1)
     groups = why("retry.60", message)
     assert len(groups) == GROUPS_MAX + 1
-    assert groups[-1]["state"] == "more"
-    assert sum(group["recipients"] for group in groups) == 5_000
+    assert groups[-1].state == "more"
+    assert sum(group.recipients for group in groups) == 5_000
 
 
 def test_scheduled_mail_says_its_own_time() -> None:
@@ -85,19 +85,19 @@ def test_scheduled_mail_says_its_own_time() -> None:
         why("retry.60", envelope(not_before=NOW + 500, due_at=NOW + 30)),
         f"scheduled: not to be sent before {DATE}",
     )
-    assert (group["state"], group["until"], group["looked_at"]) == ("scheduled", NOW + 500, NOW + 30)
+    assert (group.state, group.until, group.looked_at) == ("scheduled", NOW + 500, NOW + 30)
 
 
 @pytest.mark.parametrize("lane", ["incoming.0", "local", "retry.0"])
 def test_not_read_yet_and_how_far_the_runner_is(lane: str) -> None:
     group = only(why(lane, envelope(), runner=100), rf"due at once, and not taken up yet: .* lane {lane}, 400 bytes .*")
-    assert (group["state"], group["bytes_ahead"]) == ("queued", 400)
+    assert (group.state, group.bytes_ahead) == ("queued", 400)
     only(why(lane, envelope(), runner=500), r".*it is the next one")
 
 
 def test_due_and_not_taken_up() -> None:
     group = only(why("retry.300", deferred("a@example.org", due_at=NOW - 5)), f"due since {DATE}, and not taken up.*")
-    assert group["state"] == "due"
+    assert group.state == "due"
 
 
 def test_written_but_not_to_be_read_before_a_checkpoint() -> None:
@@ -105,13 +105,13 @@ def test_written_but_not_to_be_read_before_a_checkpoint() -> None:
 
 
 def test_behind_the_runner_it_has_just_been_taken_up() -> None:
-    assert why("incoming.0", envelope(), runner=501)[0]["state"] == "being taken up"
+    assert why("incoming.0", envelope(), runner=501)[0].state == "being taken up"
 
 
 def test_without_a_manager_what_is_due_waits_for_one_and_the_rest_for_its_time() -> None:
     only(why("incoming.0", envelope(), end=None, away=True), "due at once, but the manager is not running")
-    assert why("retry.300", deferred("a@example.org"), end=None, away=True)[0]["state"] == "deferred"
+    assert why("retry.300", deferred("a@example.org"), end=None, away=True)[0].state == "deferred"
 
 
 def test_a_time_that_is_none_is_shown_all_the_same() -> None:
-    assert "1e+300" not in why("hold", envelope(written_at=1e300))[0]["sentence"]
+    assert "1e+300" not in why("hold", envelope(written_at=1e300))[0].sentence

@@ -17,9 +17,10 @@ import pytest
 from mailcore.envelope import Recipient, Status
 from mailcore.log import reader
 from mailcore.log.disk import Disk
+from mailcore.lookup.answers import History
 from mailcore.lookup.archive import Window
 from mailcore.lookup.browse import Browser
-from mailcore.lookup.history import History, HistoryReader
+from mailcore.lookup.history import HistoryReader
 from mailcore.lookup.tracing import Walk
 from mailcore.queue.records import Place
 from tests.events.exported_lives import ExportedLives, unsynced

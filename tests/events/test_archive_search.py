@@ -12,8 +12,8 @@ from mailcore.envelope import Recipient, Status
 from mailcore.events.read import archive as past
 from mailcore.events.write import files
 from mailcore.log import reader
+from mailcore.lookup.answers import Hit
 from mailcore.lookup.browse import CursorError
-from mailcore.lookup.query import Hit
 from mailcore.lookup.search_cursor import SearchCursor
 from mailcore.lookup.tracing import Walk
 from tests.events.exported_lives import ExportedLives, unsynced

@@ -11,10 +11,11 @@ from mailcore.envelope import Envelope, Recipient, Status, Verdict
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.log.record import RecordType
+from mailcore.lookup.answers import History, Hit
 from mailcore.lookup.archive import Archive
 from mailcore.lookup.browse import Browser, Stretch
-from mailcore.lookup.history import History, HistoryReader
-from mailcore.lookup.query import Hit, Query
+from mailcore.lookup.history import HistoryReader
+from mailcore.lookup.query import Query
 from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.tracing import Walk
 from mailcore.queue.queue_id import QueueIds

@@ -34,7 +34,7 @@ async def suspended(core: RunningCore, lab: Lab) -> str:
     queue_id = await core.send("a@example.org")
 
     async def waiting() -> bool:
-        return queue_id in await core.ask("working", queue_ids=[queue_id])
+        return queue_id in (await core.ask("working", queue_ids=[queue_id]))["messages"]
 
     await core.eventually(waiting, "the scheduler to have it")
     return queue_id

@@ -17,7 +17,8 @@ LONG: Sections = {
 
 
 async def why(core: RunningCore, queue_id: str) -> list[dict[str, Any]]:
-    groups: list[dict[str, Any]] = await core.ask("explain", queue_id=queue_id)
+    answer = await core.ask("explain", queue_id=queue_id)
+    groups: list[dict[str, Any]] = answer["reasons"]
     return groups
 
 

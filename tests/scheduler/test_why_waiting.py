@@ -12,10 +12,12 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from mailcore.manager_answers import Reason
 from mailcore.scheduler.feedback import Feedback
 from tests.scheduler.document.pair import Pair
 from tests.scheduler.test_against_document import Histories
@@ -39,6 +41,7 @@ def finish(pair: Pair, wanted: Callable[[Any], bool]) -> bool:
 def group_of(pair: Pair, queue_id: str, destination: str) -> Group | None:
     """Why that part of the message waits, or None when none of it does."""
     for group in pair.scheduler.explain(queue_id, pair.now, 1000):
+        assert msgspec.to_builtins(msgspec.convert(group, Reason)) == group, "a type that the manager sends has it all"
         if group.get("destination") == destination and group["state"] not in ("in flight", "unread"):
             return group
     return None

@@ -7,12 +7,14 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+
+import msgspec
+from msgspec import UNSET
 
 from mailcore.cli.queue import changes, history
 from mailcore.cli.queue.filter import add_filters, filter_of
 from mailcore.control.client import ControlClient
-from mailcore.control.protocol.messages import PAGE_MAX
+from mailcore.control.protocol.messages import PAGE_MAX, Item, ListPage, Reason, Reasons, ShownRecipient, ShowPart
 from mailcore.terminal.command import DONE, UsageError, add_common, control_client
 from mailcore.terminal.output import complain, cut, plain, print_json, rows_to_lines, say, size_shown, table, width
 from mailcore.terminal.times import shown, shown_duration
@@ -60,7 +62,7 @@ def _list(arguments: argparse.Namespace) -> int:
             # Written while it is read: a document of a million messages does not fit into memory.
             sys.stdout.write('{"items": [')
             for number, item in enumerate(listing.items(control)):
-                sys.stdout.write((", " if number else "") + json.dumps(item))
+                sys.stdout.write((", " if number else "") + json.dumps(msgspec.to_builtins(item)))
             rest = {"cursor": listing.cursor, "note": listing.note, "damage": listing.damage}
             sys.stdout.write("], " + json.dumps(rest)[1:] + "\n")
             return DONE
@@ -91,107 +93,110 @@ class _Listing:
         self.note = ""
         self.damage: list[str] = []
 
-    def items(self, control: ControlClient) -> Iterator[dict[str, Any]]:
+    def items(self, control: ControlClient) -> Iterator[Item]:
         left = self._limit
         while left and self.cursor is not None:
-            page = control.call("list", {"filter": self._filter, "cursor": self.cursor, "limit": min(left, PAGE_MAX)})
-            self.cursor = page["cursor"]
-            self.note = page.get("note") or self.note
-            self.damage += page.get("damage") or []
-            left -= len(page["items"])
-            yield from page["items"]
+            asked = {"filter": self._filter, "cursor": self.cursor, "limit": min(left, PAGE_MAX)}
+            page = control.ask("list", ListPage, asked)
+            self.cursor = page.cursor
+            self.note = page.note or self.note
+            self.damage += page.damage
+            left -= len(page.items)
+            yield from page.items
 
 
-def _item_lines(item: dict[str, Any], now: float) -> list[str]:
+def _item_lines(item: Item, now: float) -> list[str]:
     """Formats a message as mailq does: sender and time, recipients, and the reason for waiting."""
-    sender = plain(item["sender"]) or "<>"
-    head = (
-        f"{item['queue_id']:<13}  {item['state']:<8}  {size_shown(item['size_bytes']):>6}  {shown(item['arrived_at'])}"
-    )
+    sender = plain(item.sender) or "<>"
+    head = f"{item.queue_id:<13}  {item.state:<8}  {size_shown(item.size_bytes):>6}  {shown(item.arrived_at)}"
     lines = [f"{head}  {sender}"]
-    shown_recipients = ", ".join(plain(address) for address in item["recipients"][:2])
-    more = item["recipient_count"] - len(item["recipients"][:2])
+    shown_recipients = ", ".join(plain(address) for address in item.recipients[:2])
+    more = item.recipient_count - len(item.recipients[:2])
     to = shown_recipients + (f" and {more} more" if shown_recipients and more > 0 else "")
-    lines.append(f"  to {to or str(item['recipient_count']) + ' recipients'}")
+    lines.append(f"  to {to or str(item.recipient_count) + ' recipients'}")
     waits = []
-    if item["state"] == "deferred":
-        left = item["due_at"] - now
+    if item.state == "deferred":
+        left = item.due_at - now
         waits.append(f"next attempt in {shown_duration(left)}" if left > 0 else "due")
-    if item["reason"]:
-        waits.append(plain(item["reason"]))
+    if item.reason:
+        waits.append(plain(item.reason))
     if waits:
         lines.append(f"  {': '.join(waits)}")
     return lines
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    recipients: list[dict[str, Any]] = []
-    answer: dict[str, Any] = {}
     with control_client(arguments) as control:
-        for part in control.parts("show", {"queue_id": arguments.queue_id.upper()}):
-            recipients += part.pop("recipients", [])
-            answer |= part
+        first, *others = control.ask_parts("show", ShowPart, {"queue_id": arguments.queue_id.upper()})
+    recipients = [each for part in others if part.recipients is not UNSET for each in part.recipients]
     if arguments.json:
-        print_json(answer | {"recipients": recipients})
+        print_json(msgspec.to_builtins(first) | {"recipients": recipients})
         return DONE
-    if answer.get("note"):
-        complain(answer["note"])
-    item, details = answer["message"], answer["envelope"]
-    client = (
-        f"{details['client_address']}:{details['client_port']} ({details['helo']})" if details["client_address"] else ""
-    )
+    _say_message(first)
+    for each in recipients:
+        _say_recipient(each)
+    return DONE
+
+
+def _say_message(first: ShowPart) -> None:
+    item, details = first.message, first.envelope
+    assert item is not UNSET, "the first part has all but the recipients"
+    assert details is not UNSET
+    if first.note:
+        complain(first.note)
+    client = f"{details.client_address}:{details.client_port} ({details.helo})" if details.client_address else ""
     pairs: list[tuple[str, object]] = [
-        ("queue ID", item["queue_id"]),
-        ("state", item["state"]),
-        ("lane", f"{item['lane']}:{item['offset']}, generation {item['generation']}"),
-        ("sender", item["sender"] or "<>"),
-        ("arrived", f"{shown(item['arrived_at'])} ({shown_duration(time.time() - item['arrived_at'])} ago)"),
+        ("queue ID", item.queue_id),
+        ("state", item.state),
+        ("lane", f"{item.lane}:{item.offset}, generation {item.generation}"),
+        ("sender", item.sender or "<>"),
+        ("arrived", f"{shown(item.arrived_at)} ({shown_duration(time.time() - item.arrived_at)} ago)"),
         ("next attempt", _next_try(item)),
-        ("attempts", item["attempts"]),
-        ("size", f"{item['size_bytes']} bytes, {details['data']}"),
-        ("from client", client or details["origin"]),
-        ("tls", details["tls"]),
-        ("login", details["login"]),
-        ("message-id", details["message_id"]),
-        ("hold reason", details["held_because"]),
-        ("recipients", item["recipient_count"]),
+        ("attempts", item.attempts),
+        ("size", f"{item.size_bytes} bytes, {details.data}"),
+        ("from client", client or details.origin),
+        ("tls", details.tls),
+        ("login", details.login),
+        ("message-id", details.message_id),
+        ("hold reason", details.held_because),
+        ("recipients", item.recipient_count),
     ]
     for line in rows_to_lines((name, value) for name, value in pairs if value != ""):
         say(line)
-    _say_why(answer["explain"] or [])
-    for each in recipients:
-        done = " (done)" if each["done"] else ""
-        destination = f"  {plain(each['destination'])}" if each["destination"] else ""
-        say(f"  {plain(each['address'])}{done}{destination}")
-        if each["reply"]:
-            say(f"      {plain(each['reply'])}")
-    return DONE
+    _say_why(first.explain or [])
+
+
+def _say_recipient(recipient: ShownRecipient) -> None:
+    done = " (done)" if recipient.done else ""
+    destination = f"  {plain(recipient.destination)}" if recipient.destination else ""
+    say(f"  {plain(recipient.address)}{done}{destination}")
+    if recipient.reply:
+        say(f"      {plain(recipient.reply)}")
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        groups = control.call("explain", {"queue_id": arguments.queue_id.upper()})
+        reasons = control.ask("explain", Reasons, {"queue_id": arguments.queue_id.upper()}).reasons
     if arguments.json:
-        print_json(groups)
+        print_json(reasons)
     else:
-        _say_why(groups)
+        _say_why(reasons)
     return DONE
 
 
-def _say_why(groups: list[dict[str, Any]]) -> None:
-    for group in groups:
-        count = group.get("recipients")
-        recipients = f"{count} recipients" if count != 1 else "1 recipient"
-        destination = plain(group.get("destination", ""))
-        say(f"  {recipients}{' for ' + destination if destination else ''}: {plain(group.get('sentence', ''))}")
+def _say_why(reasons: list[Reason]) -> None:
+    for reason in reasons:
+        recipients = f"{reason.recipients} recipients" if reason.recipients != 1 else "1 recipient"
+        destination = plain(reason.destination or "")
+        say(f"  {recipients}{' for ' + destination if destination else ''}: {plain(reason.sentence)}")
 
 
-def _next_try(item: dict[str, Any]) -> str:
-    if item["state"] == "held":
+def _next_try(item: Item) -> str:
+    if item.state == "held":
         return "when it is released"
-    if item["state"] == "deleted":
-        return f"none; can be undeleted until {shown(item['due_at'])}"
-    return shown(item["due_at"]) if item["due_at"] else "immediately"
+    if item.state == "deleted":
+        return f"none; can be undeleted until {shown(item.due_at)}"
+    return shown(item.due_at) if item.due_at else "immediately"
 
 
 def _size(arguments: argparse.Namespace) -> int:

@@ -14,10 +14,10 @@ from mailcore.control.protocol.operation import (
     Arguments,
     Nothing,
     Operation,
-    Result,
     WallClock,
 )
 from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope
+from mailcore.manager_answers import Injected
 
 __all__ = ["OPERATIONS", "InjectArguments", "InjectBeginArguments", "InjectDataArguments", "Injected"]
 
@@ -45,12 +45,6 @@ class InjectArguments(Arguments, frozen=True, kw_only=True):
 
     envelope: Envelope
     not_before: WallClock | None = None
-
-
-class Injected(Result):
-    """The message that was injected, or is being injected."""
-
-    queue_id: str
 
 
 _CHANGE, _INTERNAL = Access.CHANGE, Access.INTERNAL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from mailcore.control.protocol.operation import (
     CHUNK_BYTES_MAX,
@@ -18,7 +18,9 @@ from mailcore.control.protocol.operation import (
     Result,
     check_filter,
 )
+from mailcore.lookup.answers import Item, Page
 from mailcore.lookup.filter import Filter
+from mailcore.manager_answers import Cut, Located, Progress, Reason, Reasons, Working
 
 __all__ = [
     "OPERATIONS",
@@ -26,14 +28,25 @@ __all__ = [
     "SEARCH_CURSOR_MAX",
     "SEARCH_MAX",
     "AgesArguments",
+    "Cut",
     "DataArguments",
     "DataPiece",
+    "Details",
     "Headers",
+    "Item",
     "ListArguments",
+    "ListPage",
+    "Located",
     "OneMessage",
+    "Progress",
+    "Reason",
+    "Reasons",
     "SearchArguments",
     "SearchText",
     "ShowArguments",
+    "ShowPart",
+    "ShownRecipient",
+    "Working",
     "WorkingArguments",
 ]
 
@@ -98,6 +111,50 @@ class AgesArguments(Arguments, frozen=True, kw_only=True):
     refresh: bool = False  # a new scan, however short ago the last one was
 
 
+class ListPage(Page, kw_only=True, omit_defaults=True):
+    """A page of the queue; a page without damage has no key ``damage``."""
+
+    note: str  # "" or that the manager could not be asked where to read
+
+
+class Details(Result):
+    """The fields of an envelope that a list leaves out."""
+
+    origin: str  # how it came: smtp, local or bounce
+    client_address: str  # "" when it did not come by SMTP
+    client_port: int
+    helo: str
+    tls: str  # "" without TLS
+    login: str  # "" without authentication
+    message_id: str  # "" when the message lacks one
+    eight_bit: bool
+    smtputf8: bool
+    data: str  # where its data lies: inline (behind its envelope) or spool
+    not_before: float  # wall clock, seconds; 0.0: at any time
+    held_because: str  # "" when it is not held, or without a reason
+
+
+class ShownRecipient(Result):
+    """A recipient that the message still has in the queue."""
+
+    number: int
+    address: str
+    destination: str  # "" when it is not routed yet
+    reply: str  # the last one; "" when there is none
+    done: bool  # has its final verdict in this pass
+
+
+class ShowPart(Result):
+    """A part of what is known of a message: the first has all but the recipients, each further one a batch of them."""
+
+    message: Item | UnsetType = UNSET
+    envelope: Details | UnsetType = UNSET
+    working: Progress | UnsetType | None = UNSET  # None: the message is not active
+    explain: list[Reason] | UnsetType = UNSET
+    note: str | UnsetType = UNSET  # "" or that the manager could not be asked where to read
+    recipients: list[ShownRecipient] | UnsetType = UNSET
+
+
 class Headers(Result):
     """The header section of a message."""
 
@@ -120,15 +177,19 @@ _READ, _CHANGE, _INTERNAL = Access.READ, Access.CHANGE, Access.INTERNAL
 _CONTROL, _MANAGER = Answerer.CONTROL, Answerer.MANAGER
 
 OPERATIONS = (
-    Operation("list", ListArguments, _READ, _CONTROL, "a page of the queue"),
-    Operation("show", ShowArguments, _READ, _CONTROL, "one message: item, why it waits, all recipients in parts"),
-    Operation("explain", OneMessage, _READ, _CONTROL, "why it waits, wherever it is"),
+    Operation("list", ListArguments, _READ, _CONTROL, "a page of the queue", ListPage),
+    Operation(
+        "show", ShowArguments, _READ, _CONTROL, "one message: item, why it waits, all recipients in parts", ShowPart
+    ),
+    Operation("explain", OneMessage, _READ, _CONTROL, "why it waits, wherever it is", Reasons),
     Operation("history", OneMessage, _READ, _CONTROL, "all that is still known of it, also when it is finished"),
     Operation("search", SearchArguments, _READ, _CONTROL, "messages in the queue, and those gone but not forgotten"),
     Operation("headers", OneMessage, _READ, _CONTROL, "its header section, decoded", Headers),
     Operation("data", DataArguments, _CHANGE, _CONTROL, "a piece of its data, as received", DataPiece),
     Operation("ages", AgesArguments, _READ, _CONTROL, "messages by destination and age"),
-    Operation("working", WorkingArguments, _READ, _MANAGER, "those of the messages that are in the active set"),
-    Operation("cut", Arguments, _INTERNAL, _MANAGER, "where browsing starts and ends in each lane"),
-    Operation("locate", OneMessage, _INTERNAL, _MANAGER, "where a message in memory lies"),
+    Operation(
+        "working", WorkingArguments, _READ, _MANAGER, "those of the messages that are in the active set", Working
+    ),
+    Operation("cut", Arguments, _INTERNAL, _MANAGER, "where browsing starts and ends in each lane", Cut),
+    Operation("locate", OneMessage, _INTERNAL, _MANAGER, "where a message in memory lies", Located),
 )
