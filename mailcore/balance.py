@@ -1,8 +1,8 @@
-"""The balance equation: what was queued and came in = what left and is still queued.
+"""The balance equation: mail queued at the start + mail that came in = mail that left + mail still queued.
 
-The manager checks it while it runs, the portal shows it for today, a report proves it for a day. Their terms, signs and labels
-stand here and nowhere else. This file imports nothing of ours, so that every room can import it, and so can the report
-pipeline, which knows nothing of the mail side but the columns of events.
+The manager checks it while it runs, the portal shows it for today, a report proves it for a day. Only this file defines the
+terms, signs and labels. It imports no file of ours, so that every room can import it, and so can the report pipeline, which
+knows only the columns of events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["TERMS", "Scope", "Term", "difference", "ends", "equation", "terms"]
 
 
 class Scope(enum.Enum):
-    """What a balance counts, and over which time."""
+    """Names what a balance counts, and over which time."""
 
     RECIPIENTS = "recipients"  # live: since the manager started
     MESSAGES = "messages"  # live: since the manager started
@@ -24,10 +24,10 @@ class Scope(enum.Enum):
 
 @dataclass(frozen=True)
 class Term:
-    """One addend of the balance equation."""
+    """Describes one addend of the balance equation."""
 
     name: str  # the key in answers of the control socket, in report.json and in samples
-    sign: int  # +1: was there or came in; -1: left or is still there
+    sign: int  # +1: mail that was queued or came in; -1: mail that left or is still queued
     label: str
     scopes: frozenset[Scope]
 
@@ -53,7 +53,7 @@ _QUEUED = frozenset({"queued_at_start", "queued", "queued_at_end"})  # counted i
 
 
 def terms(scope: Scope) -> list[Term]:
-    """Returns the terms of a balance, what came in first."""
+    """Returns the terms of a balance, the positive ones first."""
     return [term for term in TERMS if scope in term.scopes]
 
 
@@ -63,7 +63,7 @@ def ends(scope: Scope) -> list[str]:
 
 
 def difference(scope: Scope, amounts: Mapping[str, int]) -> int:
-    """Returns what came in less what left or is still queued: 0 if it balances, above 0 if mail disappeared.
+    """Returns the positive terms minus the negative ones: 0 if it balances, above 0 if mail disappeared.
 
     Raises KeyError when ``amounts`` lacks a term.
     """

@@ -1,7 +1,7 @@
 """The state of a destination: which conditions keep deliveries from starting, in the order in which the scheduler checks them.
 
-The scheduler's explanations, the command line and the portal all call ``states_of``; none of them decides a state by itself.
-This file imports nothing of ours, so that each of them can import it.
+The scheduler's explanations, the command line and the portal all call ``states_of``; no other code decides a state. This file
+imports no file of ours, so that each of them can import it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ __all__ = ["DestinationState", "states_of"]
 
 
 class DestinationState(enum.StrEnum):
-    """One condition of a destination. All but the last two keep its next delivery from starting."""
+    """Names the conditions of a destination. All except the last two keep its next delivery from starting."""
 
     TRANSPORT_DEAD = "transport dead"
-    DEAD = "destination dead"  # its mail is deferred untried until ``dead_until``
+    DEAD = "destination dead"  # its mail is deferred without an attempt until ``dead_until``
     SUSPENDED = "suspended"  # by an operator, until a time or until resumed
     RATE_DELAY = "destination rate delay"  # destination_rate_delay has not passed since its last delivery
     WINDOW_FULL = "window full"  # it has as many deliveries in progress as its window allows

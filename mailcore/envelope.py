@@ -13,7 +13,7 @@ import msgspec
 __all__ = ["DataPlace", "Envelope", "Options", "Origin", "Recipient", "Status", "Verdict"]
 
 # Parameters of MAIL or RCPT that have no field of their own: keyword in upper case and value ("" without one), in the order
-# in which the client gave them. Which there are, stands in mailcore.esmtp.
+# in which the client gave them. mailcore.esmtp has the list of parameters.
 Options = tuple[tuple[str, str], ...]
 
 
@@ -38,8 +38,8 @@ class Status(enum.IntEnum):
 class Recipient(msgspec.Struct, frozen=True, array_like=True):
     """One recipient of a message.
 
-    ``number`` is the recipient's place in the message as received. It stays the same over all generations, so that
-    recipients done add up over generations whatever was rewritten in between (law: fold-by-queue-id).
+    ``number`` is the recipient's place in the message as received. It is the same in all generations, so that finished
+    recipients can be added up over generations, also after a rewrite (law: fold-by-queue-id).
     """
 
     number: int

@@ -31,7 +31,7 @@ class ReplyOf(NamedTuple):
 
 
 class Offering(NamedTuple):
-    """What of a server and its connection decides which extensions it offers."""
+    """Holds the properties of a server and a connection that decide which extensions are offered."""
 
     message_size_limit: int  # bytes
     has_certificate: bool
@@ -39,7 +39,7 @@ class Offering(NamedTuple):
 
 
 class Outgoing(Protocol):
-    """What is sent to a next hop: ``mailcore.frames.Deliver``."""
+    """Describes a message on its way to a next hop: ``mailcore.frames.Deliver``."""
 
     @property
     def sender(self) -> str:
@@ -55,11 +55,11 @@ class Outgoing(Protocol):
 
     @property
     def eight_bit(self) -> bool:
-        """Whether the client said BODY=8BITMIME."""
+        """Returns whether the client sent BODY=8BITMIME."""
 
     @property
     def smtputf8(self) -> bool:
-        """Whether the client said SMTPUTF8."""
+        """Returns whether the client sent SMTPUTF8."""
 
 
 Value = str | int | bool
@@ -68,8 +68,8 @@ Value = str | int | bool
 class Parameter(NamedTuple):
     """A parameter of MAIL or RCPT.
 
-    ``parse`` gets what follows the "=", or None without one, and returns the value to keep: text for the options ("" for a
-    parameter without value), or whatever ``field`` of ``Mail`` holds when the parameter has a field of its own there.
+    ``parse`` gets the text after the "=", or None without one, and returns the value to keep: text for the options ("" for a
+    parameter without value), or the value of ``field`` of ``Mail`` if the parameter has a field of its own there.
     """
 
     keyword: str  # in upper case
@@ -176,25 +176,25 @@ class OutgoingTable:
     def missing(
         self, features: dict[str, str], mail: Outgoing, options: Options, header: Callable[[], bytes]
     ) -> Extension | None:
-        """The extension for lack of which the message can not be sent to this next hop; None when there is none."""
+        """Returns the extension that the message needs and this next hop does not offer; None if none is missing."""
         for keyword, row, needed in self._needed:
             if keyword not in features and needed(mail, header):
                 return row
         return _missing(self._mail, features, options) if options else None
 
     def lacks_some(self, features: dict[str, str]) -> bool:
-        """Whether this next hop lacks an extension that an address may need: then ``missing_for`` says which do."""
+        """Returns whether this next hop lacks an extension that an address may need; then ask ``missing_for`` for each."""
         return any(keyword not in features for keyword, _, _ in self._needed_by)
 
     def missing_for(self, features: dict[str, str], address: str, options: Options) -> Extension | None:
-        """The extension for lack of which the message can not be sent to this recipient; None when there is none."""
+        """Returns the extension that this recipient needs and the next hop does not offer; None if none is missing."""
         for keyword, row, needed_by in self._needed_by:
             if keyword not in features and needed_by(address):
                 return row
         return _missing(self._rcpt, features, options) if options else None
 
     def mail_arguments(self, features: dict[str, str], mail: Outgoing, options: Options) -> bytes:
-        """What follows the path in MAIL, each parameter with a space before it."""
+        """Returns the parameters of MAIL, each with a space before it."""
         line = b""
         for keyword, argument in self._arguments:
             if keyword in features:
@@ -202,7 +202,7 @@ class OutgoingTable:
         return line + _written(self._mail, features, options) if options else line
 
     def rcpt_arguments(self, features: dict[str, str], options: Options) -> bytes:
-        """What follows the path in RCPT, each parameter with a space before it."""
+        """Returns the parameters of RCPT, each with a space before it."""
         return _written(self._rcpt, features, options) if options else b""
 
 

@@ -1,7 +1,7 @@
 """Frames between the processes: a length (4 bytes, little-endian) and a MessagePack array.
 
-One vocabulary for all pairs; who may send what to whom stands beside each frame. Frames are written in batches: a
-``FrameWriter`` collects what one turn of the loop produced and writes it once.
+All pairs of processes use the same frames; the docstring of each frame names its sender and its receiver. Frames are written
+in batches: a ``FrameWriter`` collects the frames of one turn of the loop and writes them at once.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = [
     "encode",
 ]
 
-FRAME_BYTES_MAX = 16 * 1024 * 1024  # a browse page or 50 recipients is far below; what is longer is a broken peer
+FRAME_BYTES_MAX = 16 * 1024 * 1024  # a browse page or 50 recipients is far below; a longer one is an error of the peer
 
 
 class WireError(Exception):
-    """The peer sent what is no frame: the connection is worthless and must be closed."""
+    """Says that the peer sent invalid data: the connection cannot be used any more and must be closed."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -129,7 +129,7 @@ def encode(frame: Frame) -> bytes:
 
 
 class FrameDecoder:
-    """Bytes in, frames out; keeps what is incomplete until more comes, ``bytes_max`` of one frame at most."""
+    """Turns bytes into frames; keeps an incomplete frame until more bytes come, ``bytes_max`` at most."""
 
     def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -137,7 +137,7 @@ class FrameDecoder:
         self._decode = msgspec.msgpack.Decoder(Frame).decode
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yields each frame completed by ``data``. Raises WireError at what is no frame."""
+        """Yields each frame completed by ``data``. Raises WireError for invalid data."""
         buffer = self._buffer
         buffer += data
         start = 0

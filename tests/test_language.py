@@ -82,15 +82,6 @@ NOT_YET = {
     "bench/simulator.py",
     "bench/verdicts.py",
     "bench/week.py",
-    "mailcore/balance.py",
-    "mailcore/bounce",
-    "mailcore/destination_state.py",
-    "mailcore/envelope.py",
-    "mailcore/esmtp.py",
-    "mailcore/frames.py",
-    "mailcore/maillog",
-    "mailcore/receiver",
-    "mailcore/routing",
 }
 
 

@@ -35,7 +35,7 @@ class Group:
     messages: int | None
     live: int | None
     kept_by: str  # a Keeper
-    sentence: str  # what that means, for a person
+    sentence: str  # its meaning, for the page
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ must give the same bytes. The tests read it with the email package.
 Laws
 - A bounce never bounces: ``bounce_sender`` is None for a message with an empty sender, and for a bounce.
 - A bounce's queue id is derived from its message and pass, so that writing one twice is writing it once.
-- Every failed recipient is in the report, however many there are; the replies are shortened, so that the size stays bounded.
+- Every failed recipient is in the report, for any number of recipients; replies are shortened, so that the size is bounded.
 - The result is seven-bit, unless the sender's own address is not: then it is UTF-8 and needs SMTPUTF8 (RFC 6533).
 
 Pure: no clock, no I/O. Must not know: queue and log.
@@ -41,7 +41,7 @@ REPLIES_MAX = 1_000_000  # characters of all replies together, while each has RE
 NAMED_MAX = 100  # recipients of each kind in the part for a person; the report has all of them
 LINE_WIDTH = 72
 
-_status = re.compile(r"[45]\.\d{1,3}\.\d{1,3}", re.ASCII).fullmatch  # RFC 3463; 2.x.x is no failure
+_status = re.compile(r"[45]\.\d{1,3}\.\d{1,3}", re.ASCII).fullmatch  # RFC 3463; 2.x.x is a success
 _reply_code = re.compile(r"[45]\d\d(?![0-9])", re.ASCII).match
 _message_id = re.compile(r"<[!-;=?-~]{1,248}>").fullmatch
 

@@ -1,7 +1,7 @@
 """Makes text from outside fit for a bounce: addresses, replies, and the header section of the returned message.
 
-Laws: whatever goes in, what comes out has no control character, no line break from outside, and a bounded length. Nothing
-here raises.
+Laws: for any input, the result has no control character, no line break of the input, and a bounded length. No function here
+raises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUOTED = r'"(?:[ !#-\[\]-~\u0080-\U0010ffff]|\\[ -~])*"'
 _mailbox = re.compile(rf"(?:{_DOT_ATOM}|{_QUOTED})@(?:{_DOT_ATOM}|\[[!-Z^-~]+\])").fullmatch
 # RFC 6533 section 3: QCHAR stands for itself, everything else is \x{HEX} in the seven-bit form
 _not_qchar = re.compile(r"[^!-*,-<>-\[\]-~]")
-# What a seven-bit part may hold as it is: printable ASCII, tab and line ends
+# A seven-bit part may hold printable ASCII, tab and line ends only
 _not_plain = re.compile(rb"[^\t\r\n -~]").search
 
 
@@ -73,7 +73,7 @@ def header_section(stored: bytes) -> bytes:
 
 
 def is_seven_bit(body: bytes) -> bool:
-    """Whether the body can be sent as 7bit: lines end in CRLF and are short enough, and all is printable ASCII."""
+    """Returns whether the body can be sent as 7bit: short lines that end in CRLF, and printable ASCII only."""
     if _not_plain(body) is not None:
         return False
     return all(len(line) <= LINE_MAX and b"\r" not in line and b"\n" not in line for line in body.split(b"\r\n"))

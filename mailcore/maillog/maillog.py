@@ -5,8 +5,8 @@ names for the same things. docs/log.md shows each line.
 
 Laws
 - The mail path never waits for the log and never fails by it (see ``Logfile``).
-- Lines are buffered; the process calls ``flush`` once per turn of its loop. **A receiver flushes before it tells the
-  manager of a message**, or else a delivery may stand before its arrival, and a summary would miss the size.
+- Lines are buffered; the process calls ``flush`` once per turn of its loop. **A receiver flushes before it reports a
+  message to the manager**, or else a delivery may be logged before its arrival, and a summary would miss the size.
 - Text from outside goes through ``mailcore.maillog.text`` only.
 - Must not know: queue, scheduler, processes. Their callers pass it what it writes.
 """
@@ -38,7 +38,7 @@ STATUS = {
     Status.EXPIRED: "expired",
     Status.DELETED: "deleted",
 }
-# Not strftime's %b: the names are English in a log, whatever the locale.
+# Not strftime's %b: the names in a log are English, in any locale.
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _encode = msgspec.json.Encoder().encode
 
@@ -292,7 +292,7 @@ class MailLog:
         self._object("sync_failed", file=file, error=error)
 
     def disk_full(self, directory: str, free_bytes: int, reserve_bytes: int) -> None:
-        """Logs that new mail gets 452 for want of disk space; deliveries continue."""
+        """Logs that new mail gets 452 because the disk is full; deliveries continue."""
         sizes = f"{free_bytes} bytes free, {reserve_bytes} reserved for deliveries"
         self._warning("smtpd", f"{word(directory)} is full: {sizes}; refusing new mail with 452")
         self._object("disk_full", directory=directory, free_bytes=free_bytes, reserve_bytes=reserve_bytes)
@@ -308,7 +308,7 @@ class MailLog:
         self._object("accepting_again")
 
     def accepting_paused(self, why: str, pause_s: float) -> None:
-        """Logs that no connection can be accepted for want of descriptors or memory; once until one can."""
+        """Logs that no connection can be accepted because descriptors or memory are missing; once until one can."""
         self._warning("smtpd", f"cannot accept connections: {free(why)}; next try in {seconds(pause_s)} s")
         self._object("accepting_paused", why=why, pause_s=pause_s)
 
@@ -381,7 +381,7 @@ def _json_line(fields: dict[str, Any]) -> str:
         line = _encode(fields)
         if line.isascii():
             return line.decode("ascii").replace("\x7f", "\\u007f") + "\n"
-    except UnicodeEncodeError:  # a lone surrogate: bytes that were no UTF-8
+    except UnicodeEncodeError:  # a lone surrogate, from bytes that were not UTF-8
         pass
     return json.dumps(fields, separators=(",", ":")).replace("\x7f", "\\u007f") + "\n"
 

@@ -1,7 +1,7 @@
 """The values in a line of the mail log: text from outside made harmless, delays in Postfix's form.
 
-Law: whatever a client, a server or an operator said, a line stays one line of printable ASCII, and no text from outside
-can begin a field: ``=<`` and the end of a field never come out of it. Nothing here raises.
+Law: for any text of a client, a server or an operator, a line stays one line of printable ASCII, and this text cannot begin a
+field: the result never contains ``=<`` or the end of a field. No function here raises.
 
 Keeps law: log-line-stays-one-line (docs/laws.md).
 """
@@ -37,7 +37,7 @@ def free(text: str) -> str:
     return text
 
 
-# What ends or begins a field, made to look like the other escapes.
+# Characters that end or begin a field, escaped like the others.
 _INSIDE = str.maketrans({"<": "\\x3c", ">": "\\x3e", " ": "\\x20"})
 _WORD = str.maketrans({"<": "\\x3c", ">": "\\x3e", " ": "\\x20", ",": "\\x2c", ";": "\\x3b", "=": "\\x3d"})
 _not_plain = re.compile(r"[^!-~]|[<>,;=]").search

@@ -29,7 +29,7 @@ class Phase(enum.IntEnum):
 
 
 class Argument(enum.Enum):
-    """What may follow the verb."""
+    """Says whether an argument may follow the verb."""
 
     NONE = enum.auto()
     REQUIRED = enum.auto()

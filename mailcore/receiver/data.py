@@ -40,7 +40,7 @@ class DataReader:
     def __init__(self, size_limit: int) -> None:
         self._limit = size_limit
         self._held = b"\r\n"  # the CRLF of DATA itself: a first line "." is an end, too
-        self._skip = 2  # it is no content
+        self._skip = 2  # this CRLF does not belong to the data
         self.size_bytes = -2
         self.fault: DataFault | None = None
         self.finished = False

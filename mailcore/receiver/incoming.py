@@ -4,7 +4,7 @@ Laws
 - What is kept in memory is at most the inline limit and one read of the transport, or, once it goes to the spool, what
   one hop to the disk takes; ``busy`` says that no more may be fed before ``room`` is called.
 - After ``failure`` nothing is kept; the end is still looked for, since the reply belongs there (RFC 5321 4.2.5).
-- A begun upload is completed or abandoned, whatever happens.
+- An upload that was begun is always completed or abandoned.
 
 Knows no socket and no session.
 
@@ -21,7 +21,7 @@ from mailcore.receiver.intake import Done, Intake, Upload
 
 __all__ = ["INTERNAL_ERROR", "TOO_BIG", "IncomingMessage"]
 
-UPLOAD_BYTES = 64 * 1024  # what is worth a hop to the disk's thread
+UPLOAD_BYTES = 64 * 1024  # fewer bytes are not worth a hop to the disk's thread
 TOO_BIG = b"552 5.3.4 Message size exceeds fixed limit"
 INTERNAL_ERROR = b"451 4.3.0 Error: internal error"
 _TOO_MANY_HOPS = b"554 5.4.6 Error: too many hops"
@@ -51,7 +51,7 @@ class IncomingMessage:
         self.message_id = ""
         self.failure = b""  # the reply the message gets at its end; b"" while all is well
         self.finished = False
-        self.rest = b""  # what came behind the end
+        self.rest = b""  # bytes after the end of the data
         self.busy = False
         self._intake = intake
         self._reader = DataReader(size_limit)
@@ -67,12 +67,12 @@ class IncomingMessage:
 
     @property
     def is_endless(self) -> bool:
-        """Whether so much beyond the limit was thrown away that the end is not waited for any longer."""
+        """Returns whether too many bytes beyond the limit came: the client gets 552 now, not after the end of the data."""
         return self._reader.size_bytes > self._thrown_away_max
 
     @property
     def is_spooled(self) -> bool:
-        """Whether the data goes to a spool file."""
+        """Returns whether the data goes to a spool file."""
         return self._upload is not None
 
     def feed(self, chunk: bytes) -> None:

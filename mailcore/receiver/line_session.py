@@ -33,7 +33,7 @@ REPLIES_HIGH_WATER = 16 * 1024  # bytes of replies a client may leave unread bef
 
 
 class State(enum.Enum):
-    """What a session does with the next bytes of its client."""
+    """Says what a session does with the next bytes of its client."""
 
     COMMAND = enum.auto()
     SKIP = enum.auto()  # the rest of a command line that was too long
@@ -153,7 +153,7 @@ class LineSession(SMTP):
             transport.resume_reading()
 
     def moved_to(self, transport: asyncio.Transport) -> None:
-        """Goes on over ``transport``, which encrypts."""
+        """Continues the session over ``transport``, which encrypts."""
         self.transport = transport
         transport.set_write_buffer_limits(REPLIES_HIGH_WATER)
         self._stopped_reading = False

@@ -3,7 +3,7 @@
 Laws
 - A client outside the networks reaches the relay domains only, and there no local part that could send the mail on: a
   next hop may read ``user%other.example`` or ``other.example!user`` as a route (Postfix: allow_untrusted_routing = no).
-- An address literal is no relay domain.
+- An address literal never matches a relay domain.
 Pure; the replies go out as they are.
 
 Keeps law: no-open-relay (docs/laws.md).

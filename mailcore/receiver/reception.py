@@ -3,8 +3,8 @@
 Laws
 1. ``done(b"")``, which is the client's 250, comes only after the group commit that holds the envelope; a spooled message's
    file is complete, its names included, before its envelope is appended.
-8. A failed sync is 451 for every client that waited; the lane goes on in a new segment. If that fails as well, no mail is
-   accepted, the log says so, and it is tried again every RETRY_S.
+8. A failed sync is 451 for every client that waited; the lane continues in a new segment. If that fails as well, no mail is
+   accepted, the log says so, and the receiver tries again every RETRY_S.
 - The manager gets a report only of what is durable, and after the mail log has it; else a delivery might be logged before
   its arrival.
 - Neither a full disk nor a lane that the manager does not read is filled further: 452 before that.

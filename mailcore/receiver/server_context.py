@@ -1,4 +1,4 @@
-"""What all sessions of one SMTP server share, so that a session needs to know nothing of the server that made it."""
+"""The context that all sessions of one SMTP server share, so that a session needs no reference to its server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Offer", "ServerContext"]
 
 
 class Offer:
-    """What a connection is offered: the reply to EHLO, and the parameters of MAIL and RCPT by their keywords."""
+    """Holds the offer to a connection: the reply to EHLO, and the parameters of MAIL and RCPT by keyword."""
 
     def __init__(self, name: bytes, extensions: Sequence[Extension], offering: Offering) -> None:
         offered = [(row, line) for row in extensions if (line := row.offer(offering)) is not None]

@@ -1,4 +1,4 @@
-"""The commands of an SMTP session, and their replies. What aiosmtpd's session does, without its defects (decision 0004).
+"""The commands of an SMTP session, and their replies. Replaces aiosmtpd's session, without its defects (decision 0004).
 
 Laws (law: command-ends-at-crlf, law: error-is-451, law: starttls-forgets; docs/laws.md)
 - Which command is allowed when, is in the table of commands and nowhere else.
@@ -263,7 +263,7 @@ ACTIONS: dict[bytes, Callable[[ServerSession, bytes], bytes]] = {
     b"GET": ServerSession.end_forbidden,
     b"POST": ServerSession.end_forbidden,
 }
-"""What each command does. A command that ``TABLE`` refuses in every phase has no action."""
+"""Maps each command to its action. A command that ``TABLE`` refuses in every phase has no action."""
 
 
 class _Command(NamedTuple):

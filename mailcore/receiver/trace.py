@@ -7,7 +7,7 @@ import time
 
 __all__ = ["TraceHeader", "protocol_name"]
 
-# Not strftime's: the names are English in a header, whatever the locale (RFC 5322 3.3).
+# Not strftime's: the names in a header are English, in any locale (RFC 5322 3.3).
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._:\[\]-]")  # could end the field or open a comment

@@ -30,12 +30,12 @@ def split(address: str) -> tuple[str, str]:
 
 
 def is_mailbox(address: str) -> bool:
-    """Whether the address may stand in RCPT TO:<...>: local part and domain, or a domain literal."""
+    """Returns whether the address may be used in RCPT TO:<...>: local part and domain, or a domain literal."""
     return _MAILBOX.match(address) is not None and _fits(address)
 
 
 def is_return_path(address: str) -> bool:
-    """Whether the address may stand in MAIL FROM:<...>: a mailbox, "" (a bounce), or a local part without domain."""
+    """Returns whether the address may be used in MAIL FROM:<...>: a mailbox, "" (a bounce), or a local part alone."""
     return not address or is_mailbox(address) or (_LOCAL_PART.match(address) is not None and _fits(address))
 
 

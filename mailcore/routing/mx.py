@@ -8,8 +8,8 @@ that a broken IPv6 never uses up all tries. A host that is us, and all that are 
 A next hop in brackets is an address, or a name looked up in /etc/hosts first and in DNS then; ``localhost`` is always
 loopback (RFC 6761 6.3). MX hosts are looked up in DNS only, as Postfix's smtp_host_lookup does.
 
-Laws: no failure is an exception, it is a ``Refused``; memory is bounded; one look-up at a time per next hop, whoever
-waits for it; answers are kept for their TTL, bounded; randomness and clock are arguments.
+Laws: a failure is a ``Refused``, never an exception; memory is bounded; one look-up at a time per next hop serves all that
+wait for it; answers are kept for their TTL, bounded; randomness and clock are arguments.
 
 Keeps law: unroutable-is-a-value (docs/laws.md).
 """
@@ -41,13 +41,13 @@ __all__ = ["Address", "Host", "HostFinder", "parse_nameserver"]
 
 LIFETIME_S = 15.0  # of one look-up with all its retries; resolv.conf(5): 5 s, 2 attempts, and some for a second server
 TIMEOUT_S = 2.0  # of one question to one server, before the next is asked; dnspython's default
-TTL_S_MAX = 3600.0  # a changed MX is seen after an hour, whatever its TTL was
+TTL_S_MAX = 3600.0  # a changed MX takes effect after an hour at most, for any TTL
 TTL_S_MIN = 1.0  # TTL 0 serves those who ask at the same time
 NEGATIVE_TTL_S = 60.0  # of "there is no such name"; RFC 2308 allows up to the SOA's, often hours
 FAILURE_TTL_S = 5.0  # RFC 2308 7.1: failures may be remembered, 5 minutes at most
 ENTRIES_MAX = 10_000  # next hops remembered, about 1 kB each
 MX_HOSTS_MAX = 100  # of one domain; a bound against a hostile zone
-CNAMES_MAX = 8  # followed by us when the server gave no more than the first; BIND follows 16
+CNAMES_MAX = 8  # followed here if the server returned only the first; BIND follows 16
 RESOLV_CONF_CHECK_S = 10.0  # DHCP rewrites the file now and then
 
 
@@ -105,7 +105,7 @@ def parse_nameserver(text: str) -> tuple[str, int]:
 class HostFinder:
     """Finds and remembers the addresses of next hops.
 
-    ``own_name`` is our host name, for loops; "" is no check.
+    ``own_name`` is our host name, to detect loops; "" disables this check.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class HostFinder:
             task = self._asking.get(next_hop)
             if task is None:
                 task = self._asking[next_hop] = asyncio.create_task(self._ask(next_hop))
-            found = await asyncio.shield(task)  # who waits may be cancelled, the others want the answer
+            found = await asyncio.shield(task)  # one waiting task may be cancelled; the others still need the answer
         return found
 
     def _order(self, found: _Found) -> tuple[Address, ...]:

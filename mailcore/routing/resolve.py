@@ -99,7 +99,7 @@ class Routing:
         try:
             return self._follow(parse_route(text), domain)
         except RouteError as error:
-            return Refused(Status.DEFERRED, "4.3.5", f"rerouted to what is no route: {error}")
+            return Refused(Status.DEFERRED, "4.3.5", f"rerouted to an invalid route: {error}")
 
     def _match(self, domain: str) -> Route:
         return self._domains.get(self._pattern(domain)) or Route(DEFAULT_TRANSPORT)
@@ -137,7 +137,7 @@ class Routing:
 
 
 def _ascii(domain: str) -> str:
-    """The domain as DNS has it: lower case, A-labels (RFC 5890). Raises RouteError at what is no domain."""
+    """Returns the domain as in DNS: lower case, A-labels (RFC 5890). Raises RouteError for an invalid domain."""
     if not domain.isascii():
         try:
             domain = domain.encode("idna").decode("ascii")
@@ -154,4 +154,4 @@ def _literal(domain: str) -> str:
             return ipaddress.IPv6Address(text[5:]).compressed
         return str(ipaddress.IPv4Address(text))
     except ValueError:
-        raise RouteError(f"{domain!a} is no address literal") from None
+        raise RouteError(f"{domain!a} is not a valid address literal") from None

@@ -95,14 +95,14 @@ def _is_address(text: str) -> bool:
 
 
 def _host(text: str) -> str:
-    """What stands in brackets: an address, in its short form, or a host name."""
+    """Returns the text in brackets: an address, in its short form, or a host name."""
     literal = (
         text[5:] if text.lower().startswith("ipv6:") else text
     )  # RFC 5321 4.1.3 writes [IPv6:...], transport(5) too
     if _is_address(literal):
         return ipaddress.ip_address(literal).compressed
     if ":" in text or re.fullmatch(r"[0-9.]+", text):
-        raise RouteError(f"[{text}] is no address")
+        raise RouteError(f"[{text}] is not a valid address")
     return domain_name(text)
 
 
