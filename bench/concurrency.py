@@ -1,8 +1,8 @@
 """A server that takes 5 connections and answers 421 to the sixth: ``python -m bench.concurrency [--short]``.
 
 SCHEDULER_README's test of an active concurrency limiter, against the daemon: one message to 2 000 recipients, 2 a delivery,
-first attempts only, no connection used twice. Time is scaled: a recipient takes ``--recipient`` seconds, not one. What is
-deferred and the mean window are set beside SCHEDULER_README's.
+first attempts only, no connection used twice. Time is scaled: a recipient takes ``--recipient`` seconds, not one. The table
+compares the deferred share and the mean window with those of SCHEDULER_README.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ RECIPIENTS = 2_000
 PER_DELIVERY = 2
 RECIPIENT_S = 0.05
 SPREAD = 0.2  # deliveries begun together do not stay in step
-LATER_S = 3_600.0  # what is deferred comes back when all is over
+LATER_S = 3_600.0  # deferred recipients are due only after the end of the benchmark
 PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """A feedback, and what SCHEDULER_README measured and expects with it."""
+    """Holds a feedback, and the values that SCHEDULER_README measured and expects with it."""
 
     name: str
     feedback: str
@@ -55,7 +55,7 @@ STYLES = (
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """What came of the first attempts."""
+    """Holds the results of the first attempts."""
 
     tried: int  # recipients
     deferred: int
@@ -72,7 +72,7 @@ class Limited:
 async def limited(
     directory: Path, feedback: str, *, recipients: int = RECIPIENTS, recipient_s: float = RECIPIENT_S
 ) -> Limited:
-    """Raises TimeoutError when it is not over in time."""
+    """Runs the benchmark with one feedback. Raises TimeoutError if it takes too long."""
     loop = asyncio.get_running_loop()
     async with Lab([f"limit({LIMITER})+slow({recipient_s}, rcpt, {SPREAD}):127.0.0.1:0"]) as lab:
         core = RunningCore(
@@ -131,10 +131,10 @@ def _sections(feedback: str, recipients: int) -> dict[str, dict[str, object]]:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.concurrency", description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="400 recipients: a look, no result")
+    parser.add_argument("--short", action="store_true", help="400 recipients: a quick check, no result")
     parser.add_argument("--recipients", type=int, default=RECIPIENTS)
     parser.add_argument("--recipient", type=float, default=RECIPIENT_S, help="seconds the server takes for each")
-    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="the queue lies below")
+    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="the directory of the queue")
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args(argv)
     if arguments.short:

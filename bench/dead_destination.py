@@ -1,7 +1,7 @@
 """10 000 messages for a next hop that is dead: ``python -m bench.dead_destination [--short]``. No spool file is opened.
 
-The queue is filled by the engine's own writers (bench.fill), its data in spool files. Before any of it is due some new
-messages find the next hop dead. Then manager and deliverer run under strace until all that is due has been deferred again.
+The queue's own writers fill the queue (bench.fill), with the data in spool files. Before these messages are due, some new
+messages find the next hop dead. Then manager and deliverer run under strace until all due messages are deferred again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.running.running_core import RunningCore, Sections
 __all__ = ["Deferred", "NotReady", "deferred_untouched", "main"]
 
 QUEUED = 10_000
-DUE_S = 6.0  # after it was filled; until then the destination must be known to be dead and strace must watch
+DUE_S = 6.0  # after the queue was filled; before, the destination must be known to be dead and strace must run
 FIRST = 30  # new messages that find it dead; more than a window of them
 DEAD_S = 600.0  # minimal_backoff_time
 PATIENCE_S = 120.0
@@ -36,7 +36,7 @@ OPENED = re.compile(r"\b(open|openat|openat2|creat)\(")
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """What happened while strace watched."""
+    """Holds what happened while strace was running."""
 
     deferred: int  # verdicts without a try
     tried: int  # verdicts with one
@@ -46,11 +46,11 @@ class Deferred:
 
 
 class NotReady(TimeoutError):
-    """The mail was due before anybody looked: this machine needs a longer ``due_s``."""
+    """Says that the mail was due before strace was running: this machine needs a longer ``due_s``."""
 
 
 async def deferred_untouched(directory: Path, queued: int = QUEUED, due_s: float = DUE_S) -> Deferred:
-    """Raises NotReady, or TimeoutError when the destination is not found dead or what is due is not deferred in time."""
+    """Runs the benchmark. Raises NotReady; TimeoutError if the destination is not dead or mail is not deferred in time."""
     loop = asyncio.get_running_loop()
     trace = directory / "trace"
     sections: Sections = {
@@ -68,7 +68,7 @@ async def deferred_untouched(directory: Path, queued: int = QUEUED, due_s: float
             for number in range(FIRST):
                 await hand_over(core.address, "first@sender.example", [f"r{number}@first.example"])
             await _deferred(verdicts, FIRST)
-            await _spooled(core.home, queued + FIRST)  # a deferral is told a little before its data has moved
+            await _spooled(core.home, queued + FIRST)  # a deferral is logged a little before its data has moved
             pids = core.processes()
             watched = ("manager", "deliverer.0")
             strace = await asyncio.create_subprocess_exec(
@@ -98,7 +98,7 @@ async def deferred_untouched(directory: Path, queued: int = QUEUED, due_s: float
 
 
 async def _spooled(home: Path, count: int) -> None:
-    """Until there are so many spool files."""
+    """Waits until there are ``count`` spool files."""
     end = asyncio.get_running_loop().time() + PATIENCE_S
     while len(list((home / "spool").glob("??/*"))) < count:
         if asyncio.get_running_loop().time() > end:
@@ -107,7 +107,7 @@ async def _spooled(home: Path, count: int) -> None:
 
 
 async def _deferred(verdicts: Verdicts, count: int) -> tuple[int, int]:
-    """Waits for so many verdicts: without a try, with one. Raises TimeoutError."""
+    """Waits for ``count`` verdicts; returns those without an attempt, and those with one. Raises TimeoutError."""
     untried = tried = 0
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -125,9 +125,9 @@ async def _deferred(verdicts: Verdicts, count: int) -> tuple[int, int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.dead_destination", description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="500 messages: a look, no result")
+    parser.add_argument("--short", action="store_true", help="500 messages: a quick check, no result")
     parser.add_argument("--queued", type=int, default=QUEUED)
-    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="the queue lies below")
+    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="the directory of the queue")
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="bench-dead-", dir=arguments.directory) as name:
         run = uvloop.run(deferred_untouched(Path(name), 500 if arguments.short else arguments.queued))

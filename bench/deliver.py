@@ -62,7 +62,7 @@ Sender = Callable[[Pipe, Path, int, int, int, int], None]
 
 def _measure(sender: Sender, segment: Path, messages: int, concurrency: int, uses: int) -> tuple[float, float]:
     port = free_port()
-    user = ["-u", "nobody"] if os.getuid() == 0 and pwd.getpwnam("nobody") else []
+    user = ["-u", "nobody"] if os.getuid() == 0 and pwd.getpwnam("nobody") else []  # lang: quoted
     with subprocess.Popen([SINK, *user, f"127.0.0.1:{port}", "1000"]) as sink:
         try:
             wait_until(lambda: listening(port), "smtp-sink")
@@ -77,7 +77,7 @@ def _measure(sender: Sender, segment: Path, messages: int, concurrency: int, use
 
 
 class _Manager(asyncio.Protocol):
-    """Keeps ``concurrency`` entries out until all are delivered."""
+    """Keeps ``concurrency`` entries at the deliverer until all are delivered."""
 
     def __init__(self, segment: Path, messages: int, concurrency: int, port: int) -> None:
         self._place = (str(segment), 0, segment.stat().st_size)

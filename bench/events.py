@@ -1,4 +1,4 @@
-"""What events cost: the same journal exported as Parquet (zstd, snappy) and as JSON lines, then read by Spark.
+"""The cost of events: the same journal exported as Parquet (zstd, snappy) and as JSON lines, then read by Spark.
 
     python -m bench.events [DELIVERIES]
 

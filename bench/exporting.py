@@ -1,7 +1,7 @@
-"""What exporting events costs the queue manager and the machine: ``python -m bench.exporting [--rounds N]``.
+"""The cost of exporting events, for the queue manager and the machine: ``python -m bench.exporting [--rounds N]``.
 
-source -> relay -> sink through two appliances in turn (A B A B ...), one that exports and one that does not, with segments so
-small that many are exported meanwhile. Told: CPU a message of the manager and of all processes, medians, and the ratio.
+source -> relay -> sink through two appliances in turn (A B A B ...): one exports, the other does not. Segments are small, so
+that many are exported during a run. Prints CPU per message of the manager and of all processes, medians, and the ratio.
 """
 
 from __future__ import annotations

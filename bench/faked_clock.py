@@ -1,6 +1,6 @@
-"""The whole appliance on a clock that is set (libfaketime, Debian's package faketime), also while it lives.
+"""The whole appliance on a faked clock (libfaketime, Debian's package faketime), which can be set while it runs.
 
-Only the wall clock is another, and with it the times of files; the monotonic one goes on as it does.
+Only the wall clock is faked, and with it the times of files; the monotonic clock is real.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SLEEP = "import select, time\ntime.sleep = lambda seconds: select.select([], [],
 
 
 class Clock:
-    """What time it is in the appliance: an offset in a file that libfaketime reads at each question."""
+    """Sets the time of the appliance: an offset in a file, which libfaketime reads each time the clock is read."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ class Clock:
 
 
 class TimedCore(RunningCore):
-    """Whose clock is another."""
+    """Runs a core on a faked clock."""
 
     def __init__(self, directory: Path, routes: dict[str, str], sections: Sections, clock: Clock) -> None:
         super().__init__(directory, routes, sections)

@@ -1,7 +1,7 @@
 """A large day, made up quickly: the same deliveries as events for the pipeline and as a Postfix mail log for pflogsumm.
 
 Half an hour at a time, in columns, so that memory does not grow with the day. A tenth of the recipients are deferred at
-first, and delivered in a second attempt; some bounce. Who is whose is left to numpy's generator and a seed.
+first, and delivered in a second attempt; some bounce. numpy's generator with a seed chooses senders and recipients.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LOGGED = {"delivered": "sent", "deferred": "deferred", "bounced": "bounced"}
 
 @dataclass
 class Expected:
-    """What a report must come to."""
+    """Holds the sums that a report of the day must have."""
 
     messages: int = 0
     recipients: int = 0
@@ -64,7 +64,7 @@ class Expected:
 
 
 def make_day(directory: Path, day: date, attempts: int, seed: int = 1) -> Expected:
-    """``directory/events`` and ``directory/mail.log``."""
+    """Writes ``directory/events`` and ``directory/mail.log``; returns the expected sums."""
     random, expected = np.random.default_rng(seed), Expected()
     events = directory / "events"
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()

@@ -1,9 +1,9 @@
-"""What live pages cost the mail: ``python -m bench.live [--short]``.
+"""The cost of live pages for mail delivery: ``python -m bench.live [--short]``.
 
-A Waypost takes mail at half of what it can relay, with 200 signed-in readers of the portal's stream and without, in turn
-(A B A B ...). Told: the rate at which mail was accepted, and how long a message waited for its 250, from the moment it was
-due to be sent, so that a server that falls behind is not flattered. Readers are sockets that read everything; how many
-pictures each got, and how old the oldest was, is told too.
+Waypost gets mail at half of the rate that it can relay, with 200 signed-in readers of the portal's stream and without, in turn
+(A B A B ...). Prints the rate of accepted mail, and how long a message waited for its 250, from the moment it was due to be
+sent: so the delay of a server that falls behind counts. Readers are sockets that read everything; prints how many snapshots
+each reader got, and the age of the oldest one.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Portal:
         wait_until(self._answers, "the portal", 120, poll_s=0.2)
 
     def sessions(self, count: int) -> list[str]:
-        """Cookies of so many signed-in viewers."""
+        """Returns the cookies of ``count`` signed-in viewers."""
         command = [sys.executable, "manage.py", "shell", "--no-imports", "--command", MAKE_SESSIONS.format(count=count)]
         done = subprocess.run(command, cwd=ROOT, env=self._environment, check=True, capture_output=True, text=True)
         return done.stdout.splitlines()
@@ -185,7 +185,7 @@ class Portal:
 
 
 def measure(waypost: Waypost, portal: Portal, keys: list[str], rate: float, arguments: argparse.Namespace) -> Run:
-    """One run, with a reader for each of ``keys``."""
+    """Makes one run, with a reader for each of ``keys``."""
     pictures: list[int] = []
     oldest_s = 0.0
     ours, theirs = multiprocessing.Pipe()
@@ -241,14 +241,16 @@ def report(runs: list[Run], half: float, seconds: float) -> list[str]:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.live", description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="one round of 5 seconds: a look, no result")
+    parser.add_argument("--short", action="store_true", help="one round of 5 seconds: a quick check, no result")
     parser.add_argument("--readers", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=7, help="pairs of runs, without readers and with")
     parser.add_argument("--seconds", type=float, default=20.0, help="of one run")
     parser.add_argument("--size", type=int, default=4096, help="bytes of a message")
     parser.add_argument("--sessions", type=int, default=20)
     parser.add_argument("--rate", type=float, default=0.0, help="messages a second, instead of half the maximum")
-    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="the queue lies below; no tmpfs")
+    parser.add_argument(
+        "--directory", type=Path, default=Path("/var/tmp"), help="the directory of the queue; not a tmpfs"
+    )
     arguments = parser.parse_args(argv)
     if arguments.short:
         arguments.rounds, arguments.seconds = 1, 5.0

@@ -1,6 +1,6 @@
 """Source and sink of the relay benchmark: Postfix's smtp-source and smtp-sink, the same for both sides.
 
-The sink writes its running count to a file whose last bytes are looked at, so that counting costs next to nothing.
+The sink writes its running count to a file; only the last bytes of this file are read, so that counting is cheap.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Sink:
         return "" if shutil.which("smtp-sink") else "smtp-sink is not installed: apt-get install postfix"
 
     def start(self) -> None:
-        user = ["-u", "nobody"] if os.geteuid() == 0 else []
+        user = ["-u", "nobody"] if os.geteuid() == 0 else []  # lang: quoted
         with self._count.open("wb") as out:
             self._process = subprocess.Popen(
                 ["smtp-sink", "-c", *user, f"127.0.0.1:{self.port}", str(BACKLOG)], stdout=out, start_new_session=True
@@ -65,7 +65,7 @@ class Source:
         self._size = size_bytes
 
     def run(self, port: int, messages: int, *, keep: bool, timeout_s: float, quiet: bool = False) -> float:
-        """Seconds until the last message was acknowledged. Raises CalledProcessError when the server misbehaves."""
+        """Returns the seconds until the last message was acknowledged. Raises CalledProcessError if the server fails."""
         command = [
             *("smtp-source", "-s", str(self._sessions), "-l", str(self._size), "-m", str(messages)),
             *(["-d"] if keep else []),

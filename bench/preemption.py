@@ -31,13 +31,13 @@ WINDOW = 20
 SERVICE_S = 0.1
 SINGLES = 100
 PACE_S = 0.05
-LIST = "list@sender.example"  # who sends the big one
+LIST = "list@sender.example"  # the sender of the big message
 NO_PREEMPTION = 1  # delivery_slot_cost
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Of the single messages, and of the big one."""
+    """Holds the results for the single messages and for the big one."""
 
     singles: Delays
     ahead: float  # the median share of the big one's recipients that had arrived before a single one
@@ -96,12 +96,14 @@ def _ahead(hop: Hop, recipients: int) -> float:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.preemption", description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="1 000 recipients and 20 single ones: a look, no result")
+    parser.add_argument(
+        "--short", action="store_true", help="1 000 recipients and 20 single ones: a quick check, no result"
+    )
     parser.add_argument("--recipients", type=int, default=RECIPIENTS)
     parser.add_argument("--singles", type=int, default=SINGLES)
     parser.add_argument("--pace", type=float, default=PACE_S, help="seconds from one single message to the next")
     parser.add_argument("--service", type=float, default=SERVICE_S, help="seconds the next hop takes for a message")
-    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="the queue lies below")
+    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="the directory of the queue")
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args(argv)
     if arguments.short:

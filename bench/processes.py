@@ -1,4 +1,4 @@
-"""What a tree of processes costs: CPU, memory, syncs. Read from /proc, or counted by strace; Linux only."""
+"""The cost of a tree of processes: CPU, memory, syncs. Read from /proc, or counted by strace; Linux only."""
 
 from __future__ import annotations
 
@@ -149,11 +149,11 @@ class Trace:
         return ["strace", "-f", "--seccomp-bpf", "-ttt", "-y", "-s", "0", "-o", str(self._path), *trace, *command]
 
     def total(self) -> int:
-        """How many calls were made until now, in all processes."""
+        """Returns the number of calls so far, in all processes."""
         return len(self._call.findall(self._path.read_text(errors="replace"))) if self._path.exists() else 0
 
     def bytes_read(self, under: Path, until: float) -> int:
-        """What the traced (reading) calls returned from files below ``under``, up to a wall-clock time."""
+        """Returns the bytes that the traced calls read from files below ``under``, up to a wall-clock time."""
         total = 0
         waiting: dict[str, bool] = {}  # thread -> whether its unfinished call is one that counts
         inside = f"<{under}/"

@@ -131,7 +131,7 @@ def report(runs: list[Measured], syncs: dict[tuple[str, str], float], modes: Seq
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.relay", description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="one round of 1 000 messages: a look, no result")
+    parser.add_argument("--short", action="store_true", help="one round of 1 000 messages: a quick check, no result")
     parser.add_argument("--only", choices=("postfix", "waypost"), help="leave the other out")
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another state of Waypost as well, in turn")
     parser.add_argument("--mode", choices=tuple(MODES), help="leave the other out")

@@ -179,7 +179,9 @@ def _line(name: str, values: list[float], form: str) -> str:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.restart", description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="1 000 and 20 000 messages, one round: a look, no result")
+    parser.add_argument(
+        "--short", action="store_true", help="1 000 and 20 000 messages, one round: a quick check, no result"
+    )
     parser.add_argument("--counts", type=int, nargs="+", default=[10_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--load", action="store_true", help="kill in the middle of incoming mail")

@@ -1,9 +1,9 @@
-"""What the scheduler costs, alone and without a clock: ``python -m bench.scheduler [--short]``.
+"""The CPU cost of the scheduler, alone and without a clock: ``python -m bench.scheduler [--short]``.
 
-A pure ``Scheduler`` is kept at a number of active messages: each that is finished is replaced by a new one. Time is a
-number that goes on by ``STEP_S`` for each entry. Calls are timed in groups as the manager makes them: some verdicts are
-reported, some messages admitted, then entries are selected until all deliveries have one. What is counted is CPU time.
-Medians of several rounds.
+A pure ``Scheduler`` keeps a constant number of active messages: each finished message is replaced by a new one. Time is a
+number that grows by ``STEP_S`` for each entry. Calls are timed in groups as the manager makes them: some verdicts are
+reported, some messages admitted, then entries are selected until all deliveries have one. Prints CPU time, medians of several
+rounds.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ AT_ONCE = 100  # deliveries; a transport's process_limit
 GROUP = 20  # verdicts that share a sync and so are reported in one turn of the manager's loop
 STEP_S = 0.001
 BULK_RECIPIENTS = 100_000
-BROKEN_SHARE = 10  # one in so many destinations refuses at a time
-BROKEN_S = 5.0  # and after so long it is others' turn
+BROKEN_SHARE = 10  # one in 10 destinations refuses at a time
+BROKEN_S = 5.0  # then other destinations refuse
 NO_LIMIT = 1_000_000
 
 Recipients = list[tuple[int, str, str]]
@@ -43,7 +43,7 @@ Recipients = list[tuple[int, str, str]]
 
 @dataclass(slots=True)
 class Cost:
-    """CPU seconds of one round, by what was called, and how many entries it was."""
+    """Holds the CPU seconds of one round, by call, and its number of entries."""
 
     entries: int = 0
     messages: int = 0  # admitted
@@ -69,15 +69,15 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
-    """What kind of mail, and what the destinations are like."""
+    """Describes the mail and the destinations of a measurement."""
 
     name: str
     active: int = ACTIVE
     destinations: int = DESTINATIONS
     window: int = 20  # the most deliveries at once to one destination
     at_once: int = AT_ONCE
-    held: int = 0  # of the destinations, so many never finish a delivery
-    sizes: int = 1  # messages have 1 to so many recipients, each for another destination
+    held: int = 0  # this number of destinations never finish a delivery
+    sizes: int = 1  # messages have 1 to ``sizes`` recipients, each for another destination
     bulk: int = 0  # recipients of the one big message, an entry each
     broken: bool = False
 
@@ -98,7 +98,7 @@ class Mix:
 
 @dataclass(slots=True)
 class _Bulk:
-    """The big message: its recipients go round all destinations."""
+    """Holds the big message; its recipients go to all destinations in turn."""
 
     queue_id: str
     left: int  # unread
@@ -107,7 +107,7 @@ class _Bulk:
 
 @dataclass
 class Load:
-    """A scheduler and the mail that keeps it busy."""
+    """Holds a scheduler and the mail that keeps it busy."""
 
     mix: Mix
     seed: int = 1
@@ -134,7 +134,7 @@ class Load:
         self._select()
 
     def round(self, entries: int) -> Cost:
-        """So many entries; what they cost. Raises RuntimeError when nothing more can be selected."""
+        """Selects ``entries`` entries, and returns their cost. Raises RuntimeError if none can be selected any more."""
         self.cost = Cost()
         while self.cost.entries < entries:
             before = self.cost.entries + self.cost.deferred
@@ -144,7 +144,7 @@ class Load:
         return self.cost
 
     def _turn(self) -> None:
-        """What a turn of the manager's loop does."""
+        """Makes the calls of one turn of the manager's loop."""
         ended = [self._flying.popleft() for _ in range(min(GROUP, len(self._flying)))]
         self._now += STEP_S * max(len(ended), 1)
         failures = [self._broken(entry.destination) for entry in ended]
@@ -332,7 +332,7 @@ def growth_lines(results: Sequence[Result]) -> list[str]:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.scheduler", description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="one round of 2 000 entries: a look, no result")
+    parser.add_argument("--short", action="store_true", help="one round of 2 000 entries: a quick check, no result")
     parser.add_argument("--entries", type=int, default=20_000, help="of one round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-growth", action="store_true", help="leave the other sizes out")

@@ -162,7 +162,7 @@ def walk(page: Page, base: str, mail: str, reports_only: bool) -> Iterator[tuple
         page.goto(base + path)
         page.wait_for_timeout(SETTLE_MS)
         yield name, page
-    other = page.context.new_page()  # the mail is no page of the portal
+    other = page.context.new_page()  # the report mail is not on a page of the portal
     other.set_content(mail)
     yield "report-mail", other
     if reports_only:

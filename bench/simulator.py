@@ -25,12 +25,12 @@ DESTINATIONS = 2_000
 
 
 def chances(name: str) -> Chance:
-    """The chance of the tables in docs/scheduler.md."""
+    """Returns the random generator of the tables in docs/scheduler.md."""
     return random.Random(f"1 {name}")
 
 
 def million(entries: int) -> Scenario:
-    """So many messages of one recipient each."""
+    """Returns a scenario with ``entries`` messages of one recipient each."""
     return Scenario(
         parameters=Parameters(transports={"smtp": TransportParameters(process_limit=500)}),
         next_hops={

@@ -110,7 +110,7 @@ async def _full(core: RunningCore) -> int:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.slow_hop", description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="2 000 due, 500 of them active: a look, no result")
+    parser.add_argument("--short", action="store_true", help="2 000 due, 500 of them active: a quick check, no result")
     parser.add_argument("--queued", type=int, default=QUEUED)
     parser.add_argument("--active", type=int, default=ACTIVE_LIMIT, help="message_active_limit")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""What the appliance says of its deliveries: read from its log of JSON lines (docs/log.md), as it grows."""
+"""The appliance's verdicts, read from its log of JSON lines (docs/log.md) as it grows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["Verdicts"]
 
 
 class Verdicts:
-    """Events of ``mail.jsonl`` since the last look, whole lines only."""
+    """Reads the new events of ``mail.jsonl``, whole lines only."""
 
     def __init__(self, home: Path) -> None:
         self._path = home / "log" / "mail.jsonl"
         self._place = 0
 
     def events(self, *names: str) -> Iterator[dict[str, Any]]:
-        """Those of the given names that came since."""
+        """Yields the events with these names since the last call."""
         if not self._path.exists():
             return
         with self._path.open("rb") as log:

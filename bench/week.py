@@ -1,12 +1,12 @@
 """A week of the real appliance in some minutes, and its reports: ``python -m bench.week DIR [--zone Asia/Kolkata]``.
 
-The whole appliance lives on a clock of its own (libfaketime; the monotonic one goes on as it does). A day is two stretches:
-some seconds at ten in the morning, and some from before midnight to behind it, until the exporter has counted the queue by
-itself. Then everything is killed until the next morning; on one day also in the middle of its mail. What waits, waits from
-day to day. Next hops accept, greylist, refuse, are dead for days; an operator holds, releases, deletes, adds.
+The whole appliance runs on a faked clock (libfaketime; the monotonic clock is real). A day has two parts: some seconds at ten
+in the morning, and some seconds around midnight, until the exporter has counted the queue automatically. Then all processes are
+killed until the next morning; on one day also while mail is sent. Queued mail waits from day to day. Next hops accept,
+greylist, refuse, are dead for days; an operator holds, releases, deletes, adds.
 
-Told, and checked: that each day balances from midnight to midnight, and leaves queued what the next begins with; that the days
-say what the next hops got, and the week is their sum. DIR/home can be looked at with the portal afterwards.
+Checks and prints: each day balances from midnight to midnight, and its end is the next day's beginning; the reports of the days
+agree with the mail that the next hops got, and the week is the sum of its days. The portal can show DIR/home afterwards.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ WEIGHTS = {"good": 50, "grey": 15, "bad": 10, "slow": 15, "late": 6, "dead": 4}
 SECTIONS: dict[str, dict[str, object]] = {
     "queue": {"segment_bytes": 1 << 16},
     "receiver": {"message_size_limit": 100_000},
-    # Of what it has lived: no jump of the clock lets mail expire (law: clock-jumps-harmless). A day is half a minute.
+    # In real seconds: a jump of the clock does not let mail expire (law: clock-jumps-harmless). A day is half a minute.
     "scheduler": {"maximal_queue_lifetime": 70.0, "bounce_queue_lifetime": 70.0},
     "export": {"enabled": True, "interval_s": 0.5, "window_interval_s": 2},
 }
 MORNING_S = 36_000.0
 BEFORE_MIDNIGHT_S = 6.0
-CUT_S = 10.0  # behind midnight its cut must be there
-BY_DAY, BY_NIGHT = 40, 25  # messages; and twice as many on the busy day
+CUT_S = 10.0  # the exporter must have counted the queue this long after midnight
+BY_DAY, BY_NIGHT = 40, 25  # messages; twice as many on the busy day
 PATIENCE_S = 60.0
 QUIET_S = 5.0  # longer than any retry takes
 DAYS = 7
@@ -74,7 +74,7 @@ ADDED = (
 
 @dataclass
 class Week:
-    """What was done and what came of it, from outside."""
+    """Holds what was sent and what the next hops received, counted outside the appliance."""
 
     home: Path
     zone: str
@@ -87,11 +87,11 @@ class Week:
     injected: int = 0  # messages
     got: dict[str, set[tuple[str, str]]] = field(default_factory=dict)  # by destination: message, recipient
     by_day: dict[str, dict[str, int]] = field(default_factory=dict)  # destination, by day: how many of these came first
-    near_midnight: Counter[str] = field(default_factory=Counter)  # by destination: so near that either day may have it
+    near_midnight: Counter[str] = field(default_factory=Counter)  # by destination: may be counted on either day
     until: float = 0.0  # by the clock: the last cut
     beyond: Counter[str] = field(
         default_factory=Counter
-    )  # by destination: what may have come after it, as a bounce may
+    )  # by destination: mail that may have arrived after the last cut, such as a bounce
 
     def day_of(self, at: float) -> str:
         return datetime.fromtimestamp(at, ZoneInfo(self.zone)).date().isoformat()
@@ -102,13 +102,13 @@ def midnight(day: date, zone: str) -> float:
 
 
 class Living:
-    """The week as it is lived."""
+    """Runs the week."""
 
     def __init__(self, week: Week, core: TimedCore, lab: Lab, seed: int) -> None:
         self.week, self.core, self.lab, self.clock = week, core, lab, core.clock
         self.random = random.Random(seed)
         self.numbers = itertools.count(1)
-        self.kept: dict[str, str] = {}  # what for -> queue id
+        self.kept: dict[str, str] = {}  # purpose -> queue id
 
     async def all_of_it(self) -> None:
         zone, days = self.week.zone, self.week.days
@@ -130,19 +130,19 @@ class Living:
             await self._mail(BY_DAY // 2)
             await self._after(number)
             following = day + timedelta(days=1)
-            self.clock.set(midnight(following, zone) - BEFORE_MIDNIGHT_S)  # it lives through this jump
+            self.clock.set(midnight(following, zone) - BEFORE_MIDNIGHT_S)  # the core keeps running during this jump
             await asyncio.gather(
                 self._mail(BY_NIGHT, BEFORE_MIDNIGHT_S + 4), self._cut_behind(midnight(following, zone))
             )
             print(f"{day}: {(await self.core.size())['recipients']} recipients stay queued", flush=True)
-            if day == days[-1]:  # what came behind the last midnight is told, too
+            if day == days[-1]:  # mail after the last midnight is counted, too
                 await self._quiet()
                 self.week.until = await self._cut_now()
             self.core.stop()
         await self.core.control.close()
 
     async def _cut_behind(self, begin: float) -> None:
-        """Nobody asks for it."""
+        """Waits for the cut that the exporter makes automatically after midnight."""
 
         async def there() -> bool:
             names = [path.name for path in (self.week.home / "events" / "cuts").glob("[0-9]*Z.json")]
@@ -152,7 +152,7 @@ class Living:
         await self.core.eventually(there, f"the cut at {datetime.fromtimestamp(begin, UTC)}")
 
     async def _cut_now(self) -> float:
-        """Somebody asks for it. By the clock."""
+        """Asks the exporter for a cut; returns its time on the faked clock."""
         exporter = AsyncControlClient(self.week.home / "run" / "exporter.sock", timeout_s=PATIENCE_S)
         try:
             return float((await exporter.call("cut"))["at"])
@@ -160,14 +160,14 @@ class Living:
             await exporter.close()
 
     async def _quiet(self) -> None:
-        """Until nobody has got anything for a while."""
+        """Waits until no next hop has received mail for ``QUIET_S``."""
         before = -1
         while before != len(self.lab.messages):
             before = len(self.lab.messages)
             await asyncio.sleep(QUIET_S)
 
     async def _before(self, number: int) -> None:
-        """What changes between the days."""
+        """Changes the next hops and releases held mail, before a day begins."""
         dead, late = self.lab.hop("dead"), self.lab.hop("late")
         if number in (2, 5):
             await dead.set_behaviour("accept" if number == 2 else "dead_for(9999)")
@@ -178,7 +178,7 @@ class Living:
                 await ordered(self.core, "release", self.kept[what])
 
     async def _after(self, number: int) -> None:
-        """What an operator does in the morning."""
+        """Acts as an operator in the morning."""
         core, week = self.core, self.week
         await asyncio.to_thread(self._refused_at_the_door)
         if number in (0, 4):
@@ -205,13 +205,13 @@ class Living:
         self.week.refused += 1
 
     async def _send_one(self, *recipients: str) -> str:
-        """Returns when the manager has it; at least one recipient stays for a while."""
+        """Sends a message and waits until the manager has it; at least one recipient must stay queued for a while."""
         queue_id = await asyncio.to_thread(self._send, recipients)
         await self.core.eventually(lambda: self.core.item(queue_id), f"the manager to hear of {queue_id}")
         return queue_id
 
     async def _mail(self, messages: int, seconds: float = 0.0) -> None:
-        """Mixed; evenly over so many seconds, or as fast as one client goes."""
+        """Sends mixed messages, evenly over ``seconds``, or as fast as one client can."""
         began = time.monotonic()
         for number in range(messages):
             names = self.random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=self.random.choice((1, 1, 1, 2)))
@@ -222,7 +222,7 @@ class Living:
             await asyncio.sleep(max(0.0, began + seconds * (number + 1) / messages - time.monotonic()))
 
     def _send(self, recipients: Sequence[str]) -> str:
-        """The queue id; "" when nobody knows what became of it: it is not sent again."""
+        """Sends a message. Returns its queue id; "" if the outcome is not known: it is not sent again."""
         number = next(self.numbers)
         said = f"X-Ledger-Id: {number}\r\nSubject: {number}\r\n\r\n" + "x" * self.random.randrange(2_000) + "\r\n"
         client = self._handed_over(recipients)
@@ -239,7 +239,7 @@ class Living:
         return reply.decode().split()[-1]
 
     def _handed_over(self, recipients: Sequence[str]) -> smtplib.SMTP:
-        """A session up to DATA; as soon as somebody listens, who may just be killed."""
+        """Returns a session up to DATA; tries again while the receiver does not listen or is killed."""
         until = time.monotonic() + PATIENCE_S
         while True:
             client = smtplib.SMTP(timeout=20)
@@ -256,7 +256,7 @@ class Living:
 
 
 def _count(week: Week, lab: Lab, clock: Clock) -> None:
-    """What the next hops got; what came again after a kill is the same message."""
+    """Counts the mail that the next hops got; a message that came again after a kill counts once."""
     for hop in lab.hops:
         name = f"smtp:[{hop.address[0]}]:{hop.address[1]}"
         seen = week.got.setdefault(name, set())
@@ -273,7 +273,7 @@ def _count(week: Week, lab: Lab, clock: Clock) -> None:
 
 
 async def live(directory: Path, zone: str = "UTC", seed: int = 1) -> Week:
-    """The last whole week before today."""
+    """Runs the last whole week before today."""
     first = week_of(datetime.now(UTC).date() - timedelta(days=7)).first
     clock = Clock(directory / "clock")
     async with Lab([f"{name}={behaviour}:127.0.0.1:0" for name, behaviour in HOPS.items()], seed=seed) as lab:
@@ -292,7 +292,7 @@ async def live(directory: Path, zone: str = "UTC", seed: int = 1) -> Week:
 
 
 def make_reports(week: Week) -> None:
-    """By the pipeline itself, one day after the other, as in seven nights; in one session, as a start costs seconds."""
+    """Makes the reports with the pipeline, day by day; in one session, because a start takes seconds."""
     store = Store(week.home / "reports")
     with store.locked():
         session = start("local[*]", store.root / "scratch", QUICK)
@@ -307,7 +307,7 @@ def make_reports(week: Week) -> None:
 
 
 def faults(week: Week) -> list[str]:
-    """What of it is not as it should be."""
+    """Returns what is wrong in the reports of the week."""
     days = {day.isoformat(): gold_of(week.home, f"day={day}") for day in week.days}
     found = [
         fault for day, report in zip(week.days, days.values(), strict=True) for fault in _of_a_day(week, day, report)
@@ -323,7 +323,7 @@ def faults(week: Week) -> list[str]:
     )
     if whole.balance["balances"] is not True:
         found.append(f"the week: {whole.told['words']}")
-    # What is counted from outside ends with the last cut, some seconds behind the last midnight.
+    # The counts outside the appliance end with the last cut, some seconds after the last midnight.
     totals, by_destination = _sums([*days.values(), gold_of(week.home, f"day={week.days[-1] + timedelta(days=1)}")])
     for name, pairs in week.got.items():
         if not len(pairs) - week.beyond[name] <= by_destination[name] <= len(pairs):
@@ -382,7 +382,7 @@ def _differences(what: str, found: dict[str, Any], wanted: dict[str, Any]) -> li
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--zone", default="UTC", help="whose midnights its days begin at")
+    parser.add_argument("--zone", default="UTC", help="the time zone whose midnights begin the days")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     shutil.rmtree(given.directory / "home", ignore_errors=True)
@@ -391,7 +391,7 @@ def main() -> int:
     wrong = faults(week)
     for fault in wrong:
         print(f"WRONG {fault}")
-    print(f"{week.acknowledged.total()} messages in {DAYS} days; to look at: ./run --config {week.config}")
+    print(f"{week.acknowledged.total()} messages in {DAYS} days; to see them: ./run --config {week.config}")
     return 1 if wrong else 0
 
 

@@ -176,10 +176,10 @@ def _sections(case: Case) -> dict[str, dict[str, object]]:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.whatif", description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="a third of the backlogs: a look, no result")
+    parser.add_argument("--short", action="store_true", help="a third of the backlogs: a quick check, no result")
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--assumptions", action="store_true", help="print them, too")
-    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="the queue lies below")
+    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="the directory of the queue")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args(argv)
 
