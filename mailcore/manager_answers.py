@@ -2,20 +2,30 @@
 
 This module is apart because neither process imports the other. The rows that name them are in ``mailcore.control.protocol``.
 
-Law: values only. Must not know: any other room.
+Law: values only. Must not know: any room; of the words, it knows the faults.
 """
 
 from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
-__all__ = ["Cut", "Injected", "LaneCut", "Located", "Progress", "Reason", "Reasons", "Working"]
+from mailcore.faults import Fault
+
+__all__ = ["Cut", "Injected", "LaneCut", "Located", "Ordered", "Progress", "Reason", "Reasons", "Working"]
 
 
 class Injected(Struct, kw_only=True):
     """The message that was injected, or is being injected."""
 
     queue_id: str
+
+
+class Ordered(Struct, kw_only=True):
+    """The result of a change, once its records are synced."""
+
+    changed: int  # messages
+    errors: dict[str, Fault]  # queue id -> why this message was not changed
+    elsewhere: list[str]  # queue ids of those errors for which the message may be in another lane
 
 
 class LaneCut(Struct, array_like=True):
@@ -94,4 +104,4 @@ class Reason(Struct, kw_only=True):
 class Reasons(Struct, kw_only=True):
     """Why a message waits."""
 
-    reasons: list[Reason]  # for each group of its recipients; for a message that is not active, the manager's list is empty
+    reasons: list[Reason]  # one for each group of its recipients; the manager's list is empty if it is not active

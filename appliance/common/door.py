@@ -13,7 +13,7 @@ Keeps law: one-door (docs/laws.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any, TypeVar
 
 import msgspec
@@ -47,7 +47,7 @@ class Door:
 
     def parts(
         self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = "", timeout_s: float | None = None
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """Yields the parts of a long answer as they arrive. Raises ControlError."""
         with self._client(timeout_s or settings.PORTAL.core_timeout_s) as client:
             yield from client.parts(operation, arguments, why=why)
@@ -60,7 +60,7 @@ class Door:
         *,
         why: str = "",
         timeout_s: float | None = None,
-    ) -> Iterator[R]:
+    ) -> Generator[R, None, None]:
         """Yields the parts of a long answer as they come, each as its type. Raises ControlError."""
         with self._client(timeout_s or settings.PORTAL.core_timeout_s) as client:
             yield from client.ask_parts(operation, result, arguments, why=why)

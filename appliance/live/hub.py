@@ -55,6 +55,7 @@ from appliance.live.snapshot import (
     trouble_of,
 )
 from mailcore.control.client import AsyncControlClient, ControlError, NotRunning, Refused, TimedOut
+from mailcore.control.protocol.messages import AgesPart
 
 __all__ = ["Hub", "Keeper", "TooManyReaders", "nothing_known"]
 
@@ -227,8 +228,8 @@ class Hub:
                 with contextlib.suppress(ControlError, LookupError, TypeError):
                     self.snapshot["disks"] = (await self._slow_client.call("disks"))["disks"]
                 with contextlib.suppress(ControlError, LookupError, TypeError):
-                    ages = await self._slow_client.call("ages")
-                    self.snapshot |= {"oldest": oldest_of(ages["oldest"]), "oldest_as_of": ages["as_of"]}
+                    ages = await self._slow_client.ask("ages", AgesPart)
+                    self.snapshot |= {"oldest": oldest_of(ages.oldest), "oldest_as_of": ages.as_of}
                 await asyncio.sleep(SLOW_TICK_S * self._tick_s)
             else:
                 await asyncio.sleep(self._tick_s)

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from appliance.common.templatetags.waypost import visible
+from mailcore.control.protocol.messages import Oldest
 from mailcore.destination_state import DestinationState, states_of
 
 __all__ = [
@@ -101,16 +102,16 @@ def destinations_of(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return told
 
 
-def oldest_of(oldest: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def oldest_of(oldest: Oldest | None) -> dict[str, Any] | None:
     """Returns the oldest message of an answer to ``ages``, harmless to show."""
     if oldest is None:
         return None
     return {
-        "queue_id": oldest["queue_id"],
-        "arrived_at": oldest["arrived_at"],
-        "sender": visible(oldest["sender"]),
-        "destination": visible(oldest["destination"]),
-        "url": f"{reverse('queue:search')}?{urlencode({'q': oldest['queue_id']})}",
+        "queue_id": oldest.queue_id,
+        "arrived_at": oldest.arrived_at,
+        "sender": visible(oldest.sender),
+        "destination": visible(oldest.destination),
+        "url": f"{reverse('queue:search')}?{urlencode({'q': oldest.queue_id})}",
     }
 
 

@@ -6,9 +6,9 @@ is not done by then, it shows the progress, and htmx asks for the rest.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -19,6 +19,7 @@ from django.urls import reverse
 
 from appliance.accounts.roles import viewer
 from appliance.common.door import Door, door
+from mailcore.control.protocol.messages import AgesPart, AgesTable
 
 __all__ = ["Cell", "HeatMap", "ages", "heat_map", "short"]
 
@@ -62,44 +63,42 @@ def ages(request: HttpRequest) -> HttpResponse:
     core = door(request)
     answer = _look(core, refresh=refresh, patience_s=NEXT_LOOK_S if piece else FIRST_LOOK_S)
     context: dict[str, Any] = {"answer": answer, "refresh": refresh}
-    if answer["done"]:
+    if answer.done:
         context["map"] = heat_map(answer, reverse("queue:list"))
     else:
         total = core.read("size")["messages"]
-        context |= {"all": total, "width": round(100 * min(1.0, answer["total"] / total), 1) if total else 0}
+        context |= {"all": total, "width": round(100 * min(1.0, answer.total / total), 1) if total else 0}
     return render(request, "queue/ages_table.html" if piece else "queue/ages.html", context)
 
 
-def _look(core: Door, *, refresh: bool, patience_s: float) -> dict[str, Any]:
+def _look(core: Door, *, refresh: bool, patience_s: float) -> AgesPart:
     """Returns the result, or the progress after ``patience_s``."""
     end = time.monotonic() + patience_s
-    part: dict[str, Any] = {"done": False, "examined": 0, "total": 0}
-    parts = core.parts("ages", {"refresh": refresh})
-    for part in parts:
-        if part["done"] or time.monotonic() >= end:
-            break
-    parts.close()  # type: ignore[attr-defined]  # a generator: it ends the connection
+    with contextlib.closing(core.ask_parts("ages", AgesPart, {"refresh": refresh})) as parts:
+        part = next(parts)
+        while not part.done and time.monotonic() < end:
+            part = next(parts)
     return part
 
 
-def heat_map(answer: Mapping[str, Any], queue: str) -> HeatMap:
+def heat_map(table: AgesTable, queue: str) -> HeatMap:
     """Returns the heat map of an answer to ``ages``. ``queue``: the URL of the queue's page."""
-    bounds = [each for each in answer["buckets_s"] if each is not None]
+    bounds = [each for each in table.buckets_s if each is not None]
     spans = list(zip([0, *bounds], [*bounds, None], strict=True))
-    rows = answer["rows"]
-    most = max((count for row in rows for count in row["counts"]), default=0)
-    most_total = max((row["total"] for row in rows), default=0)
+    rows = table.rows
+    most = max((count for row in rows for count in row.counts), default=0)
+    most_total = max((row.total for row in rows), default=0)
     lines = []
     for row in rows:
-        name = row["destination"]
+        name = row.destination
         linked = ":" in name  # the row of all other destinations is not a filter
         cells = [
             Cell(count, _heat(count, most), _link(queue, name, *span) if linked else "")
-            for count, span in zip(row["counts"], spans, strict=True)
+            for count, span in zip(row.counts, spans, strict=True)
         ]
-        total = Cell(row["total"], _heat(row["total"], most_total), _link(queue, name) if linked else "")
+        total = Cell(row.total, _heat(row.total, most_total), _link(queue, name) if linked else "")
         lines.append(Line(name, cells, total))
-    sums = [sum(row["counts"][place] for row in rows) for place in range(len(spans))]
+    sums = [sum(row.counts[place] for row in rows) for place in range(len(spans))]
     highest = max(sums, default=0)
     return HeatMap(
         [(short(high, low), _in_full(low, high)) for low, high in spans],
@@ -110,7 +109,7 @@ def heat_map(answer: Mapping[str, Any], queue: str) -> HeatMap:
                 Cell(count, _heat(count, highest), _link(queue, "", *span))
                 for count, span in zip(sums, spans, strict=True)
             ],
-            Cell(answer["total"], 0, queue),
+            Cell(table.total, 0, queue),
         ),
     )
 

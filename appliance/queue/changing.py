@@ -163,7 +163,7 @@ def _follow(change: Change, extra: dict[str, Any], why: str = "") -> bool:
     timeout_s = settings.PORTAL.change_timeout_s
     parts = door_of(change.who).ask_parts("change_matching", MatchingProgress, arguments, why=why, timeout_s=timeout_s)
     saved = 0.0
-    with contextlib.closing(parts), _as_not_known():  # type: ignore[type-var]  # a generator: closing it ends the operation
+    with contextlib.closing(parts), _as_not_known():  # closing it ends the operation
         for progress in parts:
             if counting or not change.matched:
                 change.matched, change.matched_recipients = progress.matched, progress.matched_recipients

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from appliance.accounts.roles import viewer
 from appliance.common.door import door
 from appliance.queue.queue_id import queue_id_in
+from mailcore.control.protocol.messages import Hit, SearchPart
 
 __all__ = ["found", "search"]
 
@@ -49,12 +50,12 @@ def found(request: HttpRequest) -> HttpResponse:
         "cursor": request.GET.get("from", "")[:CURSOR_MAX],
         "limit": max(PAGE - have, 1) if have < PAGE else PAGE,
     }
-    items: list[dict[str, Any]] = []
+    items: list[Hit] = []
     cursor, seen, note = None, 0, ""
     until = time.monotonic() + TOGETHER_S
-    for part in door(request).parts("search", arguments):
-        items += part["items"]
-        cursor, seen, note = part["cursor"], part["examined"], part.get("note", "")
+    for part in door(request).ask_parts("search", SearchPart, arguments):
+        items += part.items
+        cursor, seen, note = part.cursor, part.examined, part.note or ""
         if time.monotonic() >= until:
             break  # the core stops; the next request continues at the cursor
     context = {

@@ -35,6 +35,7 @@ from mailcore.faults import Code, Fault
 from mailcore.lookup.browse import Budget, Item, Stretch
 from mailcore.lookup.cutoff import Cutoff, CutoffError
 from mailcore.lookup.filter import Filter, text_matcher
+from mailcore.manager_answers import Ordered
 from mailcore.queue.lanes import DELETED, state_in
 
 __all__ = ["Changes"]
@@ -102,9 +103,9 @@ class Changes:
         if not places:
             return 0, {}, []
         messages = [[queue_id, lane, offset] for queue_id, (lane, offset) in places.items()]
-        answer = await self._view.link.call(name, {"messages": messages, **extra}, session.who, session.why)
-        errors = msgspec.convert(answer["errors"], dict[str, Fault])
-        return int(answer["changed"]), errors, list(answer["elsewhere"])
+        link = self._view.link
+        ordered = await link.ask(name, Ordered, {"messages": messages, **extra}, session.who, session.why)
+        return ordered.changed, ordered.errors, ordered.elsewhere
 
     async def add_recipients(
         self, arguments: AddRecipientsArguments, session: Session

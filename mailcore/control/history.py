@@ -21,7 +21,14 @@ import msgspec
 
 from mailcore.control.message_data import Mark, Wire, fields_of, header_section, open_wire, unstuffed
 from mailcore.control.operations import Answers
-from mailcore.control.protocol.messages import DataArguments, DataPiece, Headers, OneMessage, SearchArguments
+from mailcore.control.protocol.messages import (
+    DataArguments,
+    DataPiece,
+    Headers,
+    OneMessage,
+    SearchArguments,
+    SearchPart,
+)
 from mailcore.control.protocol.tuning import ServiceTimesArguments
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, View
@@ -86,16 +93,16 @@ class PastAnswers:
                 hits = search.take()
                 if hits or monotonic() - said >= SAID_S:
                     said = monotonic()
-                    yield {"items": hits, "cursor": search.cursor, "examined": search.examined, "done": False}
+                    yield SearchPart(items=hits, cursor=search.cursor, examined=search.examined, done=False)
         finally:
             walk.close()
-        yield {
-            "items": search.take(),
-            "cursor": search.cursor,
-            "examined": search.examined,
-            "note": "; ".join(each for each in (note, search.note) if each),
-            "done": True,
-        }
+        yield SearchPart(
+            items=search.take(),
+            cursor=search.cursor,
+            examined=search.examined,
+            note="; ".join(each for each in (note, search.note) if each),
+            done=True,
+        )
 
     async def _headers(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
         wire = await self._wire(arguments.queue_id)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mailcore.control.client import ControlClient, ControlError
+from mailcore.control.protocol.messages import AgesPart
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
 from mailcore.doctor.host import ANSWER_S, Host
 from mailcore.log.disk import Disk
@@ -131,28 +132,27 @@ def _oldest(host: Host) -> Finding:
     what = "oldest message"
     if host.state is None:
         return not_known(what, "cannot check: the manager process does not answer")
-    answer: dict[str, Any] = {}
+    answer: AgesPart | None = None
     until = time.monotonic() + AGES_S
     try:
         with ControlClient(host.settings.run_directory / "control.sock", who="doctor", timeout_s=ANSWER_S) as control:
-            for answer in control.parts("ages"):
-                if not answer.get("done") and time.monotonic() > until:
-                    progress = f"read {answer.get('examined')} records in {AGES_S:g} s, not all"
+            for answer in control.ask_parts("ages", AgesPart):
+                if not answer.done and time.monotonic() > until:
+                    progress = f"read {answer.examined} records in {AGES_S:g} s, not all"
                     return not_known(what, f"{progress}; the portal's page Ages has the whole queue")
     except ControlError as error:
         return not_known(what, f"could not read the queue: {error}")
-    oldest = answer.get("oldest")
-    if not oldest:
+    if answer is None or answer.oldest is None:
         return good(what, "the queue is empty")
-    age_s = host.wall() - oldest["arrived_at"]
-    state = str(oldest.get("state", ""))
-    arrival = f"{oldest.get('queue_id')} arrived {_ago(age_s)}; {answer.get('total')} messages in total"
-    figures = {"age_s": age_s, "queue_id": oldest.get("queue_id"), "messages": answer.get("total")}
+    oldest = answer.oldest
+    age_s = host.wall() - oldest.arrived_at
+    arrival = f"{oldest.queue_id} arrived {_ago(age_s)}; {answer.total} messages in total"
+    figures = {"age_s": age_s, "queue_id": oldest.queue_id, "messages": answer.total}
     lifetime_s = host.settings.scheduler.maximal_queue_lifetime
-    if age_s > OVER_LIFETIME * lifetime_s + POSITIONS_S and state != "held":
+    if age_s > OVER_LIFETIME * lifetime_s + POSITIONS_S:
         return warn(
             what, f"{arrival}; should have expired after {lifetime_s / DAY_S:g} days",
-            f"Run: waypost queue explain {oldest.get('queue_id')}", **figures,
+            f"Run: waypost queue explain {oldest.queue_id}", **figures,
         )  # fmt: skip
     return good(what, arrival, **figures)
 

@@ -12,7 +12,6 @@ import struct
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 
@@ -20,6 +19,7 @@ from mailcore.envelope import Envelope, Recipient
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
+from mailcore.lookup.answers import AgesRow, AgesTable, Oldest
 from mailcore.lookup.browse import WITHOUT_END, Browser, State, Stretch, lane_order
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import decode_envelope, decode_recipients
@@ -45,7 +45,7 @@ class AgesScan:
         self._rows: dict[str, list[int]] = {}
         self._others = [0] * (len(BOUNDS_S) + 1)
         self._by_state = dict.fromkeys((State.QUEUED, State.ACTIVE, State.DEFERRED, State.HELD), 0)
-        self._oldest: dict[str, Any] | None = None
+        self._oldest: Oldest | None = None
         self.as_of = browser.clock()
         self.touched_at = browser.monotonic()  # when it last made a step
         self.took_s = 0.0
@@ -71,28 +71,28 @@ class AgesScan:
                 self.touched_at = monotonic()
                 self.took_s += self.touched_at - began
 
-    def told(self) -> dict[str, Any]:
-        """Returns the answer of operation ``ages``; complete once ``done`` is True."""
-        rows: list[dict[str, Any]] = sorted(
-            ({"destination": name, "counts": counts, "total": sum(counts)} for name, counts in self._rows.items()),
-            key=lambda row: (-row["total"], row["destination"]),
+    def table(self) -> AgesTable:
+        """Returns the ages; complete once ``done`` is True."""
+        rows = sorted(
+            (AgesRow(destination=name, counts=counts, total=sum(counts)) for name, counts in self._rows.items()),
+            key=lambda row: (-row.total, row.destination),
         )
         others = list(self._others)
         for row in rows[ROWS_MAX:]:
-            others = [have + more for have, more in zip(others, row["counts"], strict=True)]
+            others = [have + more for have, more in zip(others, row.counts, strict=True)]
         rows = rows[:ROWS_MAX]
         if any(others):
-            rows.append({"destination": OTHERS, "counts": others, "total": sum(others)})
-        return {
-            "buckets_s": [*BOUNDS_S, None],
-            "rows": rows,
-            "total": self.total,
-            "by_state": dict(self._by_state),
-            "oldest": self._oldest,
-            "as_of": self.as_of,
-            "took_s": self.took_s,
-            "examined": self.examined,
-        }
+            rows.append(AgesRow(destination=OTHERS, counts=others, total=sum(others)))
+        return AgesTable(
+            buckets_s=[*BOUNDS_S, None],
+            rows=rows,
+            total=self.total,
+            by_state=dict(self._by_state),
+            oldest=self._oldest,
+            as_of=self.as_of,
+            took_s=self.took_s,
+            examined=self.examined,
+        )
 
     # -- inside
 
@@ -131,13 +131,13 @@ class AgesScan:
                 else:
                     counts = self._rows[name] = [0] * (len(BOUNDS_S) + 1)
             counts[bucket] += 1
-        if self._oldest is None or envelope.arrived_at < self._oldest["arrived_at"]:
-            self._oldest = {
-                "queue_id": envelope.queue_id,
-                "arrived_at": envelope.arrived_at,
-                "sender": envelope.sender,
-                "destination": next(iter(names), ""),
-            }
+        if self._oldest is None or envelope.arrived_at < self._oldest.arrived_at:
+            self._oldest = Oldest(
+                queue_id=envelope.queue_id,
+                arrived_at=envelope.arrived_at,
+                sender=envelope.sender,
+                destination=next(iter(names), ""),
+            )
 
     def _state(self, lane: str, offset: int) -> str:
         if lane == HOLD:

@@ -1,4 +1,4 @@
-"""Defines what looking into the queue gives: items of a list, hits of a search, a history.
+"""Defines what looking into the queue gives: items of a list, hits of a search, a history, ages.
 
 They stand apart from the code that reads, so that a client that only knows these types imports none of it.
 
@@ -11,7 +11,18 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["DAMAGES_SHOWN", "DESTINATIONS_SHOWN", "RECIPIENTS_SHOWN", "History", "Hit", "Item", "Page"]
+__all__ = [
+    "DAMAGES_SHOWN",
+    "DESTINATIONS_SHOWN",
+    "RECIPIENTS_SHOWN",
+    "AgesRow",
+    "AgesTable",
+    "History",
+    "Hit",
+    "Item",
+    "Oldest",
+    "Page",
+]
 
 RECIPIENTS_SHOWN = 10  # of an item; a page of 1 000 items stays far below a frame
 DESTINATIONS_SHOWN = 5
@@ -75,3 +86,33 @@ class History(Struct, kw_only=True):
     examined: int  # bytes of the journal
     events_left_out: int = 0
     verdicts_left_out: int = 0
+
+
+class AgesRow(Struct, kw_only=True):
+    """The messages for one destination."""
+
+    destination: str  # "others": the sum of those without a row
+    counts: list[int]  # by age, one for each of ``AgesTable.buckets_s``
+    total: int
+
+
+class Oldest(Struct, kw_only=True):
+    """The message that has been queued for the longest time."""
+
+    queue_id: str
+    arrived_at: float  # wall clock, seconds
+    sender: str
+    destination: str  # one of its destinations; "" when it is not known
+
+
+class AgesTable(Struct, kw_only=True):
+    """The age of the queued messages, by destination."""
+
+    buckets_s: list[int | None]  # the highest age of each column; None: without an end
+    rows: list[AgesRow]  # those with the most messages first
+    total: int  # messages, each once
+    by_state: dict[str, int]  # one of browse.State -> messages
+    oldest: Oldest | None  # None: the queue is empty
+    as_of: float  # wall clock, seconds: the ages are those at this time
+    took_s: float
+    examined: int  # records read

@@ -129,7 +129,7 @@ class Manager:
             "transports": self.overrides.listed,
             "destinations": self.state.destinations,
         }
-        self.changes: dict[str, Callable[[Request], Awaitable[dict[str, Any]]]] = {
+        self.changes: dict[str, Callable[[Request], Awaitable[Any]]] = {
             **dict.fromkeys(Orders.OPERATIONS, self.orders.change),
             **dict.fromkeys(("set", "transport_set", "suspend", "resume"), self.overrides.set),
             "inject": self.orders.inject,
@@ -350,9 +350,7 @@ class Manager:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _change(
-        self, writer: FrameWriter, request: Request, change: Callable[[Request], Awaitable[dict[str, Any]]]
-    ) -> None:
+    async def _change(self, writer: FrameWriter, request: Request, change: Callable[[Request], Awaitable[Any]]) -> None:
         try:
             writer.send(Response(request.number, await change(request)))
         except FaultError as error:

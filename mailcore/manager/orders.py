@@ -22,6 +22,7 @@ from mailcore.frames import Request
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.passes import Passes
+from mailcore.manager_answers import Injected, Ordered
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import LOCAL, retry_lane, state_in
 from mailcore.queue.queue import Elsewhere, Gone
@@ -55,11 +56,8 @@ class Orders:
         self.flow = flow
         self.passes = passes
 
-    async def change(self, request: Request) -> dict[str, Any]:
-        """Answers ``{"changed": n, "errors": {queue id: Fault}, "elsewhere": [queue id]}`` once the records are synced.
-
-        ``elsewhere`` are those of the errors that the caller may find in another lane. Raises BadRequest.
-        """
+    async def change(self, request: Request) -> Ordered:
+        """Changes the messages; answers once the records are synced. Raises BadRequest."""
         operation, arguments = request.operation, dict(request.arguments)
         messages = arguments.pop("messages", None)
         if operation == "add_recipients" and messages is None:
@@ -80,7 +78,7 @@ class Orders:
             await self.context.commit.wait()
             self.context.go_on()
             await self._until_seen(changed)
-        return {"changed": len(changed), "errors": errors, "elsewhere": elsewhere}
+        return Ordered(changed=len(changed), errors=errors, elsewhere=elsewhere)
 
     async def _until_seen(self, changed: Sequence[Active]) -> None:
         """Waits until the next reader finds the messages in their new lanes. The change itself is durable already.
@@ -145,7 +143,7 @@ class Orders:
         context.log.administered(queue_id, operation, request.who, request.why)
         return active
 
-    async def inject(self, request: Request) -> dict[str, Any]:
+    async def inject(self, request: Request) -> Injected:
         """A message whose spool file is complete comes to rest in ``local``, or in the lanes until ``not_before``."""
         context = self.context
         try:
@@ -173,7 +171,7 @@ class Orders:
         context.balance.accept(envelope)
         # The message is safe when a checkpoint covers it: before, no runner reads it, and recovery ignores it.
         await self.flow_checkpoint()
-        return {"queue_id": envelope.queue_id}
+        return Injected(queue_id=envelope.queue_id)
 
     async def flow_checkpoint(self) -> None:
         """Returns when a checkpoint that began after now is written."""

@@ -82,7 +82,7 @@ async def order(manager: Manager, operation: str, queue_id: str, lane: str, offs
     while not task.done():
         await turns(manager, lambda: task.done() or manager.context.checkpoint_waiters)
         await checkpoints()
-    assert (task.result()["changed"], task.result()["errors"]) == (1, {})
+    assert (task.result().changed, task.result().errors) == (1, {})
 
 
 def damaged_in(path: Path) -> list[Path]:
@@ -198,8 +198,8 @@ async def test_nothing_is_done_with_a_message_that_is_about_to_be_held(home: Hom
     manager = copy.start()
     (item,) = await _resting_in(manager, INCOMING)
     answer = await manager.orders.change(Request(1, "retry", {"messages": [list(item)]}, "somebody", ""))
-    assert answer["changed"] == 0
-    assert answer["errors"][item[0]].code is Code.BUSY
+    assert answer.changed == 0
+    assert answer.errors[item[0]].code is Code.BUSY
     copy.kill()
     copy.writer.close()
 

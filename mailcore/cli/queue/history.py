@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mailcore.control.client import ControlClient
-from mailcore.control.protocol.messages import SEARCH_MAX
+from mailcore.control.protocol.messages import SEARCH_MAX, Hit, SearchPart
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client
 from mailcore.terminal.output import complain, cut, plain, print_json, say, size_shown, width
 from mailcore.terminal.times import shown
@@ -110,25 +110,24 @@ def _search(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _found(
-    control: ControlClient, query: dict[str, str], limit: int, notes: dict[str, None]
-) -> Iterator[dict[str, Any]]:
+def _found(control: ControlClient, query: dict[str, str], limit: int, notes: dict[str, None]) -> Iterator[Hit]:
     cursor: str | None = ""
     while cursor is not None and limit:
-        for part in control.parts("search", {**query, "cursor": cursor, "limit": min(limit, SEARCH_MAX)}):
-            yield from part["items"]
-            limit -= len(part["items"])
-            cursor = part["cursor"]
-            if part.get("note"):
-                notes[part["note"]] = None
+        asked = {**query, "cursor": cursor, "limit": min(limit, SEARCH_MAX)}
+        for part in control.ask_parts("search", SearchPart, asked):
+            yield from part.items
+            limit -= len(part.items)
+            cursor = part.cursor
+            if part.note:
+                notes[part.note] = None
 
 
-def _item_lines(item: dict[str, Any]) -> Iterator[str]:
-    yield f"{item['queue_id']:<13}  {item['state']:<9}  {size_shown(item['size_bytes']):>6}  {shown(item['at'])}  " + (
-        plain(item["sender"]) or "<>"
+def _item_lines(item: Hit) -> Iterator[str]:
+    yield f"{item.queue_id:<13}  {item.state:<9}  {size_shown(item.size_bytes):>6}  {shown(item.at)}  " + (
+        plain(item.sender) or "<>"
     )
-    more = item["recipient_count"] - len(item["recipients"][:2])
-    to = ", ".join(plain(address) for address in item["recipients"][:2])
+    more = item.recipient_count - len(item.recipients[:2])
+    to = ", ".join(plain(address) for address in item.recipients[:2])
     yield f"  to {to}{f' and {more} more' if more > 0 else ''}"
-    if item["finished_at"]:
-        yield f"  finished {shown(item['finished_at'])}"
+    if item.finished_at:
+        yield f"  finished {shown(item.finished_at)}"

@@ -18,7 +18,7 @@ from mailcore.control.protocol.operation import (
     Result,
     check_filter,
 )
-from mailcore.lookup.answers import Item, Page
+from mailcore.lookup.answers import AgesRow, AgesTable, Hit, Item, Oldest, Page
 from mailcore.lookup.filter import Filter
 from mailcore.manager_answers import Cut, Located, Progress, Reason, Reasons, Working
 
@@ -28,20 +28,26 @@ __all__ = [
     "SEARCH_CURSOR_MAX",
     "SEARCH_MAX",
     "AgesArguments",
+    "AgesPart",
+    "AgesRow",
+    "AgesTable",
     "Cut",
     "DataArguments",
     "DataPiece",
     "Details",
     "Headers",
+    "Hit",
     "Item",
     "ListArguments",
     "ListPage",
     "Located",
+    "Oldest",
     "OneMessage",
     "Progress",
     "Reason",
     "Reasons",
     "SearchArguments",
+    "SearchPart",
     "SearchText",
     "ShowArguments",
     "ShowPart",
@@ -155,6 +161,23 @@ class ShowPart(Result):
     recipients: list[ShownRecipient] | UnsetType = UNSET
 
 
+class SearchPart(Result):
+    """The hits since the part before; the last part has ``done`` and a note."""
+
+    items: list[Hit]
+    cursor: str | None  # where the next page begins; None: everything was searched
+    examined: int  # records read
+    done: bool
+    note: str | UnsetType = UNSET  # the parts that could not be searched, for a person; "" when all could
+
+
+class AgesPart(AgesTable, kw_only=True):
+    """The progress of a count: only ``total`` and ``examined`` count before the last part, which has ``done``."""
+
+    note: str  # "" or that the manager could not be asked where to read
+    done: bool
+
+
 class Headers(Result):
     """The header section of a message."""
 
@@ -183,10 +206,17 @@ OPERATIONS = (
     ),
     Operation("explain", OneMessage, _READ, _CONTROL, "why it waits, wherever it is", Reasons),
     Operation("history", OneMessage, _READ, _CONTROL, "all that is still known of it, also when it is finished"),
-    Operation("search", SearchArguments, _READ, _CONTROL, "messages in the queue, and those gone but not forgotten"),
+    Operation(
+        "search",
+        SearchArguments,
+        _READ,
+        _CONTROL,
+        "messages in the queue, and those gone but not forgotten",
+        SearchPart,
+    ),
     Operation("headers", OneMessage, _READ, _CONTROL, "its header section, decoded", Headers),
     Operation("data", DataArguments, _CHANGE, _CONTROL, "a piece of its data, as received", DataPiece),
-    Operation("ages", AgesArguments, _READ, _CONTROL, "messages by destination and age"),
+    Operation("ages", AgesArguments, _READ, _CONTROL, "messages by destination and age", AgesPart),
     Operation(
         "working", WorkingArguments, _READ, _MANAGER, "those of the messages that are in the active set", Working
     ),

@@ -64,7 +64,7 @@ def core() -> Iterator[TuningCore]:
         running.answers |= {
             "destinations": {"destinations": {}, "without_mail": {}, "queued": {}, "suspended": {}},
             "transports": lambda given: {given["destination"]: SHOWN} if given else transports(given),
-            "list": ITEM, "search": Parts([ITEM]), "routes": {"transports": ["smtp"], "routes": []},
+            "list": ITEM, "search": Parts([ITEM | {"done": True}]), "routes": {"transports": ["smtp"], "routes": []},
         }  # fmt: skip
         yield running
 

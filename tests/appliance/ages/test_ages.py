@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from appliance.queue.ages import heat_map, short
+from mailcore.control.protocol.messages import AgesPart
 from tests.appliance.fake_core import FakeCore, Parts
 
 pytestmark = pytest.mark.django_db
@@ -30,9 +32,15 @@ ANSWER: dict[str, Any] = {
     "as_of": time.time(),
     "took_s": 0.5,
     "examined": 2_000,
+    "note": "",
     "done": True,
 }
 EMPTY = ANSWER | {"rows": [], "total": 0, "oldest": None}
+PROGRESS = EMPTY | {"buckets_s": [], "by_state": {}, "examined": 900, "total": 500, "done": False}
+
+
+def table(answer: dict[str, Any]) -> AgesPart:
+    return msgspec.convert(answer, AgesPart)
 
 
 @pytest.fixture
@@ -55,7 +63,7 @@ def query_of(link: str) -> dict[str, list[str]]:
 
 
 def test_a_cell_leads_to_the_messages_it_counts() -> None:
-    line = heat_map(ANSWER, "/queue/").lines[0]
+    line = heat_map(table(ANSWER), "/queue/").lines[0]
     assert [query_of(cell.link) for cell in line.cells] == [
         {"destination": ["smtp:a.example"], "younger_than_s": ["300"]},
         {"destination": ["smtp:a.example"], "older_than_s": ["300"], "younger_than_s": ["600"]},
@@ -66,22 +74,22 @@ def test_a_cell_leads_to_the_messages_it_counts() -> None:
 
 
 def test_colours_go_by_the_logarithm_of_the_share() -> None:
-    heats = heat_map(ANSWER, "/queue/").lines[0].cells
+    heats = heat_map(table(ANSWER), "/queue/").lines[0].cells
     assert [cell.heat for cell in heats] == [1, 3, 0, 7]
     alone = ANSWER | {"rows": [{"destination": "smtp:a", "counts": [0, 1, 0, 0], "total": 1}]}
-    assert [cell.heat for cell in heat_map(alone, "/").lines[0].cells] == [0, 7, 0, 0]
-    assert heat_map(EMPTY, "/").lines == []
+    assert [cell.heat for cell in heat_map(table(alone), "/").lines[0].cells] == [0, 7, 0, 0]
+    assert heat_map(table(EMPTY), "/").lines == []
 
 
 def test_the_first_row_sums_the_columns_and_counts_each_message_once() -> None:
-    sums = heat_map(ANSWER, "/queue/").sums
+    sums = heat_map(table(ANSWER), "/queue/").sums
     assert [cell.count for cell in sums.cells] == [6, 10, 2, 1000]
     assert sums.total.count == 1017
     assert query_of(sums.cells[1].link) == {"older_than_s": ["300"], "younger_than_s": ["600"]}
 
 
 def test_those_without_a_name_lead_nowhere() -> None:
-    others = heat_map(ANSWER, "/queue/").lines[2]
+    others = heat_map(table(ANSWER), "/queue/").lines[2]
     assert {cell.link for cell in others.cells} == {""}
 
 
@@ -108,7 +116,7 @@ def test_the_page_shows_numbers_and_strangers_names_harmlessly(viewer: Client, c
 def test_a_count_that_takes_long_shows_how_far_it_is_and_the_piece_asks_on(viewer: Client, core: FakeCore) -> None:
     def slowly(_: dict[str, Any]) -> Parts:
         time.sleep(0.35)  # longer than the page's patience; then it has the first part
-        return Parts([{"done": False, "examined": 900, "total": 500}, ANSWER])
+        return Parts([PROGRESS, ANSWER])
 
     core.answers["ages"] = slowly
     text = viewer.get("/queue/ages/?refresh=1").content.decode()

@@ -29,6 +29,14 @@ def row(**values: Any) -> dict[str, Any]:
     return {"window": 5, "limit": 20, "busy": 1, "dead_until": None, "suspended": False, **outcome, **values}
 
 
+def ages(oldest: dict[str, Any] | None = None, as_of: float = STARTED_AT) -> dict[str, Any]:
+    """A count of the ages that is complete."""
+    return {
+        "buckets_s": [300, None], "rows": [], "total": 0, "by_state": {}, "oldest": oldest, "as_of": as_of,
+        "took_s": 0.1, "examined": 0, "note": "", "done": True,
+    }  # fmt: skip
+
+
 def answers(**changed: Any) -> dict[str, Any]:
     return {
         "processes": {
@@ -47,6 +55,6 @@ def answers(**changed: Any) -> dict[str, Any]:
         "disks": {
             "disks": [{"what": "queue", "path": "/q", "total_bytes": 100, "free_bytes": 40, "reserve_bytes": 10}]
         },
-        "ages": {"oldest": None, "as_of": STARTED_AT},
+        "ages": ages(),
         **changed,
     }

@@ -19,7 +19,7 @@ from appliance.live.hub import Hub, TooManyReaders
 from mailcore.control.client import AsyncControlClient
 from mailcore.lab.lab import Lab
 from tests.appliance.fake_core import FakeCore, Refusal, Silence
-from tests.appliance.live.answers import answers, row, state
+from tests.appliance.live.answers import ages, answers, row, state
 from tests.eventually import PATIENCE_S
 from tests.running.running_core import running
 
@@ -85,7 +85,7 @@ async def test_a_reader_gets_the_state_of_the_core() -> None:
 
 async def test_disks_and_the_oldest_message_are_told_when_they_are_known() -> None:
     oldest = {"queue_id": "abc", "arrived_at": 5.0, "sender": "a\u202eb@x.example", "destination": "smtp:x.example"}
-    with FakeCore(answers(ages={"oldest": oldest, "as_of": 6.0})):
+    with FakeCore(answers(ages=ages(oldest, as_of=6.0))):
         async with listening(quick()) as hub:
             snapshot = await until(hub, lambda told: bool(told["oldest"]))
     assert snapshot["disks"][0]["free_bytes"] == 40
