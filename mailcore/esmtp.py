@@ -14,7 +14,7 @@ Pure: no I/O, no clock, no settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from mailcore.envelope import Options
@@ -161,63 +161,58 @@ EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
 
 
 class OutgoingTable:
-    """The rows in the form in which a client asks them. A next hop's keywords are given in lower case, as EHLO is parsed.
+    """Says what a message needs from one next hop and what is sent with it; what the next hop offers is known since EHLO.
 
-    An option of which no row knows (its row was removed since the message came) is not sent.
+    ``features`` are its keywords in lower case, as EHLO is parsed. An option of which no row knows (its row was removed since
+    the message came) is not sent.
     """
 
-    def __init__(self, extensions: Sequence[Extension] = EXTENSIONS) -> None:
-        self._arguments = [(row.keyword.lower(), row.argument) for row in extensions if row.argument is not None]
-        self._needed = [(row.keyword.lower(), row, row.needed) for row in extensions if row.needed is not None]
-        self._needed_by = [(row.keyword.lower(), row, row.needed_by) for row in extensions if row.needed_by is not None]
-        self._mail = {parameter.keyword: row for row in extensions for parameter in row.mail}
-        self._rcpt = {parameter.keyword: row for row in extensions for parameter in row.rcpt}
+    def __init__(self, extensions: Sequence[Extension], features: Mapping[str, str]) -> None:
+        offered = [row for row in extensions if row.keyword.lower() in features]
+        lacking = [row for row in extensions if row.keyword.lower() not in features]
+        self._arguments = [row.argument for row in offered if row.argument is not None]
+        self._mail_offered = {parameter.keyword for row in offered for parameter in row.mail}
+        self._rcpt_offered = {parameter.keyword for row in offered for parameter in row.rcpt}
+        self._needed = [(row, row.needed) for row in lacking if row.needed is not None]
+        self._needed_by = [(row, row.needed_by) for row in lacking if row.needed_by is not None]
+        self._mail_lacking = {parameter.keyword: row for row in lacking if row.missing_dsn for parameter in row.mail}
+        self._rcpt_lacking = {parameter.keyword: row for row in lacking if row.missing_dsn for parameter in row.rcpt}
+        # Whether an address may need an extension that this next hop does not offer; then ask ``missing_for`` for each.
+        self.lacks_some = bool(self._needed_by)
 
-    def missing(
-        self, features: dict[str, str], mail: Outgoing, options: Options, header: Callable[[], bytes]
-    ) -> Extension | None:
+    def missing(self, mail: Outgoing, options: Options, header: Callable[[], bytes]) -> Extension | None:
         """Returns the extension that the message needs and this next hop does not offer; None if none is missing."""
-        for keyword, row, needed in self._needed:
-            if keyword not in features and needed(mail, header):
+        for row, needed in self._needed:
+            if needed(mail, header):
                 return row
-        return _missing(self._mail, features, options) if options else None
+        return _first_of(self._mail_lacking, options) if options else None
 
-    def lacks_some(self, features: dict[str, str]) -> bool:
-        """Returns whether this next hop lacks an extension that an address may need; then ask ``missing_for`` for each."""
-        return any(keyword not in features for keyword, _, _ in self._needed_by)
-
-    def missing_for(self, features: dict[str, str], address: str, options: Options) -> Extension | None:
+    def missing_for(self, address: str, options: Options) -> Extension | None:
         """Returns the extension that this recipient needs and the next hop does not offer; None if none is missing."""
-        for keyword, row, needed_by in self._needed_by:
-            if keyword not in features and needed_by(address):
+        for row, needed_by in self._needed_by:
+            if needed_by(address):
                 return row
-        return _missing(self._rcpt, features, options) if options else None
+        return _first_of(self._rcpt_lacking, options) if options else None
 
-    def mail_arguments(self, features: dict[str, str], mail: Outgoing, options: Options) -> bytes:
+    def mail_arguments(self, mail: Outgoing, options: Options) -> bytes:
         """Returns the parameters of MAIL, each with a space before it."""
         line = b""
-        for keyword, argument in self._arguments:
-            if keyword in features:
-                line += argument(mail)
-        return line + _written(self._mail, features, options) if options else line
+        for argument in self._arguments:
+            line += argument(mail)
+        return line + _written(self._mail_offered, options) if options else line
 
-    def rcpt_arguments(self, features: dict[str, str], options: Options) -> bytes:
+    def rcpt_arguments(self, options: Options) -> bytes:
         """Returns the parameters of RCPT, each with a space before it."""
-        return _written(self._rcpt, features, options) if options else b""
+        return _written(self._rcpt_offered, options) if options else b""
 
 
-def _missing(rows: dict[str, Extension], features: dict[str, str], options: Options) -> Extension | None:
-    for keyword, _ in options:
-        row = rows.get(keyword)
-        if row is not None and row.missing_dsn and row.keyword.lower() not in features:
-            return row
-    return None
+def _first_of(lacking: dict[str, Extension], options: Options) -> Extension | None:
+    return next((lacking[keyword] for keyword, _ in options if keyword in lacking), None)
 
 
-def _written(rows: dict[str, Extension], features: dict[str, str], options: Options) -> bytes:
+def _written(offered: set[str], options: Options) -> bytes:
     line = ""
     for keyword, value in options:
-        row = rows.get(keyword)
-        if row is not None and row.keyword.lower() in features:
+        if keyword in offered:
             line += f" {keyword}={value}" if value else f" {keyword}"
     return line.encode("ascii")

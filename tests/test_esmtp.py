@@ -54,27 +54,32 @@ def test_starttls_is_offered_in_the_clear_to_those_who_can() -> None:
 
 
 def test_a_parameter_is_sent_where_its_keyword_is_offered_and_an_unknown_one_never() -> None:
-    table = OutgoingTable(ROWS)
     options = (("X-SOFT", ""), ("X-HARD", "1"), ("X-GONE", "2"))
-    offered = {"size": "", "8bitmime": "", "x-soft": "", "x-hard": ""}
-    assert table.mail_arguments(offered, WORK, options) == b" SIZE=10 BODY=8BITMIME X-SOFT X-HARD=1"
-    assert table.mail_arguments({"x-hard": ""}, WORK, options) == b" X-HARD=1"
-    assert table.mail_arguments({}, WORK, options) == b""
-    assert table.rcpt_arguments(offered, (("X-HARD", "1"),)) == b" X-HARD=1"
-    assert table.rcpt_arguments({}, (("X-HARD", "1"),)) == b""
+    everything = OutgoingTable(ROWS, {"size": "", "8bitmime": "", "x-soft": "", "x-hard": ""})
+    nothing = OutgoingTable(ROWS, {})
+    assert everything.mail_arguments(WORK, options) == b" SIZE=10 BODY=8BITMIME X-SOFT X-HARD=1"
+    assert OutgoingTable(ROWS, {"x-hard": ""}).mail_arguments(WORK, options) == b" X-HARD=1"
+    assert nothing.mail_arguments(WORK, options) == b""
+    assert everything.rcpt_arguments((("X-HARD", "1"),)) == b" X-HARD=1"
+    assert nothing.rcpt_arguments((("X-HARD", "1"),)) == b""
 
 
 def test_what_is_missing_is_said_of_the_message_or_of_the_recipient() -> None:
-    table = OutgoingTable(ROWS)
-    assert table.missing({}, WORK, (("X-SOFT", ""),), no_header) is None
-    assert table.missing({"x-hard": ""}, WORK, (("X-HARD", ""),), no_header) is None
-    missing = table.missing({}, WORK, (("X-SOFT", ""), ("X-HARD", "")), no_header)
+    table = OutgoingTable(ROWS, {})
+    assert table.missing(WORK, (("X-SOFT", ""),), no_header) is None
+    assert OutgoingTable(ROWS, {"x-hard": ""}).missing(WORK, (("X-HARD", ""),), no_header) is None
+    missing = table.missing(WORK, (("X-SOFT", ""), ("X-HARD", "")), no_header)
     assert missing is not None
     assert (missing.keyword, missing.missing_dsn) == ("X-HARD", "5.7.9")
-    for_recipient = table.missing_for({}, "b@example.org", (("X-HARD", ""),))
+    for_recipient = table.missing_for("b@example.org", (("X-HARD", ""),))
     assert for_recipient is not None
     assert for_recipient.keyword == "X-HARD"
-    assert table.missing_for({}, "b@example.org", ()) is None
-    utf8 = table.missing_for({}, "bé@example.org", ())
+    assert table.missing_for("b@example.org", ()) is None
+    utf8 = table.missing_for("bé@example.org", ())
     assert utf8 is not None
     assert utf8.keyword == "SMTPUTF8"
+
+
+def test_only_a_next_hop_without_smtputf8_lacks_what_an_address_may_need() -> None:
+    assert OutgoingTable(EXTENSIONS, {}).lacks_some
+    assert not OutgoingTable(EXTENSIONS, {"smtputf8": ""}).lacks_some

@@ -78,7 +78,7 @@ class Client:
         self._finder = finder
         self._our_name = our_name.encode("ascii")
         self._loop = loop
-        self._extensions = OutgoingTable(extensions)
+        self._extensions = extensions
         self._tls = opportunistic_tls()
         self._tls_broken: dict[AddressKey, float] = {}  # until when
         self._cache = ConnectionCache(
@@ -151,7 +151,7 @@ class Client:
 
     async def _transact(self, connection: Connection, work: Deliver, data: MessageData) -> Outcome | None:
         try:
-            return await transact(connection, work, data, self._limits, self._extensions)
+            return await transact(connection, work, data, self._limits)
         except BaseException:  # cancelled, or a bug: it is unknown what the server expects next
             connection.abort()
             raise
@@ -261,7 +261,10 @@ class Client:
         reply = await connection.hello(self._our_name, self._limits.greeting_timeout_s)
         if reply is None:
             return _failed(connection, _HELLO)
-        return _refused(connection, reply) if reply.code >= 300 else None
+        if reply.code >= 300:
+            return _refused(connection, reply)
+        connection.extensions = OutgoingTable(self._extensions, connection.features)
+        return None
 
 
 def _key(work: Deliver, address: Address) -> AddressKey:

@@ -28,6 +28,7 @@ from aiosmtplib.esmtp import parse_esmtp_extensions
 from aiosmtplib.protocol import SMTPProtocol
 
 from mailcore.deliverer.replies import Reply, ReplyError, ReplyParser
+from mailcore.esmtp import OutgoingTable
 from mailcore.exhaustion import is_exhausted
 
 __all__ = ["Cause", "Connection", "Failure", "connect_error_text", "opportunistic_tls"]
@@ -35,6 +36,7 @@ __all__ = ["Cause", "Connection", "Failure", "connect_error_text", "opportunisti
 WRITE_BUFFER_HIGH = 64 * 1024  # bytes waiting in our memory for a slow server; beyond it we read no more from disk
 WRITE_BUFFER_LOW = 16 * 1024
 REPLIES_UNASKED_MAX = 10  # more replies than commands: not a server to talk to
+_NONE_OFFERED = OutgoingTable((), {})
 
 
 class Failure(enum.Enum):
@@ -67,6 +69,7 @@ class Connection(SMTPProtocol):
         self.relay = f"{host}[{address}]:{port}"
         self.tls = ""
         self.features: dict[str, str] = {}  # EHLO keyword in lower case -> parameters; empty after HELO
+        self.extensions = _NONE_OFFERED  # what ``features`` mean for a transaction; the client sets it after EHLO
         self.pipelining = False
         self.size_limit = 0  # bytes, 0: none or unknown
         self.uses = 0  # transactions begun

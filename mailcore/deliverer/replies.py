@@ -21,6 +21,7 @@ REPLY_TEXT_MAX = 1_000  # characters of a reply kept with a verdict: it is store
 
 _ENHANCED = re.compile(r"([245])\.\d{1,3}\.\d{1,3}(?![\d.])")  # RFC 3463 2
 _SAID = re.compile(r"(?:said|refused to talk to me): (.*?)(?: \(in reply to [A-Za-z ]+ command\))?\Z", re.DOTALL)
+_DELIVERED = Status.DELIVERED  # reading a member from its class takes 0.1 us
 
 
 class ReplyError(Exception):
@@ -99,7 +100,7 @@ class ReplyParser:
 def status_of(reply: Reply) -> Status:
     """Returns DELIVERED for 2xx, BOUNCED for 5xx, and DEFERRED for everything else."""
     if reply.code < 300:
-        return Status.DELIVERED
+        return _DELIVERED
     return Status.BOUNCED if reply.code >= 500 else Status.DEFERRED
 
 

@@ -23,7 +23,7 @@ from mailcore.deliverer.connection import Connection, Failure
 from mailcore.deliverer.message_data import CHUNK_BYTES, DataError, MessageData
 from mailcore.deliverer.replies import Reply, enhanced_code, said, status_of
 from mailcore.envelope import Options, Status, Verdict
-from mailcore.esmtp import Extension, OutgoingTable
+from mailcore.esmtp import Extension
 from mailcore.frames import Deliver
 from mailcore.routing.address import is_mailbox, is_return_path
 
@@ -36,6 +36,7 @@ SENDING_BODY = "sending message body"
 SENDING_DOT = "sending end of data -- message may be sent more than once"
 
 _DSN_OF_FAILURE = {Failure.LOST: "4.4.2", Failure.TIMEOUT: "4.4.2", Failure.PROTOCOL: "4.5.0"}  # RFC 3463 3.5, 3.6
+_DELIVERED = Status.DELIVERED  # reading a member from its class takes 0.1 us
 
 
 class Outcome(NamedTuple):
@@ -51,9 +52,7 @@ class _Recipient(NamedTuple):
     line: bytes
 
 
-async def transact(
-    connection: Connection, work: Deliver, data: MessageData, limits: Deliverer, extensions: OutgoingTable
-) -> Outcome | None:
+async def transact(connection: Connection, work: Deliver, data: MessageData, limits: Deliverer) -> Outcome | None:
     """Sends ``work``; None when the kept connection turned out to be dead before anything was done.
 
     Raises DataError when the data cannot be read before anything was sent.
@@ -63,13 +62,13 @@ async def transact(
     verdicts: list[Verdict] = []
     if not connection.is_silent and connection.failure is None:
         connection.distrust()  # an unasked reply: no reply could be paired with its command any more
-    recipients = _checked(connection, work, data, extensions, verdicts)
+    recipients = _checked(connection, work, data, verdicts)
     if not recipients:
         return Outcome(verdicts, elsewhere=False)
 
     lines = [b"RSET\r\n"] if connection.needs_reset else []
     resets = len(lines)
-    arguments = extensions.mail_arguments(connection.features, work, work.options)
+    arguments = connection.extensions.mail_arguments(work, work.options)
     lines.append(b"MAIL FROM:<%b>%b\r\n" % (work.sender.encode(), arguments))
     lines += [recipient.line for recipient in recipients]
     if connection.pipelining:
@@ -131,22 +130,19 @@ async def transact(
     return await _send(connection, data, accepted, verdicts, limits)
 
 
-def _checked(
-    connection: Connection, work: Deliver, data: MessageData, extensions: OutgoingTable, verdicts: list[Verdict]
-) -> list[_Recipient]:
+def _checked(connection: Connection, work: Deliver, data: MessageData, verdicts: list[Verdict]) -> list[_Recipient]:
     """Returns the recipients to send to; for each of the others it appends a verdict to ``verdicts``."""
-    features = connection.features
+    extensions = connection.extensions
     refusal: tuple[str, str] | None = None
     if not is_return_path(work.sender):
         refusal = "5.1.7", f"bad sender address syntax: {work.sender!a}"
-    elif missing := extensions.missing(features, work, work.options, lambda: _header(data)):
+    elif missing := extensions.missing(work, work.options, lambda: _header(data)):
         refusal = _not_offered(missing, connection)
     elif 0 < connection.size_limit < data.length:
         limit = f"exceeds size limit {connection.size_limit} of server {connection.name}"
         refusal = "5.3.4", f"message size {data.length} {limit}"
     recipients: list[_Recipient] = []
     options: Options = ()
-    lacks_some = extensions.lacks_some(features)
     for index, (number, address) in enumerate(work.recipients):
         if work.recipient_options:
             options = work.recipient_options[index]
@@ -154,10 +150,10 @@ def _checked(
             verdicts.append(Verdict(number, Status.BOUNCED, *refusal))
         elif not is_mailbox(address):
             verdicts.append(Verdict(number, Status.BOUNCED, "5.1.3", f"bad address syntax: {address!a}"))
-        elif (lacks_some or options) and (missing := extensions.missing_for(features, address, options)):
+        elif (extensions.lacks_some or options) and (missing := extensions.missing_for(address, options)):
             verdicts.append(Verdict(number, Status.BOUNCED, *_not_offered(missing, connection)))
         elif options:
-            arguments = extensions.rcpt_arguments(features, options)
+            arguments = extensions.rcpt_arguments(options)
             recipients.append(_Recipient(number, b"RCPT TO:<%b>%b\r\n" % (address.encode(), arguments)))
         else:
             recipients.append(_Recipient(number, b"RCPT TO:<%b>\r\n" % address.encode()))
@@ -227,12 +223,12 @@ async def _send(
     else:
         connection.needs_reset = final[0].code >= 300
         status, dsn, words = status_of(final[0]), enhanced_code(final[0]), final[0].text
-        if status is not Status.DELIVERED:
+        if status is not _DELIVERED:
             words = said(connection.name, final[0], "end of DATA")
             if final[0].code == 421:
                 connection.quit()
     verdicts += [Verdict(recipient.number, status, dsn, words) for recipient in accepted]
-    refused = final and all(verdict.status is Status.DEFERRED for verdict in verdicts)
+    refused = final and status is not _DELIVERED and all(verdict.status is Status.DEFERRED for verdict in verdicts)
     return Outcome(verdicts, elsewhere=bool(refused))
 
 
