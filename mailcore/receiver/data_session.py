@@ -27,7 +27,10 @@ from mailcore.receiver.trace import protocol_name
 
 __all__ = ["DataSession", "Transaction"]
 
-_CONNECTED, _GREETED = Phase.CONNECTED, Phase.GREETED  # reading a member from its class takes 0.1 us
+# Reading a member from its class takes 0.1 us, and these are read several times for every message.
+_CONNECTED, _GREETED = Phase.CONNECTED, Phase.GREETED
+_COMMAND, _DATA, _WAITING = State.COMMAND, State.DATA, State.WAITING
+_INLINE, _SPOOL = DataPlace.INLINE, DataPlace.SPOOL
 
 
 class Transaction(AioEnvelope):
@@ -69,7 +72,7 @@ class DataSession(LineSession):
     @property
     def waits_for_disk(self) -> bool:
         """Whether the message, or a part of it, is on its way to the disk."""
-        return self.state is State.WAITING or (self._incoming is not None and self._incoming.busy)
+        return self.state is _WAITING or (self._incoming is not None and self._incoming.busy)
 
     def broken_off(self) -> None:
         """Abandons a message that is under way."""
@@ -124,7 +127,7 @@ class DataSession(LineSession):
             inline_limit=context.inline_limit,
             room=self._room,
         )
-        self.state = State.DATA
+        self.state = _DATA
 
     def _room(self) -> None:
         """The spool took what we had."""
@@ -149,7 +152,7 @@ class DataSession(LineSession):
 
     def _end_of_data(self, message: IncomingMessage) -> None:
         envelope = self.envelope
-        self.state = State.WAITING
+        self.state = _WAITING
         if message.failure:
             self._answer(envelope, message.failure)
             return
@@ -164,7 +167,7 @@ class DataSession(LineSession):
             recipient_count=len(recipients),
             arrived_at=envelope.arrived_at,
             size_bytes=message.size_bytes,
-            data=DataPlace.SPOOL if message.is_spooled else DataPlace.INLINE,
+            data=_SPOOL if message.is_spooled else _INLINE,
             data_offset=self.context.spool_data_at if message.is_spooled else 0,
             client_address=self.address,
             client_port=self.port,
@@ -184,13 +187,13 @@ class DataSession(LineSession):
 
     def _stored(self, envelope: Transaction, failure: bytes) -> None:
         """The message is on disk, or it is not."""
-        if self.envelope is envelope and self.state is State.WAITING:  # else the client did not wait for it
+        if self.envelope is envelope and self.state is _WAITING:  # else the client did not wait for it
             self._answer(envelope, failure)
             self.flush()
             self.go_on()
 
     def _answer(self, envelope: Transaction, failure: bytes) -> None:
-        self.state = State.COMMAND
+        self.state = _COMMAND
         if failure:
             self.refuse("END-OF-MESSAGE", failure, is_mistake=failure[:1] == b"5")
         else:

@@ -44,7 +44,8 @@ class State(enum.Enum):
     CLOSED = enum.auto()
 
 
-_COMMAND, _SKIP, _DATA, _TLS = State.COMMAND, State.SKIP, State.DATA, State.TLS  # read for every command
+# Reading a member from its class takes 0.1 us, and these are read for every command.
+_COMMAND, _SKIP, _DATA, _WAITING, _TLS = State.COMMAND, State.SKIP, State.DATA, State.WAITING, State.TLS
 
 
 class LineSession(SMTP):
@@ -255,7 +256,7 @@ class LineSession(SMTP):
             elif state is _SKIP:
                 data = self._skip(data[at:])
                 at = 0
-            elif state is State.WAITING:
+            elif state is _WAITING:
                 self._hold_back(data[at:])
                 return
             else:  # the session is over
