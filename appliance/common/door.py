@@ -21,6 +21,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, Refused, TimedOut
+from mailcore.control.protocol.injection import Injected
 from mailcore.control.protocol.operation import CHUNK_BYTES_MAX
 from mailcore.faults import Code
 
@@ -87,7 +88,7 @@ class Door:
             client.call("inject_begin", {"sender": sender, "recipients": recipients, "not_before": None}, why=why)
             for begin in range(0, len(message), CHUNK_BYTES_MAX):
                 client.call("inject_data", {"data": message[begin : begin + CHUNK_BYTES_MAX]})
-            return str(client.call("inject_end", why=why)["queue_id"])
+            return client.ask("inject_end", Injected, why=why).queue_id
 
     def _client(self, timeout_s: float) -> ControlClient:
         return ControlClient(settings.CONTROL_SOCKET, who=self._who, timeout_s=timeout_s)

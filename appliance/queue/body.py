@@ -13,6 +13,7 @@ from email.message import EmailMessage, Message
 
 from appliance.common.door import Door
 from appliance.common.templatetags.waypost import visible
+from mailcore.control.protocol.messages import DataPiece
 
 __all__ = ["CHUNK_BYTES", "SHOWN_BYTES", "Body", "Part", "parsed", "read_data", "readable"]
 
@@ -76,10 +77,10 @@ def read_data(core: Door, queue_id: str, most: int = SHOWN_BYTES) -> tuple[bytes
     more = True
     while more and have < most:
         length = min(CHUNK_BYTES, most - have)
-        answer = core.read("data", {"queue_id": queue_id, "offset": have, "length": length})
-        pieces.append(answer["data"])
-        have += len(answer["data"])
-        more = bool(answer["more"]) and bool(answer["data"])
+        piece = core.ask("data", DataPiece, {"queue_id": queue_id, "offset": have, "length": length})
+        pieces.append(piece.data)
+        have += len(piece.data)
+        more = piece.more and bool(piece.data)
     return b"".join(pieces), more
 
 

@@ -16,6 +16,7 @@ from appliance.audit.models import Outcome
 from appliance.audit.record import audited, record
 from appliance.common.door import async_door, door
 from appliance.queue.body import CHUNK_BYTES, parsed, read_data, readable
+from mailcore.control.protocol.messages import DataPiece
 
 __all__ = ["body", "eml", "raw"]
 
@@ -60,10 +61,11 @@ def eml(request: HttpRequest, queue_id: str) -> HttpResponse:
         at, left = len(data), more
         async with async_door(who) as core:
             while left:
-                answer = await core.call("data", {"queue_id": queue_id, "offset": at, "length": CHUNK_BYTES})
-                yield answer["data"]
-                at += len(answer["data"])
-                left = bool(answer["more"]) and bool(answer["data"])
+                asked = {"queue_id": queue_id, "offset": at, "length": CHUNK_BYTES}
+                piece = await core.ask("data", DataPiece, asked)
+                yield piece.data
+                at += len(piece.data)
+                left = piece.more and bool(piece.data)
 
     response = StreamingHttpResponse(pieces(), content_type="message/rfc822")
     response["Content-Disposition"] = f'attachment; filename="{queue_id}.eml"'

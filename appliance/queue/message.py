@@ -8,7 +8,17 @@ from typing import Any
 from appliance.common.door import Door
 from appliance.queue.timeline import Timeline, fates, timeline
 from mailcore.control.client import Refused
-from mailcore.control.protocol.messages import Details, Headers, Item, Reason, Reasons, ShownRecipient, ShowPart
+from mailcore.control.protocol.messages import (
+    Details,
+    Headers,
+    History,
+    HistoryPart,
+    Item,
+    Reason,
+    Reasons,
+    ShownRecipient,
+    ShowPart,
+)
 
 __all__ = ["RECIPIENTS_PAGE", "Message", "RecipientRow", "message_of", "recipients_of", "waiting_of"]
 
@@ -73,9 +83,9 @@ def message_of(core: Door, queue_id: str) -> Message:
     """Returns one message, with three questions to the core at most. Raises ControlError."""
     told = Message(queue_id)
     remaining = _show(core, told)
-    history = core.read("history", {"queue_id": queue_id})
+    history = core.ask("history", HistoryPart, {"queue_id": queue_id})
     told.history = timeline(history)
-    for event in history["events"]:
+    for event in history.events:
         if event["event"] == "accepted":
             told.accepted = event
         elif event["event"] == "finished":
@@ -97,7 +107,7 @@ def recipients_of(core: Door, queue_id: str, start: int) -> tuple[list[Recipient
     """Returns a page of the recipients, and where the next page begins. Raises ControlError."""
     told = Message(queue_id)
     remaining = _show(core, told)
-    history = core.read("history", {"queue_id": queue_id})
+    history = core.ask("history", HistoryPart, {"queue_id": queue_id})
     return _page(_rows(remaining, history), start)
 
 
@@ -126,7 +136,7 @@ def _show(core: Door, told: Message) -> list[ShownRecipient]:
     return remaining
 
 
-def _rows(remaining: list[ShownRecipient], history: dict[str, Any]) -> list[RecipientRow]:
+def _rows(remaining: list[ShownRecipient], history: History) -> list[RecipientRow]:
     """Returns all recipients, by number: remaining ones as they are queued, the others with their last verdict."""
     rows: dict[int, RecipientRow] = {}
     for number, verdict in fates(history).items():

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mailcore.control.protocol.messages import History
+
 __all__ = ["Timeline", "fates", "timeline"]
 
 WIDTH = 1000.0  # of a bar's drawing; it is stretched to its column
@@ -50,17 +52,17 @@ class Timeline:
         return sum(1 for event in self.events if event["event"] == "attempt")
 
 
-def timeline(history: Mapping[str, Any]) -> Timeline:
+def timeline(history: History) -> Timeline:
     """Returns the timeline of an answer to ``history``."""
     told = Timeline(
-        complete=bool(history.get("complete")),
-        note=history.get("note", ""),
-        left_out=int(history.get("events_left_out", 0)),
+        complete=history.complete,
+        note=history.note,
+        left_out=history.events_left_out,
     )
-    delays = [_delays(event) for event in history["events"] if event["event"] == "attempt"]
+    delays = [_delays(event) for event in history.events if event["event"] == "attempt"]
     told.waited_max = max((a for a, *_ in delays), default=0.0)
     told.tried_max = max((sum(rest) for _, *rest in delays), default=0.0)
-    for event in history["events"]:
+    for event in history.events:
         shown = dict(event)
         if event["event"] == "attempt":
             a, *rest = _delays(event)
@@ -74,10 +76,10 @@ def timeline(history: Mapping[str, Any]) -> Timeline:
     return told
 
 
-def fates(history: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+def fates(history: History) -> dict[int, dict[str, Any]]:
     """Returns the last verdict by the number of its recipient, with ``at`` and ``relay``, as far as history has it."""
     last: dict[int, dict[str, Any]] = {}
-    for event in history["events"]:
+    for event in history.events:
         for verdict in event.get("verdicts", ()):
             last[verdict["number"]] = {**verdict, "at": event["at"], "relay": event.get("relay", "")}
     return last

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from email.parser import BytesHeaderParser
 from typing import BinaryIO
 
+from mailcore.control.protocol.injection import Injected
 from mailcore.control.protocol.operation import CHUNK_BYTES_MAX
 from mailcore.terminal.command import DONE, UsageError, add_common, control_client, moment
 from mailcore.terminal.output import print_json, say
@@ -51,11 +52,11 @@ def _inject(arguments: argparse.Namespace, file: BinaryIO) -> int:
         control.call("inject_begin", begin, why=arguments.why)
         for chunk in _chunks(first, file):
             control.call("inject_data", {"data": chunk})
-        answer = control.call("inject_end", why=arguments.why)
+        answer = control.ask("inject_end", Injected, why=arguments.why)
     if arguments.json:
         print_json(answer)
     else:
-        say(answer["queue_id"])
+        say(answer.queue_id)
     return DONE
 
 

@@ -25,6 +25,7 @@ from mailcore.control.protocol.messages import (
     DataArguments,
     DataPiece,
     Headers,
+    HistoryPart,
     OneMessage,
     SearchArguments,
     SearchPart,
@@ -70,9 +71,11 @@ class PastAnswers:
         walk = Walk(self._reader.history(arguments.queue_id))
         async with contextlib.aclosing(self._going(walk)) as going:
             async for _ in going:
-                yield {"queue_id": arguments.queue_id, "done": False}
+                yield HistoryPart(
+                    queue_id=arguments.queue_id, events=[], complete=False, since=None, note="", examined=0, done=False
+                )
         assert walk.result is not None
-        yield msgspec.structs.asdict(walk.result) | {"done": True}
+        yield HistoryPart(**msgspec.structs.asdict(walk.result), done=True)
 
     async def _search(self, session: Session, arguments: SearchArguments) -> AsyncGenerator[Any, None]:
         stretches, note = await self._view.stretches()

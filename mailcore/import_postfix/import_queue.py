@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.control.client import ControlClient, Refused
+from mailcore.control.protocol.injection import Injected
+from mailcore.control.protocol.messages import HistoryPart
 from mailcore.control.protocol.operation import CHUNK_BYTES_MAX
 from mailcore.envelope import RECIPIENTS_PER_RECORD
 from mailcore.import_postfix.draft import Draft
@@ -147,11 +149,10 @@ class _Import:
 
     def _found(self, entry: Begun) -> bool | None:
         """Tells whether an entry was imported. None: it was not. False: unknown, its journal no longer exists."""
-        history = self._client().call("history", {"queue_id": entry.queue_id})
-        if history["events"]:
+        history = self._client().ask("history", HistoryPart, {"queue_id": entry.queue_id})
+        if history.events:
             return True
-        since = history["since"]
-        return False if since is not None and since > entry.at else None
+        return False if history.since is not None and history.since > entry.at else None
 
     # The messages
 
@@ -238,7 +239,7 @@ class _Import:
             "held_because": HELD_BECAUSE if message.held else "",
         }
         try:
-            queue_id = client.call("inject_begin", begin, why=why)["queue_id"]
+            queue_id = client.ask("inject_begin", Injected, begin, why=why).queue_id
             with message.path.open("rb") as file:
                 for piece in self._pieces(message, file):
                     client.call("inject_data", {"data": piece})

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mailcore.control.client import ControlClient
-from mailcore.control.protocol.messages import SEARCH_MAX, Hit, SearchPart
+from mailcore.control.protocol.messages import SEARCH_MAX, History, HistoryPart, Hit, SearchPart
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client
 from mailcore.terminal.output import complain, cut, plain, print_json, say, size_shown, width
 from mailcore.terminal.times import shown
@@ -35,19 +35,18 @@ def configure(commands: Any) -> None:
 
 def _history(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        history = control.call("history", {"queue_id": arguments.queue_id.upper()})
-    known = bool(history["events"])
+        history = control.ask("history", HistoryPart, {"queue_id": arguments.queue_id.upper()})
+    known = bool(history.events)
     if arguments.json:
-        print_json({name: value for name, value in history.items() if name != "done"})
+        print_json({name: getattr(history, name) for name in History.__struct_fields__})
         return DONE if known else NOT_DONE
-    for event in history["events"]:
+    for event in history.events:
         for line in _event_lines(event):
             say(line)
-    left_out = history["events_left_out"] + history["verdicts_left_out"]
-    if left_out:
-        complain(f"{history['events_left_out']} events and {history['verdicts_left_out']} verdicts are not shown")
-    if history["note"]:
-        complain(history["note"])
+    if history.events_left_out or history.verdicts_left_out:
+        complain(f"{history.events_left_out} events and {history.verdicts_left_out} verdicts are not shown")
+    if history.note:
+        complain(history.note)
     return DONE if known else NOT_DONE
 
 

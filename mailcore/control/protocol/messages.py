@@ -18,7 +18,7 @@ from mailcore.control.protocol.operation import (
     Result,
     check_filter,
 )
-from mailcore.lookup.answers import AgesRow, AgesTable, Hit, Item, Oldest, Page
+from mailcore.lookup.answers import AgesRow, AgesTable, History, Hit, Item, Oldest, Page
 from mailcore.lookup.filter import Filter
 from mailcore.manager_answers import Cut, Located, Progress, Reason, Reasons, Working
 
@@ -36,6 +36,8 @@ __all__ = [
     "DataPiece",
     "Details",
     "Headers",
+    "History",
+    "HistoryPart",
     "Hit",
     "Item",
     "ListArguments",
@@ -161,6 +163,12 @@ class ShowPart(Result):
     recipients: list[ShownRecipient] | UnsetType = UNSET
 
 
+class HistoryPart(History, kw_only=True):
+    """The history of a message in the last part, which has ``done``; the parts before only report that work continues."""
+
+    done: bool
+
+
 class SearchPart(Result):
     """The hits since the part before; the last part has ``done`` and a note."""
 
@@ -205,7 +213,14 @@ OPERATIONS = (
         "show", ShowArguments, _READ, _CONTROL, "one message: item, why it waits, all recipients in parts", ShowPart
     ),
     Operation("explain", OneMessage, _READ, _CONTROL, "why it waits, wherever it is", Reasons),
-    Operation("history", OneMessage, _READ, _CONTROL, "all that is still known of it, also when it is finished"),
+    Operation(
+        "history",
+        OneMessage,
+        _READ,
+        _CONTROL,
+        "all that is still known of it, also when it is finished",
+        HistoryPart,
+    ),
     Operation(
         "search",
         SearchArguments,

@@ -42,7 +42,7 @@ def test_a_full_disk_is_told_and_nothing_is_sent() -> None:
 @pytest.mark.usefixtures("full")
 def test_a_dialog_gets_a_piece() -> None:
     client: Client = client_of("administrator")
-    with FakeCore({"data": {"data": b"x", "more": False}}):
+    with FakeCore({"data": {"data": b"x", "offset": 0, "size_bytes": 1, "more": False}}):
         answer = client.get("/queue/0123456789ABC/body/", headers={"HX-Request": "true"})
     assert answer.status_code == 503
     assert "<!doctype" not in answer.content.decode()
