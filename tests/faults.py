@@ -1,21 +1,23 @@
-"""Errors of the control socket in tests: by code and argument; and with every message reworded."""
+"""Errors of the control socket in tests: by code and argument; and with every text that is for a person reworded."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from mailcore.control import client
-from mailcore.control.client import Refused
-from mailcore.faults import Code, Fault
+from mailcore.control.client import ControlError, Refused
+from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Response
 
-__all__ = ["other_words", "refused", "reworded"]
+__all__ = ["OTHER_WORDS", "other_words", "refused", "reword", "reworded"]
 
 OTHER_WORDS = "these are other words"
+# Names of the fields of answers that hold text of Waypost for a person.
+SENTENCES = frozenset({"damage", "note", "restored", "sentence", "stalled", "tuned_damage"})
 
 
 @contextlib.contextmanager
@@ -33,28 +35,39 @@ def other_words(code: Code, argument: str = "") -> str:
 
 @pytest.fixture
 def reworded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fault that a client is answered, also within an answer, has another message.
+    """Rewords what clients in this process read, as ``reword``."""
+    reword(monkeypatch.setattr)
 
-    No program that is a client in this process and no test can depend on the real one.
+
+def reword(replace: Callable[[Any, str, Any], None] = setattr) -> None:
+    """Gives every error of the control socket, and every sentence in its answers, other words; empty texts stay empty.
+
+    No program that is a client in this process, and no test, can then depend on the real words. ``replace``: as setattr.
     """
-    result, refused_of = client._result, Refused.of
+    result = client._result
 
     def of(response: Response) -> Any:
         return _with_other_words(result(response))
 
-    def of_fault(fault: Fault) -> Refused:
-        return refused_of(Fault(fault.code, other_words(fault.code, fault.argument), fault.argument))
+    def init(self: ControlError, message: str, *, code: Code | None = None, argument: str = "") -> None:
+        FaultError.__init__(self, other_words(code or self.default, argument), code=code, argument=argument)
 
-    monkeypatch.setattr(client, "_result", of)
-    monkeypatch.setattr(Refused, "of", of_fault)
+    replace(client, "_result", of)
+    replace(ControlError, "__init__", init)
 
 
 def _with_other_words(answer: Any) -> Any:
-    """Returns an answer with each Fault in it reworded, however deep."""
+    """Returns an answer with each Fault and each sentence in it reworded, however deep."""
     if isinstance(answer, list):
         return [_with_other_words(each) for each in answer]
     if not isinstance(answer, dict):
         return answer
     if answer.keys() == set(Fault.__struct_fields__):
         return answer | {"message": other_words(Code(answer["code"]), answer["argument"])}
-    return {name: _with_other_words(value) for name, value in answer.items()}
+    return {name: _sentence(value) if name in SENTENCES else _with_other_words(value) for name, value in answer.items()}
+
+
+def _sentence(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_sentence(each) for each in value]
+    return OTHER_WORDS if isinstance(value, str) and value else value

@@ -56,7 +56,7 @@ class Ages:
         result = self._result
         if self._scan is scan or result is None:  # otherwise another client that waited has kept it
             table = msgspec.structs.asdict(scan.table())
-            result = self._result = AgesPart(**table, note=self._note, done=True)
+            result = self._result = AgesPart(**table, manager_away=bool(self._note), note=self._note, done=True)
             self._next_at = monotonic() + max(PAUSE_S, PAUSE_TIMES * scan.took_s)
         if self._scan is scan:
             self._scan = None

@@ -137,7 +137,14 @@ class Changes:
         since = _cut(arguments.cut)
         stretches, note = await self._view.stretches()
         progress = MatchingProgress(
-            matched=0, matched_recipients=0, changed=0, failed=0, errors={}, done=False, note=note
+            matched=0,
+            matched_recipients=0,
+            changed=0,
+            failed=0,
+            errors={},
+            done=False,
+            manager_away=bool(note),
+            note=note,
         )
         if arguments.dry_run:
             progress.cut = arguments.cut or str(Cutoff.of(stretches, self._view.browser.clock()))

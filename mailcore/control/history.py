@@ -103,6 +103,8 @@ class PastAnswers:
             items=search.take(),
             cursor=search.cursor,
             examined=search.examined,
+            manager_away=bool(note),
+            unread_files=search.unread_files,
             note="; ".join(each for each in (note, search.note) if each),
             done=True,
         )

@@ -104,7 +104,14 @@ class Operations:
             self._view.browser.page, stretches, arguments.filter, arguments.cursor, budget
         )
         await self._say_who_is_active(page.items)
-        yield ListPage(items=page.items, cursor=page.cursor, examined=page.examined, damage=page.damage, note=note)
+        yield ListPage(
+            items=page.items,
+            cursor=page.cursor,
+            examined=page.examined,
+            damage=page.damage,
+            manager_away=bool(note),
+            note=note,
+        )
 
     async def _show(self, session: Session, arguments: ShowArguments) -> AsyncGenerator[Any, None]:
         queue_id = arguments.queue_id
@@ -120,7 +127,14 @@ class Operations:
         explanation = await self._why_active(queue_id) if working is not None else []
         if not explanation:
             explanation = self._why_at_rest(found, stretches, note)
-        yield ShowPart(message=item, envelope=_details(found.envelope), working=working, explain=explanation, note=note)
+        yield ShowPart(
+            message=item,
+            envelope=_details(found.envelope),
+            working=working,
+            explain=explanation,
+            manager_away=bool(note),
+            note=note,
+        )
         if arguments.recipients:
             batches = self._view.browser.recipients(found)
             while (batch := await self._view.in_thread(next, batches, None)) is not None:

@@ -18,13 +18,14 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mailcore.control.client import ControlClient, Refused
 from mailcore.control.protocol.injection import Injected
 from mailcore.control.protocol.messages import HistoryPart
 from mailcore.control.protocol.operation import CHUNK_BYTES_MAX
 from mailcore.envelope import RECIPIENTS_PER_RECORD
+from mailcore.faults import Code
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.dropped import cleaned, origin, qualified
 from mailcore.import_postfix.ledger import Begun, Ledger, LedgerInUse
@@ -65,9 +66,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class _Stay(NamedTuple):
+    """Describes a file that stays in Postfix's queue."""
+
+    queue_id: str
+    why: str
+    code: Code | None = None  # of Waypost's refusal; None: it was not asked
+
+
 @dataclass
 class _Tally:
-    """The result of an import. ``stays``: queue ID and reason."""
+    """The result of an import."""
 
     messages: int = 0
     recipients: int = 0
@@ -76,7 +85,7 @@ class _Tally:
     finished: int = 0  # messages without undelivered recipients
     done_before: int = 0  # recipients that Postfix has finished
     notes: dict[str, int] = field(default_factory=dict)
-    stays: list[tuple[str, str]] = field(default_factory=list)
+    stays: list[_Stay] = field(default_factory=list)
     done_ids: list[str] = field(default_factory=list)
 
 
@@ -161,7 +170,8 @@ class _Import:
         pending: set[Future[None]] = set()
         pool = ThreadPoolExecutor(AT_ONCE)
         self._tally.stays += [
-            (name, "is not a message, by its name; Postfix ignores it, too") for name in other_files(self._directory)
+            _Stay(name, "is not a message, by its name; Postfix ignores it, too")
+            for name in other_files(self._directory)
         ]
         try:
             for queue, path in message_files(self._directory):
@@ -189,10 +199,10 @@ class _Import:
             with path.open("rb") as file:
                 message = read_message(queue, path, file)
         except (FileFault, OSError) as fault:
-            tally.stays.append((path.name, str(fault)))
+            tally.stays.append(_Stay(path.name, str(fault)))
             return None
         if message.key in self._doubtful:
-            tally.stays.append((path.name, self._doubtful[message.key]))
+            tally.stays.append(_Stay(path.name, self._doubtful[message.key]))
             return None
         tally.done_before += message.done
         if not message.recipients:
@@ -222,7 +232,8 @@ class _Import:
                 with self._lock:
                     tally.recipients += len(part)
         except (FileFault, Refused, OSError) as error:
-            tally.stays.append((message.queue_id, str(error)))
+            code = error.code if isinstance(error, Refused) else None
+            tally.stays.append(_Stay(message.queue_id, str(error), code))
             return
         with self._lock:
             tally.messages += 1
@@ -288,7 +299,7 @@ class _Import:
                 {
                     "messages": tally.messages, "recipients": tally.recipients, "held": tally.held, "before": tally.before,
                     "nobody": tally.finished, "done_before": tally.done_before, "notes": tally.notes,  # lang: quoted
-                    "stays": [{"queue_id": queue_id, "why": why} for queue_id, why in tally.stays],
+                    "stays": [stay._asdict() for stay in tally.stays],
                     "unsent_bounces": bounces, "corrupt": corrupt, "other_instances": others,
                     "ledger": str(self._ledger.path),
                 }
@@ -307,7 +318,7 @@ class _Import:
         for names, what in (
             (bounces, "messages have failures that Postfix has not reported to their senders (its directory bounce):"),
             (corrupt, "files in Postfix's directory corrupt were not read:"),
-            ([f"{queue_id}: {why}" for queue_id, why in tally.stays], "files stay in Postfix's queue:"),
+            ([f"{stay.queue_id}: {stay.why}" for stay in tally.stays], "files stay in Postfix's queue:"),
             (others, "other Postfix instances on this host were not imported; import each separately:"),
         ):
             if names:

@@ -128,6 +128,11 @@ class LaneSearch:
         """Returns what could not be searched, for a person; "" when everything could."""
         return str(self._trouble)
 
+    @property
+    def unread_files(self) -> int:
+        """Returns how many files of events could not be read."""
+        return self._trouble.count
+
     def take(self) -> list[Hit]:
         """Returns what was found since the last call."""
         hits, self._hits = self._hits, []

@@ -48,6 +48,14 @@ for name in ("viewer", "operator", "administrator"):
     user = User.objects.create_user(name, password={PASSWORD!r})
     user.groups.add(Group.objects.get(name=name))
 """
+# No page and no test of one may depend on a text of the control socket.
+REWORDED = """
+import runpy, sys
+from tests.faults import reword
+reword()
+sys.argv[0] = "manage.py"
+runpy.run_path("manage.py", run_name="__main__")
+"""
 
 
 def free_port() -> int:
@@ -115,11 +123,11 @@ class Site:
             self.complaints.append(f"{message.type}: {message.text}")
 
     async def start(self) -> None:
-        """The portal, as ./run starts it."""
+        """The portal, as ./run starts it; what the core says to it has other words."""
         errors = (self.core.directory / "portal.err").open("ab")
         # In this thread: the kernel tells the portal when the thread that started it ends.
         self.process = subprocess.Popen(  # noqa: ASYNC220  # it takes a millisecond
-            [sys.executable, "manage.py", "serve", "--with-parent", str(os.getpid())],
+            [sys.executable, "-c", REWORDED, "serve", "--with-parent", str(os.getpid())],
             cwd=ROOT,
             env=_environment(self.core.directory / "waypost.toml"),
             stderr=errors,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
-from mailcore.change_rules import MessageState, refusal
+from mailcore.faults import Code
 from mailcore.lab.lab import Lab
 from tests.browser.queue_steps import (
     PATIENCE_MS,
@@ -20,6 +20,7 @@ from tests.browser.queue_steps import (
     send_deferred,
 )
 from tests.browser.site import site
+from tests.faults import other_words
 from tests.running.running_core import route_to
 
 
@@ -82,7 +83,7 @@ async def test_messages_are_filtered_selected_changed_and_brought_back(tmp_path:
         await select(page, good[1])
         await page.click("#acts button:text-is('Retry now')")
         await give_reason(page)
-        await expect(page.locator("#dialog")).to_contain_text(refusal("retry", MessageState.HELD))
+        await expect(page.locator("#dialog")).to_contain_text(other_words(Code.CONFLICT))
         await close(page)
         await select(page, good[1])
         await page.click("#acts button:text-is('Release')")

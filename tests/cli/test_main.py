@@ -112,11 +112,7 @@ def test_when_the_appliance_is_not_running_it_says_so(tmp_path: Path, capsys: py
     config = tmp_path / "waypost.toml"
     config.write_text('home = "home"\n')
     assert main(["queue", "size", "--config", str(config)]) == 3
-    socket = tmp_path / "home" / "run" / "control.sock"
-    assert capsys.readouterr().err == (
-        f"waypost: Waypost is not running: no control socket at {socket}. "
-        "If it runs with another home, pass --config FILE.\n"
-    )
+    assert capsys.readouterr().err == f"waypost: {other_words(Code.UNAVAILABLE)}\n"
 
 
 async def test_options_for_all_may_stand_in_front(running: RunningControl, waypost: Waypost) -> None:

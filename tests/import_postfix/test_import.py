@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from mailcore.cli.main import main
+from mailcore.faults import Code
 from mailcore.import_postfix import import_queue
 from mailcore.import_postfix.ledger import Begun, Ledger
 from mailcore.import_postfix.queue_directory import postfix_stopped
@@ -178,7 +179,7 @@ async def test_what_waypost_refuses_stays_and_is_named_and_the_rest_comes(
         try:
             told = await Import(old, appliance, capsys).told("--queue", status=1)
             assert [each["queue_id"] for each in told["stays"]] == [old.ids["partly"]]
-            assert "too big" in told["stays"][0]["why"]
+            assert told["stays"][0]["code"] == Code.INVALID
             assert (told["messages"], told["recipients"]) == (5, 7)
             assert await arrived(catcher, 6) == WAITING[2:]  # one recipient a message, and none left out
         finally:

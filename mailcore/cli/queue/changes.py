@@ -180,7 +180,7 @@ def _asked(arguments: argparse.Namespace, matched: int) -> bool:
 
 def _report_matching(arguments: argparse.Namespace, progress: MatchingProgress) -> None:
     if arguments.json:
-        kept = ("matched", "changed", "failed", "errors", "note")
+        kept = ("matched", "changed", "failed", "errors", "manager_away", "note")
         print_json({name: getattr(progress, name) for name in kept})
     else:
         _report(arguments, progress, progress.failed)

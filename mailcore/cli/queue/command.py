@@ -63,7 +63,12 @@ def _list(arguments: argparse.Namespace) -> int:
             sys.stdout.write('{"items": [')
             for number, item in enumerate(listing.items(control)):
                 sys.stdout.write((", " if number else "") + json.dumps(msgspec.to_builtins(item)))
-            rest = {"cursor": listing.cursor, "note": listing.note, "damage": listing.damage}
+            rest = {
+                "cursor": listing.cursor,
+                "manager_away": listing.manager_away,
+                "note": listing.note,
+                "damage": listing.damage,
+            }
             sys.stdout.write("], " + json.dumps(rest)[1:] + "\n")
             return DONE
         columns = width(sys.stdout)
@@ -90,6 +95,7 @@ class _Listing:
         self._filter = filter_of(arguments)
         self._limit = sys.maxsize if arguments.all else arguments.limit
         self.cursor: str | None = arguments.cursor
+        self.manager_away = False
         self.note = ""
         self.damage: list[str] = []
 
@@ -99,6 +105,7 @@ class _Listing:
             asked = {"filter": self._filter, "cursor": self.cursor, "limit": min(left, PAGE_MAX)}
             page = control.ask("list", ListPage, asked)
             self.cursor = page.cursor
+            self.manager_away = page.manager_away or self.manager_away
             self.note = page.note or self.note
             self.damage += page.damage
             left -= len(page.items)

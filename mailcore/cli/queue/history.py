@@ -87,19 +87,35 @@ def _summary(kind: str, event: dict[str, Any]) -> str:
     return plain(kind)
 
 
+class _Notes:
+    """Collects from the pages of a search what could not be searched."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, None] = {}  # each once
+        self.manager_away = False
+        self.unread_files = 0  # of events
+
+    def add(self, part: SearchPart) -> None:
+        """Adds the notes of a part."""
+        if part.note:
+            self.texts[part.note] = None
+        self.manager_away = self.manager_away or part.manager_away
+        self.unread_files = max(self.unread_files, part.unread_files)
+
+
 def _search(arguments: argparse.Namespace) -> int:
     if arguments.limit < 1:
         raise UsageError(f"queue search: --limit {arguments.limit}; allowed: 1 or more")
     query = {name: getattr(arguments, name) for name in ("message_id", "sender", "recipient")}
     if not any(query.values()):
         raise UsageError("queue search: give --message-id, --sender or --recipient")
-    notes: dict[str, None] = {}  # parts that could not be searched, each once
+    notes = _Notes()
     with control_client(arguments) as control:
         found = list(_found(control, query, arguments.limit, notes))
-    for note in notes:
+    for note in notes.texts:
         complain(note)
     if arguments.json:
-        print_json({"items": found})
+        print_json({"items": found, "manager_away": notes.manager_away, "unread_files": notes.unread_files})
         return DONE
     columns = width(sys.stdout)
     for item in found:
@@ -109,7 +125,7 @@ def _search(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _found(control: ControlClient, query: dict[str, str], limit: int, notes: dict[str, None]) -> Iterator[Hit]:
+def _found(control: ControlClient, query: dict[str, str], limit: int, notes: _Notes) -> Iterator[Hit]:
     cursor: str | None = ""
     while cursor is not None and limit:
         asked = {**query, "cursor": cursor, "limit": min(limit, SEARCH_MAX)}
@@ -117,8 +133,7 @@ def _found(control: ControlClient, query: dict[str, str], limit: int, notes: dic
             yield from part.items
             limit -= len(part.items)
             cursor = part.cursor
-            if part.note:
-                notes[part.note] = None
+            notes.add(part)
 
 
 def _item_lines(item: Hit) -> Iterator[str]:

@@ -128,7 +128,8 @@ class MatchingProgress(Result, omit_defaults=True):
     failed: int
     errors: dict[str, Fault]  # queue id -> why; the first 100
     done: bool
-    note: str  # "" or that the manager could not be asked where to read
+    manager_away: bool  # it could not be asked where to read: what is counted may be out of date
+    note: str  # "" or that, with the time of what was counted
     cut: str = ""  # of a dry run: a change with this cut leaves later messages untouched
 
 

@@ -122,7 +122,8 @@ class AgesArguments(Arguments, frozen=True, kw_only=True):
 class ListPage(Page, kw_only=True, omit_defaults=True):
     """A page of the queue; a page without damage has no key ``damage``."""
 
-    note: str  # "" or that the manager could not be asked where to read
+    manager_away: bool  # it could not be asked where to read
+    note: str  # "" or that, with the time of what is shown
 
 
 class Details(Result):
@@ -159,7 +160,8 @@ class ShowPart(Result):
     envelope: Details | UnsetType = UNSET
     working: Progress | UnsetType | None = UNSET  # None: the message is not active
     explain: list[Reason] | UnsetType = UNSET
-    note: str | UnsetType = UNSET  # "" or that the manager could not be asked where to read
+    manager_away: bool | UnsetType = UNSET  # it could not be asked where to read
+    note: str | UnsetType = UNSET  # "" or that, with the time of what is shown
     recipients: list[ShownRecipient] | UnsetType = UNSET
 
 
@@ -176,13 +178,16 @@ class SearchPart(Result):
     cursor: str | None  # where the next page begins; None: everything was searched
     examined: int  # records read
     done: bool
+    manager_away: bool = False  # it could not be asked where to read
+    unread_files: int = 0  # of events
     note: str | UnsetType = UNSET  # the parts that could not be searched, for a person; "" when all could
 
 
 class AgesPart(AgesTable, kw_only=True):
     """The progress of a count: only ``total`` and ``examined`` count before the last part, which has ``done``."""
 
-    note: str  # "" or that the manager could not be asked where to read
+    manager_away: bool = False  # it could not be asked where to read
+    note: str  # "" or that, with the time of what is counted
     done: bool
 
 

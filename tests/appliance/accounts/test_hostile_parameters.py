@@ -34,7 +34,7 @@ LOOKUPS = ("__in", "", "__range", "__regex", "__nothing")
 SHORTLY = ("", HUGE, f"-{HUGE}", "nan", "\0", "[]", "0001-01-01")
 NOT_ASKED = frozenset(("account_logout", "live:stream"))  # ends the session; never ends
 SHOWN = {LIMIT: {"value": 20, "origin": "configuration"}}
-ITEM: dict[str, Any] = {"items": [], "cursor": None, "examined": 0, "note": ""}
+ITEM: dict[str, Any] = {"items": [], "cursor": None, "examined": 0, "manager_away": False, "note": ""}
 
 
 @pytest.fixture

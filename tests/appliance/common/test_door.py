@@ -11,7 +11,16 @@ from mailcore.control.protocol.state import Disks
 from mailcore.faults import Code
 from tests.appliance.fake_core import FakeCore, Parts, Refusal
 
-PROGRESS = {"matched": 2, "matched_recipients": 3, "changed": 0, "failed": 0, "errors": {}, "done": False, "note": ""}
+PROGRESS = {
+    "matched": 2,
+    "matched_recipients": 3,
+    "changed": 0,
+    "failed": 0,
+    "errors": {},
+    "done": False,
+    "manager_away": False,
+    "note": "",
+}
 
 
 def test_answers_parts_and_changes_are_typed() -> None:

@@ -62,7 +62,13 @@ def client(db: None) -> Client:
 def test_the_first_page_asks_once_and_reads_on_from_there(client: Client) -> None:
     def answer(arguments: dict[str, Any]) -> Any:
         cursor = "retry.600:9" if not arguments["cursor"] else None
-        return {"items": [ITEM], "cursor": cursor, "examined": 1000, "note": "<i>the manager is away</i>"}
+        return {
+            "items": [ITEM],
+            "cursor": cursor,
+            "examined": 1000,
+            "manager_away": True,
+            "note": "<i>the manager is away</i>",
+        }
 
     with FakeCore({"list": answer}) as core:
         text = markup_of(client.get("/queue/?sender=*"))
@@ -84,7 +90,7 @@ def test_nothing_hostile_is_markup(client: Client) -> None:
         | dict.fromkeys(("sender", "reason", "lane"), text)
         | {key: [text] for key in ("recipients", "destinations")}
     )
-    with FakeCore({"list": {"items": [item], "cursor": None, "examined": 1, "note": ""}}):
+    with FakeCore({"list": {"items": [item], "cursor": None, "examined": 1, "manager_away": False, "note": ""}}):
         page = markup_of(client.get("/queue/?reason=<img src=x>%E2%80%AE"))
     assert "<img src=x" not in page
     assert "\x1b" not in page

@@ -63,7 +63,7 @@ async def _exported(answers: Any) -> list[list[str]]:
 async def test_the_export_goes_on_at_the_cursor_to_the_end() -> None:
     def answer(arguments: dict[str, Any]) -> Any:
         cursor = None if arguments["cursor"] else "retry.600:2"
-        return {"items": [ITEM], "cursor": cursor, "examined": 1, "note": ""}
+        return {"items": [ITEM], "cursor": cursor, "examined": 1, "manager_away": False, "note": ""}
 
     rows = await _exported(answer)
     assert len(rows) == 3
@@ -74,7 +74,9 @@ async def test_the_export_goes_on_at_the_cursor_to_the_end() -> None:
 @pytest.mark.django_db(transaction=True)
 async def test_an_export_that_is_cut_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "ROWS_MAX", 3)
-    rows = await _exported({"items": [ITEM, ITEM], "cursor": "retry.600:2", "examined": 2, "note": ""})
+    rows = await _exported(
+        {"items": [ITEM, ITEM], "cursor": "retry.600:2", "examined": 2, "manager_away": False, "note": ""}
+    )
     assert len(rows) == 5
     assert rows[-1] == ["note: cut here after 3 messages; there are more, narrow the filter"]
 
@@ -84,7 +86,7 @@ async def test_an_export_whose_core_goes_away_says_so() -> None:
     def answer(arguments: dict[str, Any]) -> Any:
         if arguments["cursor"]:
             return Refusal("it is over")
-        return {"items": [ITEM], "cursor": "retry.600:2", "examined": 1, "note": ""}
+        return {"items": [ITEM], "cursor": "retry.600:2", "examined": 1, "manager_away": False, "note": ""}
 
     rows = await _exported(answer)
     assert rows[-1] == ["note: cut here after 1 messages: it is over"]
