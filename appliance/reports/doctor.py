@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -66,6 +67,14 @@ def start(name: str, otherwise: str) -> str:
     return f"Run: systemctl restart waypost-{name}; for its output: journalctl --unit waypost-{name}"
 
 
+def by_hand(command: str) -> str:
+    """Returns the command line of a management command, for a host without our systemd services: with or without a checkout."""
+    manage = settings.BASE_DIR / "manage.py"
+    if manage.is_file():
+        return f"WAYPOST_CONFIG={settings.CONFIG} {sys.executable} {manage} {command}"
+    return f"WAYPOST_CONFIG={settings.CONFIG} {sys.executable} -m django {command} --settings appliance.settings"
+
+
 def read_only() -> None:
     """Makes the database connection read-only with a short timeout; call it before the first query."""
     given = connections.settings["default"]
@@ -102,7 +111,7 @@ def database() -> Iterator[Finding]:
         )
         return
     if left:
-        remedy = start("portal", "Start this version of the portal once, or run manage.py migrate.")
+        remedy = start("portal", f"Start this version of the portal once. Or run: {by_hand('migrate')}")
         yield finding(what, BAD, f"missing migrations: {len(left)}, first: {left[0]}", remedy, missing=left)
     elif newer:
         found = f"migrations of a newer portal: {len(newer)}, first: {newer[0]}"
@@ -134,7 +143,7 @@ def redis() -> Iterator[Finding]:
     own = settings.CELERY_BROKER_URL.endswith(str(settings.REDIS_SOCKET))
     remedy = "Check that Redis runs, and [reports] broker_url."
     if own:
-        remedy = "Start the report worker, which starts Redis: manage.py nights."
+        remedy = f"Start the report worker, which starts Redis. Run: {by_hand('nights')}"
     elif "/waypost-redis/" in settings.CELERY_BROKER_URL:
         remedy = start("redis", remedy)
     with app.connection() as broker:
@@ -154,21 +163,22 @@ def redis() -> Iterator[Finding]:
     try:
         answers = app.control.ping(timeout=PING_S)
     except (OperationalError, OSError) as error:
-        yield finding("Celery", NOT_KNOWN, f"cannot ask the workers: {error}")
+        yield finding("Celery", NOT_KNOWN, f"cannot ask the workers: {error}", remedy)
         return
     names = sorted(name for each in answers for name in each)
     if names:
         yield finding("Celery", GOOD, f"{len(names)} workers answer", workers=names)
     else:
-        yield finding("Celery", BAD, "no worker answers; no reports are made automatically",
-                   start("worker", "Start the worker (manage.py nights); reports.log says why it ended."))  # fmt: skip
+        remedy = start("worker", f"See in reports.log why the worker ended. Run: {by_hand('nights')}")
+        yield finding("Celery", BAD, "no worker answers; no reports are made automatically", remedy)
 
 
 def schedule() -> Iterator[Finding]:
     """Yields a finding about the scheduler (Celery beat) and when it last ran."""
     runs, seen = scheduler_seen()
     if seen is None:
-        yield finding("schedule", NOT_KNOWN, "the scheduler has never run")
+        remedy = start("beat", f"Start the scheduler (Celery beat). Run: {by_hand('nights')}")
+        yield finding("schedule", NOT_KNOWN, "the scheduler has never run", remedy)
     elif not runs:
         minutes = (timezone.now() - seen).total_seconds() / 60
         found = f"the scheduler has not run for {minutes:.0f} minutes"
@@ -179,7 +189,7 @@ def schedule() -> Iterator[Finding]:
                 "schedule", NOT_KNOWN, found, "Run waypost doctor again in a few minutes.", seen_at=seen.timestamp()
             )
             return
-        remedy = start("beat", "Start the scheduler (Celery beat): manage.py nights.")
+        remedy = start("beat", f"Start the scheduler (Celery beat). Run: {by_hand('nights')}")
         yield finding("schedule", BAD, found, remedy, seen_at=seen.timestamp())
     else:
         yield finding("schedule", GOOD, "the scheduler runs", seen_at=seen.timestamp())
@@ -230,7 +240,8 @@ def last_report() -> Iterator[Finding]:
     day = next(iter(report_store.available(report_store.Period.DAY)), None)
     report = report_store.report_of(report_store.Period.DAY, day) if day is not None else None
     if report is None:
-        yield finding(what, NOT_KNOWN, "no report has been made yet")
+        remedy = f"Wait for the first night, or run: waypost report {yesterday(zone)}"
+        yield finding(what, NOT_KNOWN, "no report has been made yet", remedy)
     elif report.balances is False:
         remedy = "Its page lists the messages and time ranges. Keep events and journal, and report a bug."
         yield finding(what, BAD, f"{day} does not balance: {report.words}", remedy, day=str(day))
@@ -311,7 +322,8 @@ def run_checks(checks: Iterable[Check] = CHECKS, limit_s: float = LIMIT_S) -> li
         findings.append(finding("reports", GOOD, "not configured on this host (waypost_reports: false)"))
         checks = [each for each in checks if each.run is database]
     if not there:
-        findings.append(finding("database", NOT_KNOWN, "does not exist: no portal has run with this home"))
+        remedy = start("portal", "Start the portal if this host should have one; it creates its database.")
+        findings.append(finding("database", NOT_KNOWN, "does not exist: no portal has run with this home", remedy))
     read_only()
     until = time.monotonic() + limit_s
     running = [_start(each) for each in checks if there or not each.asks_database]
@@ -337,7 +349,8 @@ def _start(check: Check) -> tuple[Check, threading.Thread, list[Finding]]:
         try:
             found.extend(check.run())
         except Exception as error:  # a failure of one check must not hide the findings of the others
-            found.append(finding(check.what, NOT_KNOWN, f"{type(error).__name__}: {' '.join(str(error).split())}"))
+            reason = f"this check failed: {type(error).__name__}: {' '.join(str(error).split())}"
+            found.append(finding(check.what, NOT_KNOWN, reason, "Report this as a bug of Waypost."))
         finally:
             connection.close()  # this thread's
 

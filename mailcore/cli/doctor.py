@@ -25,6 +25,7 @@ __all__ = ["configure"]
 STATUS = {State.GOOD: 0, State.WARN: 1, State.BAD: 2}
 COLUMNS_MIN = 40  # text is never wrapped narrower than this
 FOUND_MAX = 600  # characters; --json prints all
+NOT_KNOWN = "not known: could not be checked (no answer, or no permission); does not change the exit status."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +78,8 @@ def lines(findings: Sequence[Finding], columns: int) -> Iterator[str]:
         if each.remedy:
             yield from _wrapped(plain(each.remedy), f"{indent}Remedy: ", f"{indent}        ", columns)
     yield ""
+    if counted[State.NOT_KNOWN]:
+        yield from _wrapped(NOT_KNOWN, "", "", columns)
     yield ", ".join(f"{counted[state]} {state.value}" for state in order if counted[state])
 
 

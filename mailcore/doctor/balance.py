@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mailcore.balance import Scope, terms
-from mailcore.doctor.finding import Finding, bad, good, not_known, warn
+from mailcore.doctor.finding import AFTER_PROCESSES, Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Host
 
 __all__ = ["look"]
@@ -16,7 +16,7 @@ REMEDY = "Keep a copy of the journal (waypost log dump) and report a bug with th
 def look(host: Host) -> Iterator[Finding]:
     """Yields one finding for each balance of the manager, and its warnings about deliveries and tuned values."""
     if host.state is None:
-        yield not_known("balance", "cannot check: the manager process does not answer")
+        yield not_known("balance", "cannot check: the manager process does not answer", AFTER_PROCESSES)
         return
     for kind, balance in sorted((host.state.get("balance") or {}).items()):
         difference = balance.get("difference", 0)

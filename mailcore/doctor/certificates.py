@@ -43,7 +43,10 @@ def _receivers(host: Host) -> Iterator[Finding]:
     yield _judged("receivers", certificate, host.greeting, host.wall(), f"Renew {path} and restart Waypost.")
     served = _over_smtp(host)
     if served is None:
-        yield not_known("receivers", "cannot check the certificate in use: no receiver answers STARTTLS")
+        yield not_known(
+            "receivers", "cannot check the certificate in use: no receiver answers STARTTLS",
+            "See the findings on ports and processes; then run waypost doctor again.",
+        )  # fmt: skip
     elif served != certificate:
         yield warn(
             "receivers", f"in use: a certificate valid until {_day(served)}; {path} contains another one",

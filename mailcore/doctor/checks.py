@@ -73,7 +73,7 @@ class _Running:
 
     def __init__(self, check: Check, host: Host) -> None:
         self.check = check
-        self._patient = host
+        self._host = host
         self._findings: list[Finding] = []
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"doctor {check.subject}")
         self._until = time.monotonic() + check.limit_s
@@ -81,7 +81,7 @@ class _Running:
 
     def _run(self) -> None:
         try:
-            for each in self.check.look(self._patient):
+            for each in self.check.look(self._host):
                 self._findings.append(each)
         except PermissionError as error:
             place = error.filename or self.check.subject
@@ -91,7 +91,10 @@ class _Running:
             )
         except OSError as error:
             place = error.filename or self.check.subject
-            self._findings.append(not_known(str(place), error.strerror or str(error)))
+            reason = error.strerror or str(error)
+            self._findings.append(
+                not_known(str(place), reason, "Repair what the message names; then run waypost doctor again.")
+            )
         except Exception as error:  # a bug in one check must not hide the findings of the others
             reason = f"this check failed: {type(error).__name__}: {error}"
             self._findings.append(not_known(self.check.subject, reason, "Report this as a bug of Waypost."))

@@ -94,7 +94,9 @@ def _moved(host: Host) -> Finding:
         if began is not None:
             jumps.append(began - process.started_at)
     if not jumps:
-        return not_known("jumps", "cannot check: no process of Waypost is running")
+        return not_known(
+            "jumps", "cannot check: no process of Waypost is running", "Start Waypost; then run waypost doctor again."
+        )
     jump = max(jumps, key=abs)
     if abs(jump) < JUMP_S:
         return good("jumps", "none since Waypost started", jump_s=jump)

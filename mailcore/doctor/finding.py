@@ -7,7 +7,11 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Finding", "State", "bad", "good", "not_known", "warn", "worst"]
+__all__ = ["AFTER_NAMES", "AFTER_PROCESSES", "Finding", "State", "bad", "good", "not_known", "warn", "worst"]
+
+# Remedies of checks that need another part of the host first.
+AFTER_PROCESSES = "See the findings on processes; then run waypost doctor again."
+AFTER_NAMES = "See the findings on names; then run waypost doctor again."
 
 
 class State(enum.Enum):
@@ -15,7 +19,7 @@ class State(enum.Enum):
 
     BAD = "bad"
     WARN = "warn"
-    NOT_KNOWN = "not known"
+    NOT_KNOWN = "not known"  # could not be checked: no answer, or no permission
     GOOD = "good"
 
 
@@ -45,8 +49,8 @@ def bad(what: str, found: str, remedy: str, **figures: Any) -> Finding:
     return Finding(what=what, state=State.BAD, found=found, remedy=remedy, figures=figures)
 
 
-def not_known(what: str, found: str, remedy: str = "", **figures: Any) -> Finding:
-    """Makes a finding about a fact that could not be checked; it does not change the exit status."""
+def not_known(what: str, found: str, remedy: str, **figures: Any) -> Finding:
+    """Makes a finding about a fact that could not be checked: the remedy makes the check possible. Keeps the exit status."""
     return Finding(what=what, state=State.NOT_KNOWN, found=found, remedy=remedy, figures=figures)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.messages import AgesPart
-from mailcore.doctor.finding import Finding, bad, good, not_known, warn
+from mailcore.doctor.finding import AFTER_PROCESSES, Finding, bad, good, not_known, warn
 from mailcore.doctor.host import ANSWER_S, Host
 from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsTooNew, RestartPositions, read_all_positions
@@ -53,7 +53,10 @@ def _positions(host: Host, newest: RestartPositions | None) -> Finding:
     what = "restart positions"
     if newest is None:
         if not host.runs:
-            return not_known(what, "none found: Waypost never ran here, or the files are damaged")
+            return not_known(
+                what, "none found: Waypost never ran here, or the files are damaged",
+                "Start Waypost: it writes them, or logs in mail.log what is damaged.",
+            )  # fmt: skip
         return bad(
             what, "none found, or all are damaged",
             "Check mail.log; the next start rebuilds them from the lanes.",
@@ -131,7 +134,7 @@ def _export(host: Host, newest: RestartPositions | None) -> Finding:
 def _oldest(host: Host) -> Finding:
     what = "oldest message"
     if host.state is None:
-        return not_known(what, "cannot check: the manager process does not answer")
+        return not_known(what, "cannot check: the manager process does not answer", AFTER_PROCESSES)
     answer: AgesPart | None = None
     until = time.monotonic() + AGES_S
     try:
@@ -139,9 +142,9 @@ def _oldest(host: Host) -> Finding:
             for answer in control.ask_parts("ages", AgesPart):
                 if not answer.done and time.monotonic() > until:
                     progress = f"read {answer.examined} records in {AGES_S:g} s, not all"
-                    return not_known(what, f"{progress}; the portal's page Ages has the whole queue")
+                    return not_known(what, progress, "Open the portal's page Ages: it reads the whole queue.")
     except ControlError as error:
-        return not_known(what, f"could not read the queue: {error}")
+        return not_known(what, f"could not read the queue: {error}", AFTER_PROCESSES)
     if answer is None or answer.oldest is None:
         return good(what, "the queue is empty")
     oldest = answer.oldest

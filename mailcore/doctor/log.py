@@ -61,7 +61,11 @@ def look(host: Host) -> Iterator[Finding]:
     path = host.settings.log_directory / "mail.jsonl"
     files = [each for each in (path, path.with_name("mail.jsonl.1")) if each.exists()]
     if not files:
-        yield not_known("mail.jsonl", f"not found in {path.parent}")
+        yield not_known(
+            "mail.jsonl",
+            f"not found in {path.parent}",
+            "Check log_directory; the first start of Waypost makes the file.",
+        )
         return
     since = host.wall() - DAY_S
     counts: dict[str, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mailcore.doctor.finding import Finding, bad, good, not_known, warn
+from mailcore.doctor.finding import AFTER_NAMES, Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Host
 from mailcore.doctor.resolver import ask, ask_any, servers
 
@@ -75,7 +75,7 @@ def _own(host: Host, name: str, role: str) -> Finding:
         records = f"resolves to {', '.join(addresses[:4])}; {f'MX {hosts[0]}' if hosts else 'no MX record'}"
         return good(what, records, **figures)
     if not found["A"].is_usable:
-        return not_known(what, f"lookup failed: {found['A'].error or found['A'].rcode}")
+        return not_known(what, f"lookup failed: {found['A'].error or found['A'].rcode}", AFTER_NAMES)
     return warn(
         what, "has no address in DNS; many servers reject mail from it",
         "Add an A or AAAA record for it, or set hostname in [deliverer] and [receiver] to another name.", **figures,
@@ -87,7 +87,7 @@ def _domain(host: Host, domain: str) -> Finding:
     what = f"{domain} ([relay] domains)"
     mx = ask_any(host, domain, "MX")
     if not mx.is_usable:
-        return not_known(what, f"lookup failed: {mx.error or mx.rcode}")
+        return not_known(what, f"lookup failed: {mx.error or mx.rcode}", AFTER_NAMES)
     hosts = [record.partition(" ")[2].rstrip(".") for record in mx.records]
     if hosts:
         ours = host.greeting.lower() in hosts

@@ -37,7 +37,7 @@ HANDED_OVER = ("PATH", "LANG", "TZ", "JAVA_HOME", "DATABASE_URL", "REDIS_URL", "
 
 def look(host: Host) -> Iterator[Finding]:
     """Yields the findings of the portal's doctor, or one about why it gave none."""
-    says_more = "Run manage.py check for details."
+    says_more = f"Run: WAYPOST_CONFIG={host.config} {sys.executable} -m django check --settings appliance.settings"
     if host.has_unit("waypost-portal"):
         says_more = "Run: journalctl --unit waypost-portal"
     who = _its_user(host.settings.home / "portal")
@@ -59,11 +59,11 @@ def look(host: Host) -> Iterator[Finding]:
         )
     except subprocess.TimeoutExpired:
         yield warn(
-            "portal", f"no answer from manage.py doctor within {LIMIT_S:g} s", "Check the portal's database and Redis."
+            "portal", f"no answer from its doctor within {LIMIT_S:g} s", "Check the portal's database and Redis."
         )
         return
     except OSError as error:  # such as a Python that the portal's user cannot execute
-        reason = f"cannot run manage.py doctor as user {who.get('user', os.getuid())}: {error}"
+        reason = f"cannot run the portal's doctor as user {who.get('user', os.getuid())}: {error}"
         yield not_known("portal", reason, says_more)
         return
     try:
@@ -71,7 +71,7 @@ def look(host: Host) -> Iterator[Finding]:
     except msgspec.MsgspecError:
         errors = ended.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
         reason = errors[-1] if errors else f"exit status {ended.returncode}"
-        yield not_known("portal", f"manage.py doctor failed: {reason}", says_more)
+        yield not_known("portal", f"the portal's doctor failed: {reason}", says_more)
 
 
 def _python(unit: Path) -> str:

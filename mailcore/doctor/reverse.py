@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import dns.reversename
 
-from mailcore.doctor.finding import Finding, good, not_known, warn
+from mailcore.doctor.finding import AFTER_NAMES, Finding, good, not_known, warn
 from mailcore.doctor.host import Host
 from mailcore.doctor.resolver import ask_any
 
@@ -27,8 +27,9 @@ def look(host: Host) -> Iterator[Finding]:
     found = sources() if host.sources is None else host.sources
     if not found:
         yield not_known(
-            "addresses", "this host has no default route; it can only deliver to next hops on the local network"
-        )
+            "addresses", "this host has no default route; it can only deliver to next hops on the local network",
+            "Add a default route if this host delivers to other networks.",
+        )  # fmt: skip
     for address in found:
         given = host.sources is not None
         if not given and not ipaddress.ip_address(address).is_global:
@@ -57,7 +58,7 @@ def sources() -> tuple[str, ...]:
 def _address(host: Host, address: str) -> Finding:
     answer = ask_any(host, dns.reversename.from_address(address).to_text(), "PTR")
     if not answer.is_usable:
-        return not_known(address, f"PTR lookup failed: {answer.error or answer.rcode}")
+        return not_known(address, f"PTR lookup failed: {answer.error or answer.rcode}", AFTER_NAMES)
     names = [each.rstrip(".") for each in answer.records]
     helo = host.helo.lower()
     if not names:

@@ -33,7 +33,9 @@ def look(host: Host) -> Iterator[Finding]:
     directory = host.settings.queue_directory
     what = "sync latency"
     if not directory.is_dir():
-        yield not_known(what, f"{directory} does not exist yet; the first start creates it")
+        yield not_known(
+            what, f"{directory} does not exist yet", "Start Waypost, which creates it; then run waypost doctor again."
+        )
         return
     times = measure(directory)
     if not times:

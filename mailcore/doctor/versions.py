@@ -35,7 +35,10 @@ def _waypost() -> Finding:
     try:
         return good("Waypost", importlib.metadata.version("waypost"))
     except importlib.metadata.PackageNotFoundError:
-        return not_known("Waypost", "runs from files that were not installed as a package")
+        return not_known(
+            "Waypost", "runs from files that were not installed as a package; they have no version",
+            "Install a release (docs/install.md), unless this is a checkout for development.",
+        )  # fmt: skip
 
 
 def _libraries(host: Host, lock: Path) -> Finding:
@@ -114,7 +117,10 @@ def _running(host: Host) -> Iterator[Finding]:
         return
     there, here = os.path.dirname(os.path.realpath(os.path.dirname(program))), os.path.dirname(_here())
     if not program.startswith("/"):
-        yield not_known("running", f"cannot find the version of the supervisor, started as {program!r}")
+        yield not_known(
+            "running", f"cannot find the version of the supervisor, started as {program!r}",
+            "Restart Waypost with the full path of the installed command; then run waypost doctor again.",
+        )  # fmt: skip
     elif there != here:
         yield warn(
             "running", f"the supervisor runs from {there}, but {here} is installed",

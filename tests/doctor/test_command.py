@@ -124,7 +124,7 @@ def test_it_changes_nothing(tmp_path: Path) -> None:
     assert told["state"] == "bad"
     findings = msgspec.convert(told["findings"], list[Finding])
     assert {each.subject for each in findings} == {check.subject for check in CHECKS}
-    assert all(each.remedy for each in findings if each.state in (State.BAD, State.WARN))
+    assert all(each.remedy for each in findings if each.state is not State.GOOD)
     assert found(findings, "database").state is State.NOT_KNOWN
     assert found(findings, "Redis").state is State.WARN
 
@@ -137,7 +137,7 @@ def given(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> None:
     ("findings", "status"),
     [
         ([good("a", "")], 0),
-        ([good("a", ""), not_known("b", "")], 0),
+        ([good("a", ""), not_known("b", "", "do it")], 0),
         ([good("a", ""), warn("b", "", "do it")], 1),
         ([bad("a", "", "do it"), warn("b", "", "do it")], 2),
     ],
@@ -170,6 +170,12 @@ def test_the_worst_comes_first_and_fits_the_terminal() -> None:
     assert max(map(len, lines)) <= 60
     assert sum("Remedy: " in line for line in lines) == 2
     assert max(map(len, doctor.lines(findings, 200))) > 100
+
+
+def test_a_state_that_is_not_known_is_explained() -> None:
+    lines = list(doctor.lines([not_known("balance", "no answer", "Try again."), good("kept", "synchronized")], 200))
+    assert "Remedy: Try again." in lines[1]
+    assert lines[-2:] == [doctor.NOT_KNOWN, "1 not known, 1 good"]
 
 
 def test_what_strangers_wrote_does_not_reach_the_terminal() -> None:

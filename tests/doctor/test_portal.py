@@ -108,7 +108,7 @@ def test_where_it_cannot_be_asked_the_remedy_is_one_of_this_host(
     host = sample_host(tmp_path, units=tmp_path / "units")
     (finding,) = portal.look(host)
     assert finding.state is State.NOT_KNOWN
-    assert "manage.py check" in finding.remedy
+    assert f"WAYPOST_CONFIG={host.config} {sys.executable} -m django check" in finding.remedy
     host.units.mkdir()
     (host.units / "waypost-portal.service").touch()
     (finding,) = portal.look(host)

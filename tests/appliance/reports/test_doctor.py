@@ -209,6 +209,8 @@ def test_remedies_name_what_this_host_has(settings: Any, tmp_path: Path, monkeyp
 
     assert remedies()[0] == "Check that Redis runs, and [reports] broker_url."
     assert "manage.py nights" in remedies()[1]
+    settings.BASE_DIR = tmp_path  # as from a wheel, without manage.py
+    assert " -m django nights --settings appliance.settings" in remedies()[1]
     for name in ("core", "redis", "worker", "beat"):
         (tmp_path / f"waypost-{name}.service").touch()
     assert [each.partition(";")[0] for each in remedies()] == [
