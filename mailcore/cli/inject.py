@@ -23,7 +23,7 @@ HEADER_BYTES_MAX = CHUNK_BYTES_MAX  # the From field must be within this
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command to ``parser``."""
-    parser.add_argument("file", nargs="?", default="-", help="message with header; default: - (stdin)")
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="message with header; default: - (stdin)")
     parser.add_argument(
         "--from",
         dest="sender",

@@ -21,19 +21,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command to ``parser``."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     listing = commands.add_parser("list", help="list parameters, their values and origins")
-    listing.add_argument("transport", nargs="?", help=f"show only this transport; {GLOBAL}: values for all transports")
+    listing.add_argument(
+        "transport",
+        metavar="TRANSPORT",
+        nargs="?",
+        help=f"show only this transport; {GLOBAL}: values for all transports",
+    )
     add_common(listing)
     listing.set_defaults(run=_list)
     setting = commands.add_parser("set", help=SET_HELP, description=f"{SET_HELP.capitalize()}.")
-    setting.add_argument("transport", help=f"TRANSPORT, TRANSPORT:NEXTHOP, TRANSPORT:.DOMAIN, or {GLOBAL}")
-    setting.add_argument("parameter", help="name, as transport list shows it")
-    setting.add_argument("value", help=VALUE_HELP)
+    setting.add_argument(
+        "transport", metavar="TRANSPORT", help=f"TRANSPORT, TRANSPORT:NEXTHOP, TRANSPORT:.DOMAIN, or {GLOBAL}"
+    )
+    setting.add_argument("parameter", metavar="PARAMETER", help="name, as transport list shows it")
+    setting.add_argument("value", metavar="VALUE", help=VALUE_HELP)
     add_end(setting)
     setting.add_argument("--why", default="", metavar="TEXT", help="reason, recorded with your user name")
     add_common(setting)
     setting.set_defaults(run=_set)
     checking = commands.add_parser("check", help="check values without setting them")
-    checking.add_argument("transport", help=f"TRANSPORT, TRANSPORT:NEXTHOP, TRANSPORT:.DOMAIN, or {GLOBAL}")
+    checking.add_argument(
+        "transport", metavar="TRANSPORT", help=f"TRANSPORT, TRANSPORT:NEXTHOP, TRANSPORT:.DOMAIN, or {GLOBAL}"
+    )
     checking.add_argument("changes", nargs="+", metavar="PARAMETER=VALUE", help="checked in the order given")
     add_common(checking)
     checking.set_defaults(run=_check)
