@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from appliance.common.door import Door
-from appliance.queue.timeline import Timeline, fates, timeline
+from appliance.queue.timeline import ShownAttempt, Timeline, fates, timeline
 from mailcore.control.client import Refused
 from mailcore.control.protocol.messages import (
+    Accepted,
     Details,
+    Finished,
     Headers,
     History,
     HistoryPart,
@@ -49,8 +50,8 @@ class Message:
     more_recipients: int | None = None  # where the next page of recipients begins
     recipients_known: int = 0
     history: Timeline = field(default_factory=Timeline)
-    accepted: dict[str, Any] | None = None
-    finished: dict[str, Any] | None = None
+    accepted: Accepted | None = None
+    finished: Finished | None = None
     headers: Headers | None = None
     why_no_headers: str = ""
 
@@ -66,9 +67,10 @@ class Message:
             return self.item.state
         if self.finished is None:
             return "unknown"
-        if self.finished.get("how") == "deleted":
+        if self.finished.how == "deleted":
             return "deleted for good"
-        statuses = {verdict["status"] for event in self.history.events for verdict in event.get("verdicts", ())}
+        attempts = (event for event in self.history.events if isinstance(event, ShownAttempt))
+        statuses = {verdict.status for event in attempts for verdict in event.verdicts}
         return next((each for each in ("bounced", "expired", "delivered") if each in statuses), "finished")
 
     @property
@@ -76,7 +78,7 @@ class Message:
         """Returns the sender; None if it is not known. "" is the sender of bounces."""
         if self.item is not None:
             return self.item.sender
-        return None if self.accepted is None else str(self.accepted["sender"])
+        return None if self.accepted is None else self.accepted.sender
 
 
 def message_of(core: Door, queue_id: str) -> Message:
@@ -86,9 +88,9 @@ def message_of(core: Door, queue_id: str) -> Message:
     history = core.ask("history", HistoryPart, {"queue_id": queue_id})
     told.history = timeline(history)
     for event in history.events:
-        if event["event"] == "accepted":
+        if isinstance(event, Accepted):
             told.accepted = event
-        elif event["event"] == "finished":
+        elif isinstance(event, Finished):
             told.finished = event
     rows = _rows(remaining, history)
     told.recipients, told.more_recipients = _page(rows, 0)
@@ -139,9 +141,8 @@ def _show(core: Door, told: Message) -> list[ShownRecipient]:
 def _rows(remaining: list[ShownRecipient], history: History) -> list[RecipientRow]:
     """Returns all recipients, by number: remaining ones as they are queued, the others with their last verdict."""
     rows: dict[int, RecipientRow] = {}
-    for number, verdict in fates(history).items():
-        address, status, relay = verdict["address"], verdict["status"], verdict["relay"]
-        rows[number] = RecipientRow(number, address, status, relay, verdict["reply"])
+    for number, (verdict, relay) in fates(history).items():
+        rows[number] = RecipientRow(number, verdict.address, verdict.status, relay, verdict.reply)
     for each in remaining:
         before = rows.get(each.number)
         if each.done and before is not None:

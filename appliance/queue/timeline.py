@@ -7,13 +7,22 @@ All attempts use the same scales, so that their bars can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from mailcore.control.protocol.messages import History
+from mailcore.control.protocol.messages import (
+    Accepted,
+    Administered,
+    Attempt,
+    AttemptVerdict,
+    BounceQueued,
+    Deferred,
+    Finished,
+    History,
+    Moved,
+)
 
-__all__ = ["Timeline", "fates", "timeline"]
+__all__ = ["ShownAttempt", "Timeline", "fates", "timeline"]
 
 WIDTH = 1000.0  # of a bar's drawing; it is stretched to its column
 LEAST = 4.0  # a delay above 0 is at least this wide, so that it can be seen
@@ -36,10 +45,28 @@ class Bar:
 
 
 @dataclass
-class Timeline:
-    """Holds the events of ``history``; an attempt has ``waited`` and ``tried`` (bars), ``verdicts`` and ``more``."""
+class ShownAttempt:
+    """Holds an attempt at delivery with its delays as bars."""
 
-    events: list[dict[str, Any]] = field(default_factory=list)
+    at: float
+    destination: str
+    relay: str
+    tls: str
+    waited: list[Bar]  # a
+    tried: list[Bar]  # b, c and d
+    verdicts: list[AttemptVerdict]  # the first VERDICTS_SHOWN
+    more: int  # verdicts that are not shown
+    event: str = "attempt"
+
+
+ShownEvent = ShownAttempt | Accepted | Deferred | Moved | BounceQueued | Administered | Finished
+
+
+@dataclass
+class Timeline:
+    """Holds the events of ``history``."""
+
+    events: list[ShownEvent] = field(default_factory=list)
     waited_max: float = 0.0
     tried_max: float = 0.0
     complete: bool = True
@@ -49,7 +76,7 @@ class Timeline:
     @property
     def attempts(self) -> int:
         """Returns the number of attempts at delivery."""
-        return sum(1 for event in self.events if event["event"] == "attempt")
+        return sum(1 for event in self.events if isinstance(event, ShownAttempt))
 
 
 def timeline(history: History) -> Timeline:
@@ -59,34 +86,41 @@ def timeline(history: History) -> Timeline:
         note=history.note,
         left_out=history.events_left_out,
     )
-    delays = [_delays(event) for event in history.events if event["event"] == "attempt"]
+    delays = [_delays(event) for event in history.events if isinstance(event, Attempt)]
     told.waited_max = max((a for a, *_ in delays), default=0.0)
     told.tried_max = max((sum(rest) for _, *rest in delays), default=0.0)
     for event in history.events:
-        shown = dict(event)
-        if event["event"] == "attempt":
-            a, *rest = _delays(event)
-            verdicts = event["verdicts"]
-            shown["waited"] = _bars("a", [a], told.waited_max)
-            shown["tried"] = _bars("bcd", rest, told.tried_max)
-            shown["verdicts"] = verdicts[:VERDICTS_SHOWN]
-            shown["more"] = len(verdicts) - len(shown["verdicts"]) + event.get("verdicts_left_out", 0)
-            shown["total"] = a + sum(rest)
-        told.events.append(shown)
+        told.events.append(_shown(event, told) if isinstance(event, Attempt) else event)
     return told
 
 
-def fates(history: History) -> dict[int, dict[str, Any]]:
-    """Returns the last verdict by the number of its recipient, with ``at`` and ``relay``, as far as history has it."""
-    last: dict[int, dict[str, Any]] = {}
+def fates(history: History) -> dict[int, tuple[AttemptVerdict, str]]:
+    """Returns the last verdict, and its relay, by the number of its recipient, as far as history has it."""
+    last: dict[int, tuple[AttemptVerdict, str]] = {}
     for event in history.events:
-        for verdict in event.get("verdicts", ()):
-            last[verdict["number"]] = {**verdict, "at": event["at"], "relay": event.get("relay", "")}
+        if isinstance(event, Attempt):
+            last.update((verdict.number, (verdict, event.relay)) for verdict in event.verdicts)
     return last
 
 
-def _delays(event: Mapping[str, Any]) -> list[float]:
-    given = [max(float(each), 0.0) for each in event.get("delays", ())][:4]
+def _shown(attempt: Attempt, told: Timeline) -> ShownAttempt:
+    a, *rest = _delays(attempt)
+    shown = attempt.verdicts[:VERDICTS_SHOWN]
+    return ShownAttempt(
+        at=attempt.at,
+        destination=attempt.destination,
+        relay=attempt.relay,
+        tls=attempt.tls,
+        waited=_bars("a", [a], told.waited_max),
+        tried=_bars("bcd", rest, told.tried_max),
+        verdicts=shown,
+        more=len(attempt.verdicts) - len(shown) + attempt.verdicts_left_out,
+    )
+
+
+def _delays(attempt: Attempt) -> list[float]:
+    """Returns the four delays in seconds, none of them negative."""
+    given = [max(each, 0.0) for each in attempt.delays][:4]
     return given + [0.0] * (4 - len(given))
 
 

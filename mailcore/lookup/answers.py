@@ -15,13 +15,23 @@ __all__ = [
     "DAMAGES_SHOWN",
     "DESTINATIONS_SHOWN",
     "RECIPIENTS_SHOWN",
+    "Accepted",
+    "Administered",
     "AgesRow",
     "AgesTable",
+    "Attempt",
+    "AttemptVerdict",
+    "BounceQueued",
+    "Deferred",
+    "Finished",
     "History",
+    "HistoryEvent",
     "Hit",
     "Item",
+    "Moved",
     "Oldest",
     "Page",
+    "Placed",
 ]
 
 RECIPIENTS_SHOWN = 10  # of an item; a page of 1 000 items stays far below a frame
@@ -75,11 +85,103 @@ class Hit(Struct, kw_only=True):
     finished_at: float | None
 
 
+class Placed(Struct, kw_only=True):
+    """The place of an envelope."""
+
+    lane: str
+    offset: int
+
+
+class _Event(Struct, kw_only=True, tag_field="event"):
+    at: float  # wall clock, seconds
+
+    @property
+    def event(self) -> str:
+        """Returns the kind of the event, as it is sent."""
+        return str(self.__struct_config__.tag)
+
+
+class Accepted(_Event, tag="accepted"):
+    """The message arrived."""
+
+    sender: str
+    size_bytes: int
+    recipients: int  # how many
+    client_address: str  # "" when it did not come by SMTP
+    helo: str
+    tls: str  # "" without TLS
+    login: str  # "" without authentication
+    message_id: str  # "" when the message lacks one
+    origin: str  # smtp, local or bounce
+
+
+class AttemptVerdict(Struct, kw_only=True):
+    """The verdict for one recipient of an attempt."""
+
+    number: int
+    address: str  # "" when it is not known: the envelope is deleted
+    status: str  # delivered, deferred, bounced, expired or deleted
+    dsn: str  # the enhanced status code, RFC 3463
+    reply: str  # shortened to timeline.REPLY_CHARACTERS
+
+
+class Attempt(_Event, tag="attempt"):
+    """An attempt at delivery."""
+
+    destination: str  # "": it ended without a delivery
+    relay: str
+    tls: str  # "" without TLS
+    delays: list[float]  # seconds: before the manager, in the queue, connecting, transmitting
+    verdicts: list[AttemptVerdict]
+    verdicts_left_out: int
+
+
+class _Replacement(_Event):
+    lane: str  # the new one
+    due_at: float  # wall clock, seconds; 0.0: at once
+    generation: int  # of the new envelope
+
+
+class Deferred(_Replacement, tag="deferred_until"):
+    """The message was put into a retry lane."""
+
+
+class Moved(_Replacement, tag="replaced"):
+    """The message was put into any other lane."""
+
+
+class BounceQueued(_Event, tag="bounce"):
+    """A bounce was made about the message."""
+
+    queue_id: str  # of the bounce
+    lane: str
+    offset: int
+
+
+class Administered(_Event, tag="administrative"):
+    """An operator ordered a change."""
+
+    operation: str
+    who: str
+    why: str
+    arguments: dict[str, Any]  # of the operation; of a list, the first timeline.LISTED_MAX
+
+
+class Finished(_Event, tag="finished"):
+    """The message left the queue."""
+
+    how: str  # "" or "deleted"
+    bounce: Placed | None  # None: without a bounce
+
+
+HistoryEvent = Accepted | Attempt | Deferred | Moved | BounceQueued | Administered | Finished
+
+
 class History(Struct, kw_only=True):
     """A history. ``complete`` means that its arrival and all its passes were found; before ``since`` no records exist."""
 
     queue_id: str
-    events: list[dict[str, Any]]  # oldest first
+    events: list[HistoryEvent]  # oldest first
     complete: bool
     since: float | None  # wall clock, seconds
     note: str

@@ -2,7 +2,7 @@
 
 It is made of the message's records in the journal's remaining segments, and of its envelopes in lanes, garbage or not;
 records that are not there any more come from the events (``archive``). It says how far back it reaches, and whether everything
-was found. The events of a history are described in ``timeline``.
+was found. The events of a history are defined in ``answers``.
 
 Law: only the answer is kept in memory, for a journal of any size. Must not know: sockets, the manager.
 
@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from mailcore.bounce.dsn import bounce_queue_id
 from mailcore.envelope import Envelope
-from mailcore.lookup.answers import History
+from mailcore.lookup.answers import Attempt, Deferred, History, HistoryEvent, Moved, Placed
 from mailcore.lookup.archive import Archive, Trouble, Window
 from mailcore.lookup.browse import WITHOUT_END, Browser, Found
 from mailcore.lookup.timeline import Timeline, accepted
@@ -142,14 +141,14 @@ class HistoryReader:
         """Finds the bounces of FINISH and REPLACED records from the archive, which does not keep their places."""
         browser = self.browser
         for event, generation in timeline.unbounced[:BOUNCES_MAX]:
-            queue_id, at = bounce_queue_id(timeline.queue_id, generation), float(event["at"])
+            queue_id, at = bounce_queue_id(timeline.queue_id, generation), event.at
             there = yield from envelopes_of(browser.disk, browser.queue_directory, [LOCAL], {queue_id}, at - SLACK_S)
             found = next((bounce for bounce, _ in there.get(queue_id, ()) if bounce.envelope.generation == 0), None)
             if found is None:
                 window = Window(at - SLACK_S, at + SLACK_S)
                 found = yield from elsewhere.archive.arrival(queue_id, window, elsewhere.trouble)
             if found is not None:
-                timeline.rests_on(event, queue_id, {"lane": found.lane, "offset": found.offset})
+                timeline.rests_on(event, queue_id, Placed(lane=found.lane, offset=found.offset))
 
     def _name(self, timeline: Timeline, found: Found) -> Steps[None]:
         """Adds addresses for the recipients' numbers; reads batches only until no address is missing."""
@@ -161,15 +160,15 @@ class HistoryReader:
                     timeline.names[recipient.number] = recipient.address
             yield
 
-    def _told(self, timeline: Timeline, envelopes: list[tuple[Found, bool]]) -> list[dict[str, Any]]:
-        events = [accepted(envelopes[0][0].envelope)] if envelopes else []
+    def _told(self, timeline: Timeline, envelopes: list[tuple[Found, bool]]) -> list[HistoryEvent]:
+        events: list[HistoryEvent] = [accepted(envelopes[0][0].envelope)] if envelopes else []
         resting = {found.envelope.generation: found.envelope for found, _ in envelopes}
         for event in timeline.events:
-            for verdict in event.get("verdicts", ()):
-                verdict["address"] = timeline.names.get(verdict["number"], "")
-            envelope = resting.get(event.get("generation", -1))
-            if envelope is not None:
-                event["due_at"] = max(envelope.due_at, envelope.not_before)
+            if isinstance(event, Attempt):
+                for verdict in event.verdicts:
+                    verdict.address = timeline.names.get(verdict.number, "")
+            elif isinstance(event, Deferred | Moved) and (envelope := resting.get(event.generation)) is not None:
+                event.due_at = max(envelope.due_at, envelope.not_before)
             events.append(event)
         return events
 

@@ -1,14 +1,6 @@
 """A message's timeline: turns its records into the events of a history.
 
-An event is a map of plain values, as clients get it: ``at`` (wall clock, seconds) and ``event``
-
-- accepted: sender, size_bytes, recipients (how many), client_address, helo, tls, login, message_id, origin
-- attempt: destination, relay, tls, delays (before the manager, in the queue, connecting, transmitting), verdicts: number,
-  address ("" when its envelope is gone), status, dsn, reply; verdicts_left_out
-- deferred_until (into a retry lane) and replaced (into any other): lane, due_at, generation
-- bounce: queue_id, lane, offset of the bounce
-- administrative: operation, who, why, arguments
-- finished: how ("" or "deleted"), bounce
+The events are defined in ``answers``.
 
 Law: only the answer is kept in memory, for any number of records. Pure.
 
@@ -21,10 +13,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from mailcore.bounce.dsn import bounce_queue_id
 from mailcore.envelope import Envelope, Origin, Status
+from mailcore.lookup.answers import (
+    Accepted,
+    Administered,
+    Attempt,
+    AttemptVerdict,
+    BounceQueued,
+    Deferred,
+    Finished,
+    HistoryEvent,
+    Moved,
+    Placed,
+)
 from mailcore.lookup.tracing import Body
 from mailcore.queue.lanes import interval_of
 from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, Start
@@ -43,7 +45,7 @@ class Timeline:
     """Collects the events of one message, in the order of its records."""
 
     queue_id: str
-    events: list[dict[str, Any]] = field(default_factory=list)
+    events: list[HistoryEvent] = field(default_factory=list)
     starts: set[int] = field(default_factory=set)  # generations whose pass was seen from its beginning
     begun: set[int] = field(default_factory=set)  # generations of which anything was seen
     places: dict[int, Place] = field(default_factory=dict)  # of each generation's envelope
@@ -60,7 +62,7 @@ class Timeline:
     ends: int = 0  # recipients with a final verdict
     added: list[str] = field(default_factory=list)  # recipients, by orders
     refused: set[int] = field(default_factory=set)  # generations in which a recipient was bounced
-    unbounced: list[tuple[dict[str, Any], int]] = field(default_factory=list)  # events that may rest on a bounce
+    unbounced: list[tuple[HistoryEvent, int]] = field(default_factory=list)  # events that may rest on a bounce
     _order: tuple[str, float] = ("", 0.0)
 
     def hear(self, body: Body, elsewhere: bool = False) -> None:
@@ -77,11 +79,11 @@ class Timeline:
             case Finish():
                 self.ended, self.bounce, self.deleted = True, body.bounce, body.why == "deleted"
                 self._bounce(body)
-                bounce = None if body.bounce is None else msgspec.structs.asdict(body.bounce)
-                self._add({"at": body.at, "event": "finished", "how": body.why, "bounce": bounce})
+                bounce = None if body.bounce is None else Placed(lane=body.bounce.lane, offset=body.bounce.offset)
+                self._add(Finished(at=body.at, how=body.why, bounce=bounce))
             case Administrative():
                 self._administrative(body)
-        said = elsewhere and isinstance(body, Finish | Replaced) and self.events[-1]["event"] != "attempt"
+        said = elsewhere and isinstance(body, Finish | Replaced) and not isinstance(self.events[-1], Attempt)
         if said and not isinstance(body, Administrative) and body.generation in self.refused:
             self.unbounced.append((self.events[-1], body.generation))
 
@@ -109,16 +111,17 @@ class Timeline:
         self.unnamed -= known
         self.names.update((number, names[number]) for number in known)
 
-    def rests_on(self, event: dict[str, Any], queue_id: str, place: dict[str, Any]) -> None:
+    def rests_on(self, event: HistoryEvent, queue_id: str, place: Placed) -> None:
         """Adds the bounce that belongs to an event, before it."""
         at = next((index for index, known in enumerate(self.events) if known is event), None)
         if at is not None and len(self.events) < EVENTS_MAX:
-            self.events.insert(at, {"at": event["at"], "event": "bounce", "queue_id": queue_id, **place})
-        if event["event"] == "finished":
-            event["bounce"] = place
+            bounce = BounceQueued(at=event.at, queue_id=queue_id, lane=place.lane, offset=place.offset)
+            self.events.insert(at, bounce)
+        if isinstance(event, Finished):
+            event.bounce = place
 
-    def _add(self, event: dict[str, Any]) -> None:
-        if len(self.events) < EVENTS_MAX or event["event"] == "finished":
+    def _add(self, event: HistoryEvent) -> None:
+        if len(self.events) < EVENTS_MAX or isinstance(event, Finished):
             self.events.append(event)
         else:
             self.events_left_out += 1
@@ -139,25 +142,24 @@ class Timeline:
         if any(verdict.status in (Status.BOUNCED, Status.EXPIRED) for verdict in delivery.verdicts):
             self.refused.add(delivery.generation)
         self._add(
-            {
-                "at": delivery.at,
-                "event": "attempt",
-                "destination": delivery.destination,
-                "relay": delivery.relay,
-                "tls": delivery.tls,
-                "delays": list(delivery.delays),
-                "verdicts": [
-                    {
-                        "number": verdict.number,
-                        "address": "",
-                        "status": Status(verdict.status).name.lower(),
-                        "dsn": verdict.dsn,
-                        "reply": verdict.reply[:REPLY_CHARACTERS],
-                    }
+            Attempt(
+                at=delivery.at,
+                destination=delivery.destination,
+                relay=delivery.relay,
+                tls=delivery.tls,
+                delays=list(delivery.delays),
+                verdicts=[
+                    AttemptVerdict(
+                        number=verdict.number,
+                        address="",
+                        status=Status(verdict.status).name.lower(),
+                        dsn=verdict.dsn,
+                        reply=verdict.reply[:REPLY_CHARACTERS],
+                    )
                     for verdict in told
                 ],
-                "verdicts_left_out": len(delivery.verdicts) - len(told),
-            }
+                verdicts_left_out=len(delivery.verdicts) - len(told),
+            )
         )
 
     def _replaced(self, replaced: Replaced) -> None:
@@ -166,14 +168,16 @@ class Timeline:
         self.places[generation] = replaced.place
         self._bounce(replaced)
         interval = interval_of(lane, 0) if lane.startswith("retry.") else 0.0
-        event = "deferred_until" if interval else "replaced"
-        due_at = replaced.at + interval if interval else 0.0  # its envelope, if found, has the exact time
-        self._add({"at": replaced.at, "event": event, "lane": lane, "due_at": due_at, "generation": generation})
+        if interval:  # its envelope, if found, has the exact time
+            due_at = replaced.at + interval
+            self._add(Deferred(at=replaced.at, lane=lane, due_at=due_at, generation=generation))
+        else:
+            self._add(Moved(at=replaced.at, lane=lane, due_at=0.0, generation=generation))
 
     def _bounce(self, body: Finish | Replaced) -> None:
         if body.bounce is not None:
-            queue_id, place = bounce_queue_id(body.queue_id, body.generation), msgspec.structs.asdict(body.bounce)
-            self._add({"at": body.at, "event": "bounce", "queue_id": queue_id, **place})
+            queue_id, place = bounce_queue_id(body.queue_id, body.generation), body.bounce
+            self._add(BounceQueued(at=body.at, queue_id=queue_id, lane=place.lane, offset=place.offset))
 
     def _administrative(self, order: Administrative) -> None:
         if self._order == (order.operation, order.at):
@@ -183,14 +187,13 @@ class Timeline:
             addresses = order.arguments.get("recipients", ())
             self.added += map(str, addresses if isinstance(addresses, list | tuple) else ())
         self._add(
-            {
-                "at": order.at,
-                "event": "administrative",
-                "operation": order.operation,
-                "who": order.who,
-                "why": order.why,
-                "arguments": {name: _few(value) for name, value in order.arguments.items()},
-            }
+            Administered(
+                at=order.at,
+                operation=order.operation,
+                who=order.who,
+                why=order.why,
+                arguments={name: _few(value) for name, value in order.arguments.items()},
+            )
         )
 
 
@@ -199,18 +202,17 @@ def _few(value: Any) -> Any:
     return list(value[:LISTED_MAX]) if isinstance(value, list | tuple) else value
 
 
-def accepted(envelope: Envelope) -> dict[str, Any]:
+def accepted(envelope: Envelope) -> Accepted:
     """Returns the event of a message's arrival."""
-    return {
-        "at": envelope.arrived_at,
-        "event": "accepted",
-        "sender": envelope.sender,
-        "size_bytes": envelope.size_bytes,
-        "recipients": max(envelope.recipient_count, envelope.numbers_used),
-        "client_address": envelope.client_address,
-        "helo": envelope.helo[:TEXT_CHARACTERS],
-        "tls": envelope.tls,
-        "login": envelope.login[:TEXT_CHARACTERS],
-        "message_id": envelope.message_id[:TEXT_CHARACTERS],
-        "origin": Origin(envelope.origin).name.lower(),
-    }
+    return Accepted(
+        at=envelope.arrived_at,
+        sender=envelope.sender,
+        size_bytes=envelope.size_bytes,
+        recipients=max(envelope.recipient_count, envelope.numbers_used),
+        client_address=envelope.client_address,
+        helo=envelope.helo[:TEXT_CHARACTERS],
+        tls=envelope.tls,
+        login=envelope.login[:TEXT_CHARACTERS],
+        message_id=envelope.message_id[:TEXT_CHARACTERS],
+        origin=Origin(envelope.origin).name.lower(),
+    )

@@ -24,7 +24,7 @@ from mailcore.lookup.history import HistoryReader
 from mailcore.lookup.tracing import Walk
 from mailcore.queue.records import Place
 from tests.events.exported_lives import ExportedLives, unsynced
-from tests.lookup.recorded_lives import Life, bounce_of, many
+from tests.lookup.recorded_lives import Life, bounce_of, events_of, many
 
 __all__ = ["unsynced"]
 pytestmark = pytest.mark.usefixtures("unsynced")
@@ -102,7 +102,7 @@ def without_places(history: History) -> list[dict[str, Any]]:
     """Events do not say until when a deleted message could have been undone."""
     return [
         {name: value for name, value in event.items() if (event.get("lane"), name) != ("deleted", "due_at")}
-        for event in history.events
+        for event in events_of(history)
     ]
 
 
@@ -143,7 +143,7 @@ def test_a_history_goes_over_from_events_to_the_journal_anywhere(tmp_path: Path,
     recorded.forget("journal", keep)
     recorded.forget("incoming.0")
     after = recorded.history(life.queue_id)
-    assert after.events == before.events
+    assert events_of(after) == events_of(before)
     assert after.complete
     recorded.close()
 
@@ -170,7 +170,7 @@ def test_a_segment_that_goes_while_it_is_read_is_read_in_the_events(
         recorded.forget("journal", keep=1)
         history = walk.result if over else recorded.walked(walk)
         assert history is not None
-        assert history.events == before.events, steps
+        assert events_of(history) == events_of(before), steps
         for path, data in kept.items():
             path.write_bytes(data)
 
@@ -187,9 +187,9 @@ def test_what_is_in_the_queue_has_its_past_out_of_events(recorded: ExportedLives
     recorded.forget("journal")
     recorded.forget("incoming.0")
     after = recorded.history(life.queue_id)
-    assert after.events == before.events
+    assert events_of(after) == events_of(before)
     assert after.complete
-    assert after.events[1]["verdicts"][0]["address"] == "a@example.org"
+    assert events_of(after)[1]["verdicts"][0]["address"] == "a@example.org"
 
 
 def test_added_recipients_have_their_addresses(recorded: ExportedLives) -> None:
@@ -201,7 +201,7 @@ def test_added_recipients_have_their_addresses(recorded: ExportedLives) -> None:
     recorded.export()
     recorded.forget_all()
     history = recorded.history(life.queue_id)
-    addresses = [verdict["address"] for verdict in history.events[2]["verdicts"]]
+    addresses = [verdict["address"] for verdict in events_of(history)[2]["verdicts"]]
     assert addresses == ["user@example.org", "x@example.org", "y@example.org"]
     assert history.complete
 
@@ -212,8 +212,8 @@ def test_a_bounce_has_a_history_of_its_own(recorded: ExportedLives) -> None:
     recorded.export()
     recorded.forget_all()
     history = recorded.history(f"{life.queue_id}B0")
-    assert [event["event"] for event in history.events] == ["accepted"]
-    assert history.events[0]["sender"] == ""
+    assert [event["event"] for event in events_of(history)] == ["accepted"]
+    assert events_of(history)[0]["sender"] == ""
 
 
 def test_what_nobody_exported_is_not_all_known(recorded: ExportedLives) -> None:
@@ -229,7 +229,7 @@ def test_what_nobody_exported_is_not_all_known(recorded: ExportedLives) -> None:
     recorded.export()
     recorded.forget_all()
     history = recorded.history(life.queue_id)
-    assert [event["event"] for event in history.events] == ["accepted", "attempt", "finished"]
+    assert [event["event"] for event in events_of(history)] == ["accepted", "attempt", "finished"]
     assert not history.complete
     assert history.note.startswith("its history is incomplete; ")
     assert "events go back to " in history.note
@@ -251,7 +251,7 @@ def test_of_what_nobody_knows_nothing_is_told(recorded: ExportedLives) -> None:
     recorded.forget_all()
     for queue_id in ("1K0RDGV4BE9ZZ", "0000000000000", "ZZZZZZZZZZZZZ", "no queue id"):
         history = recorded.history(queue_id)
-        assert (history.events, history.complete) == ([], False)
+        assert (events_of(history), history.complete) == ([], False)
         assert history.note.startswith(f"nothing is known about {queue_id}")
 
 
@@ -273,7 +273,7 @@ def test_a_damaged_file_is_passed_over_and_said(recorded: ExportedLives) -> None
     }.items():
         journal.write_bytes(data)
         history = recorded.history(life.queue_id)
-        assert [event["event"] for event in history.events][:1] == ["accepted"], name
+        assert [event["event"] for event in events_of(history)][:1] == ["accepted"], name
         assert not history.complete
         assert f"not all events could be read: {journal.parent.name}/{journal.name}: " in history.note
         assert recorded.measured(0.0).note
@@ -297,7 +297,7 @@ def test_a_file_that_goes_while_it_is_wanted_is_said(recorded: ExportedLives, mo
     journal.unlink()
     monkeypatch.setattr(files, "of_day", listed.__getitem__)
     history = recorded.history(life.queue_id)
-    assert [event["event"] for event in history.events] == ["accepted"]
+    assert [event["event"] for event in events_of(history)] == ["accepted"]
     assert f"{journal.name} has gone" in history.note
 
 
@@ -326,7 +326,7 @@ def test_an_order_whose_arguments_nobody_can_read_is_told(recorded: ExportedLive
     recorded.forget_all()
     history = recorded.history(life.queue_id)
     assert history.complete
-    assert [event["event"] for event in history.events] == ["accepted", "administrative", "attempt", "finished"]
+    assert [event["event"] for event in events_of(history)] == ["accepted", "administrative", "attempt", "finished"]
 
 
 # -- what it costs

@@ -20,6 +20,7 @@ from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.tracing import Walk, lanes_in, open_lane
 from tests.events.reading import rows
 from tests.events.test_histories import Reported, short_lists
+from tests.lookup.recorded_lives import events_of
 from tests.queue.simulated_machine import HOME, OutsideMemory
 from tests.simulated_disk import SimulatedDisk
 
@@ -40,7 +41,7 @@ def any_queue_id(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def told(history: Any) -> Counter[tuple[int, str]]:
     return Counter(
-        (verdict["number"], verdict["status"]) for event in history.events for verdict in event.get("verdicts", ())
+        (verdict["number"], verdict["status"]) for event in events_of(history) for verdict in event.get("verdicts", ())
     )
 
 
@@ -77,10 +78,10 @@ def test_all_that_happened_is_told_once(seed: int, tmp_path: Path) -> None:
         history = walk.result
         assert history is not None
         assert told(history) == happened.get(queue_id, Counter())
-        kinds = [event["event"] for event in history.events]
+        kinds = [event["event"] for event in events_of(history)]
         assert kinds[0] == "accepted"
         assert kinds.count("accepted") == 1
-        ats = [event["at"] for event in history.events]
+        ats = [event["at"] for event in events_of(history)]
         assert ats == sorted(ats)
         assert (kinds[-1] == "finished") >= (queue_id in ended)
 

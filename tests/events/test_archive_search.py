@@ -18,6 +18,7 @@ from mailcore.lookup.search_cursor import SearchCursor
 from mailcore.lookup.tracing import Walk
 from tests.events.exported_lives import ExportedLives, unsynced
 from tests.events.test_archive import LIVES, bounced, deferred_and_delivered, delivered
+from tests.lookup.recorded_lives import events_of
 from tests.lookup.sample_messages import Lane
 
 __all__ = ["unsynced"]
@@ -114,7 +115,7 @@ def test_a_long_list_is_searched_wherever_row_groups_and_what_is_read_of_them_en
             assert [hit.recipient_count for hit in hits] == [5, 5, 5]
         assert len(recorded.search(limit, recipient="*@example.org", sender="sender@*")) == 6
     for life in lives:
-        verdicts = recorded.history(life.queue_id).events[1]["verdicts"]
+        verdicts = events_of(recorded.history(life.queue_id))[1]["verdicts"]
         assert [each["address"] for each in verdicts] == ["a@example.org", *(f"b{n}@example.org" for n in range(1, 5))]
 
 

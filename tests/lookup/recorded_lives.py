@@ -25,6 +25,12 @@ from tests.lookup.sample_messages import NOW, Lane, envelope
 DELAYS = (1.0, 2.0, 0.25, 0.5)
 
 
+def events_of(history: History) -> list[dict[str, Any]]:
+    """The events as a client gets them."""
+    events: list[dict[str, Any]] = msgspec.to_builtins(history.events)
+    return events
+
+
 class RecordedLives:
     """``now`` moves only when a test moves it."""
 
@@ -192,4 +198,4 @@ def many(count: int) -> list[Recipient]:
     return [Recipient(number, f"u{number}@example.org") for number in range(count)]
 
 
-__all__ = ["DELAYS", "Life", "RecordedLives", "append_envelope", "bounce_of", "many"]
+__all__ = ["DELAYS", "Life", "RecordedLives", "append_envelope", "bounce_of", "events_of", "many"]

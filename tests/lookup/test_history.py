@@ -13,7 +13,7 @@ from mailcore.lookup import timeline as story_module
 from mailcore.lookup.history import HistoryReader
 from mailcore.lookup.tracing import SLACK_S, Walk
 from mailcore.queue.records import Place
-from tests.lookup.recorded_lives import DELAYS, RecordedLives, bounce_of, many
+from tests.lookup.recorded_lives import DELAYS, RecordedLives, bounce_of, events_of, many
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def recorded(tmp_path: Path) -> Iterator[RecordedLives]:
 
 
 def kinds(recorded: RecordedLives, queue_id: str) -> list[str]:
-    return [event["event"] for event in recorded.history(queue_id).events]
+    return [event["event"] for event in events_of(recorded.history(queue_id))]
 
 
 def drop_first_segments(recorded: RecordedLives, lane: str, left: int = 1) -> None:
@@ -51,7 +51,7 @@ def test_a_life_is_told_from_its_beginning_to_its_end(recorded: RecordedLives) -
     assert history.complete
     assert history.note == ""
     assert history.since is not None
-    accepted, first, second, deferred, third, finished = history.events
+    accepted, first, second, deferred, third, finished = events_of(history)
     assert accepted == {
         "at": recorded.now - 301, "event": "accepted", "sender": "s@example.com", "size_bytes": 1000, "recipients": 2,
         "client_address": "192.0.2.9", "helo": "client", "tls": "TLSv1.3", "login": "joe", "message_id": "<1@x>",
@@ -83,10 +83,10 @@ def test_what_an_operator_did_is_told_with_who_and_why(recorded: RecordedLives) 
     life.start()
     life.finish("deleted")
     history = recorded.history(life.queue_id)
-    assert [event["event"] for event in history.events] == ["accepted", "administrative", "replaced", "finished"]
-    order = history.events[1]
+    assert [event["event"] for event in events_of(history)] == ["accepted", "administrative", "replaced", "finished"]
+    order = events_of(history)[1]
     assert (order["operation"], order["who"], order["why"]) == ("delete", "alice (uid 7)", "spam")
-    assert history.events[3]["how"] == "deleted"
+    assert events_of(history)[3]["how"] == "deleted"
     assert history.complete
 
 
@@ -94,7 +94,7 @@ def test_a_message_that_only_arrived_is_all_told(recorded: RecordedLives) -> Non
     life = recorded.arrive()
     recorded.arrive()
     history = recorded.history(life.queue_id)
-    assert ([event["event"] for event in history.events], history.complete) == (["accepted"], True)
+    assert ([event["event"] for event in events_of(history)], history.complete) == (["accepted"], True)
 
 
 def test_a_message_that_is_being_worked_on_is_all_told(recorded: RecordedLives) -> None:
@@ -102,7 +102,7 @@ def test_a_message_that_is_being_worked_on_is_all_told(recorded: RecordedLives) 
     life.start()
     life.attempt(Status.DEFERRED)
     history = recorded.history(life.queue_id)
-    assert ([event["event"] for event in history.events], history.complete) == (["accepted", "attempt"], True)
+    assert ([event["event"] for event in events_of(history)], history.complete) == (["accepted", "attempt"], True)
 
 
 def test_a_bounce_is_named(recorded: RecordedLives) -> None:
@@ -113,16 +113,16 @@ def test_a_bounce_is_named(recorded: RecordedLives) -> None:
     (offset,) = recorded.lane("local").write(notice)
     life.finish(bounce=Place("local", offset))
     history = recorded.history(life.queue_id)
-    assert [event["event"] for event in history.events] == ["accepted", "attempt", "bounce", "finished"]
-    assert history.events[2]["queue_id"] == notice.queue_id
-    assert history.events[3]["bounce"] == {"lane": "local", "offset": offset}
+    assert [event["event"] for event in events_of(history)] == ["accepted", "attempt", "bounce", "finished"]
+    assert events_of(history)[2]["queue_id"] == notice.queue_id
+    assert events_of(history)[3]["bounce"] == {"lane": "local", "offset": offset}
     assert kinds(recorded, notice.queue_id) == ["accepted"]  # and has a history of its own
 
 
 def test_of_a_message_nobody_knows_nothing_is_told(recorded: RecordedLives) -> None:
     recorded.chatter(10)
     history = recorded.history("1K0RDGV4BE9ZZ")
-    assert (history.events, history.complete) == ([], False)
+    assert (events_of(history), history.complete) == ([], False)
     assert history.note.startswith("nothing is known about 1K0RDGV4BE9ZZ; the journal goes back to 20")
 
 
@@ -132,7 +132,7 @@ def test_without_a_journal_and_lanes_nothing_is_told(tmp_path: Path) -> None:
     for path in (tmp_path / "journal").glob("*"):
         path.unlink()
     history = recorded.history("1K0RDGV4BE9ZZ")
-    assert (history.events, history.since, history.note) == ([], None, "nothing is known about 1K0RDGV4BE9ZZ")
+    assert (events_of(history), history.since, history.note) == ([], None, "nothing is known about 1K0RDGV4BE9ZZ")
 
 
 def test_a_deleted_part_of_the_journal_is_missed(recorded: RecordedLives) -> None:
@@ -147,7 +147,7 @@ def test_a_deleted_part_of_the_journal_is_missed(recorded: RecordedLives) -> Non
     assert recorded.history(life.queue_id).complete
     drop_first_segments(recorded, "journal")
     history = recorded.history(life.queue_id)
-    assert [event["event"] for event in history.events] == ["accepted", "attempt", "finished"]
+    assert [event["event"] for event in events_of(history)] == ["accepted", "attempt", "finished"]
     assert not history.complete
     assert history.note.startswith("its history is incomplete; the journal goes back to ")
 
@@ -159,7 +159,7 @@ def test_a_deferred_message_whose_first_pass_is_forgotten_is_not_all_told(record
     recorded.chatter(2_000)
     drop_first_segments(recorded, "journal")
     history = recorded.history(life.queue_id)
-    assert ([event["event"] for event in history.events], history.complete) == (["accepted"], False)
+    assert ([event["event"] for event in events_of(history)], history.complete) == (["accepted"], False)
 
 
 def test_a_finished_message_whose_end_is_forgotten_is_not_all_told(recorded: RecordedLives) -> None:
@@ -169,7 +169,7 @@ def test_a_finished_message_whose_end_is_forgotten_is_not_all_told(recorded: Rec
     recorded.chatter(2_000)
     drop_first_segments(recorded, "journal")
     history = recorded.history(life.queue_id)
-    assert ([event["event"] for event in history.events], history.complete) == (["accepted"], False)
+    assert ([event["event"] for event in events_of(history)], history.complete) == (["accepted"], False)
 
 
 def test_without_its_envelope_numbers_have_no_addresses(recorded: RecordedLives) -> None:
@@ -180,8 +180,8 @@ def test_without_its_envelope_numbers_have_no_addresses(recorded: RecordedLives)
     for path in (recorded.directory / "incoming.7").glob("*"):
         path.unlink()
     history = recorded.history(life.queue_id)
-    assert [event["event"] for event in history.events] == ["attempt", "finished"]
-    assert history.events[0]["verdicts"][0]["address"] == ""
+    assert [event["event"] for event in events_of(history)] == ["attempt", "finished"]
+    assert events_of(history)[0]["verdicts"][0]["address"] == ""
     assert not history.complete
     assert "its envelope is deleted" in history.note
 
@@ -271,8 +271,8 @@ def test_replies_full_of_its_queue_id_are_no_records_of_it(recorded: RecordedLiv
     life.attempt(reply="250 \x1b[31m\x00 </script>\ufffd")
     life.finish()
     history = recorded.history(life.queue_id)
-    assert [event["event"] for event in history.events] == ["accepted", "attempt", "finished"]
-    assert history.events[1]["verdicts"][0]["reply"] == "250 \x1b[31m\x00 </script>\ufffd"
+    assert [event["event"] for event in events_of(history)] == ["accepted", "attempt", "finished"]
+    assert events_of(history)[1]["verdicts"][0]["reply"] == "250 \x1b[31m\x00 </script>\ufffd"
 
 
 def test_damage_in_the_journal_costs_what_it_covers(recorded: RecordedLives) -> None:
@@ -297,11 +297,11 @@ def test_an_answer_is_bounded(recorded: RecordedLives, monkeypatch: pytest.Monke
         life.attempt(Status.DELIVERED, *range(first, first + 10), reply="250 " + "y" * 5_000)
     life.finish()
     history = recorded.history(life.queue_id)
-    attempts = [event for event in history.events if event["event"] == "attempt"]
+    attempts = [event for event in events_of(history) if event["event"] == "attempt"]
     assert [len(event["verdicts"]) for event in attempts] == [10, 10, 5, 0, 0, 0]
     assert [event["verdicts_left_out"] for event in attempts] == [0, 0, 5, 10, 10, 10]
     assert (history.events_left_out, history.verdicts_left_out) == (4, 75)
-    assert history.events[-1]["event"] == "finished"
+    assert events_of(history)[-1]["event"] == "finished"
     assert len(attempts[0]["verdicts"][0]["reply"]) == 1_000
 
 
@@ -311,7 +311,7 @@ def test_addresses_in_recipients_records_are_found(recorded: RecordedLives) -> N
     life = recorded.arrive(recipients=(Recipient(0, "a@example.org"),), recipient_count=900, batches=(batch,))
     life.start()
     life.attempt(Status.DELIVERED, 0, 450)
-    verdicts = recorded.history(life.queue_id).events[1]["verdicts"]
+    verdicts = events_of(recorded.history(life.queue_id))[1]["verdicts"]
     assert [verdict["address"] for verdict in verdicts] == ["a@example.org", "b450@example.org"]
 
 
@@ -332,5 +332,5 @@ def test_a_list_in_an_order_is_cut(recorded: RecordedLives) -> None:
     life = recorded.arrive()
     life.start()
     life.order("add_recipients", arguments={"recipients": [f"u{n}@example.org" for n in range(1_000)], "until": 7.0})
-    arguments = recorded.history(life.queue_id).events[1]["arguments"]
+    arguments = events_of(recorded.history(life.queue_id))[1]["arguments"]
     assert (len(arguments["recipients"]), arguments["until"]) == (10, 7.0)

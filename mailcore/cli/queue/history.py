@@ -8,7 +8,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from mailcore.control.client import ControlClient
-from mailcore.control.protocol.messages import SEARCH_MAX, History, HistoryPart, Hit, SearchPart
+from mailcore.control.protocol.messages import (
+    SEARCH_MAX,
+    Accepted,
+    Administered,
+    Attempt,
+    BounceQueued,
+    Deferred,
+    Finished,
+    History,
+    HistoryEvent,
+    HistoryPart,
+    Hit,
+    Moved,
+    SearchPart,
+)
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client
 from mailcore.terminal.output import complain, cut, plain, print_json, say, size_shown, width
 from mailcore.terminal.times import shown
@@ -50,41 +64,40 @@ def _history(arguments: argparse.Namespace) -> int:
     return DONE if known else NOT_DONE
 
 
-def _event_lines(event: dict[str, Any]) -> Iterator[str]:
+def _event_lines(event: HistoryEvent) -> Iterator[str]:
     """Formats an event, and below it the reply for each recipient."""
-    kind = event["event"]
-    yield f"{shown(event['at'])}  {_summary(kind, event)}"
-    if kind == "attempt":
-        delays = "/".join(f"{delay:.2g}" for delay in event["delays"])
-        yield f"    relay {plain(event['relay'])}, delays {delays} s{', ' + plain(event['tls']) if event['tls'] else ''}"
-        for verdict in event["verdicts"]:
-            recipient = plain(verdict["address"]) or f"recipient {verdict['number']}"
-            yield f"    {verdict['status']}  {recipient}: {plain(verdict['reply'])}"
-        if event["verdicts_left_out"]:
-            yield f"    and {event['verdicts_left_out']} more recipients"
+    yield f"{shown(event.at)}  {_summary(event)}"
+    if isinstance(event, Attempt):
+        delays = "/".join(f"{delay:.2g}" for delay in event.delays)
+        yield f"    relay {plain(event.relay)}, delays {delays} s{', ' + plain(event.tls) if event.tls else ''}"
+        for verdict in event.verdicts:
+            recipient = plain(verdict.address) or f"recipient {verdict.number}"
+            yield f"    {verdict.status}  {recipient}: {plain(verdict.reply)}"
+        if event.verdicts_left_out:
+            yield f"    and {event.verdicts_left_out} more recipients"
 
 
-def _summary(kind: str, event: dict[str, Any]) -> str:
-    if kind == "accepted":
-        client = f" from {plain(event['client_address'])} ({plain(event['helo'])})" if event["client_address"] else ""
-        recipients = "1 recipient" if event["recipients"] == 1 else f"{event['recipients']} recipients"
-        sender = plain(event["sender"]) or "<>"
-        return f"accepted{client}: {sender} to {recipients}, {size_shown(event['size_bytes'])}"
-    if kind == "attempt":
-        destination = plain(event["destination"])
-        return f"attempt{' for ' + destination if destination else ', without a delivery'}"
-    if kind == "deferred_until":
-        return f"deferred until {shown(event['due_at'])}"
-    if kind == "replaced":
-        return f"moved to {plain(event['lane'])}"
-    if kind == "bounce":
-        return f"bounce to the sender: {plain(event['queue_id'])}"
-    if kind == "administrative":
-        why = f": {plain(event['why'])}" if event["why"] else ""
-        return f"{plain(event['operation'])} by {plain(event['who'])}{why}"
-    if kind == "finished":
-        return f"finished{' (' + plain(event['how']) + ')' if event['how'] else ''}"
-    return plain(kind)
+def _summary(event: HistoryEvent) -> str:
+    match event:
+        case Accepted():
+            client = f" from {plain(event.client_address)} ({plain(event.helo)})" if event.client_address else ""
+            recipients = "1 recipient" if event.recipients == 1 else f"{event.recipients} recipients"
+            sender = plain(event.sender) or "<>"
+            return f"accepted{client}: {sender} to {recipients}, {size_shown(event.size_bytes)}"
+        case Attempt():
+            destination = plain(event.destination)
+            return f"attempt{' for ' + destination if destination else ', without a delivery'}"
+        case Deferred():
+            return f"deferred until {shown(event.due_at)}"
+        case Moved():
+            return f"moved to {plain(event.lane)}"
+        case BounceQueued():
+            return f"bounce to the sender: {plain(event.queue_id)}"
+        case Administered():
+            why = f": {plain(event.why)}" if event.why else ""
+            return f"{plain(event.operation)} by {plain(event.who)}{why}"
+        case Finished():
+            return f"finished{' (' + plain(event.how) + ')' if event.how else ''}"
 
 
 class _Notes:
