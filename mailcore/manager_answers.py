@@ -1,8 +1,9 @@
-"""Defines the manager's answers about messages: the manager constructs them, control reads them or passes them on.
+"""Defines the manager's answers: the manager constructs them, control reads them or passes them on.
 
 This module is apart because neither process imports the other. The rows that name them are in ``mailcore.control.protocol``.
+Times are wall clock in seconds, offsets are in bytes.
 
-Law: values only. Must not know: any room; of the words, it knows the faults.
+Law: values only.
 """
 
 from __future__ import annotations
@@ -10,8 +11,38 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from mailcore.faults import Fault
+from mailcore.queue.sizes import Amount, QueueSize
+from mailcore.scheduler.snapshot import DestinationSnapshot, PlainValue, SchedulerSnapshot
 
-__all__ = ["Cut", "Injected", "LaneCut", "Located", "Ordered", "Progress", "Reason", "Reasons", "Working"]
+__all__ = [
+    "ActiveDestination",
+    "BalanceTerms",
+    "Cut",
+    "DelivererState",
+    "Destinations",
+    "InForce",
+    "Injected",
+    "JournalPlaces",
+    "LaneCut",
+    "LaneState",
+    "Located",
+    "Ordered",
+    "Outcomes",
+    "Places",
+    "Progress",
+    "Reason",
+    "Reasons",
+    "Reply",
+    "Size",
+    "State",
+    "Transports",
+    "ValueSet",
+    "Working",
+    "WrittenPositions",
+]
+
+
+# -- about messages
 
 
 class Injected(Struct, kw_only=True):
@@ -105,3 +136,153 @@ class Reasons(Struct, kw_only=True):
     """Why a message waits."""
 
     reasons: list[Reason]  # one for each group of its recipients; the manager's list is empty if it is not active
+
+
+# -- about the queue
+
+
+class LaneState(Struct, kw_only=True):
+    """A lane as the manager reads it; offsets in bytes."""
+
+    runner: int  # the runner's position
+    end: int  # up to here it can be read
+    interval_s: float | None  # between two passes of the runner; None: it only passes once
+
+
+class DelivererState(Struct, kw_only=True):
+    """A deliverer that is connected."""
+
+    number: int
+    pid: int
+    in_flight: int  # deliveries in progress
+    capacity: int
+
+
+class JournalPlaces(Struct, kw_only=True):
+    """Offsets in the journal."""
+
+    suffix: int  # a start reads from here
+    end: int
+    durable: int  # up to here it is synced
+
+
+class WrittenPositions(Struct, kw_only=True):
+    """The restart positions on disk."""
+
+    sequence: int
+    written_at: float  # wall clock
+
+
+class BalanceTerms(Struct, kw_only=True):
+    """Both balances since the manager's start, by term (``mailcore.balance``); ``difference`` is 0 if they balance."""
+
+    recipients: dict[str, int]
+    messages: dict[str, int]
+
+
+class State(Struct, kw_only=True):
+    """The manager's live state."""
+
+    pid: int
+    started_at: float  # wall clock; all counters count from here
+    uptime_s: float
+    stalled: str  # why the manager takes in no mail; "" if it does
+    tuned_damage: str  # why values set live are not in force; "" if they are
+    restored: str = ""  # why restored mail is held; "" if none is
+    active_messages: int
+    recovered_waiting: int  # messages found at the start that are not active yet
+    recovered_at_start: int
+    counters: dict[str, int]
+    accepted_by_origin: dict[str, Amount]
+    balance: BalanceTerms
+    receivers: dict[str, int]  # lane -> pid
+    deliverers: list[DelivererState]
+    lanes: dict[str, LaneState]
+    journal: JournalPlaces
+    positions: WrittenPositions
+    scheduler: SchedulerSnapshot
+
+
+class Size(QueueSize, kw_only=True):
+    """The size of the queue."""
+
+    unheard: list[str] = []  # lanes whose receiver has not reported yet: their newest mail is not counted
+
+
+class Places(Struct, kw_only=True):
+    """The manager's part of ``positions``; offsets in bytes."""
+
+    lanes: dict[str, LaneCut]
+    journal: JournalPlaces
+    held: dict[str, list[tuple[int, int]]] | None = None  # lane -> [segment, active messages in it]; None: not known
+    working: int | None = None  # active messages; None: not known
+
+
+class Reply(Struct, kw_only=True):
+    """A reply of a next hop, or why there was none."""
+
+    at: float  # the last time
+    reply: str
+    status: str  # delivered, deferred, bounced or expired
+    dsn: str  # enhanced status code, "4.2.0"; "" if there was none
+    relay: str
+    times: int  # so often in a row
+
+
+class Outcomes(Struct, kw_only=True):
+    """The recipients of a destination by outcome, since the manager's start."""
+
+    delivered: int = 0
+    deferred: int = 0
+    bounced: int = 0
+    expired: int = 0  # these were deferred before, and count there too
+    success_share: float | None = None  # of all tries; None: none was made
+    last_delivered_at: float | None = None
+    last_replies: list[Reply] = []  # the newest one first
+
+
+class ActiveDestination(DestinationSnapshot, kw_only=True):
+    """A destination with mail; it has the fields of ``Outcomes``, too."""
+
+    delivered: int = 0
+    deferred: int = 0
+    bounced: int = 0
+    expired: int = 0
+    success_share: float | None = None
+    last_delivered_at: float | None = None
+    last_replies: list[Reply] = []
+
+
+class Destinations(Struct, kw_only=True):
+    """Destinations with mail, without, and suspended ones; of each at most as many as were asked for."""
+
+    destinations: dict[str, ActiveDestination]  # those with the most mail
+    without_mail: dict[str, Outcomes]  # those that replied last, the newest first
+    queued: dict[str, int]  # -> recipients anywhere in the queue, most first
+    suspended: dict[str, float | None]  # scope -> until when; None: until it is resumed
+
+
+class InForce(Struct, kw_only=True, omit_defaults=True):
+    """A value in force."""
+
+    value: PlainValue | None  # of a suspension: until when; None: until it is resumed
+    origin: str  # configuration or tuned
+    until: float | None = None  # it holds until then; None: until it is removed
+    scope: str | None = None  # it is set for this wider scope; None: for the scope itself
+
+
+class Transports(Struct, kw_only=True):
+    """The values in force."""
+
+    scopes: dict[str, dict[str, InForce]]  # scope -> parameter -> value; "" is the global scope
+
+
+class ValueSet(Struct, kw_only=True, omit_defaults=True):
+    """A value that was set or removed, and is synced."""
+
+    scope: str
+    parameter: str
+    value: PlainValue | None  # None: back to the configured one, or a suspension without end
+    before: PlainValue | None  # in force until now
+    until: float | None = None  # it holds until then; None: until it is removed
+    suspended: InForce | None = None  # after a resume: the suspension of a wider pattern, which remains

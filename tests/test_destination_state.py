@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from appliance.destinations.row import Row
-from appliance.live.snapshot import trouble_of
+from appliance.destinations.row import rows_of
+from appliance.live.snapshot import destinations_of, trouble_of
 from mailcore.destination_state import DestinationState, states_of
+from tests.answers import active_destination, destinations
 
 FLAGS = ("transport_dead", "dead", "suspended", "resting", "full", "transport_resting", "transport_full")
 BLOCKING = list(DestinationState)[:-2]
@@ -27,11 +28,10 @@ def test_without_a_window_nothing_is_full_and_without_a_delivery_it_is_ready() -
 
 
 def test_table_and_overview_put_the_same_state_first() -> None:
-    known = {"dead_until": 9.0, "window": 0, "limit": 5, "queued": 1, "busy": 0, "success_share": None}
-    row = Row("smtp:a.example", known, 1, 20.0, True)
-    live = known | {"suspended": True, "suspended_until": 20.0}
-    answer = {"destinations": {"smtp:a.example": live}, "without_mail": {}}
-    [trouble] = trouble_of({"smtp:a.example": live}, answer, lambda _name, _count: 0.0)
+    known = active_destination(dead_until=9.0, limit=5, queued=1, suspended=True, suspended_until=20.0)
+    answer = destinations(destinations={"smtp:a.example": known}, queued={"smtp:a.example": 1})
+    [row] = rows_of(answer).rows
+    [trouble] = trouble_of(destinations_of(answer), answer, lambda _name, _count: 0.0)
     assert row.states[0] is DestinationState.DEAD
     assert row.badges[0].words.startswith(trouble["kind"])
     assert trouble["until"] == row.badges[0].until == 9.0

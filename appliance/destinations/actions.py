@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import msgspec
 from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -25,8 +26,11 @@ from appliance.destinations.forms import OverrideForm, ReasonForm, SeenForm, Sus
 from appliance.destinations.seen import as_text, meanwhile
 from appliance.tuning.applying import one_at_a_time
 from appliance.tuning.external_changes import note
+from appliance.tuning.parameter import Shown, shown_of
 from appliance.tuning.value import same
 from mailcore.control.client import ControlError
+from mailcore.control.protocol.tuning import ParameterKnown, ParametersKnown
+from mailcore.manager_answers import Transports, ValueSet
 
 __all__ = ["end", "override", "resume", "suspend"]
 
@@ -44,7 +48,7 @@ def suspend(request: HttpRequest, name: str) -> HttpResponse:
         with audited(
             request, "destination.suspend", name, before=_suspension(core, name), after={"until": until}, why=why
         ):
-            core.change("suspend", {"destination": name, "until": until}, why=why)
+            core.ask_change("suspend", ValueSet, {"destination": name, "until": until}, why=why)
         return _done(request, name, f"{visible(name)} is suspended{'' if until else ' until it is resumed'}.")
     words = "No new delivery starts until then. Its mail stays in the queue; deliveries in progress continue."
     return _dialog(request, name, form, f"Suspend {visible(name)}", words, "Suspend")
@@ -59,12 +63,10 @@ def resume(request: HttpRequest, name: str) -> HttpResponse:
         why = form.cleaned_data["why"]
         core = door(request)
         with audited(request, "destination.resume", name, before=_suspension(core, name), why=why) as entry:
-            answer = core.change("resume", {"destination": name}, why=why)
-            wider = answer.get("suspended")
-            entry.after = {"suspended": wider}
+            wider = core.ask_change("resume", ValueSet, {"destination": name}, why=why).suspended
+            entry.after = {"suspended": msgspec.to_builtins(wider)}
         if wider:
-            scope = wider.get("scope", "")
-            messages.warning(request, f"It stays suspended because of the suspension of {visible(scope)}.")
+            messages.warning(request, f"It stays suspended because of the suspension of {visible(wider.scope or '')}.")
         return _done(request, name, f"{visible(name)} is resumed.")
     words = "Deliveries start again now, with the initial window. A dead destination is tried now, too."
     return _dialog(request, name, form, f"Resume {visible(name)}", words, "Resume")
@@ -75,7 +77,7 @@ def resume(request: HttpRequest, name: str) -> HttpResponse:
 def override(request: HttpRequest, name: str) -> HttpResponse:
     """Renders the dialog that overrides a parameter of a destination; a POST sets the value."""
     core = door(request)
-    parameters = core.read("parameters")["scopes"]["destination"]
+    parameters = core.ask("parameters", ParametersKnown).scopes["destination"]
     asked = {"parameter": request.GET.get("parameter", "destination_concurrency_limit"), "value": "50%"}
     if request.method == "GET":
         asked["seen"] = as_text(_values(core, name))
@@ -97,17 +99,18 @@ def override(request: HttpRequest, name: str) -> HttpResponse:
                 after=arguments | {"for_s": for_s},
                 why=why,
             ) as entry:
-                answer = core.change("set", arguments | ({"for_s": for_s} if for_s else {}), why=why)
-                entry.words = f"{parameter} = {visible(answer['value'])}"
+                answer = core.ask_change("set", ValueSet, arguments | ({"for_s": for_s} if for_s else {}), why=why)
+                entry.words = f"{parameter} = {visible(answer.value)}"
         _tell_of_another(request, answer, before)
-        until = {"until": answer["until"]} if answer.get("until") else {}
-        shown = {"value": answer["value"], "origin": "tuned"} | until
-        note(request, answer.get("scope", name), parameter, before=before, after=shown, why=why)
+        shown: Shown = {"value": answer.value, "origin": "tuned"}
+        if answer.until is not None:
+            shown["until"] = answer.until
+        note(request, answer.scope, parameter, before=before, after=shown, why=why)
         how_long = f" for {span(for_s)}" if for_s else ""
         return _done(
             request,
             name,
-            f"{parameter} is {visible(answer['value'])} instead of {visible(answer['before'])}{how_long}.",
+            f"{parameter} is {visible(answer.value)} instead of {visible(answer.before)}{how_long}.",
         )
     return _dialog(request, name, form, f"Override a value of {visible(name)}", words, "Set", parameters)
 
@@ -132,10 +135,10 @@ def end(request: HttpRequest, name: str, parameter: str) -> HttpResponse:
             with audited(
                 request, "destination.take_back", name, before=before | {"parameter": parameter}, why=why
             ) as entry:
-                answer = core.change("set", arguments, why=why)
+                answer = core.ask_change("set", ValueSet, arguments, why=why)
                 entry.words = f"{parameter} removed"
         _tell_of_another(request, answer, before)
-        shown: dict[str, Any] = {}
+        shown: Shown = {}
         with contextlib.suppress(ControlError):  # removed, also if the core cannot name the value in force now
             shown = _in_force(core, name, parameter)
         note(request, name, parameter, before=before, after=shown, why=why)
@@ -146,9 +149,7 @@ def end(request: HttpRequest, name: str, parameter: str) -> HttpResponse:
 # -- inside
 
 
-def _take_back_dialog(
-    request: HttpRequest, name: str, form: SeenForm, parameter: str, now: dict[str, Any]
-) -> HttpResponse:
+def _take_back_dialog(request: HttpRequest, name: str, form: SeenForm, parameter: str, now: Shown) -> HttpResponse:
     words = (
         f"{parameter} is {visible(now['value'])} now, for this destination only. "
         "After this, the value of the wider scope applies."
@@ -156,7 +157,7 @@ def _take_back_dialog(
     return _dialog(request, name, form, f"Remove the override of {parameter}", words, "Remove")
 
 
-def _has_changed(core: Door, name: str, form: SeenForm, parameter: str, now: dict[str, Any]) -> bool:
+def _has_changed(core: Door, name: str, form: SeenForm, parameter: str, now: Shown) -> bool:
     """Returns whether the value was changed since the dialog was opened; if so, adds an error to the form."""
     words = meanwhile(form.cleaned_data["seen"], parameter, now)
     if words:
@@ -164,27 +165,27 @@ def _has_changed(core: Door, name: str, form: SeenForm, parameter: str, now: dic
     return bool(words)
 
 
-def _tell_of_another(request: HttpRequest, answer: dict[str, Any], before: dict[str, Any]) -> None:
+def _tell_of_another(request: HttpRequest, answer: ValueSet, before: Shown) -> None:
     """Warns if another user set the value between our read and our change: on the command line or in another portal process."""
-    if "before" in answer and not same(answer["before"], before.get("value")):
+    if not same(answer.before, before.get("value")):
         messages.warning(
             request,
             f"Another user changed the value at the same moment, from {visible(before.get('value'))} to "
-            f"{visible(answer['before'])}, which your change replaced.",
+            f"{visible(answer.before)}, which your change replaced.",
         )
 
 
 def _suspension(core: Door, name: str) -> Any:
-    values = next(iter(core.read("transports", {"destination": name}).values()))
+    values = next(iter(shown_of(core.ask("transports", Transports, {"destination": name})).values()))
     return {"suspended_until": values.get("suspended_until")}
 
 
-def _values(core: Door, name: str) -> dict[str, dict[str, Any]]:
-    values: dict[str, Any] = next(iter(core.read("transports", {"destination": name}).values()))
+def _values(core: Door, name: str) -> dict[str, Shown]:
+    values = next(iter(shown_of(core.ask("transports", Transports, {"destination": name})).values()))
     return {parameter: shown for parameter, shown in values.items() if parameter != "suspended_until"}
 
 
-def _in_force(core: Door, name: str, parameter: str) -> dict[str, Any]:
+def _in_force(core: Door, name: str, parameter: str) -> Shown:
     values = _values(core, name)
     if parameter not in values:
         raise Http404("there is no such parameter of a destination")
@@ -206,7 +207,7 @@ def _dialog(
     title: str,
     words: str,
     deed: str,
-    parameters: list[dict[str, Any]] | None = None,
+    parameters: list[ParameterKnown] | None = None,
 ) -> HttpResponse:
     context = {"name": name, "form": form, "title": title, "words": words, "deed": deed, "parameters": parameters}
     template = "destinations/dialog.html" if request.headers.get("HX-Request") else "destinations/dialog_page.html"

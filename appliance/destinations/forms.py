@@ -14,6 +14,7 @@ from django.http import QueryDict
 from appliance.destinations.seen import SEEN_MAX
 from appliance.queue.amounts import duration_of, moment_of
 from mailcore.bounds import Bounds, Kind
+from mailcore.control.protocol.tuning import ParameterKnown
 
 __all__ = ["OverrideForm", "ReasonForm", "SeenForm", "SuspendForm", "value_of"]
 
@@ -118,9 +119,9 @@ class OverrideForm(SeenForm):
     )
     field_order = ["parameter", "value", "duration", "why"]
 
-    def __init__(self, parameters: list[dict[str, Any]], *arguments: Any, **named: Any) -> None:
+    def __init__(self, parameters: list[ParameterKnown], *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._kinds = {each["name"]: each["kind"] for each in parameters}
+        self._kinds = {each.name: each.kind for each in parameters}
         choice = self.fields["parameter"]
         assert isinstance(choice, forms.ChoiceField)
         choice.choices = [(name, name.replace("_", " ")) for name in self._kinds]

@@ -5,11 +5,10 @@ Law: values only. A value that is missing in the core's answer is None here, nev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from mailcore.destination_state import DestinationState, states_of
+from mailcore.manager_answers import ActiveDestination, Destinations, Outcomes, Reply
 
 __all__ = ["NAMES_MAX", "SORTS", "Badge", "Row", "Table", "badges", "rows_of"]
 
@@ -31,7 +30,7 @@ class Row:
     """Holds what the core reported about one destination. None: the core did not report it."""
 
     name: str
-    known: Mapping[str, Any] = field(default_factory=dict)  # from the scheduler and the outcomes of deliveries
+    known: ActiveDestination | Outcomes | None = None  # its outcomes; with mail also the scheduler's state
     queued: int | None = None  # recipients, in all lanes
     suspended_until: float | None = None
     suspended: bool = False
@@ -42,61 +41,77 @@ class Row:
         return self.name.partition(":")[0]
 
     @property
+    def active(self) -> ActiveDestination | None:
+        """Returns the scheduler's state; None for a destination without mail."""
+        return self.known if isinstance(self.known, ActiveDestination) else None
+
+    @property
+    def replies(self) -> list[Reply]:
+        """Returns the last replies, the newest first."""
+        return self.known.last_replies if self.known else []
+
+    @property
+    def last_delivered_at(self) -> float | None:
+        """Returns the time of the last delivery, in wall-clock seconds; None if there was none since the manager started."""
+        return self.known.last_delivered_at if self.known else None
+
+    @property
     def window(self) -> int | None:
         """Returns the maximum of concurrent deliveries, now."""
-        return self.known.get("window")
+        return self.active.window if self.active else None
 
     @property
     def limit(self) -> int | None:
         """Returns the value that the window never exceeds."""
-        return self.known.get("limit")
+        return self.active.limit if self.active else None
 
     @property
     def busy(self) -> int | None:
         """Returns the number of deliveries in progress."""
-        return self.known.get("busy")
+        return self.active.busy if self.active else None
 
     @property
     def messages(self) -> int | None:
         """Returns the number of active messages."""
-        return self.known.get("messages")
+        return self.active.messages if self.active else None
 
     @property
     def success_share(self) -> float | None:
         """Returns the share of delivered recipients among all attempts since the manager started."""
-        return self.known.get("success_share")
+        return self.known.success_share if self.known else None
 
     @property
     def site_failures(self) -> int | None:
         """Returns the number of failures of the site since the manager started."""
-        return self.known.get("site_failures")
+        return self.active.site_failures if self.active else None
 
     @property
     def counts(self) -> dict[str, int]:
         """Returns the recipients by outcome since the manager started."""
-        return {name: int(self.known.get(name) or 0) for name in ("delivered", "deferred", "bounced")}
+        known = self.known or Outcomes()
+        return {"delivered": known.delivered, "deferred": known.deferred, "bounced": known.bounced}
 
     @property
     def dead_until(self) -> float | None:
         """Returns when a dead destination is tried again, in wall-clock seconds; None if it is not dead."""
-        return self.known.get("dead_until")
+        return self.active.dead_until if self.active else None
 
     @property
-    def last_reply(self) -> Mapping[str, Any]:
-        """Returns the latest reply that was not a success; empty if there is none."""
-        replies = self.known.get("last_replies") or ()
-        return replies[0] if replies else {}
+    def last_reply(self) -> Reply | None:
+        """Returns the latest reply that was not a success; None if there is none."""
+        return self.replies[0] if self.replies else None
 
     @property
     def words(self) -> str:
         """Returns why the destination is dead, or else its latest reply that was not a success; "" if there is neither."""
-        return str(self.known.get("reason") or "") or str(self.last_reply.get("reply") or "")
+        reason = self.active.reason if self.active else ""
+        return reason or (self.last_reply.reply if self.last_reply else "")
 
     @property
     def failing(self) -> bool:
         """Returns whether the latest deferred reply is newer than the latest delivery. Permanent refusals do not count."""
-        deferred = [each["at"] for each in self.known.get("last_replies") or () if each.get("status") == "deferred"]
-        return bool(deferred) and max(deferred) > (self.known.get("last_delivered_at") or 0)
+        deferred = [each.at for each in self.replies if each.status == "deferred"]
+        return bool(deferred) and max(deferred) > (self.last_delivered_at or 0)
 
     @property
     def states(self) -> list[DestinationState]:
@@ -104,7 +119,7 @@ class Row:
         return states_of(
             dead=self.dead_until is not None,
             suspended=self.suspended,
-            resting=bool(self.known.get("rest_s")),
+            resting=bool(self.active and self.active.rest_s),
             busy=self.busy or 0,
             window=self.window,
         )
@@ -112,7 +127,8 @@ class Row:
     @property
     def in_trouble(self) -> bool:
         """Returns whether it is dead, suspended or failing."""
-        return bool(self.dead_until or self.suspended or self.failing or (self.known.get("fail_cohorts") or 0) > 0)
+        cohorts = self.active.fail_cohorts if self.active else 0
+        return bool(self.dead_until or self.suspended or self.failing or cohorts > 0)
 
     @property
     def meter(self) -> dict[str, float]:
@@ -144,7 +160,7 @@ def badges(row: Row) -> list[Badge]:
     if row.busy:
         found.append(Badge("window full" if DestinationState.WINDOW_FULL in states else "busy", "accent"))
     if not found:
-        found.append(Badge("fine", "good") if row.known.get("last_delivered_at") else Badge("idle"))
+        found.append(Badge("fine", "good") if row.last_delivered_at else Badge("idle"))
     return found
 
 
@@ -158,29 +174,24 @@ class Table:
     patterns: list[Row]  # suspensions of patterns and of destinations without mail
 
 
-def rows_of(answer: Mapping[str, Any]) -> Table:
+def rows_of(answer: Destinations) -> Table:
     """Returns the table of an answer to ``destinations``: those with mail, with outcomes, and suspended ones, each once."""
-    scheduled: dict[str, Any] = dict(answer.get("destinations") or {})
-    quiet: dict[str, Any] = dict(answer.get("without_mail") or {})
-    queued: dict[str, int] = dict(answer.get("queued") or {})
-    suspended: dict[str, float | None] = dict(answer.get("suspended") or {})
-    unnamed = int(queued.pop("", 0))
-    rows = {}
-    for name in (*scheduled, *queued, *quiet):
-        if name in rows:
-            continue
-        known = scheduled.get(name) or quiet.get(name) or {}
+    suspended = answer.suspended
+    queued = {name: count for name, count in answer.queued.items() if name}
+    rows: dict[str, Row] = {}
+    for name in dict.fromkeys((*answer.destinations, *queued, *answer.without_mail)):
+        active = answer.destinations.get(name)
         own = name in suspended
         rows[name] = Row(
             name,
-            known,
+            active or answer.without_mail.get(name),
             queued.get(name, 0),
-            suspended.get(name) if own else known.get("suspended_until"),
-            own or bool(known.get("suspended")),
+            suspended[name] if own else active.suspended_until if active else None,
+            own or bool(active and active.suspended),
         )
-    patterns = [Row(name, {}, None, until, True) for name, until in sorted(suspended.items()) if name not in rows]
-    full = any(len(each) >= NAMES_MAX for each in (scheduled, queued, quiet))
-    return Table(list(rows.values()), unnamed, full, patterns)
+    patterns = [Row(name, None, None, until, True) for name, until in sorted(suspended.items()) if name not in rows]
+    full = any(len(each) >= NAMES_MAX for each in (answer.destinations, queued, answer.without_mail))
+    return Table(list(rows.values()), answer.queued.get("", 0), full, patterns)
 
 
 def _number(value: float | None) -> float:

@@ -6,7 +6,6 @@ Law: if another user has changed the value meanwhile, the form shows an error an
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from appliance.common.templatetags.waypost import visible
@@ -16,12 +15,11 @@ from appliance.tuning.value import is_value, typed
 __all__ = ["SEEN_MAX", "as_text", "meanwhile"]
 
 SEEN_MAX = 20_000  # characters: a destination has some ten parameters
-_NAMES = ("value", "origin", "until", "scope")
 
 
-def as_text(values: Mapping[str, Shown]) -> str:
+def as_text(values: dict[str, Shown]) -> str:
     """Returns the values as the text of the form's hidden field."""
-    return json.dumps({name: {each: shown[each] for each in _NAMES if each in shown} for name, shown in values.items()})
+    return json.dumps(values)
 
 
 def meanwhile(text: str, parameter: str, now: Shown) -> str:

@@ -13,6 +13,9 @@ from appliance.accounts.roles import viewer
 from appliance.common.door import Door, door
 from appliance.common.templatetags.waypost import visible
 from appliance.destinations.row import NAMES_MAX, SORTS, Row, rows_of
+from appliance.tuning.parameter import Shown, shown_of
+from mailcore.control.protocol.tuning import ParametersKnown
+from mailcore.manager_answers import Destinations, Transports
 
 __all__ = ["known_row", "listed", "one"]
 
@@ -39,7 +42,7 @@ def listed(request: HttpRequest) -> HttpResponse:
     sort, reverse_order = (sort[1:], True) if sort.startswith("-") else (sort, False)
     if sort not in SORTS:
         sort, reverse_order = "trouble", False
-    table = rows_of(door(request).read("destinations", {"limit": NAMES_MAX}))
+    table = rows_of(door(request).ask("destinations", Destinations, {"limit": NAMES_MAX}))
     matching = [row for row in table.rows if _matches(row, text) and (row.in_trouble or not trouble)]
     matching.sort(key=lambda row: row.name)
     matching.sort(key=SORTS[sort], reverse=reverse_order)
@@ -85,19 +88,20 @@ def one(request: HttpRequest, name: str) -> HttpResponse:
     """Renders the page of one destination. Raises Http404 for a name without a transport."""
     core = door(request)
     row, others = known_row(core, name)
-    in_force = core.read("transports", {"destination": name})
+    in_force = shown_of(core.ask("transports", Transports, {"destination": name}))
     spelling, values = next(iter(in_force.items()))
-    told = {each["name"]: each for each in core.read("parameters")["scopes"]["destination"]}
+    told = {each.name: each for each in core.ask("parameters", ParametersKnown).scopes["destination"]}
     suspension = values.get("suspended_until")
     if suspension is not None:
-        row.suspended, row.suspended_until = True, suspension.get("value")
+        until = suspension.get("value")
+        row.suspended, row.suspended_until = True, until if isinstance(until, int | float) else None
     parameters = [
         {
             "name": parameter,
             "typed": _typed(shown["value"]),
             **shown,
             **_origin(shown, spelling),
-            "told": told.get(parameter, {}),
+            "told": told.get(parameter),
         }
         for parameter, shown in values.items()
         if parameter != "suspended_until"
@@ -124,9 +128,9 @@ def known_row(core: Door, name: str) -> tuple[Row, int]:
     """Returns the row of a destination (an empty row if the core does not name it), and how many the core names."""
     if ":" not in name:
         raise Http404("a destination is transport:next hop")
-    table = rows_of(core.read("destinations", {"limit": NAMES_MAX}))
+    table = rows_of(core.ask("destinations", Destinations, {"limit": NAMES_MAX}))
     found = next((row for row in (*table.rows, *table.patterns) if row.name == name), None)
-    return found or Row(name, {}, None), len(table.rows)
+    return found or Row(name), len(table.rows)
 
 
 def _matches(row: Row, text: str) -> bool:
@@ -139,7 +143,7 @@ def _next(name: str, sort: str, reverse_order: bool) -> str:
     return f"-{name}" if name == sort and not reverse_order else name
 
 
-def _origin(shown: dict[str, Any], scope: str) -> dict[str, Any]:
+def _origin(shown: Shown, scope: str) -> dict[str, Any]:
     """Returns where a value comes from, in words, and whether it can be removed here."""
     here = "scope" not in shown
     tuned = shown.get("origin") == "tuned"

@@ -41,6 +41,8 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable
 from typing import Any, Protocol
 
+import msgspec
+
 from appliance.common.templatetags.waypost import visible
 from appliance.live.fragments import Channel, LivePage, LiveState
 from appliance.live.rings import Ring
@@ -54,8 +56,10 @@ from appliance.live.snapshot import (
     queue_of,
     trouble_of,
 )
-from mailcore.control.client import AsyncControlClient, ControlError, NotRunning, Refused, TimedOut
+from mailcore.control.client import AsyncControlClient, ControlError, NotRunning, NotUnderstood, Refused, TimedOut
 from mailcore.control.protocol.messages import AgesPart
+from mailcore.control.protocol.state import Disks, Processes
+from mailcore.manager_answers import Destinations, Size, State
 
 __all__ = ["Hub", "Keeper", "TooManyReaders", "nothing_known"]
 
@@ -118,7 +122,7 @@ class Hub:
         self.readers = 0
         self._channels: dict[Hashable, Channel] = {}  # one for each different page that is open
         self._rendering = asyncio.Lock()
-        self._answer: Any = None  # the last to "destinations", as it came
+        self._answer: Destinations | None = None  # the last to "destinations", as it came
         self.snapshot: dict[str, Any] = nothing_known(wall())
         self._number = 0
         self._kept_minute = 0
@@ -188,11 +192,14 @@ class Hub:
             async with asyncio.timeout(
                 2 * self._patience_s
             ):  # four questions with a time-out each, and this time for all together
-                processes = await self._client.call("processes")
-                self.snapshot["processes"] = processes_of(processes["children"])
-                state = await self._client.call("state")
-                size = await self._client.call("size")
-                destinations = await self._client.call("destinations", {"limit": DESTINATIONS_MAX})
+                processes = await self._client.ask("processes", Processes)
+                self.snapshot["processes"] = processes_of(processes.children)
+                state = await self._client.ask("state", State)
+                size = await self._client.ask("size", Size)
+                destinations = await self._client.ask("destinations", Destinations, {"limit": DESTINATIONS_MAX})
+        except NotUnderstood:
+            await self._not_understood()
+            return
         except (ControlError, TimeoutError) as error:
             words, notice = _words(error)
             self.snapshot["core"] = _down(words, notice, self.snapshot["core"]["as_of"], self._wall())
@@ -226,7 +233,8 @@ class Hub:
         while True:
             if self.readers and self.snapshot["core"]["running"]:
                 with contextlib.suppress(ControlError, LookupError, TypeError):
-                    self.snapshot["disks"] = (await self._slow_client.call("disks"))["disks"]
+                    disks = await self._slow_client.ask("disks", Disks)
+                    self.snapshot["disks"] = msgspec.to_builtins(disks.disks)
                 with contextlib.suppress(ControlError, LookupError, TypeError):
                     ages = await self._slow_client.ask("ages", AgesPart)
                     self.snapshot |= {"oldest": oldest_of(ages.oldest), "oldest_as_of": ages.as_of}
@@ -234,18 +242,18 @@ class Hub:
             else:
                 await asyncio.sleep(self._tick_s)
 
-    def _heard(self, now: float, state: dict[str, Any], size: dict[str, Any], answer: dict[str, Any]) -> None:
+    def _heard(self, now: float, state: State, size: Size, answer: Destinations) -> None:
         counts = counts_of(state)
-        if state["started_at"] != self._started_at:  # a new manager, which counts from zero
+        if state.started_at != self._started_at:  # a new manager, which counts from zero
             for name in COUNTS:
                 self._begun[name] += self._last[name]
             first = not self._started_at
-            self._started_at = state["started_at"]
+            self._started_at = state.started_at
             if first:  # recipients that were counted before the hub started belong to no rate
                 self._begun = {name: -counts[name] for name in COUNTS}
         self._last = counts
         rising = {name: self._begun[name] + counts[name] for name in COUNTS}
-        self._total.add(now, {**rising, "messages": size["messages"], "recipients": size["recipients"]})
+        self._total.add(now, {**rising, "messages": size.messages, "recipients": size.recipients})
         destinations = destinations_of(answer)
         for name, row in destinations.items():
             self._ring(name).add(now, row)
@@ -256,15 +264,15 @@ class Hub:
                 "notice": "",
                 "as_of": now,
                 "age_s": 0.0,
-                "pid": state["pid"],
-                "stalled": state["stalled"],
-                "tuned_damage": state["tuned_damage"],
-                "restored": state.get("restored", ""),
+                "pid": state.pid,
+                "stalled": state.stalled,
+                "tuned_damage": state.tuned_damage,
+                "restored": state.restored,
             },
             "totals": {
                 **counts,
-                "started_at": state["started_at"],
-                **{name: state["balance"]["recipients"][name] for name in ("queued_at_start", "queued")},
+                "started_at": state.started_at,
+                **{name: state.balance.recipients[name] for name in ("queued_at_start", "queued")},
             },
             "rates": self._per_minute(RATE_S),
             "pace": self._per_minute(PACE_S),

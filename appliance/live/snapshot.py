@@ -5,7 +5,7 @@ Law: a name or reply that a page shows as text has passed ``visible``; the keys 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.urls import reverse
@@ -13,7 +13,9 @@ from django.utils.http import urlencode
 
 from appliance.common.templatetags.waypost import visible
 from mailcore.control.protocol.messages import Oldest
+from mailcore.control.protocol.state import Child
 from mailcore.destination_state import DestinationState, states_of
+from mailcore.manager_answers import Destinations, Outcomes, Size, State
 
 __all__ = [
     "COUNTS",
@@ -44,25 +46,27 @@ TRIES_MIN = 10  # below, a share means nothing
 TROUBLE_MAX = 20  # on one page
 
 
-def counts_of(state: Mapping[str, Any]) -> dict[str, int]:
+def counts_of(state: State) -> dict[str, int]:
     """Returns the recipients that the manager counted since its start."""
-    counters = state["counters"]
-    return {name: int(counters[counter]) for name, counter in COUNTS.items()}
+    return {name: state.counters[counter] for name, counter in COUNTS.items()}
 
 
-def queue_of(state: Mapping[str, Any], size: Mapping[str, Any]) -> dict[str, Any]:
+def queue_of(state: State, size: Size) -> dict[str, Any]:
     """Returns the size of the queue in all and by lane; lanes in the order in which mail passes through them."""
     lanes: dict[str, Any] = {}
-    for lane in sorted({*state["lanes"], *size["lanes"]} - {"deleted"}, key=_lane_order):
-        there = size["lanes"].get(lane, {"messages": 0, "recipients": 0})
-        interval = state["lanes"].get(lane, {}).get("interval_s")
-        lanes[lane] = {"messages": there["messages"], "recipients": there["recipients"], "interval_s": interval}
+    for lane in sorted({*state.lanes, *size.lanes} - {"deleted"}, key=_lane_order):
+        there, known = size.lanes.get(lane), state.lanes.get(lane)
+        lanes[lane] = {
+            "messages": there.messages if there else 0,
+            "recipients": there.recipients if there else 0,
+            "interval_s": known.interval_s if known else None,
+        }
     return {
-        "messages": size["messages"],
-        "recipients": size["recipients"],
-        "active": state["active_messages"],
-        "in_flight": sum(each["in_flight"] for each in state["deliverers"]),
-        "destinations": len(size["destinations"]),
+        "messages": size.messages,
+        "recipients": size.recipients,
+        "active": state.active_messages,
+        "in_flight": sum(each.in_flight for each in state.deliverers),
+        "destinations": len(size.destinations),
         "lanes": lanes,
     }
 
@@ -73,33 +77,33 @@ def _lane_order(lane: str) -> tuple[int, float, str]:
     return order, float(rest) if rest.isdecimal() else 0.0, lane
 
 
-def destinations_of(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def destinations_of(answer: Destinations) -> dict[str, dict[str, Any]]:
     """Returns the numbers of destinations: those with the most mail first, then suspended ones, then those without mail."""
-    rows, idle = answer["destinations"], answer["without_mail"]
-    queued, suspended = answer["queued"], answer["suspended"]
-    by_mail = sorted({*queued, *rows} - {""}, key=lambda name: -queued.get(name, 0))
-    told: dict[str, dict[str, Any]] = {}
-    for name in [*by_mail[:DESTINATIONS_MAX], *(name for name in [*suspended, *idle] if name not in by_mail)]:
-        if len(told) >= 2 * DESTINATIONS_MAX:
+    queued, suspended = answer.queued, answer.suspended
+    by_mail = sorted({*queued, *answer.destinations} - {""}, key=lambda name: -queued.get(name, 0))
+    others = [name for name in [*suspended, *answer.without_mail] if name not in by_mail]
+    rows: dict[str, dict[str, Any]] = {}
+    for name in [*by_mail[:DESTINATIONS_MAX], *others]:
+        if len(rows) >= 2 * DESTINATIONS_MAX:
             break
-        row = rows.get(name, {})
-        known = row or idle.get(name, {})
-        told[name] = {
+        active = answer.destinations.get(name)
+        outcomes = active or answer.without_mail.get(name) or Outcomes()
+        rows[name] = {
             "queued": queued.get(name, 0),
-            "window": row.get("window"),
-            "limit": row.get("limit"),
-            "busy": row.get("busy", 0),
-            "dead_until": row.get("dead_until"),
-            "suspended": name in suspended or bool(row.get("suspended")),
-            "suspended_until": suspended.get(name) or row.get("suspended_until"),
-            "delivered": known.get("delivered", 0),
-            "deferred": known.get("deferred", 0),
-            "bounced": known.get("bounced", 0),
-            "success_share": known.get("success_share"),
-            "success": row.get("success"),
-            "failure": row.get("failure"),
+            "window": active.window if active else None,
+            "limit": active.limit if active else None,
+            "busy": active.busy if active else 0,
+            "dead_until": active.dead_until if active else None,
+            "suspended": name in suspended or bool(active and active.suspended),
+            "suspended_until": suspended.get(name) or (active.suspended_until if active else None),
+            "delivered": outcomes.delivered,
+            "deferred": outcomes.deferred,
+            "bounced": outcomes.bounced,
+            "success_share": outcomes.success_share,
+            "success": active.success if active else None,
+            "failure": active.failure if active else None,
         }
-    return told
+    return rows
 
 
 def oldest_of(oldest: Oldest | None) -> dict[str, Any] | None:
@@ -117,7 +121,7 @@ def oldest_of(oldest: Oldest | None) -> dict[str, Any] | None:
 
 def trouble_of(
     destinations: Mapping[str, Mapping[str, Any]],
-    answer: Mapping[str, Any],
+    answer: Destinations,
     gained: Callable[[str, str], float],
 ) -> list[dict[str, Any]]:
     """Returns destinations in trouble, ``TROUBLE_MAX`` at most. ``gained``: rise of a count in the last minutes."""
@@ -155,18 +159,18 @@ def _trouble(row: Mapping[str, Any], tries: float, share: float | None) -> str:
     return ""
 
 
-def _reason(answer: Mapping[str, Any], name: str) -> tuple[str, float | None]:
+def _reason(answer: Destinations, name: str) -> tuple[str, float | None]:
     """Returns the latest reply of the next hop, or else the reason in the core's answer, harmless to show; and its time."""
-    row = answer["destinations"].get(name) or answer["without_mail"].get(name) or {}
-    replies: Iterable[Mapping[str, Any]] = row.get("last_replies") or ()
-    for reply in replies:
-        return visible(reply["reply"])[:REASON_CHARACTERS], reply["at"]
-    return visible(row.get("reason") or "")[:REASON_CHARACTERS], None
+    active = answer.destinations.get(name)
+    outcomes = active or answer.without_mail.get(name) or Outcomes()
+    for reply in outcomes.last_replies:
+        return visible(reply.reply)[:REASON_CHARACTERS], reply.at
+    return visible(active.reason if active else "")[:REASON_CHARACTERS], None
 
 
-def processes_of(children: Mapping[str, Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+def processes_of(children: Mapping[str, Child]) -> list[dict[str, Any]]:
     """Returns the processes of an answer to ``processes``; empty before the supervisor has recorded them."""
     return [
-        {"name": name, "pid": each["pid"], "since": each["started_at"], "restarts": each["restarts"]}
-        for name, each in (children or {}).items()
+        {"name": name, "pid": each.pid, "since": each.started_at, "restarts": each.restarts}
+        for name, each in children.items()
     ]

@@ -20,6 +20,7 @@ from django.urls import reverse
 from appliance.accounts.roles import viewer
 from appliance.common.door import Door, door
 from mailcore.control.protocol.messages import AgesPart, AgesTable
+from mailcore.manager_answers import Size
 
 __all__ = ["Cell", "HeatMap", "ages", "heat_map", "short"]
 
@@ -66,7 +67,7 @@ def ages(request: HttpRequest) -> HttpResponse:
     if answer.done:
         context["map"] = heat_map(answer, reverse("queue:list"))
     else:
-        total = core.read("size")["messages"]
+        total = core.ask("size", Size).messages
         context |= {"all": total, "width": round(100 * min(1.0, answer.total / total), 1) if total else 0}
     return render(request, "queue/ages_table.html" if piece else "queue/ages.html", context)
 

@@ -16,6 +16,7 @@ from appliance.queue.changing import OPERATIONS, TooMany, change_chosen, count, 
 from appliance.queue.filters import FilterForm
 from appliance.queue.models import Change, Phase
 from mailcore.control.client import Refused
+from mailcore.control.protocol.routing import Routes
 
 __all__ = ["begin", "change", "changes", "chosen_messages", "recent_deletions", "start", "stop", "take_back"]
 
@@ -175,7 +176,7 @@ def _form(plain: type[Any], routed: type[Any], request: HttpRequest, operation: 
 
 def _transports(request: HttpRequest) -> list[str] | None:
     try:
-        return list(door(request).read("routes")["transports"])
+        return door(request).ask("routes", Routes).transports
     except Refused:  # the core checks the route again when it is set
         return None
 

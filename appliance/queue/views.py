@@ -15,6 +15,7 @@ from appliance.common.door import door
 from appliance.queue.browsing import PAGE, Place, Reading, read_on
 from appliance.queue.change_views import recent_deletions
 from appliance.queue.filters import DELETED, HOLD, FilterForm
+from mailcore.manager_answers import Size
 
 NAMES_MAX = 500  # destinations offered while the user types
 # (lane, label)
@@ -67,9 +68,9 @@ def rows(request: HttpRequest) -> HttpResponse:
 @require_safe
 def names(request: HttpRequest) -> HttpResponse:
     """Renders the suggestions for the filter's fields: lanes and destinations with mail, those with the most mail first."""
-    size = door(request).read("size")
-    destinations = sorted(size["destinations"].items(), key=lambda pair: -pair[1])[:NAMES_MAX]
-    context = {"names": [name for name, _ in destinations if name], "lanes": sorted(size["lanes"])}
+    size = door(request).ask("size", Size)
+    destinations = sorted(size.destinations.items(), key=lambda pair: -pair[1])[:NAMES_MAX]
+    context = {"names": [name for name, _ in destinations if name], "lanes": sorted(size.lanes)}
     return render(request, "queue/names_piece.html", context)
 
 

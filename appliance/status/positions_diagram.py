@@ -5,9 +5,10 @@ Law: values only; offsets become places from 0 to ``WIDE``, for a lane of any le
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mailcore.control.protocol.state import JournalPositions, LanePositions, Segment
 
 __all__ = ["WIDE", "Box", "Group", "Lane", "journal_of", "lane_of"]
 
@@ -43,7 +44,7 @@ class Lane:
     """Holds the diagram of one lane, and the groups of its segments."""
 
     name: str
-    known: Mapping[str, Any]
+    known: LanePositions | JournalPositions
     boxes: list[Box]
     behind: Box  # from browse to runner: here are the messages in progress
     ahead: Box  # from runner to end: not read yet
@@ -57,15 +58,41 @@ class Lane:
     @property
     def lag(self) -> int:
         """Returns how many bytes the runner is behind the end of the lane."""
-        return int(self.known.get("lag_bytes") or 0)
+        return self.known.lag_bytes if isinstance(self.known, LanePositions) else self.known.suffix_bytes
 
 
-def lane_of(known: Mapping[str, Any], *, runner: bool = True) -> Lane:
-    """Returns the diagram of a lane in the answer to ``positions``."""
-    segments: Sequence[Mapping[str, Any]] = known.get("segments") or ()
-    start = segments[0]["base"] if segments else int(known.get("browse") or 0)
-    last = segments[-1] if segments else None
-    end = max(int(known.get("end") or 0), start, last["base"] if last else 0)
+def lane_of(known: LanePositions) -> Lane:
+    """Returns the diagram of a lane."""
+    diagram = _diagram(known, known.lane, known.browse, known.runner)
+    base = next((each.base for each in reversed(known.segments) if each.base <= known.runner), None)
+    runner = ("runner", diagram.ahead.x)
+    words = (
+        f"{_many(known)}; browsing begins at {known.browse}, the runner is at {known.runner}, the end at {known.end}"
+    )
+    return replace(
+        diagram,
+        marks=[diagram.marks[0], runner, *diagram.marks[1:]],
+        segment=base,
+        offset=None if base is None else known.runner - base,
+        words=words,
+    )
+
+
+def journal_of(known: JournalPositions) -> Lane:
+    """Returns the diagram of the journal, which has no runner: its working suffix is what a start reads."""
+    words = f"{_many(known)}; the working suffix begins at {known.suffix} and ends at {known.end}"
+    return replace(_diagram(known, "journal", known.suffix, known.suffix), words=words)
+
+
+def _many(known: LanePositions | JournalPositions) -> str:
+    count = len(known.segments) + known.segments_left_out
+    return f"{count} segment{'s' * (count != 1)}"
+
+
+def _diagram(known: LanePositions | JournalPositions, name: str, browse: int, at: int) -> Lane:
+    segments = known.segments
+    start = segments[0].base if segments else browse
+    end = max(known.end, start, segments[-1].base if segments else 0)
     length = max(end - start, 1)
 
     def place(offset: float) -> float:
@@ -73,43 +100,30 @@ def lane_of(known: Mapping[str, Any], *, runner: bool = True) -> Lane:
 
     boxes = []
     for number, segment in enumerate(segments):
-        following = segments[number + 1]["base"] if number + 1 < len(segments) else end
-        x = place(segment["base"])
-        words = f"segment {segment['base']}: {segment['sentence']}"
+        following = segments[number + 1].base if number + 1 < len(segments) else end
+        x = place(segment.base)
+        words = f"segment {segment.base}: {segment.sentence}"
         boxes.append(Box(x, max(place(following) - x, BOX_MIN), words))
-    browse, at = int(known.get("browse") or 0), int(known.get("runner") or 0)
-    base = next((each["base"] for each in reversed(segments) if each["base"] <= at), None) if runner else None
     groups = _groups(segments)
-    shown = groups[:GROUPS_MAX]
     return Lane(
-        name=str(known.get("lane", "")),
+        name=name,
         known=known,
         boxes=boxes,
         behind=Box(place(browse), max(place(at) - place(browse), 0.0), "being worked on"),
         ahead=Box(place(at), max(place(end) - place(at), 0.0), "not read yet"),
-        marks=[("browse", place(browse)), *([("runner", place(at))] if runner else []), ("end", place(end))],
-        segment=base,
-        offset=None if base is None else at - base,
-        groups=shown,
-        more=sum(each.count for each in groups[GROUPS_MAX:]) + int(known.get("segments_left_out") or 0),
-        words=_words(known, len(segments) + int(known.get("segments_left_out") or 0), runner=runner),
+        marks=[("browse", place(browse)), ("end", place(end))],
+        segment=None,
+        offset=None,
+        groups=groups[:GROUPS_MAX],
+        more=sum(each.count for each in groups[GROUPS_MAX:]) + known.segments_left_out,
+        words="",
     )
 
 
-def journal_of(known: Mapping[str, Any]) -> Lane:
-    """Returns the diagram of the journal. It has no runner; a start reads its working suffix."""
-    suffix = int(known.get("suffix") or 0)
-    return lane_of(
-        {**known, "lane": "journal", "browse": suffix, "runner": suffix, "lag_bytes": known.get("suffix_bytes")},
-        runner=False,
-    )
-
-
-def _groups(segments: Sequence[Mapping[str, Any]]) -> list[Group]:
+def _groups(segments: Sequence[Segment]) -> list[Group]:
     groups: list[Group] = []
     for each in segments:
-        live, messages = each.get("live"), each.get("messages")
-        one = Group(1, each["base"], each["bytes"], messages, live, each["kept_by"], each["sentence"])
+        one = Group(1, each.base, each.bytes, each.messages, each.live, each.kept_by, each.sentence)
         if groups and groups[-1].kept_by == one.kept_by:
             groups[-1] = _joined(groups[-1], one)
         else:
@@ -131,12 +145,3 @@ def _joined(one: Group, other: Group) -> Group:
 
 def _sum(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other
-
-
-def _words(known: Mapping[str, Any], segments: int, *, runner: bool) -> str:
-    """Returns the diagram in words, for screen readers."""
-    many = f"{segments} segment{'s' * (segments != 1)}"
-    if not runner:
-        return f"{many}; the working suffix begins at {known.get('browse')} and ends at {known.get('end')}"
-    runner_at, end = known.get("runner"), known.get("end")
-    return f"{many}; browsing begins at {known.get('browse')}, the runner is at {runner_at}, the end at {end}"

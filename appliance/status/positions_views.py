@@ -8,6 +8,7 @@ from django.shortcuts import render
 from appliance.accounts.roles import viewer
 from appliance.common.door import door
 from appliance.status.positions_diagram import journal_of, lane_of
+from mailcore.control.protocol.state import Positions
 
 __all__ = ["positions"]
 
@@ -15,11 +16,11 @@ __all__ = ["positions"]
 @viewer
 def positions(request: HttpRequest) -> HttpResponse:
     """Asked by htmx it answers with the piece that changes."""
-    answer = door(request).read("positions")
+    answer = door(request).ask("positions", Positions)
     context = {
         "answer": answer,
-        "lanes": [lane_of(each) for each in answer["lanes"]],
-        "journal": journal_of(answer["journal"]),
+        "lanes": [lane_of(each) for each in answer.lanes],
+        "journal": journal_of(answer.journal),
     }
     piece = bool(request.headers.get("HX-Request"))
     return render(request, "status/lanes.html" if piece else "status/positions.html", context)

@@ -9,6 +9,7 @@ from django.shortcuts import render
 
 from appliance.accounts.roles import viewer
 from appliance.common.door import Door, door
+from mailcore.control.protocol.routing import Resolved, Routes
 
 __all__ = ["resolve", "routes"]
 
@@ -21,7 +22,7 @@ def routes(request: HttpRequest) -> HttpResponse:
     """With ``address``: where it would go, too."""
     core = door(request)
     address = request.GET.get("address", "").strip()
-    context: dict[str, Any] = {"address": address, "answer": core.read("routes")}
+    context: dict[str, Any] = {"address": address, "answer": core.ask("routes", Routes)}
     if address:
         context |= _resolved(core, address)
     return render(request, "status/routes.html", context)
@@ -37,5 +38,5 @@ def resolve(request: HttpRequest) -> HttpResponse:
 def _resolved(core: Door, address: str) -> dict[str, Any]:
     if not 0 < len(address) <= ADDRESS_MAX:
         return {"wrong": f"An address has 1 to {ADDRESS_MAX} characters."}
-    parts = list(core.parts("resolve", {"address": address}, timeout_s=RESOLVE_S))
+    parts = list(core.ask_parts("resolve", Resolved, {"address": address}, timeout_s=RESOLVE_S))
     return {"found": parts[-1]}

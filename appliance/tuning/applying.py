@@ -16,7 +16,6 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from typing import Any
 
 from django.contrib.auth.models import User
 from django.http import HttpRequest
@@ -29,6 +28,7 @@ from appliance.tuning.parameter import Shown, in_force, is_own, same_shown
 from appliance.tuning.scope import said
 from appliance.tuning.value import same, typed
 from mailcore.control.client import ControlError, NotRunning, Refused
+from mailcore.manager_answers import ValueSet
 
 __all__ = ["Invalid", "Stale", "apply", "one_at_a_time", "settle"]
 
@@ -131,25 +131,25 @@ def _make(request: HttpRequest, core: Door, each: Wanted, change: Change) -> boo
         change.words = str(error)[:1000]
     else:
         change.outcome = Outcome.APPLIED
-        if not same(answer.get("before"), each.seen.get("value")):
-            change.before = {"value": answer.get("before"), "origin": "tuned"}
+        if not same(answer.before, each.seen.get("value")):
+            change.before = {"value": answer.before, "origin": "tuned"}
             change.words = (
                 f"Another user changed it at the same moment from {typed(each.seen.get('value'))} to "
-                f"{typed(answer.get('before'))}, which this change replaced."
+                f"{typed(answer.before)}, which this change replaced."
             )
     change.save()
     return change.outcome == Outcome.APPLIED
 
 
-def _set(core: Door, each: Wanted, change: Change) -> dict[str, Any]:
+def _set(core: Door, each: Wanted, change: Change) -> ValueSet:
     """One change. A lasting value does not end one that is for a time, which goes before it: so the same value is set for a
     moment, too, and what was for a time is gone without another value in between."""
     arguments = {"scope": change.scope, "parameter": change.parameter, "value": change.value}
     if change.until is not None:
         arguments["until"] = change.until
-    answer: dict[str, Any] = core.change("set", arguments, why=change.why)
+    answer = core.ask_change("set", ValueSet, arguments, why=change.why)
     if change.until is None and change.value is not None and is_own(each.seen) and "until" in each.seen:
-        core.change("set", arguments | {"for_s": HANDOVER_S}, why=change.why)
+        core.ask_change("set", ValueSet, arguments | {"for_s": HANDOVER_S}, why=change.why)
     return answer
 
 

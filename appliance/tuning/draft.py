@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from django.http import QueryDict
 
@@ -104,7 +104,7 @@ def from_form(form: QueryDict, scope: str, known: Known) -> Draft:
             continue
         seen = _seen(form.get(f"seen-{name}", ""))
         text = str(form.get(f"value-{name}", "")).strip()
-        value = read(each["kind"], text, each["low"], seen["value"])
+        value = read(each.kind, text, each.low, seen["value"])
         if back:
             wanted.append(Wanted(name, None, seen))
         elif text != typed(seen["value"]) and not same(value, seen["value"]):
@@ -135,7 +135,8 @@ def lines(draft: Draft, known: Known, shown: dict[str, Shown], checked: Checked)
     of_scope = known.of(draft.scope)
     for each in draft.wanted:
         now = shown.get(each.parameter, each.seen)
-        unit = str(of_scope.get(each.parameter, {}).get("unit", ""))
+        known_one = of_scope.get(each.parameter)
+        unit = known_one.unit if known_one else ""
         after = each.value
         if after is None:
             after = known.configured_value(draft.scope, each.parameter)
@@ -176,11 +177,10 @@ def _seen(text: str) -> Shown:
 
 
 def _shown(given: Any) -> Shown:
-    shown = {name: given[name] for name in ("value", "origin", "until", "scope") if name in given}
-    until = shown.get("until")
-    if not is_value(shown["value"]) or not (until is None or isinstance(until, int | float)):
+    until = given.get("until")
+    if not is_value(given["value"]) or not (until is None or isinstance(until, int | float)):
         raise ValueError("no value")
-    return shown
+    return cast(Shown, {name: given[name] for name in ("value", "origin", "until", "scope") if name in given})
 
 
 def _number(given: Any) -> int | None:

@@ -9,18 +9,42 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict, cast
+
+import msgspec
 
 from appliance.common.door import Door
 from appliance.common.templatetags.waypost import span
 from appliance.tuning.scope import kind_of
 from appliance.tuning.value import Value, same, typed
 from mailcore.control.client import Refused
+from mailcore.control.protocol.tuning import ParameterKnown, ParametersKnown
 from mailcore.faults import Code
+from mailcore.manager_answers import Transports
 
-__all__ = ["Known", "Parameter", "Shown", "grouped", "in_force", "is_own", "of_transport", "read_known", "same_shown"]
+__all__ = [
+    "Known",
+    "Parameter",
+    "Shown",
+    "grouped",
+    "in_force",
+    "is_own",
+    "of_transport",
+    "read_known",
+    "same_shown",
+    "shown_of",
+]
 
-Shown = dict[str, Any]  # value, origin; until while it is for a time; scope when it comes from a wider one
+
+class Shown(TypedDict, total=False):
+    """A value in force as pages, forms and the database keep it: ``InForce`` as a map."""
+
+    value: Value
+    origin: str  # configuration or tuned
+    until: float  # only while it is for a time
+    scope: str  # only if it comes from a wider one
+
+
 UNTIL_S = 1.0  # two clocks are in it, and a millisecond is rounded
 
 GROUPS = (
@@ -47,18 +71,17 @@ GROUPS = (
 class Known:
     """The core's descriptions of its parameters, independent of the values in force."""
 
-    scopes: dict[str, list[dict[str, Any]]]
+    scopes: dict[str, list[ParameterKnown]]
     transports: list[str]
-    configured: dict[str, dict[str, Any]]
+    configured: dict[str, dict[str, Value]]
 
-    def of(self, scope: str) -> dict[str, dict[str, Any]]:
+    def of(self, scope: str) -> dict[str, ParameterKnown]:
         """Returns the descriptions of the parameters that a scope has, by name."""
-        return {each["name"]: each for each in self.scopes[kind_of(scope)]}
+        return {each.name: each for each in self.scopes[kind_of(scope)]}
 
     def configured_value(self, scope: str, parameter: str) -> Value:
         """Returns the value after a removal, if no wider scope is set live; None if only a wider scope has a value."""
-        value: Value = self.configured.get(scope, {}).get(parameter)
-        return value
+        return self.configured.get(scope, {}).get(parameter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +117,12 @@ class Parameter:
     @property
     def until(self) -> float | None:
         """Returns until when the value is set, seconds since 1970, None if it lasts."""
-        until: float | None = self.shown.get("until")
-        return until
+        return self.shown.get("until")
 
     @property
     def wider(self) -> str:
         """Returns the wider scope that the value comes from, or ""."""
-        return str(self.shown.get("scope", ""))
+        return self.shown.get("scope", "")
 
     @property
     def is_tuned(self) -> bool:
@@ -115,20 +137,25 @@ class Parameter:
 
 def read_known(door: Door) -> Known:
     """Raises ControlError."""
-    answer = door.read("parameters")
-    return Known(answer["scopes"], answer["transports"], answer.get("configured", {}))
+    answer = door.ask("parameters", ParametersKnown)
+    return Known(answer.scopes, answer.transports, answer.configured)
+
+
+def shown_of(answer: Transports) -> dict[str, dict[str, Shown]]:
+    """Returns the values in force by scope and parameter, as pages and the database keep them."""
+    return cast(dict[str, dict[str, Shown]], msgspec.to_builtins(answer.scopes))
 
 
 def in_force(door: Door, scope: str) -> tuple[str, dict[str, Shown]]:
     """The scope as the core spells it, and what is in force there. Raises ControlError; Refused: no such transport."""
     if ":" not in scope:
-        return scope, of_transport(door.read("transports"), scope)
-    answer = door.read("transports", {"destination": scope})
+        return scope, of_transport(shown_of(door.ask("transports", Transports)), scope)
+    answer = shown_of(door.ask("transports", Transports, {"destination": scope}))
     spelled = next(iter(answer))
     return spelled, {name: shown for name, shown in answer[spelled].items() if name != "suspended_until"}
 
 
-def of_transport(everything: Mapping[str, Any], scope: str) -> dict[str, Shown]:
+def of_transport(everything: Mapping[str, dict[str, Shown]], scope: str) -> dict[str, Shown]:
     """Out of the answer to ``transports``; "" is all of them. Raises Refused: it may have gone since a page was made."""
     if scope not in everything:
         there_are = ", ".join(name for name in everything if name and ":" not in name)
@@ -164,15 +191,15 @@ def _take(rows: dict[str, Parameter], names: Iterable[str]) -> list[Parameter]:
     return [rows.pop(name) for name in names if name in rows]
 
 
-def _row(known: Known, scope: str, each: dict[str, Any], shown: Shown) -> Parameter:
+def _row(known: Known, scope: str, each: ParameterKnown, shown: Shown) -> Parameter:
     return Parameter(
-        name=each["name"],
-        kind=each["kind"],
-        unit=each["unit"],
-        allowed=each.get("allowed", ""),
-        doc=each["doc"],
-        paragraphs=[part for part in str(each["explanation"]).split("\n\n") if part],
-        default=typed(each["default"]),
+        name=each.name,
+        kind=each.kind,
+        unit=each.unit,
+        allowed=each.allowed,
+        doc=each.doc,
+        paragraphs=[part for part in each.explanation.split("\n\n") if part],
+        default=typed(each.default),
         shown=shown,
-        configured=typed(known.configured_value(scope, each["name"])),
+        configured=typed(known.configured_value(scope, each.name)),
     )

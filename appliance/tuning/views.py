@@ -21,11 +21,12 @@ from appliance.tuning.chart import chart_data, rows
 from appliance.tuning.draft import Checked, Draft, DraftError, check, from_form, from_json, lines
 from appliance.tuning.forms import FOR, FOREVER, UNITS, UNTIL, ApplyForm
 from appliance.tuning.models import Change, Outcome, Prediction
-from appliance.tuning.parameter import Known, Shown, grouped, in_force, of_transport, read_known
+from appliance.tuning.parameter import Known, Shown, grouped, in_force, of_transport, read_known, shown_of
 from appliance.tuning.records import outside_names
 from appliance.tuning.scope import kind_of, said
 from appliance.tuning.whatif import running
 from mailcore.control.client import Refused
+from mailcore.manager_answers import Transports
 
 __all__ = ["apply_draft", "dialog", "diff", "parameters", "prediction", "what_if"]
 
@@ -45,7 +46,7 @@ def parameters(request: HttpRequest) -> HttpResponse:
         wanted = f"{request.GET['transport']}:{pattern}" if pattern else request.GET["transport"]
         return redirect(f"{reverse('tuning:parameters')}?{urlencode({'scope': wanted})}")
     asked = request.GET.get("scope", "")[:400]
-    everything = core.read("transports")
+    everything = shown_of(core.ask("transports", Transports))
     error = ""
     try:
         scope, shown = _in_force_of(core, asked, everything)

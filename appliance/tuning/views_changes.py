@@ -19,12 +19,13 @@ from appliance.tuning.applying import settle, summary
 from appliance.tuning.draft import Draft, Wanted
 from appliance.tuning.history import Past, past_of, target_of
 from appliance.tuning.models import Change, Outcome
-from appliance.tuning.parameter import in_force, read_known
+from appliance.tuning.parameter import in_force, read_known, shown_of
 from appliance.tuning.records import all_outside, earlier_than, later_of, shown_by_key
 from appliance.tuning.scope import said, touches
 from appliance.tuning.value import typed
 from appliance.tuning.views import dialog, prediction_context
 from mailcore.control.client import ControlError
+from mailcore.manager_answers import ActiveDestination, Destinations, Transports
 
 __all__ = ["batch", "history", "return_batch", "return_change", "windows"]
 
@@ -154,7 +155,7 @@ def _of_batch(batch: uuid.UUID) -> list[Change]:
 def _asked(core: Door, changes: list[Change]) -> tuple[dict[str, Any] | None, str]:
     """Returns the values in force everywhere, and "" or the core's error. Settles changes without an answer."""
     try:
-        everything = dict(core.read("transports"))
+        everything = shown_of(core.ask("transports", Transports))
         for scope in {change.scope for change in changes if change.outcome == Outcome.UNKNOWN}:
             open_ = [change for change in changes if change.scope == scope]
             settle(core, open_, in_force(core, scope)[1] if ":" in scope else everything.get(scope, {}))
@@ -187,14 +188,14 @@ def _row(change: Change, past: Past) -> dict[str, Any]:
 
 def _windows(core: Door, change: Change, away: str) -> dict[str, Any]:
     """The destinations the change touches, those with the most mail first."""
-    found: dict[str, Any] = {}
+    found: dict[str, ActiveDestination] = {}
     if not away:
         try:
-            found = core.read("destinations", {"limit": DESTINATIONS_ASKED})["destinations"]
+            found = core.ask("destinations", Destinations, {"limit": DESTINATIONS_ASKED}).destinations
         except ControlError as error:
             away = str(error)
     touched = [(name, row) for name, row in found.items() if touches(change.scope, name)]
-    touched.sort(key=lambda each: -each[1]["queued"])
+    touched.sort(key=lambda each: -each[1].queued)
     return {
         "destinations": touched[:DESTINATIONS_SHOWN],
         "destinations_more": max(0, len(touched) - DESTINATIONS_SHOWN),

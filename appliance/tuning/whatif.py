@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.utils import timezone
@@ -22,6 +23,7 @@ from django.utils import timezone
 from appliance.common.door import async_door
 from appliance.tuning.models import Prediction
 from mailcore.control.client import ControlError
+from mailcore.control.protocol.tuning import SimulatePart, SimulationResult
 
 __all__ = ["KEPT", "KEPT_S", "running", "store"]
 
@@ -36,28 +38,28 @@ async def running(user: User, changes: list[dict[str, Any]], asked: dict[str, An
     try:
         async with (
             async_door(user.get_username(), PATIENCE_S) as core,
-            contextlib.aclosing(core.parts("simulate", {"changes": changes, **asked})) as parts,
+            contextlib.aclosing(core.ask_parts("simulate", SimulatePart, {"changes": changes, **asked})) as parts,
         ):
             async for part in parts:
-                if part.get("done"):
+                if part.done:
                     stored = await sync_to_async(store)(user, changes, asked, part)
                     yield _line(prediction=stored.pk)
                 else:
-                    yield _line(progress=part.get("progress", 0), stage=part.get("stage", ""))
+                    yield _line(progress=part.progress, stage=part.stage)
     except ControlError as error:
         yield _line(error=str(error))
 
 
-def store(user: User, changes: list[dict[str, Any]], asked: dict[str, Any], answer: dict[str, Any]) -> Prediction:
+def store(user: User, changes: list[dict[str, Any]], asked: dict[str, Any], answer: SimulatePart) -> Prediction:
     """Keeps it, and forgets older ones of the same person that were never applied."""
     made = Prediction.objects.create(
         user=user,
         changes=changes,
         asked=asked,
-        before=_kept(answer["before"], asked),
-        after=_kept(answer["after"], asked),
-        assumptions=list(answer.get("assumptions", ())),
-        unread_files=answer.get("unread_files", 0),
+        before=_kept(answer.before, asked),
+        after=_kept(answer.after, asked),
+        assumptions=answer.assumptions,
+        unread_files=answer.unread_files,
     )
     unused = Prediction.objects.filter(taken=None)
     unused.filter(at__lt=timezone.now() - timedelta(seconds=KEPT_S)).delete()
@@ -66,13 +68,15 @@ def store(user: User, changes: list[dict[str, Any]], asked: dict[str, Any], answ
     return made
 
 
-def _kept(result: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    series = dict(result.get("series", {}))
-    if not asked.get("arrivals") and not result.get("bounced") and "delivered" in series:
+def _kept(result: SimulationResult | None, asked: dict[str, Any]) -> dict[str, Any]:
+    assert result is not None, "the last part of a simulation has results"
+    kept: dict[str, Any] = msgspec.to_builtins(result)
+    series = kept["series"]
+    if not asked.get("arrivals") and not result.bounced:
         # The simulator counts deferred mail when it is due; a person means all that has not been delivered yet.
-        total = result.get("delivered", 0) + result.get("waiting", 0)
+        total = result.delivered + result.waiting
         series["backlog"] = [max(0, total - done) for done in itertools.accumulate(series["delivered"])]
-    return {**result, "series": {name: series[name] for name in SERIES if name in series}}
+    return kept | {"series": {name: series[name] for name in SERIES}}
 
 
 def _line(**values: Any) -> str:

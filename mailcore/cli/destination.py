@@ -9,6 +9,7 @@ from typing import Any
 
 from mailcore.cli.parameter import DEFAULT, VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
 from mailcore.destination_state import DestinationState, states_of
+from mailcore.manager_answers import ActiveDestination, Destinations, Transports, ValueSet
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment
 from mailcore.terminal.output import plain, print_json, say, table, whole_table, width
@@ -71,25 +72,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        answer: dict[str, Any] = control.call("destinations", {"limit": arguments.limit})
+        answer = control.ask("destinations", Destinations, {"limit": arguments.limit})
     if arguments.json:
         print_json(answer)
         return DONE
-    active = answer.get("destinations") or {}
-    queued = answer.get("queued") or {}
-    suspended = answer.get("suspended") or {}
     rows = []
-    for name in dict.fromkeys((*queued, *suspended, *active)):
-        known = active.get(name) or {}
-        window = known.get("window")
+    for name in dict.fromkeys((*answer.queued, *answer.suspended, *answer.destinations)):
+        known = answer.destinations.get(name)
         rows.append(
             (
                 name or "(not routed yet)",
                 # The queue counts by next hop. If each recipient is a destination, only the scheduler counts them.
-                queued.get(name, known.get("queued", 0)),
-                known.get("busy", 0),
-                "-" if window is None else f"{window:g}",
-                _state(name, known, suspended),
+                answer.queued.get(name, known.queued if known else 0),
+                known.busy if known else 0,
+                f"{known.window:g}" if known else "-",
+                _state(name, known, answer.suspended),
             )
         )
     heads = ("DESTINATION", "RECIPIENTS", "BUSY", "WINDOW", "STATE")
@@ -98,26 +95,28 @@ def _list(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _state(name: str, known: dict[str, Any], suspended: dict[str, float | None]) -> str:
+def _state(name: str, known: ActiveDestination | None, suspended: dict[str, float | None]) -> str:
     """Returns why the next delivery cannot start; "" for a destination that only waits its turn."""
+    if known is None:
+        return f"suspended {_suspended_until(suspended[name])}" if name in suspended else ""
     states = states_of(
-        dead=known.get("dead_until") is not None,
-        suspended=name in suspended or bool(known.get("suspended")),
-        resting=bool(known.get("rest_s")),
-        busy=known.get("busy", 0),
-        window=known.get("window"),
+        dead=known.dead_until is not None,
+        suspended=name in suspended or known.suspended,
+        resting=bool(known.rest_s),
+        busy=known.busy,
+        window=known.window,
     )
-    if states[0] is DestinationState.DEAD:
-        return f"dead until {shown(known['dead_until'])}"
+    if states[0] is DestinationState.DEAD and known.dead_until is not None:
+        return f"dead until {shown(known.dead_until)}"
     if states[0] is DestinationState.SUSPENDED:
-        return f"suspended {_suspended_until(suspended.get(name) or known.get('suspended_until'))}"
+        return f"suspended {_suspended_until(suspended.get(name) or known.suspended_until)}"
     return "" if states[0] is DestinationState.READY else states[0].value
 
 
 def _suspend(arguments: argparse.Namespace) -> int:
     given = {"destination": arguments.destination, "until": arguments.until}
     with control_client(arguments) as control:
-        answer = control.call("suspend", given, why=arguments.why)
+        answer = control.ask("suspend", ValueSet, given, why=arguments.why)
     if arguments.json:
         print_json(answer)
     else:
@@ -127,13 +126,14 @@ def _suspend(arguments: argparse.Namespace) -> int:
 
 def _resume(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        answer = control.call("resume", {"destination": arguments.destination}, why=arguments.why)
-    still = answer.get("suspended")
+        answer = control.ask("resume", ValueSet, {"destination": arguments.destination}, why=arguments.why)
+    still = answer.suspended
     if arguments.json:
         print_json(answer)
     elif still:
-        scope, name = plain(str(still.get("scope", arguments.destination))), plain(arguments.destination)
-        say(f"{name} is still suspended, by {scope}, {_suspended_until(still.get('value'))}")
+        scope, name = plain(still.scope or arguments.destination), plain(arguments.destination)
+        until = still.value if isinstance(still.value, int | float) else None
+        say(f"{name} is still suspended, by {scope}, {_suspended_until(until)}")
     else:
         say(f"{plain(arguments.destination)} is resumed")
     return NOT_DONE if still else DONE
@@ -145,13 +145,13 @@ def _suspended_until(until: float | None) -> str:
 
 def _show(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        answer: dict[str, Any] = control.call("transports", {"destination": arguments.destination})
+        scopes = control.ask("transports", Transports, {"destination": arguments.destination}).scopes
     if arguments.json:
-        print_json(answer)
+        print_json(scopes)
         return DONE
     rows = [
-        (parameter, _value_shown(parameter, known.get("value")), origin_of(known))
-        for parameters in answer.values()
+        (parameter, _value_shown(parameter, known.value), origin_of(known))
+        for parameters in scopes.values()
         for parameter, known in parameters.items()
     ]
     for line in whole_table(("PARAMETER", "VALUE", "FROM"), rows, width(sys.stdout)):
@@ -187,7 +187,7 @@ def _change(arguments: argparse.Namespace, parameter: str, text: str, end: dict[
         raise UsageError(f"destination: {arguments.destination!r} has no transport; expected {DESTINATION_HELP}")
     given = {"scope": arguments.destination, "parameter": parameter, "value": value_of(text), **end}
     with control_client(arguments) as control:
-        answer = control.call("set", given, why=arguments.why)
+        answer = control.ask("set", ValueSet, given, why=arguments.why)
     if arguments.json:
         print_json(answer)
     else:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any
 
 from mailcore.bounds import number_from_text
+from mailcore.manager_answers import InForce, ValueSet
 from mailcore.terminal.command import UsageError, duration, moment
 from mailcore.terminal.output import plain
 from mailcore.terminal.times import TIME_FORMS, shown
@@ -54,11 +54,11 @@ def value_of(text: str) -> float | int | str | None:
     return text if value is None else value
 
 
-def described(scope: str, parameter: str, answer: dict[str, Any], text: str) -> str:
+def described(scope: str, parameter: str, answer: ValueSet, text: str) -> str:
     """Formats the new value as one line; the answer holds the result of a percentage."""
-    value = answer.get("value")
-    end = f" until {shown(answer['until'])}" if answer.get("until") is not None else ""
-    return f"{plain(scope)}: {plain(parameter)} = {plain(text) if value is None else value_shown(value)}{end}"
+    end = f" until {shown(answer.until)}" if answer.until is not None else ""
+    value = plain(text) if answer.value is None else value_shown(answer.value)
+    return f"{plain(scope)}: {plain(parameter)} = {value}{end}"
 
 
 def value_shown(value: object) -> str:
@@ -68,11 +68,11 @@ def value_shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else plain(str(value))
 
 
-def origin_of(known: dict[str, Any]) -> str:
+def origin_of(known: InForce) -> str:
     """Formats where a value comes from: its layer, its scope if that differs, and its end."""
-    parts = [str(known.get("origin", ""))]
-    if known.get("scope"):
-        parts.append(f"of {plain(str(known['scope']))}")
-    if known.get("until") is not None:
-        parts.append(f"until {shown(known['until'])}")
+    parts = [known.origin]
+    if known.scope:
+        parts.append(f"of {plain(known.scope)}")
+    if known.until is not None:
+        parts.append(f"until {shown(known.until)}")
     return " ".join(parts)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+
+import msgspec
 
 from mailcore.control.client import Refused
+from mailcore.control.protocol.state import Processes
+from mailcore.manager_answers import Size, State
 from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client
 from mailcore.terminal.output import print_json, rows_to_lines, say
 from mailcore.terminal.times import shown_duration
@@ -23,51 +26,47 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        answer: dict[str, Any] = control.call("processes")
+        processes = control.ask("processes", Processes)
+        state: State | None = None
+        size: Size | None = None
+        error = ""
         try:
-            answer["state"] = control.call("state")
-            answer["size"] = control.call("size")
-            answer["error"] = ""
-        except Refused as error:
-            answer["state"] = answer["size"] = None
-            answer["error"] = str(error)
+            state = control.ask("state", State)
+            size = control.ask("size", Size)
+        except Refused as refused:
+            error = str(refused)
     if arguments.json:
-        print_json(answer)
+        print_json({**msgspec.structs.asdict(processes), "state": state, "size": size, "error": error})
     else:
-        for line in _lines(answer):
+        for line in _lines(processes, state, size, error):
             say(line)
-    return NOT_DONE if answer["error"] else DONE
+    return NOT_DONE if error else DONE
 
 
-def _lines(answer: dict[str, Any]) -> list[str]:
+def _lines(processes: Processes, state: State | None, size: Size | None, error: str) -> list[str]:
     pairs: list[tuple[str, object]] = []
-    processes = answer.get("processes") or {}
-    if processes:
-        pairs.append(("processes", ", ".join(f"{name} {pid}" for name, pid in sorted(processes.items()))))
-    if answer["error"]:
-        return rows_to_lines([*pairs, ("manager", answer["error"])])
-    state, size = answer["state"], answer["size"]
-    pairs.append(("manager", f"up {shown_duration(state.get('uptime_s', 0))}"))
-    if state.get("restored"):
-        pairs.append(("held", f"{state['restored']} (docs/backup.md)"))
-    if state.get("stalled"):
-        pairs.append(("stalled", state["stalled"]))
-    scheduler = state.get("scheduler") or {}
+    if processes.processes:
+        running = ", ".join(f"{name} {pid}" for name, pid in sorted(processes.processes.items()))
+        pairs.append(("processes", running))
+    if state is None or size is None:
+        return rows_to_lines([*pairs, ("manager", error)])
+    pairs.append(("manager", f"up {shown_duration(state.uptime_s)}"))
+    if state.restored:
+        pairs.append(("held", f"{state.restored} (docs/backup.md)"))
+    if state.stalled:
+        pairs.append(("stalled", state.stalled))
     pairs += [
-        ("queued", f"{size['messages']} messages, {size['recipients']} recipients"),
+        ("queued", f"{size.messages} messages, {size.recipients} recipients"),
         (
             "active",
-            f"{state.get('active_messages', 0)} messages, "
-            f"{scheduler.get('recipients_in_core', 0)} recipients in memory, "
-            f"{scheduler.get('entries_in_flight', 0)} deliveries in progress",
+            f"{state.active_messages} messages, "
+            f"{state.scheduler.recipients_in_core} recipients in memory, "
+            f"{state.scheduler.entries_in_flight} deliveries in progress",
         ),
-        ("receivers", len(state.get("receivers") or ())),
-        ("deliverers", len(state.get("deliverers") or ())),
+        ("receivers", len(state.receivers)),
+        ("deliverers", len(state.deliverers)),
     ]
-    counters = state.get("counters") or {}
-    if counters:
-        pairs.append(("since start", ", ".join(f"{count} {name}" for name, count in sorted(counters.items()))))
-    pairs += [(f"lane {lane}", f"{there['messages']} messages") for lane, there in sorted(size["lanes"].items())][
-        :LANES_SHOWN
-    ]
-    return rows_to_lines(pairs)
+    if state.counters:
+        pairs.append(("since start", ", ".join(f"{count} {name}" for name, count in sorted(state.counters.items()))))
+    lanes = sorted(size.lanes.items())[:LANES_SHOWN]
+    return rows_to_lines([*pairs, *((f"lane {lane}", f"{there.messages} messages") for lane, there in lanes)])

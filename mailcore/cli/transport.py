@@ -8,6 +8,7 @@ from typing import Any
 
 from mailcore.cli.parameter import VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
 from mailcore.control.protocol.tuning import ChangesChecked
+from mailcore.manager_answers import Transports, ValueSet
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client
 from mailcore.terminal.output import plain, print_json, say, whole_table, width
 
@@ -50,18 +51,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        answer: dict[str, Any] = control.call("transports")
+        scopes = control.ask("transports", Transports).scopes
     if arguments.transport is not None:
         scope = "" if arguments.transport == GLOBAL else arguments.transport
-        if scope not in answer:
-            raise UsageError(f"unknown transport {scope!r}; configured: {', '.join(name or GLOBAL for name in answer)}")
-        answer = {scope: answer[scope]}
+        if scope not in scopes:
+            raise UsageError(f"unknown transport {scope!r}; configured: {', '.join(name or GLOBAL for name in scopes)}")
+        scopes = {scope: scopes[scope]}
     if arguments.json:
-        print_json({"transports": answer})
+        print_json({"transports": scopes})
         return DONE
     rows = [
-        (scope or GLOBAL, parameter, value_shown(known.get("value")), origin_of(known))
-        for scope, parameters in answer.items()
+        (scope or GLOBAL, parameter, value_shown(known.value), origin_of(known))
+        for scope, parameters in scopes.items()
         for parameter, known in parameters.items()
     ]
     for line in whole_table(("TRANSPORT", "PARAMETER", "VALUE", "FROM"), rows, width(sys.stdout)):
@@ -94,9 +95,9 @@ def _set(arguments: argparse.Namespace) -> int:
     scope = "" if arguments.transport == GLOBAL else arguments.transport
     with control_client(arguments) as control:
         if scope and ":" not in scope:
-            answer = control.call("transport_set", {"transport": scope, **given}, why=arguments.why)
+            answer = control.ask("transport_set", ValueSet, {"transport": scope, **given}, why=arguments.why)
         else:
-            answer = control.call("set", {"scope": scope, **given}, why=arguments.why)
+            answer = control.ask("set", ValueSet, {"scope": scope, **given}, why=arguments.why)
     if arguments.json:
         print_json(answer)
     else:

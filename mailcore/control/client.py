@@ -29,7 +29,7 @@ from mailcore.control.protocol.table import OPERATIONS
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError, encode
 
-__all__ = ["AsyncControlClient", "ControlClient", "ControlError", "NotRunning", "Refused", "TimedOut"]
+__all__ = ["AsyncControlClient", "ControlClient", "ControlError", "NotRunning", "NotUnderstood", "Refused", "TimedOut"]
 
 TIMEOUT_S = 90.0  # for each part; the control process itself waits 60 s for the manager
 READ_BYTES = 256 << 10
@@ -50,6 +50,12 @@ class NotRunning(ControlError):
 
 class TimedOut(ControlError):
     """No answer came in time: a change may have been made."""
+
+
+class NotUnderstood(ControlError):
+    """The answer is not of the operation's type: client and server are of two versions. A change was made."""
+
+    default = Code.INTERNAL
 
 
 class Refused(ControlError):
@@ -87,7 +93,7 @@ def _typed(operation: str, result: type[R], answer: Any) -> R:
         return msgspec.convert(answer, result)
     except msgspec.ValidationError as error:
         message = f"the answer to {operation} is not understood; client and server may be of two versions: {error}"
-        raise ControlError(message, code=Code.INTERNAL) from None
+        raise NotUnderstood(message) from None
 
 
 class ControlClient:

@@ -30,7 +30,7 @@ from mailcore.control.protocol.messages import (
     SearchArguments,
     SearchPart,
 )
-from mailcore.control.protocol.tuning import ServiceTimesArguments
+from mailcore.control.protocol.tuning import ServiceTimesArguments, ServiceTimesPart
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, View
 from mailcore.lookup.browse import Found
@@ -140,15 +140,15 @@ class PastAnswers:
             async for part in parts:
                 yield part
 
-    async def times_since(self, since_s: float, records_max: int) -> AsyncGenerator[dict[str, Any], None]:
+    async def times_since(self, since_s: float, records_max: int) -> AsyncGenerator[ServiceTimesPart, None]:
         """Yields the parts of the answer about deliveries of the last ``since_s`` seconds; the last has ``done``."""
         browser = self._view.browser
         walk = Walk(measure(browser, browser.clock() - since_s, records_max, self._view.archive))
         async with contextlib.aclosing(self._going(walk)) as going:
             async for _ in going:
-                yield {"done": False}
+                yield ServiceTimesPart()
         assert walk.result is not None
-        yield msgspec.structs.asdict(walk.result) | {"done": True}
+        yield ServiceTimesPart(done=True, times=walk.result)
 
     # -- inside
 

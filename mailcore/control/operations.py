@@ -7,10 +7,9 @@ Files are read in a few threads only, in steps of a fifth of a second, so that n
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,7 +27,7 @@ from mailcore.control.protocol.messages import (
     ShowPart,
 )
 from mailcore.control.protocol.operation import Answerer, Arguments, Operation
-from mailcore.control.protocol.state import Ping
+from mailcore.control.protocol.state import Child, Ping, Processes
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.control.waiting import why_at_rest
@@ -38,6 +37,7 @@ from mailcore.manager_answers import Progress, Reason, Reasons
 
 __all__ = ["Answers", "Operations"]
 
+T = TypeVar("T")
 Answers = Callable[[Session, Any], AsyncGenerator[Any, None]]
 
 
@@ -91,11 +91,11 @@ class Operations:
         yield Ping(pid=os.getpid(), manager=self._view.link.connected)
 
     async def _processes(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
-        yield {
-            "processes": await self._view.in_thread(_read_json, self._processes_path),
-            "children": await self._view.in_thread(_read_json, self._children_path),
-            "manager": self._view.link.connected,
-        }
+        yield Processes(
+            processes=await self._view.in_thread(_read_json, self._processes_path, dict[str, int]),
+            children=await self._view.in_thread(_read_json, self._children_path, dict[str, Child]),
+            manager=self._view.link.connected,
+        )
 
     async def _list(self, session: Session, arguments: ListArguments) -> AsyncGenerator[Any, None]:
         stretches, note = await self._view.stretches()
@@ -170,12 +170,12 @@ class Operations:
                 item.recipient_count = known.remaining
 
 
-def _read_json(path: str) -> Any:
+def _read_json(path: str, type_: type[T]) -> T:
     try:
         with open(path, "rb") as file:
-            return json.loads(file.read(1 << 20))
-    except (OSError, ValueError):
-        return {}  # there is no supervisor: a process started by hand, or a test
+            return msgspec.json.decode(file.read(1 << 20), type=type_)
+    except (OSError, msgspec.DecodeError):
+        return type_()  # there is no supervisor: a process started by hand, or a test
 
 
 def _overlay(item: Item, working: Progress | None) -> None:

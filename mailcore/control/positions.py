@@ -12,9 +12,13 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+import msgspec
+
 from mailcore.control.manager_link import ManagerAway, OutcomeUnknown
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.operation import Arguments
+from mailcore.control.protocol.state import JournalPositions, LanePositions, Recovery
+from mailcore.control.protocol.state import Positions as PositionsResult
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.log.positions import RestartPositions, read_positions
@@ -22,6 +26,7 @@ from mailcore.log.reader import LaneReader
 from mailcore.log.segment import Damage
 from mailcore.lookup.browse import lane_order
 from mailcore.lookup.segments import LanePlaces, lane_segments
+from mailcore.manager_answers import JournalPlaces, LaneCut, Places
 from mailcore.queue.exported import UNEXPORTED, ExportedLane, read_exported
 from mailcore.queue.lanes import JOURNAL, interval_of
 
@@ -47,15 +52,15 @@ class Positions:
         self.answers: dict[str, Answers] = {"positions": self._positions}
 
     async def _positions(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
-        places: dict[str, Any] | None
+        places: Places | None
         note = ""
         try:
-            places = await self._view.link.call("places", {})
+            places = await self._view.link.ask("places", Places)
         except (ManagerAway, OutcomeUnknown):
             places, note = None, "the manager is away; this is what the restart positions on disk say"
         yield await self._view.in_thread(self._look, places, note)
 
-    def _look(self, places: dict[str, Any] | None, note: str) -> dict[str, Any]:
+    def _look(self, places: Places | None, note: str) -> PositionsResult:
         """Raises PositionsDamaged, OSError."""
         browser = self._view.browser
         disk, directory = browser.disk, browser.queue_directory
@@ -64,44 +69,48 @@ class Positions:
             places = self._from_disk(positions)
         exported = self._exported()
         lanes = []
-        for lane, (browse, runner, end) in sorted(places["lanes"].items(), key=lambda pair: lane_order(pair[0])):
+        for lane, cut in sorted(places.lanes.items(), key=lambda pair: lane_order(pair[0])):
             recorded = positions.lanes.get(lane)
-            held = places.get("held")
             at = LanePlaces(
-                browse,
-                runner,
+                cut.browse,
+                cut.runner,
                 recorded.browse if recorded else 0,
-                None if held is None else dict(held.get(lane, ())),
+                None if places.held is None else dict(places.held.get(lane, ())),
                 exported(lane),
             )
             lanes.append(
-                {
-                    "lane": lane,
-                    "interval_s": interval_of(lane, self._undo_time_s),
-                    "runner": runner,
-                    "end": end,
-                    "lag_bytes": max(end - runner, 0),
-                    "browse": browse,
-                    **lane_segments(disk, os.path.join(directory, lane), at),
-                }
+                LanePositions(
+                    lane=lane,
+                    interval_s=interval_of(lane, self._undo_time_s),
+                    runner=cut.runner,
+                    end=cut.end,
+                    lag_bytes=max(cut.end - cut.runner, 0),
+                    browse=cut.browse,
+                    **msgspec.structs.asdict(lane_segments(disk, os.path.join(directory, lane), at)),
+                )
             )
-        journal = places["journal"]
-        suffix, end = journal["suffix"], journal["end"]
+        suffix, end, durable = places.journal.suffix, places.journal.end, places.journal.durable
         found = lane_segments(
             disk,
             os.path.join(directory, JOURNAL),
             LanePlaces(suffix, suffix, positions.suffix, exported=exported(JOURNAL)),
         )
-        return {
-            "sequence": positions.sequence,
-            "written_at": positions.written_at,
-            "age_s": max(browser.clock() - positions.written_at, 0.0) if positions.written_at else None,
-            "note": note,
-            "lanes": lanes,
-            "journal": {**journal, "suffix_bytes": max(end - suffix, 0), **found},
+        return PositionsResult(
+            sequence=positions.sequence,
+            written_at=positions.written_at,
+            age_s=max(browser.clock() - positions.written_at, 0.0) if positions.written_at else None,
+            note=note,
+            lanes=lanes,
+            journal=JournalPositions(
+                suffix=suffix,
+                end=end,
+                durable=durable,
+                suffix_bytes=max(end - suffix, 0),
+                **msgspec.structs.asdict(found),
+            ),
             # A start reads from where the positions on disk say, however far the suffix has come since.
-            "recovery": self._recovery(max(end - positions.suffix, 0), journal["durable"], places["working"]),
-        }
+            recovery=self._recovery(max(end - positions.suffix, 0), durable, places.working),
+        )
 
     def _exported(self) -> Callable[[str], int | None]:
         """Returns how far the events of a lane are exported; None where no exporter needs them."""
@@ -114,31 +123,27 @@ class Positions:
         lanes = found.lanes if found is not None else {}
         return lambda lane: None if lane in UNEXPORTED else lanes.get(lane, ExportedLane(0)).needed
 
-    def _from_disk(self, positions: RestartPositions) -> dict[str, Any]:
+    def _from_disk(self, positions: RestartPositions) -> Places:
         browser = self._view.browser
-        lanes = {lane: [at.browse, at.runner, at.end] for lane, at in positions.lanes.items()}
+        lanes = {lane: LaneCut(at.browse, at.runner, at.end) for lane, at in positions.lanes.items()}
         for name in browser.disk.list(browser.queue_directory):
             if name[0] != "." and name != JOURNAL and os.path.isdir(os.path.join(browser.queue_directory, name)):
-                lanes.setdefault(name, [0, 0, 0])
+                lanes.setdefault(name, LaneCut(0, 0, 0))
         end = positions.journal_end
-        return {
-            "lanes": lanes,
-            "journal": {"suffix": positions.suffix, "end": end, "durable": end},
-            "working": None,
-        }
+        return Places(lanes=lanes, journal=JournalPlaces(suffix=positions.suffix, end=end, durable=end))
 
-    def _recovery(self, suffix_bytes: int, durable: int, working: int | None) -> dict[str, Any]:
+    def _recovery(self, suffix_bytes: int, durable: int, working: int | None) -> Recovery:
         records = round(suffix_bytes / self._record_bytes(durable)) if suffix_bytes else 0
         seconds = round(START_S + suffix_bytes / SUFFIX_BYTES_A_SECOND + (working or 0) * MESSAGE_S, 2)
         again = "" if working is None else f" and continue with {working:,} message{'s' * (working != 1)}"
         sentence = f"A start now would read {_bytes(suffix_bytes)} of the journal, about {records:,} records,{again}"
-        return {
-            "bytes": suffix_bytes,
-            "records_estimate": records,
-            "seconds_estimate": seconds,
-            "messages": working,
-            "sentence": f"{sentence.removesuffix(',')}: about {seconds:g} s.",
-        }
+        return Recovery(
+            bytes=suffix_bytes,
+            records_estimate=records,
+            seconds_estimate=seconds,
+            messages=working,
+            sentence=f"{sentence.removesuffix(',')}: about {seconds:g} s.",
+        )
 
     def _record_bytes(self, durable: int) -> float:
         """Returns the mean over the first records of the newest segment."""

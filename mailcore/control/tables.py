@@ -23,6 +23,7 @@ from mailcore.control.operations import Answers
 from mailcore.control.protocol.operation import Arguments
 from mailcore.control.protocol.routing import Host, ResolveArguments, Resolved, Route, Routes
 from mailcore.control.protocol.state import Disk, Disks
+from mailcore.control.protocol.tuning import ParameterKnown, ParametersKnown
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.frames import NextHop
@@ -38,6 +39,7 @@ from mailcore.scheduler.parameters import (
     TRANSPORT_SCOPE,
     Value,
 )
+from mailcore.scheduler.snapshot import PlainValue
 
 __all__ = ["Tables"]
 
@@ -68,20 +70,21 @@ class Tables:
         }
 
     async def _parameters(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
-        """A suspension is a time and has operations of its own, so it is not among them."""
-        yield {
-            "scopes": {
+        yield ParametersKnown(
+            scopes={
                 scope: [_parameter(name, bounds) for name, bounds in parameters.items() if name != SUSPENDED_UNTIL]
                 for scope, parameters in SCOPES.items()
             },
-            "transports": sorted(self._settings.transports),
-            "configured": self._configured(),
-        }
+            transports=sorted(self._settings.transports),
+            configured=self._configured(),
+        )
 
-    def _configured(self) -> dict[str, dict[str, Any]]:
+    def _configured(self) -> dict[str, dict[str, PlainValue | None]]:
         """Scope -> parameter -> value, as the configuration file has them: what is in force where nothing is set live."""
         settings = self._settings
-        values: dict[str, dict[str, Any]] = {"": {name: getattr(settings.scheduler, name) for name in GLOBAL_SCOPE}}
+        values: dict[str, dict[str, PlainValue | None]] = {
+            "": {name: getattr(settings.scheduler, name) for name in GLOBAL_SCOPE}
+        }
         for name, transport in sorted(settings.transports.items()):
             values[name] = {each: _plain(getattr(transport, each)) for each in TRANSPORT_SCOPE}
             for pattern, own in sorted(transport.destinations.items()):
@@ -169,19 +172,19 @@ def _route(pattern: str, text: str) -> Route:
     return Route(pattern=pattern, transport=route.transport, next_hop=str(route).partition(":")[2], line=None)
 
 
-def _parameter(name: str, bounds: Bounds) -> dict[str, Any]:
-    return {
-        "name": name,
-        "kind": bounds.kind.value,
-        "low": bounds.low,
-        "high": bounds.high,
-        "unit": bounds.unit,
-        "doc": bounds.description,
-        "allowed": str(bounds),
-        "explanation": explanation(name),
-        "default": _plain(bounds.default),
-    }
+def _parameter(name: str, bounds: Bounds) -> ParameterKnown:
+    return ParameterKnown(
+        name=name,
+        kind=bounds.kind.value,
+        low=bounds.low,
+        high=bounds.high,
+        unit=bounds.unit,
+        doc=bounds.description,
+        allowed=str(bounds),
+        explanation=explanation(name),
+        default=_plain(bounds.default),
+    )
 
 
-def _plain(value: Value | None) -> int | float | bool | str | None:
+def _plain(value: Value | None) -> PlainValue | None:
     return str(value) if isinstance(value, Feedback) else value

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from mailcore.config.settings import Settings
-from mailcore.control.protocol.tuning import ChangesChecked, CheckChangesArguments, SimulateArguments
+from mailcore.control.protocol.tuning import ChangesChecked, CheckChangesArguments, SimulateArguments, SimulatePart
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.control.whatif_gather import Gathered, TimesSince, gather
@@ -97,13 +97,13 @@ class WhatIf:
         live, ignored = await self._view.in_thread(live_values, settings, self._parameters, now)
         asked = asked_values(settings, scheduler_with(self._parameters, live), arguments.changes)
         hops = checked_hops(settings, arguments.hops)
-        yield {"progress": 0.0, "stage": "measuring"}
+        yield SimulatePart(stage="measuring")
         gathered = Gathered(now)
         gathered.assumptions += ignored
         steps = gather(self._view, arguments, self._times_since, gathered)
         async with contextlib.aclosing(steps):
             async for progress in steps:
-                yield {"progress": progress, "stage": "measuring"}
+                yield SimulatePart(progress=progress, stage="measuring")
         question = Question(
             settings=settings,
             live=[*live, *gathered.live],
@@ -124,12 +124,12 @@ class WhatIf:
             )
         async with contextlib.aclosing(self._child(question, until)) as parts:
             async for part in parts:
-                if part.get("done"):
-                    part["assumptions"] = [*gathered.assumptions, *part["assumptions"]]
-                    part["unread_files"] = gathered.unread_files
+                if part.done:
+                    part.assumptions = [*gathered.assumptions, *part.assumptions]
+                    part.unread_files = gathered.unread_files
                 yield part
 
-    async def _child(self, question: Question, until: float) -> AsyncGenerator[dict[str, Any], None]:
+    async def _child(self, question: Question, until: float) -> AsyncGenerator[SimulatePart, None]:
         """Yields the lines of the child's answer, decoded, until it is done. The child is dead when this ends in any way."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", child.__name__, str(os.getpid())),
@@ -140,10 +140,10 @@ class WhatIf:
         assert process.stdin is not None
         assert process.stdout is not None
         writing = asyncio.create_task(_write(process.stdin, encoded(question)))
-        part: dict[str, Any] = {"progress": 0.0, "stage": "before"}
+        part = SimulatePart(stage="before")
         reading: asyncio.Task[bytes] | None = None
         try:
-            while not part.get("done"):
+            while not part.done:
                 reading = reading or asyncio.create_task(process.stdout.readline())
                 left = until - time.monotonic()
                 if left <= 0:
@@ -160,9 +160,17 @@ class WhatIf:
                         raise WhatIfRefused(
                             f"the simulation ended without an answer (exit status {await process.wait()})"
                         )
-                    part = msgspec.json.decode(line)
-                    if error := part.get("error"):
-                        raise WhatIfRefused(str(error))
+                    said = msgspec.json.decode(line, type=child.ChildLine)
+                    if said.error:
+                        raise WhatIfRefused(said.error)
+                    part = SimulatePart(
+                        done=said.done,
+                        progress=said.progress,
+                        stage=said.stage,
+                        before=said.before,
+                        after=said.after,
+                        assumptions=said.assumptions,
+                    )
                 yield part
         finally:
             for task in (writing, reading):

@@ -10,12 +10,14 @@ import math
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
-from mailcore.control.protocol.tuning import SimulateArguments
+from mailcore.control.protocol.tuning import ServiceTimesPart, SimulateArguments
 from mailcore.control.view import View
 from mailcore.control.whatif_recent import recent
 from mailcore.control.whatif_sample import RESTING, lane_samples, without_user
+from mailcore.lookup.answers import DestinationTimes, ServiceTimes
 from mailcore.lookup.archive import Trouble
 from mailcore.lookup.tracing import Walk
+from mailcore.manager_answers import Destinations, Size, State
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 from mailcore.simulator.measured import OVERHEAD_S, UNMEASURED_S, Tried, modelled, overhead_of
 from mailcore.simulator.question import LaneSample, Value
@@ -27,7 +29,7 @@ NAMES_SHOWN = 3  # in a sentence
 SINGLE_MAX = 20  # sentences about one destination
 RECORDS_MAX = 200_000  # of the journal: about a second
 STEP_S = 0.2  # in a thread, before others get their turn
-TimesSince = Callable[[float, int], AsyncGenerator[dict[str, Any], None]]  # PastAnswers.times_since
+TimesSince = Callable[[float, int], AsyncGenerator[ServiceTimesPart, None]]  # PastAnswers.times_since
 
 
 class Gathered:
@@ -56,12 +58,13 @@ async def gather(
         await _queued(view, into)
         yield 0.3
         await _left_alone(view, into)
-    measured: Mapping[str, Any] = {}
+    measured: ServiceTimes | None = None
     async with contextlib.aclosing(times_since(arguments.since_s, RECORDS_MAX)) as parts:
         async for part in parts:
-            measured = part
+            measured = part.times
             yield 0.5
-    rows: Mapping[str, Any] = measured.get("destinations") or {}
+    assert measured is not None
+    rows = measured.destinations
     if arguments.arrivals:
         await _arriving(view, rows, into)
     wanted, trouble = {*into.destinations, *into.arriving}, Trouble()
@@ -76,19 +79,19 @@ async def gather(
 
 
 async def _queued(view: View, into: Gathered) -> None:
-    size = await view.link.call("size", {})
+    size = await view.link.ask("size", Size)
     stretches, _ = await view.stretches()
     browser = view.browser
     resting: list[LaneSample] = []
-    for lane, there in sorted(size["lanes"].items()):
-        if there["messages"] <= 0:
+    for lane, there in sorted(size.lanes.items()):
+        if there.messages <= 0:
             continue
         sample = await view.in_thread(
             lane_samples, browser.disk, browser.queue_directory, lane, there, stretches.get(lane), browser.route_of,
             into.now,
         )  # fmt: skip
         (resting if lane in RESTING else into.lanes).append(sample)
-    for name, count in size["destinations"].items():
+    for name, count in size.destinations.items():
         if name and count > 0:
             shared = without_user(name)
             into.destinations[shared] = into.destinations.get(shared, 0) + count
@@ -149,27 +152,27 @@ def _share_unnamed(into: Gathered) -> None:
 
 async def _left_alone(view: View, into: Gathered) -> None:
     """Destinations that are dead now are so in the simulation too, until their pause ends."""
-    rows = (await view.link.call("destinations", {"limit": DESTINATIONS_ASKED})).get("destinations") or {}
+    answer = await view.link.ask("destinations", Destinations, {"limit": DESTINATIONS_ASKED})
     dead: list[str] = []
-    for name, row in rows.items() if isinstance(rows, Mapping) else ():
-        dead_s = row.get("dead_s") or 0.0
-        if dead_s > 0 and "@" not in name and math.isfinite(dead_s) and not row.get("suspended"):
+    for name, row in answer.destinations.items():
+        dead_s = row.dead_s or 0.0
+        if dead_s > 0 and "@" not in name and math.isfinite(dead_s) and not row.suspended:
             into.live.append(Value(scope=name, parameter=SUSPENDED_UNTIL, value=dead_s))
             dead.append(name)
     if dead:
         into.assumptions.append(f"Dead now, and taken to answer again when their pause ends: {_names(dead)}.")
 
 
-async def _arriving(view: View, rows: Mapping[str, Any], into: Gathered) -> None:
-    state = await view.link.call("state", {})
-    counters, uptime_s = state.get("counters") or {}, state.get("uptime_s") or 0.0
-    recipients, messages = counters.get("recipients_accepted"), counters.get("accepted")
+async def _arriving(view: View, rows: Mapping[str, DestinationTimes], into: Gathered) -> None:
+    state = await view.link.ask("state", State)
+    uptime_s = state.uptime_s
+    recipients, messages = state.counters.get("recipients_accepted"), state.counters.get("accepted")
     if recipients is None or uptime_s <= 0:
         into.assumptions.append("How much mail arrives is not known; none is taken to.")
         return
     if messages:
         into.recipients_of_one = max(1.0, recipients / messages)
-    weights = {name: float(row.get("recipients") or 0) for name, row in rows.items()}
+    weights = {name: float(row.recipients) for name, row in rows.items()}
     for name, count in into.destinations.items():
         weights[name] = weights.get(name, 0.0) + count
     weights = {without_user(name): weight for name, weight in weights.items() if weight > 0}
@@ -185,23 +188,26 @@ async def _arriving(view: View, rows: Mapping[str, Any], into: Gathered) -> None
     )
 
 
-def _say_unread(measured: Mapping[str, Any], trouble: Trouble, into: Gathered) -> None:
+def _say_unread(measured: ServiceTimes, trouble: Trouble, into: Gathered) -> None:
     """Counts unread files. Both readers began at the newest file, so the larger count includes the smaller."""
-    into.unread_files = max(measured.get("unread_files") or 0, trouble.count)
+    into.unread_files = max(measured.unread_files, trouble.count)
     if into.unread_files:
-        words = measured.get("note") or str(trouble)
+        words = measured.note or str(trouble)
         into.assumptions.insert(0, f"Measurements of next hops are incomplete: {words}.")
 
 
-def _modelled(rows: Mapping[str, Any], tried: Mapping[str, list[Tried]], into: Gathered, since_s: float) -> None:
+def _modelled(
+    rows: Mapping[str, DestinationTimes], tried: Mapping[str, list[Tried]], into: Gathered, since_s: float
+) -> None:
     """A next-hop model for each destination that has mail or gets some."""
     overhead_s = overhead_of(tried.values())
     wanted = [*into.destinations, *(name for name in into.arriving if name not in into.destinations)]
-    unmeasured = [name for name in wanted if not (rows.get(name) or {}).get("deliveries")]
+    measured_ones = {name: row for name, row in rows.items() if row.deliveries}
+    unmeasured = [name for name in wanted if name not in measured_ones]
     about: list[str] = []  # single ones
     for name in wanted:
-        row = rows.get(name) or {}
-        if row.get("deliveries"):
+        row = measured_ones.get(name)
+        if row is not None:
             values, said = modelled(row, tried.get(name, []), OVERHEAD_S if overhead_s is None else overhead_s)
             into.hops[name] = values
             if said:

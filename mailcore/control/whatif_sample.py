@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
@@ -19,6 +19,7 @@ from mailcore.log.record import RecordType
 from mailcore.lookup.browse import Stretch
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import decode_envelope
+from mailcore.queue.sizes import Amount
 from mailcore.simulator.question import LaneSample, MessageSample
 
 __all__ = ["lane_samples", "without_user"]
@@ -34,7 +35,7 @@ def lane_samples(
     disk: Disk,
     queue_directory: str,
     lane: str,
-    there: Mapping[str, int],
+    there: Amount,
     stretch: Stretch | None,
     route_of: Callable[[Recipient], str],
     now: float,
@@ -53,8 +54,8 @@ def lane_samples(
             reader.close()
     return LaneSample(
         is_new=not lane.startswith(_RETRY),
-        messages=there["messages"],
-        recipients=max(there["recipients"], there["messages"]),
+        messages=there.messages,
+        recipients=max(there.recipients, there.messages),
         parts=parts,
     )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from mailcore.balance import Scope, terms
 from mailcore.doctor.finding import AFTER_PROCESSES, Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Host
@@ -18,22 +20,18 @@ def look(host: Host) -> Iterator[Finding]:
     if host.state is None:
         yield not_known("balance", "cannot check: the manager process does not answer", AFTER_PROCESSES)
         return
-    for kind, balance in sorted((host.state.get("balance") or {}).items()):
-        difference = balance.get("difference", 0)
-        counts = ", ".join(f"{balance[term.name]} {term.label}" for term in terms(Scope(kind)) if term.name in balance)
+    for kind, balance in sorted(msgspec.structs.asdict(host.state.balance).items()):
+        difference = balance["difference"]
+        counts = ", ".join(f"{balance[term.name]} {term.label}" for term in terms(Scope(kind)))
         if difference:
             yield bad(kind, f"does not add up, difference {difference}: {counts}", REMEDY, **balance)
         else:
             yield good(kind, counts, **balance)
-    stalled = host.state.get("stalled")
-    if stalled:
+    if stalled := host.state.stalled:
         yield bad(
             "deliveries",
-            str(stalled),
+            stalled,
             "See the findings on disk. Deliveries resume when the disk has room for their records.",
         )
-    damage = host.state.get("tuned_damage")
-    if damage:
-        yield warn(
-            "tuned values", str(damage), "Set the lost values again; the damaged file is kept under another name."
-        )
+    if damage := host.state.tuned_damage:
+        yield warn("tuned values", damage, "Set the lost values again; the damaged file is kept under another name.")

@@ -18,6 +18,7 @@ from typing import Any
 from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.faults import Code
+from mailcore.manager_answers import State
 
 __all__ = ["ANSWER_S", "PROC", "Host", "Process", "alive", "name_of", "nearest"]
 
@@ -52,7 +53,7 @@ class Host:
     units: Path = Path("/etc/systemd/system")  # Ansible installs units here; a checkout has no units
     processes: dict[str, Process] = field(default_factory=dict)
     answer_s: float | None = None  # response time of the manager
-    state: dict[str, Any] | None = None  # of the manager; None without an answer
+    state: State | None = None  # of the manager; None without an answer
     silence: str = ""  # reason why there is no answer
     silence_code: Code | None = None  # its code
     silent: set[tuple[str, int]] = field(default_factory=set)  # name servers that did not answer; asked last
@@ -65,8 +66,7 @@ class Host:
         began = time.monotonic()
         try:
             with ControlClient(settings.run_directory / "control.sock", who="doctor", timeout_s=ANSWER_S) as control:
-                answer = control.call("state")
-            host.state = answer if isinstance(answer, dict) else None
+                host.state = control.ask("state", State)
             host.answer_s = time.monotonic() - began
         except (ControlError, OSError) as error:
             host.silence = str(error)

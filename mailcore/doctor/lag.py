@@ -9,7 +9,6 @@ import errno
 import os
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.messages import AgesPart
@@ -17,6 +16,7 @@ from mailcore.doctor.finding import AFTER_PROCESSES, Finding, bad, good, not_kno
 from mailcore.doctor.host import ANSWER_S, Host
 from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsTooNew, RestartPositions, read_all_positions
+from mailcore.manager_answers import State
 from mailcore.queue.exported import EXPORTED, UNEXPORTED, ExportedLane, read_exported
 from mailcore.queue.lanes import JOURNAL, is_incoming
 
@@ -72,20 +72,19 @@ def _positions(host: Host, newest: RestartPositions | None) -> Finding:
     return good(what, written, age_s=age_s)
 
 
-def _is_ahead(state: dict[str, Any] | None, newest: RestartPositions) -> bool:
+def _is_ahead(state: State | None, newest: RestartPositions) -> bool:
     """Tells whether the manager is past the written positions; an idle manager writes none."""
     if state is None:
         return False
-    there = {lane: each["runner"] for lane, each in (state.get("lanes") or {}).items()}
+    there = {lane: each.runner for lane, each in state.lanes.items()}
     in_file = {lane: each.runner for lane, each in newest.lanes.items()}
     moved = any(in_file.get(lane, at) != at for lane, at in there.items())
-    return moved or (state.get("journal") or {}).get("end", newest.journal_end) != newest.journal_end
+    return moved or state.journal.end != newest.journal_end
 
 
-def _receivers(host: Host, state: dict[str, Any]) -> Iterator[Finding]:
+def _receivers(host: Host, state: State) -> Iterator[Finding]:
     allowed = host.settings.queue.lag_bytes_max
-    lanes = state.get("lanes") or {}
-    behind = {lane: max(0, each["end"] - each["runner"]) for lane, each in lanes.items() if is_incoming(lane)}
+    behind = {lane: max(0, each.end - each.runner) for lane, each in state.lanes.items() if is_incoming(lane)}
     for lane, lag in sorted(behind.items()):
         unread = f"{lag} bytes received but not read by the manager; above {allowed}, new mail is refused with 452"
         remedy = (
@@ -97,7 +96,7 @@ def _receivers(host: Host, state: dict[str, Any]) -> Iterator[Finding]:
             yield warn(lane, unread, remedy, lag_bytes=lag)
         else:
             yield good(lane, f"{lag} bytes unread", lag_bytes=lag)
-    for lane in sorted(behind.keys() - set(state.get("receivers") or ())):
+    for lane in sorted(behind.keys() - set(state.receivers)):
         if behind[lane]:
             yield warn(
                 lane,

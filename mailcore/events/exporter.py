@@ -37,6 +37,7 @@ from mailcore.log.disk import Disk, Locked
 from mailcore.log.positions import PositionsTooNew
 from mailcore.log.segment import Damage, SegmentTooNew
 from mailcore.maillog.maillog import MailLog
+from mailcore.manager_answers import Destinations
 from mailcore.supervisor.listen import listen_on_path
 
 __all__ = ["EXPORTER_SOCKET", "Exporter", "main", "midnight_between"]
@@ -134,8 +135,8 @@ class Exporter:
         with contextlib.suppress(ControlError):  # control is not running or busy: one sample is missing
             path = self.settings.run_directory / "control.sock"
             with ControlClient(path, who="exporter", timeout_s=CONTROL_S) as control:
-                answer = control.call("destinations", {"limit": 1000})
-            self.windows.sample(answer.get("destinations") or {}, time.time())
+                answer = control.ask("destinations", Destinations, {"limit": 1000})
+            self.windows.sample(answer.destinations, time.time())
 
     # -- requests
 

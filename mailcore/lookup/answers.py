@@ -7,6 +7,7 @@ Law: values only, no I/O.
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 from msgspec import Struct
@@ -23,15 +24,21 @@ __all__ = [
     "AttemptVerdict",
     "BounceQueued",
     "Deferred",
+    "DestinationTimes",
     "Finished",
     "History",
     "HistoryEvent",
     "Hit",
     "Item",
+    "Keeper",
+    "LaneSegments",
     "Moved",
     "Oldest",
     "Page",
     "Placed",
+    "Segment",
+    "ServiceTimes",
+    "TimedReply",
 ]
 
 RECIPIENTS_SHOWN = 10  # of an item; a page of 1 000 items stays far below a frame
@@ -218,3 +225,76 @@ class AgesTable(Struct, kw_only=True):
     as_of: float  # wall clock, seconds: the ages are those at this time
     took_s: float
     examined: int  # records read
+
+
+class Keeper(enum.StrEnum):
+    """Why a segment is not deleted yet."""
+
+    DAMAGE = "damage"
+    NEWEST = "newest"
+    EXPORT = "export"
+    NOTHING = "nothing"
+    POSITIONS = "restart positions"
+    SUFFIX = "working suffix"
+    HELD = "held"
+    DELETED = "deleted"
+    UNREAD = "unread"
+    ACTIVE = "active"
+    OLDER = "older segment"
+    UNKNOWN = "active or older segment"  # without the manager it is not known which
+
+
+class Segment(Struct, kw_only=True):
+    """A segment on disk."""
+
+    base: int  # offset of its first byte in the lane
+    bytes: int
+    sealed: bool  # another one follows
+    messages: int | None  # envelopes written to it; None: not known, as in the journal
+    live: int | None  # of them, messages being worked on; None: not known
+    kept_by: Keeper  # why it is not deleted
+    sentence: str  # the same in words
+
+
+class LaneSegments(Struct, kw_only=True):
+    """The segments of a lane."""
+
+    segments: list[Segment]  # at most SEGMENTS_SHOWN
+    segments_left_out: int
+    garbage_prefix_bytes: int  # from the first segment to the first envelope that may be alive
+    bytes_on_disk: int  # of all segments
+
+
+class TimedReply(Struct, kw_only=True):
+    """A reply other than success."""
+
+    at: float  # the last time, wall clock
+    reply: str
+    status: str  # deferred, bounced or expired
+    dsn: str  # enhanced status code; "" if there was none
+    times: int
+
+
+class DestinationTimes(Struct, kw_only=True):
+    """The measurement of one destination; samples are in seconds, in ascending order."""
+
+    deliveries: int
+    recipients: int  # of deliveries that reached a transaction
+    connect_s: list[float]
+    transmit_s: list[float]
+    new_connections: int
+    site_failures: int
+    deferred: int  # of the recipients
+    bounced: int
+    replies: list[TimedReply]  # the newest first
+
+
+class ServiceTimes(Struct, kw_only=True):
+    """Holds the measurement."""
+
+    destinations: dict[str, DestinationTimes]
+    since: float  # wall clock: deliveries that ended before were not read
+    examined: int  # records
+    destinations_left_out: int = 0
+    note: str = ""  # files that could not be read
+    unread_files: int = 0  # of the archive: their deliveries are missing here

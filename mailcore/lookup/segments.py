@@ -5,41 +5,23 @@ Reads names, sizes and index headers only, never a record. Must not know: the ma
 
 from __future__ import annotations
 
-import enum
 import os
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from mailcore.log.disk import Disk
 from mailcore.log.index import count_entries, index_path
 from mailcore.log.segment import base_of, name_of
+from mailcore.lookup.answers import Keeper, LaneSegments, Segment
 from mailcore.queue.damage import damaged_path
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
 
-__all__ = ["SEGMENTS_SHOWN", "Keeper", "LanePlaces", "lane_segments"]
+__all__ = ["SEGMENTS_SHOWN", "Keeper", "LanePlaces", "LaneSegments", "Segment", "lane_segments"]
 
 SEGMENTS_SHOWN = (
     200  # of a lane: the oldest ones, which keep the others, and the newest; 6 GB of segments of the default size
 )
-
-
-class Keeper(enum.StrEnum):
-    """Why a segment is not deleted yet."""
-
-    DAMAGE = "damage"
-    NEWEST = "newest"
-    EXPORT = "export"
-    NOTHING = "nothing"
-    POSITIONS = "restart positions"
-    SUFFIX = "working suffix"
-    HELD = "held"
-    DELETED = "deleted"
-    UNREAD = "unread"
-    ACTIVE = "active"
-    OLDER = "older segment"
-    UNKNOWN = "active or older segment"  # without the manager it is not known which
 
 
 SENTENCES: Mapping[Keeper, str] = {
@@ -69,8 +51,8 @@ class LanePlaces:
     exported: int | None = None  # offset up to which events are exported; None: they are not exported
 
 
-def lane_segments(disk: Disk, directory: str, places: LanePlaces) -> dict[str, Any]:
-    """Returns ``segments``, the number left out, and the bytes of all segments. Raises OSError."""
+def lane_segments(disk: Disk, directory: str, places: LanePlaces) -> LaneSegments:
+    """Returns the segments of the lane in ``directory``. Raises OSError."""
     bases = [base for base in map(base_of, disk.list(directory)) if base is not None]
     sizes = {base: _size(disk, os.path.join(directory, name_of(base))) for base in bases}
     shown = bases if len(bases) <= SEGMENTS_SHOWN else [*bases[: SEGMENTS_SHOWN - 1], bases[-1]]
@@ -83,23 +65,23 @@ def lane_segments(disk: Disk, directory: str, places: LanePlaces) -> dict[str, A
         live = _live(lane, base, following, places)
         keeper = _kept_by(lane, base, following, places, live, damaged=disk.exists(damaged_path(path)))
         segments.append(
-            {
-                "base": base,
-                "bytes": sizes[base],
-                "sealed": following is not None,
-                "messages": None if lane == JOURNAL else count_entries(disk, index_path(path)),
-                "live": live,
-                "kept_by": keeper,
-                "sentence": SENTENCES[keeper],
-            }
+            Segment(
+                base=base,
+                bytes=sizes[base],
+                sealed=following is not None,
+                messages=None if lane == JOURNAL else count_entries(disk, index_path(path)),
+                live=live,
+                kept_by=keeper,
+                sentence=SENTENCES[keeper],
+            )
         )
     first = bases[0] if bases else 0
-    return {
-        "segments": segments,
-        "segments_left_out": len(bases) - len(shown),
-        "garbage_prefix_bytes": max(places.browse - first, 0) if bases else 0,
-        "bytes_on_disk": sum(sizes.values()),
-    }
+    return LaneSegments(
+        segments=segments,
+        segments_left_out=len(bases) - len(shown),
+        garbage_prefix_bytes=max(places.browse - first, 0) if bases else 0,
+        bytes_on_disk=sum(sizes.values()),
+    )
 
 
 def _size(disk: Disk, path: str) -> int:

@@ -17,7 +17,6 @@ import contextlib
 import random
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -25,13 +24,14 @@ from mailcore.envelope import Status
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import LENGTH_MAX, Record, RecordType
 from mailcore.log.segment import FIRST_RECORD
+from mailcore.lookup.answers import DestinationTimes, ServiceTimes, TimedReply
 from mailcore.lookup.archive import Archive, Trouble
 from mailcore.lookup.browse import WITHOUT_END, Browser
 from mailcore.lookup.tracing import Steps, open_lane
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.records import Delivery, decode_delivery
 
-__all__ = ["ServiceTimes", "measure", "newest_first"]
+__all__ = ["DestinationTimes", "ServiceTimes", "TimedReply", "measure", "newest_first"]
 
 DESTINATIONS_MAX = 1_000  # of one answer; with full samples 4 MB, a quarter of a frame
 SAMPLES_MAX = 200  # for the quantiles of a distribution
@@ -39,21 +39,6 @@ REPLIES_MAX = 5  # the newest distinct replies
 REPLY_CHARACTERS = 500
 PIECE_BYTES = 1 << 20  # of the journal, read forwards; about a hundredth of a second
 SEED = 20_261_121  # the same journal gives the same samples
-
-
-class ServiceTimes(msgspec.Struct, kw_only=True):
-    """Holds the measurement.
-
-    For each destination: deliveries, recipients (of deliveries that reached a transaction), deferred and bounced among them,
-    new connections, site failures, samples in seconds, and the last replies other than success.
-    """
-
-    destinations: dict[str, dict[str, Any]]
-    since: float  # wall clock: deliveries that ended before were not read
-    examined: int  # records
-    destinations_left_out: int = 0
-    note: str = ""  # files that could not be read
-    unread_files: int = 0  # of the archive: their deliveries are missing here
 
 
 @dataclass(slots=True)
@@ -81,7 +66,7 @@ class _Row:
     site_failures: int = 0
     deferred: int = 0
     bounced: int = 0
-    replies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    replies: dict[str, TimedReply] = field(default_factory=dict)
 
     def count(self, delivery: Delivery) -> None:
         connect_s, transmit_s = delivery.delays[2:]
@@ -105,28 +90,28 @@ class _Row:
     def _reply(self, reply: str, status: str, dsn: str, at: float) -> None:
         known = self.replies.get(reply)
         if known is not None:
-            known["times"] += 1
-            known["at"] = max(known["at"], at)
+            known.times += 1
+            known.at = max(known.at, at)
             return
         if len(self.replies) >= REPLIES_MAX:
-            oldest = min(self.replies, key=lambda each: float(self.replies[each]["at"]))
-            if self.replies[oldest]["at"] >= at:
+            oldest = min(self.replies, key=lambda each: self.replies[each].at)
+            if self.replies[oldest].at >= at:
                 return
             del self.replies[oldest]
-        self.replies[reply] = {"at": at, "reply": reply, "status": status, "dsn": dsn, "times": 1}
+        self.replies[reply] = TimedReply(at=at, reply=reply, status=status, dsn=dsn, times=1)
 
-    def told(self) -> dict[str, Any]:
-        return {
-            "deliveries": self.deliveries,
-            "recipients": self.recipients,
-            "connect_s": sorted(self.connect_s.values),
-            "transmit_s": sorted(self.transmit_s.values),
-            "new_connections": self.connect_s.seen,
-            "site_failures": self.site_failures,
-            "deferred": self.deferred,
-            "bounced": self.bounced,
-            "replies": sorted(self.replies.values(), key=lambda each: -float(each["at"])),
-        }
+    def measured(self) -> DestinationTimes:
+        return DestinationTimes(
+            deliveries=self.deliveries,
+            recipients=self.recipients,
+            connect_s=sorted(self.connect_s.values),
+            transmit_s=sorted(self.transmit_s.values),
+            new_connections=self.connect_s.seen,
+            site_failures=self.site_failures,
+            deferred=self.deferred,
+            bounced=self.bounced,
+            replies=sorted(self.replies.values(), key=lambda each: -each.at),
+        )
 
 
 def measure(browser: Browser, since: float, records_max: int, archive: Archive | None = None) -> Steps[ServiceTimes]:
@@ -156,7 +141,7 @@ def measure(browser: Browser, since: float, records_max: int, archive: Archive |
                 break
             yield
     return ServiceTimes(
-        destinations={name: row.told() for name, row in rows.items()},
+        destinations={name: row.measured() for name, row in rows.items()},
         since=since,
         examined=examined,
         destinations_left_out=len(left_out),

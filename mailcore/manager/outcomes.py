@@ -18,10 +18,12 @@ from typing import Any
 
 from mailcore.balance import Scope, difference
 from mailcore.envelope import Envelope, Origin, Status, Verdict
+from mailcore.manager_answers import BalanceTerms, Reply
+from mailcore.manager_answers import Outcomes as OutcomesAnswer
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import DELETED
 from mailcore.queue.rewrite import numbers_used
-from mailcore.queue.sizes import Sizes
+from mailcore.queue.sizes import Amount, Sizes
 
 __all__ = ["Balance", "Outcome", "Outcomes"]
 
@@ -124,14 +126,14 @@ class Balance:
             "messages_undeleted": self.undeleted[0],
         }
 
-    def by_origin(self) -> dict[str, dict[str, int]]:
+    def by_origin(self) -> dict[str, Amount]:
         """Returns accepted messages and recipients by origin."""
         return {
-            origin.name.lower(): {"messages": messages, "recipients": recipients}
+            origin.name.lower(): Amount(messages=messages, recipients=recipients)
             for origin, (messages, recipients) in self.accepted.items()
         }
 
-    def told(self, queued_messages: int, queued_recipients: int) -> dict[str, dict[str, int]]:
+    def terms(self, queued_messages: int, queued_recipients: int) -> BalanceTerms:
         """Returns the terms of both balances; a ``difference`` other than 0 is a fault."""
         recipients = {
             "queued_at_start": self.at_start[1],
@@ -153,7 +155,7 @@ class Balance:
         }
         recipients["difference"] = difference(Scope.RECIPIENTS, recipients)
         messages["difference"] = difference(Scope.MESSAGES, messages)
-        return {"recipients": recipients, "messages": messages}
+        return BalanceTerms(recipients=recipients, messages=messages)
 
 
 def _add(pair: list[int], messages: int, recipients: int) -> None:
@@ -171,29 +173,22 @@ class Outcome:
         self.last_delivered_at: float | None = None
         self.replies: dict[tuple[int, str], list[Any]] = {}  # (status, reply) -> [at, dsn, relay, times], newest last
 
-    def told(self) -> dict[str, Any]:
-        """Returns the fields for a row of ``destinations``. An expired recipient was deferred before and counts there too."""
+    def answer(self) -> OutcomesAnswer:
+        """Returns the counts and the newest replies."""
         delivered, deferred, bounced = (self.by_status[s] for s in (Status.DELIVERED, Status.DEFERRED, Status.BOUNCED))
         tried = delivered + deferred + bounced
-        return {
-            "delivered": delivered,
-            "deferred": deferred,
-            "bounced": bounced,
-            "expired": self.by_status[Status.EXPIRED],
-            "success_share": delivered / tried if tried else None,
-            "last_delivered_at": self.last_delivered_at,
-            "last_replies": [
-                {
-                    "at": at,
-                    "reply": reply,
-                    "status": Status(status).name.lower(),
-                    "dsn": dsn,
-                    "relay": relay,
-                    "times": n,
-                }
+        return OutcomesAnswer(
+            delivered=delivered,
+            deferred=deferred,
+            bounced=bounced,
+            expired=self.by_status[Status.EXPIRED],
+            success_share=delivered / tried if tried else None,
+            last_delivered_at=self.last_delivered_at,
+            last_replies=[
+                Reply(at=at, reply=reply, status=Status(status).name.lower(), dsn=dsn, relay=relay, times=n)
                 for (status, reply), (at, dsn, relay, n) in reversed(self.replies.items())
             ],
-        }
+        )
 
 
 NOTHING = Outcome()  # of a destination without any reply so far
@@ -225,12 +220,12 @@ class Outcomes:
             else:
                 _keep(outcome.replies, verdict, relay, at)
 
-    def told(self, destination: str) -> dict[str, Any]:
-        """Returns the fields for a destination; for "smtp:user@next hop", those of its next hop."""
+    def of(self, destination: str) -> OutcomesAnswer:
+        """Returns the outcomes of a destination; for "smtp:user@next hop", those of its next hop."""
         outcome = self._known.get(destination)
         if outcome is None and "@" in destination:
             outcome = self._known.get(f"{destination.partition(':')[0]}:{destination.rpartition('@')[2]}")
-        return (outcome or NOTHING).told()
+        return (outcome or NOTHING).answer()
 
     def latest(self, count: int) -> list[str]:
         """Returns the ``count`` destinations with the newest replies, newest first."""

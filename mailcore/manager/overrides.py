@@ -18,6 +18,7 @@ from mailcore.config.tuned import Tuned
 from mailcore.frames import Request
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.orders import BadRequest
+from mailcore.manager_answers import InForce, Transports, ValueSet
 from mailcore.queue.records import Administrative
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import (
@@ -80,8 +81,8 @@ class Overrides:
 
     # -- listing
 
-    def listed(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """scope -> parameter -> value, origin, and until when: global, transports, destinations with values of their own.
+    def listed(self, arguments: dict[str, Any]) -> Transports:
+        """Returns the values in force: global ones, of transports, and of destinations with values of their own.
 
         With a ``destination``: all that is in force for it, and ``suspended_until`` (None: until it is resumed) while it is
         suspended.
@@ -93,8 +94,8 @@ class Overrides:
             in_force = {name: self._shown(scope, name) for name in _OF_DESTINATIONS}
             if self._is_suspended(scope):
                 in_force[SUSPENDED_UNTIL] = self._shown(scope, SUSPENDED_UNTIL)
-            return {scope: in_force}
-        answer: dict[str, Any] = {"": {name: self._shown("", name) for name in GLOBAL_SCOPE}}
+            return Transports(scopes={scope: in_force})
+        answer = {"": {name: self._shown("", name) for name in GLOBAL_SCOPE}}
         for transport in sorted(settings.transports):
             answer[transport] = {name: self._shown(transport, name) for name in TRANSPORT_SCOPE}
         own: dict[str, dict[str, None]] = {}
@@ -106,17 +107,17 @@ class Overrides:
                     own.setdefault(scope, {}).update(dict.fromkeys(name for name in values if name in _OF_DESTINATIONS))
         for scope in sorted(scope for scope, names in own.items() if names)[:SCOPES_SHOWN]:
             answer[scope] = {name: self._shown(scope, name) for name in own[scope]}
-        return answer
+        return Transports(scopes=answer)
 
-    def _shown(self, scope: str, name: str) -> dict[str, Any]:
+    def _shown(self, scope: str, name: str) -> InForce:
         origin: Origin = self.context.scheduler.origin(scope, name)
-        shown = {"value": _plain(origin.value), "origin": _ORIGINS[origin.layer]}
+        shown = InForce(value=_plain(origin.value), origin=_ORIGINS[origin.layer])
         if name == SUSPENDED_UNTIL:  # a time itself
-            shown["value"] = self._on_wall(origin.value) if isinstance(origin.value, int | float) else None
+            shown.value = self._on_wall(origin.value) if isinstance(origin.value, int | float) else None
         elif origin.until is not None:
-            shown["until"] = self._on_wall(origin.until)
+            shown.until = self._on_wall(origin.until)
         if origin.scope != scope:
-            shown["scope"] = origin.scope
+            shown.scope = origin.scope
         return shown
 
     def _is_suspended(self, scope: str) -> bool:
@@ -125,7 +126,7 @@ class Overrides:
 
     # -- changes
 
-    async def set(self, request: Request) -> dict[str, Any]:
+    async def set(self, request: Request) -> ValueSet:
         """Carries out set, transport_set, suspend and resume, and returns the change. Raises FaultError, OSError.
 
         After a resume, ``suspended`` is the suspension of a wider pattern that is still in force, as in ``listed``.
@@ -154,9 +155,10 @@ class Overrides:
         context.log.tuned(scope, parameter, value, request.who, request.why, until)
         await context.commit.wait()
         context.go_on()
+        answer = ValueSet(scope=scope, parameter=parameter, value=_plain(value), before=_plain(before), until=until)
         if request.operation == "resume" and self._is_suspended(scope):
-            return change | {"suspended": self._shown(scope, SUSPENDED_UNTIL)}
-        return change
+            answer.suspended = self._shown(scope, SUSPENDED_UNTIL)
+        return answer
 
     def _asked(self, request: Request) -> tuple[str, str, Any, float | None]:
         """Returns scope, parameter, value, and its end in wall-clock seconds. Raises FaultError."""

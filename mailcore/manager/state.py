@@ -7,14 +7,33 @@ import math
 import os
 from typing import Any
 
+import msgspec
+
 from mailcore.config.tuned import Tuned
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.orders import BadRequest
 from mailcore.manager.waiting import why_active, why_recovered
-from mailcore.manager_answers import Cut, LaneCut, Located, Progress, Reasons, Working
+from mailcore.manager_answers import (
+    ActiveDestination,
+    Cut,
+    DelivererState,
+    Destinations,
+    JournalPlaces,
+    LaneCut,
+    LaneState,
+    Located,
+    Places,
+    Progress,
+    Reasons,
+    Size,
+    Working,
+    WrittenPositions,
+)
+from mailcore.manager_answers import State as StateResult
 from mailcore.queue.lanes import HOLD, incoming
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
+from mailcore.scheduler.snapshot import DestinationSnapshot
 
 __all__ = ["State"]
 
@@ -31,42 +50,46 @@ class State:
         self.tuned = tuned
         self.started_at = context.wall()
         size = context.queue.sizes.summary()
-        context.balance.begin(size["messages"], size["recipients"])
+        context.balance.begin(size.messages, size.recipients)
         self.receivers: dict[str, int] = {}  # lane -> pid
         self.recovered = 0
 
-    def state(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns the live state: counters since ``started_at``, lanes, deliverers, the scheduler's snapshot."""
+    def state(self, arguments: dict[str, Any]) -> StateResult:
+        """Returns the live state."""
         context = self.context
         queue = context.queue
         positions = context.checkpoints.newest
         size = queue.sizes.summary()
-        return {
-            "pid": os.getpid(),
-            "started_at": self.started_at,
-            "uptime_s": context.wall() - self.started_at,
-            "stalled": context.stalled,
-            "tuned_damage": self.tuned.damage,
-            "restored": self._restored(),
-            "active_messages": len(queue.active),
-            "recovered_waiting": len(queue.recovered),
-            "recovered_at_start": self.recovered,
-            "counters": context.counters | context.balance.counters(),  # since ``started_at``
-            "accepted_by_origin": context.balance.by_origin(),
-            "balance": context.balance.told(size["messages"], size["recipients"]),
-            "receivers": dict(self.receivers),
-            "deliverers": [
-                {"number": link.number, "pid": link.pid, "in_flight": len(link.flights), "capacity": link.capacity}
+        return StateResult(
+            pid=os.getpid(),
+            started_at=self.started_at,
+            uptime_s=context.wall() - self.started_at,
+            stalled=context.stalled,
+            tuned_damage=self.tuned.damage,
+            restored=self._restored(),
+            active_messages=len(queue.active),
+            recovered_waiting=len(queue.recovered),
+            recovered_at_start=self.recovered,
+            counters=context.counters | context.balance.counters(),
+            accepted_by_origin=context.balance.by_origin(),
+            balance=context.balance.terms(size.messages, size.recipients),
+            receivers=dict(self.receivers),
+            deliverers=[
+                DelivererState(number=link.number, pid=link.pid, in_flight=len(link.flights), capacity=link.capacity)
                 for link in self.flow.deliverers
             ],
-            "lanes": {
-                lane: {"runner": runner.position, "end": runner.readable_end, "interval_s": runner.interval_s}
+            lanes={
+                lane: LaneState(runner=runner.position, end=runner.readable_end, interval_s=runner.interval_s)
                 for lane, runner in sorted(queue.runners.items())
             },
-            "journal": {"suffix": positions.suffix, "end": queue.journal.end, "durable": queue.journal.durable},
-            "positions": {"sequence": positions.sequence, "written_at": positions.written_at},
-            "scheduler": context.scheduler.snapshot(context.now(), 100),
-        }
+            journal=self._journal(positions.suffix),
+            positions=WrittenPositions(sequence=positions.sequence, written_at=positions.written_at),
+            scheduler=context.scheduler.snapshot(context.now(), 100),
+        )
+
+    def _journal(self, suffix: int) -> JournalPlaces:
+        journal = self.context.queue.journal
+        return JournalPlaces(suffix=suffix, end=journal.end, durable=journal.durable)
 
     def _restored(self) -> str:
         """Returns why restored mail is held, while some of it may be; "" if the queue does not come from a backup."""
@@ -75,14 +98,11 @@ class State:
         held = queue.sizes.resting.get(HOLD, [0, 0])[0]
         return restored.why if restored.backup_at and (waits or held) else ""
 
-    def size(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns the sizes of the queue.
-
-        ``unheard`` has the lanes whose receiver has not yet reported its position to this manager: the newest mail in them is
-        not counted before that.
-        """
+    def size(self, arguments: dict[str, Any]) -> Size:
+        """Returns the size of the queue."""
         lanes = [incoming(number) for number in range(self.context.settings.receiver.processes)]
-        return self.context.queue.sizes.summary() | {"unheard": self.context.balance.unheard(lanes)}
+        size = self.context.queue.sizes.summary()
+        return Size(**msgspec.structs.asdict(size), unheard=self.context.balance.unheard(lanes))
 
     def cut(self, arguments: dict[str, Any]) -> Cut:
         """Returns where to read each lane."""
@@ -93,8 +113,8 @@ class State:
             lanes[lane] = LaneCut(browse, runner.position, runner.readable_end)
         return Cut(lanes=lanes)
 
-    def places(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns ``cut`` and the journal's positions; ``held`` counts active messages by lane and segment."""
+    def places(self, arguments: dict[str, Any]) -> Places:
+        """Returns the positions of lanes and journal, and the active messages by lane and segment."""
         queue = self.context.queue
         held: dict[str, list[tuple[int, int]]] = {}
         for lane in queue.runners:
@@ -105,14 +125,13 @@ class State:
                 if at:
                     counts[bases[at - 1]] = counts.get(bases[at - 1], 0) + 1
             held[lane] = list(counts.items())
-        journal = queue.journal
-        suffix = next(iter(queue.starts), journal.end)
-        return {
-            "lanes": self.cut(arguments).lanes,
-            "journal": {"suffix": suffix, "end": journal.end, "durable": journal.durable},
-            "held": held,
-            "working": len(queue.starts),
-        }
+        suffix = next(iter(queue.starts), queue.journal.end)
+        return Places(
+            lanes=self.cut(arguments).lanes,
+            journal=self._journal(suffix),
+            held=held,
+            working=len(queue.starts),
+        )
 
     def working(self, arguments: dict[str, Any]) -> Working:
         """Returns the progress of those of ``queue_ids`` that are active. Raises BadRequest for too many."""
@@ -164,34 +183,32 @@ class State:
 
     # -- destinations
 
-    def destinations(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def destinations(self, arguments: dict[str, Any]) -> Destinations:
         """Returns up to ``limit`` destinations with mail, those without, queued recipients, and suspensions."""
         limit = min(int(arguments.get("limit") or 100), NAMES_MAX)
         context = self.context
         snapshot = context.scheduler.snapshot(context.now(), limit)
-        rows = {
-            name: row | context.outcomes.told(name) for name, row in dict(snapshot.get("destinations") or {}).items()
-        }
-        others = [name for name in context.outcomes.latest(limit) if name not in rows]
-        sizes = context.queue.sizes.summary()["destinations"]
         offset = context.wall() - context.now()
+        rows = {name: self._active(name, row, offset) for name, row in snapshot.destinations.items()}
+        others = [name for name in context.outcomes.latest(limit) if name not in rows]
+        queued = context.queue.sizes.summary().destinations
         suspended = {
             scope: until
             for scope, values in self.tuned.values.items()
             if isinstance(until := values.get(SUSPENDED_UNTIL), int | float) and until > context.wall()
         }
-        return {
-            "destinations": _on_wall_clock(rows, offset),
-            "without_mail": {name: context.outcomes.told(name) for name in others},  # newest reply first
-            "queued": dict(sorted(sizes.items(), key=lambda item: -item[1])[:limit]),
-            "suspended": {scope: None if math.isinf(until) else until for scope, until in suspended.items()},
-        }
+        return Destinations(
+            destinations=rows,
+            without_mail={name: context.outcomes.of(name) for name in others},
+            queued=dict(sorted(queued.items(), key=lambda item: -item[1])[:limit]),
+            suspended={scope: None if math.isinf(until) else until for scope, until in suspended.items()},
+        )
 
-
-def _on_wall_clock(rows: dict[str, dict[str, Any]], offset: float) -> dict[str, dict[str, Any]]:
-    """Converts times of the scheduler's clock to wall clock."""
-    for row in rows.values():
-        for name in ("dead_until", SUSPENDED_UNTIL):
-            if isinstance(until := row.get(name), int | float):
-                row[name] = None if math.isinf(until) else until + offset
-    return rows
+    def _active(self, name: str, row: DestinationSnapshot, offset: float) -> ActiveDestination:
+        """Adds the outcomes, and converts times of the scheduler's clock to wall clock."""
+        outcomes = msgspec.structs.asdict(self.context.outcomes.of(name))
+        answer = ActiveDestination(**msgspec.structs.asdict(row), **outcomes)
+        for time in ("dead_until", SUSPENDED_UNTIL):
+            if (until := getattr(answer, time)) is not None:
+                setattr(answer, time, None if math.isinf(until) else until + offset)
+        return answer

@@ -7,12 +7,29 @@ recovery from the START records), or is deleted and can still be undeleted (not 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+import msgspec
 
 from mailcore.log.positions import Counts
 from mailcore.queue.lanes import DELETED
 
-__all__ = ["DestinationCounts", "Sizes"]
+__all__ = ["Amount", "DestinationCounts", "QueueSize", "Sizes"]
+
+
+class Amount(msgspec.Struct, kw_only=True):
+    """A number of messages, and of their recipients."""
+
+    messages: int
+    recipients: int
+
+
+class QueueSize(msgspec.Struct, kw_only=True):
+    """The size of the queue; deleted mail does not count."""
+
+    messages: int
+    recipients: int
+    lanes: dict[str, Amount]  # those that hold mail, with what was read from them and is being worked on
+    destinations: dict[str, int]  # -> recipients; "" is the sum of all destinations without a counter of their own
 
 
 class DestinationCounts:
@@ -100,31 +117,28 @@ class Sizes:
         """Returns the resting counts by lane, for the restart positions."""
         return {lane: Counts(m, r) for lane, (m, r) in self.resting.items() if m or r}
 
-    def summary(self) -> dict[str, Any]:
-        """Returns ``{"messages": N, "recipients": N, "lanes": {...}, "destinations": {...}}``.
-
-        Destination "" is the sum of all destinations without a counter of their own.
-        """
-        lanes: dict[str, dict[str, int]] = {}
+    def summary(self) -> QueueSize:
+        """Returns the size of the queue."""
+        lanes: dict[str, Amount] = {}
         for counts in (self.resting, self.working):
             for lane, (messages, recipients) in counts.items():
                 if lane != DELETED and (messages or recipients):
-                    there = lanes.setdefault(lane, {"messages": 0, "recipients": 0})
-                    there["messages"] += messages
-                    there["recipients"] += recipients
+                    there = lanes.setdefault(lane, Amount(messages=0, recipients=0))
+                    there.messages += messages
+                    there.recipients += recipients
         destinations = dict(self.resting_destinations.named)
         for destination, count in self.working_destinations.items():
             destinations[destination] = destinations.get(destination, 0) + count
-        recipients = sum(lane["recipients"] for lane in lanes.values())
+        recipients = sum(lane.recipients for lane in lanes.values())
         rest = recipients - sum(destinations.values())
         if rest:
             destinations[""] = rest
-        return {
-            "messages": sum(lane["messages"] for lane in lanes.values()),
-            "recipients": recipients,
-            "lanes": lanes,
-            "destinations": destinations,
-        }
+        return QueueSize(
+            messages=sum(lane.messages for lane in lanes.values()),
+            recipients=recipients,
+            lanes=lanes,
+            destinations=destinations,
+        )
 
 
 def _add(counts: dict[str, list[int]], lane: str, messages: int, recipients: int) -> None:

@@ -28,7 +28,13 @@ from mailcore.scheduler.job_lists import JobLists
 from mailcore.scheduler.jobs import Destination, Job, Message, Peer, Transport
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters, Value
 from mailcore.scheduler.preemption import classify, count_selected, preempt
-from mailcore.scheduler.snapshot import describe
+from mailcore.scheduler.snapshot import (
+    SchedulerSnapshot,
+    describe_destination,
+    describe_transport,
+    parameters_in_force,
+    with_most_mail,
+)
 from mailcore.scheduler.timetable import Timetable
 from mailcore.scheduler.tuning import Origin, Tuning
 
@@ -324,17 +330,25 @@ class Scheduler:
         ]
         return explain(message, flights, self._recipients, now, groups_max)
 
-    def snapshot(self, now: float, names_max: int = 100) -> dict[str, Any]:
-        """State for people; of the destinations, the ``names_max`` with the most mail. Takes time with what there is."""
+    def snapshot(self, now: float, names_max: int = 100) -> SchedulerSnapshot:
+        """Returns the state for people, with the ``names_max`` destinations that have the most mail.
+
+        The time this takes grows with the number of messages and destinations.
+        """
         self._timetable.run(now)
-        destinations = self._destinations
-        return {
-            "active_messages": len(self._messages),
-            "recipients_in_core": self._recipients.in_core,
-            "entries_in_flight": len(self._flights),
-            "messages_with_unread": sum(1 for message in self._messages.values() if message.unread),
-            **describe(destinations.transports.values(), destinations.shown(), self.tuning, now, names_max),
-        }
+        shown = self._destinations.shown()
+        return SchedulerSnapshot(
+            active_messages=len(self._messages),
+            recipients_in_core=self._recipients.in_core,
+            entries_in_flight=len(self._flights),
+            messages_with_unread=sum(1 for message in self._messages.values() if message.unread),
+            parameters=parameters_in_force(self.tuning),
+            transports={
+                each.name: describe_transport(each, now, names_max) for each in self._destinations.transports.values()
+            },
+            destinations_total=len(shown),
+            destinations={each.name: describe_destination(each, now) for each in with_most_mail(shown, names_max)},
+        )
 
     def window(self, destination: str) -> tuple[int, int] | None:
         """A destination's window (0 while it is dead) and limit; None when it has no mail. A snapshot would cost more."""

@@ -32,7 +32,7 @@ from mailcore.simulator.distribution import Chance, Distribution
 from mailcore.simulator.next_hop import NextHop
 from mailcore.simulator.outcome import Outcome
 from mailcore.simulator.question import Question, Value, decoded
-from mailcore.simulator.result import result_of
+from mailcore.simulator.result import SimulationResult, result_of
 from mailcore.simulator.sampled import SampledLane, SampledMail, SampledMessage, scaled
 from mailcore.simulator.scenario import Change, Limits, Scenario
 from mailcore.simulator.simulate import simulate
@@ -52,7 +52,20 @@ _WAITS = (
     "minimal_backoff_time", "maximal_backoff_time", "maximal_queue_lifetime", "bounce_queue_lifetime", "transport_retry_time",
 )  # fmt: skip
 
-Tell = Callable[[dict[str, Any]], None]
+
+class ChildLine(msgspec.Struct, kw_only=True):
+    """A line of the child's output: progress, or in the last one the results or an error."""
+
+    done: bool = False
+    progress: float = 0.0  # from 0 to 1, of the stage
+    stage: str = ""  # before or after
+    before: SimulationResult | None = None
+    after: SimulationResult | None = None
+    assumptions: list[str] = []
+    error: str = ""
+
+
+Tell = Callable[[ChildLine], None]
 
 
 def main() -> int:
@@ -63,26 +76,26 @@ def main() -> int:
         return 1
     question = decoded(sys.stdin.buffer.read())
 
-    def tell(part: dict[str, Any]) -> None:
+    def tell(part: ChildLine) -> None:
         sys.stdout.buffer.write(msgspec.json.encode(part) + b"\n")
         sys.stdout.buffer.flush()
 
     try:
         tell(answered(question, tell, time.monotonic))
     except ValueError as error:  # a value that the scheduler does not allow, though it was checked
-        tell({"error": str(error)})
+        tell(ChildLine(error=str(error)))
     return 0
 
 
-def answered(question: Question, tell: Tell, clock: Callable[[], float]) -> dict[str, Any]:
-    """The last part: before, after, assumptions. ``tell`` gets progress. Raises ValueError."""
+def answered(question: Question, tell: Tell, clock: Callable[[], float]) -> ChildLine:
+    """Returns the last line: before, after, assumptions. ``tell`` gets progress. Raises ValueError."""
     whole = _mail_of(question)
     entries = _entries(whole, question)
     share = min(1.0, question.entries_max / entries) if entries else 1.0
     runs = _Runs(question, whole, share, tell, clock)
     before = runs.result("before", [])
     after = runs.result("after", question.asked)
-    return {"before": before, "after": after, "assumptions": runs.assumptions(entries), "done": True}
+    return ChildLine(before=before, after=after, assumptions=runs.assumptions(entries), done=True)
 
 
 class _Runs:
@@ -101,7 +114,7 @@ class _Runs:
         self._begun_at = clock()
         self._truncated = False
 
-    def result(self, stage: str, asked: list[Value]) -> dict[str, Any]:
+    def result(self, stage: str, asked: list[Value]) -> SimulationResult:
         until = self._begun_at + self._question.patience_s * (0.5 if stage == "before" else 1.0)
         outcome = self._run(stage, asked, until)
         self._truncated |= outcome.end in ("stopped", "events_max")
@@ -120,7 +133,7 @@ class _Runs:
             if at - self._told_at >= TOLD_EVERY_S:
                 self._told_at = at
                 done = max(finished / total, now / until_s)
-                self._tell({"progress": round(min(done, 1.0), 3), "stage": stage})
+                self._tell(ChildLine(progress=round(min(done, 1.0), 3), stage=stage))
             return at < until and (finished < finished_max or coming <= question.entries_max)
 
         def chances(name: str) -> Chance:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 __all__ = ["OVERHEAD_S", "UNMEASURED_S", "Tried", "limit_of", "modelled", "overhead_of"]
 
@@ -25,6 +25,25 @@ QUANTILES = 50  # steps of a distribution
 ENOUGH = 30  # of the newest deliveries: then older ones matter no more
 FIT_MIN = 10  # deliveries with different numbers of recipients, to tell one recipient's share
 FULL = "421"  # RFC 5321 4.5.4.2: what a server says that has too many connections already
+
+
+class Times(Protocol):
+    """The measured deliveries to a destination, as ``modelled`` needs them; samples in seconds."""
+
+    @property
+    def deliveries(self) -> int: ...
+    @property
+    def recipients(self) -> int: ...
+    @property
+    def connect_s(self) -> list[float]: ...
+    @property
+    def transmit_s(self) -> list[float]: ...
+    @property
+    def site_failures(self) -> int: ...
+    @property
+    def deferred(self) -> int: ...
+    @property
+    def bounced(self) -> int: ...
 
 
 class Tried(NamedTuple):
@@ -89,7 +108,7 @@ def _common_peak(seen: Sequence[int]) -> int:
     return ordered[int(len(ordered) * 0.9)] if ordered else 0
 
 
-def modelled(row: Mapping[str, Any], tried: Sequence[Tried], overhead_s: float) -> tuple[dict[str, Any], str]:
+def modelled(row: Times, tried: Sequence[Tried], overhead_s: float) -> tuple[dict[str, Any], str]:
     """Fields of ``NextHop``, and "" or what is to be said of it, behind the destination's name."""
     values: dict[str, Any] = {}
     said: list[str] = []
@@ -101,25 +120,25 @@ def modelled(row: Mapping[str, Any], tried: Sequence[Tried], overhead_s: float) 
     elif len(good) >= ENOUGH:
         times = [each.transmit_s for each in good]
     else:
-        times = row["transmit_s"] or [each.transmit_s for each in good]
-    transactions = row["deliveries"] - row["site_failures"]
-    if not per_recipient_s and transactions and row["recipients"] / transactions > 1.5:
+        times = row.transmit_s or [each.transmit_s for each in good]
+    transactions = row.deliveries - row.site_failures
+    if not per_recipient_s and transactions and row.recipients / transactions > 1.5:
         said.append("the time for one recipient was not measured; every delivery is assumed to take equally long")
     if times:
         values["transaction_s"] = _distribution([each + overhead_s for each in times])
-    if row["connect_s"]:
-        values["connect_s"] = round(statistics.fmean(row["connect_s"]), 6)
+    if row.connect_s:
+        values["connect_s"] = round(statistics.fmean(row.connect_s), 6)
     if any(FULL in each.reply for each in tried):
         limit = limit_of(tried)
         if limit is not None:
             values["connections_max"] = limit
             said.append(f"it refused connections (421) when {limit} were open; this is assumed to be its limit")
-    elif row["site_failures"] and row["site_failures"] == row["deliveries"]:
+    elif row.site_failures and row.site_failures == row.deliveries:
         said.append("no delivery reached it; it is assumed to answer from now on")
-    if row["recipients"]:
-        deferred = min(row["deferred"] / row["recipients"], 1.0)
+    if row.recipients:
+        deferred = min(row.deferred / row.recipients, 1.0)
         values["deferred_share"] = round(deferred, 6)
-        values["bounced_share"] = round(min(row["bounced"] / row["recipients"], 1 - deferred), 6)
+        values["bounced_share"] = round(min(row.bounced / row.recipients, 1 - deferred), 6)
     return values, "; ".join(said)
 
 

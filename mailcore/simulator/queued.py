@@ -12,8 +12,8 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
+from mailcore.queue.sizes import QueueSize
 from mailcore.simulator.distribution import Chance
 
 __all__ = ["NOT_ROUTED", "QueuedMail"]
@@ -33,15 +33,15 @@ class QueuedMail:
     destinations: tuple[tuple[str, int], ...]  # as many recipients as the lanes have together
 
     @classmethod
-    def of(cls, size: Mapping[str, Any]) -> QueuedMail:
-        """From the answer to ``size``."""
+    def of(cls, size: QueueSize) -> QueuedMail:
+        """Takes the counts of a live queue."""
         lanes: list[tuple[float, int, int]] = []
-        for lane, there in sorted(size["lanes"].items()):
-            if lane in _RESTING or there["messages"] <= 0:
+        for lane, there in sorted(size.lanes.items()):
+            if lane in _RESTING or there.messages <= 0:
                 continue
             interval = float(lane.removeprefix(_RETRY)) if lane.startswith(_RETRY) else 0.0
-            lanes.append((interval, there["messages"], max(there["recipients"], there["messages"])))
-        return cls(tuple(lanes), _apportioned(size["destinations"], sum(lane[2] for lane in lanes)))
+            lanes.append((interval, there.messages, max(there.recipients, there.messages)))
+        return cls(tuple(lanes), _apportioned(size.destinations, sum(lane[2] for lane in lanes)))
 
     @property
     def messages(self) -> int:

@@ -5,6 +5,7 @@
         assert core.asked("routes") == [{}]
 
 An answer is a value, Parts, a Refusal, Silence (no answer ever comes), or a function of the arguments that gives one of these.
+A field that a value lacks gets one of its type.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from django.conf import settings
 
 from mailcore.faults import Code, Fault
 from mailcore.frames import FrameDecoder, Request, Response, encode
+from tests.answers import answer_of
 
 __all__ = ["FakeCore", "Parts", "Refusal", "Silence"]
 
@@ -112,4 +114,7 @@ class FakeCore:
         if isinstance(answer, Refusal):
             return [Response(request.number, None, Fault(answer.code, str(answer), answer.argument))]
         parts = answer if isinstance(answer, Parts) else [answer]
-        return [Response(request.number, part, last=at == len(parts)) for at, part in enumerate(parts, 1)]
+        return [
+            Response(request.number, answer_of(request.operation, part), last=at == len(parts))
+            for at, part in enumerate(parts, 1)
+        ]

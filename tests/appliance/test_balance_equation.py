@@ -21,6 +21,7 @@ from mailcore.balance import Scope, difference, ends, equation, terms
 from mailcore.doctor import balance as doctor_balance
 from mailcore.envelope import Status
 from mailcore.manager.outcomes import Balance
+from tests.answers import state
 from tests.appliance.live.test_samples import midnight, snapshot
 from tests.appliance.reports.made import make_report, reports_directory
 
@@ -38,11 +39,15 @@ def bounced_counts_as_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mailcore.balance, "TERMS", tuple(broken))
 
 
+def counted() -> Balance:
+    balance = Balance()
+    balance.begin(3, 7)
+    balance.by_status[Status.BOUNCED] = 2
+    return balance
+
+
 def managers() -> dict[str, int]:
-    counted = Balance()
-    counted.begin(3, 7)
-    counted.by_status[Status.BOUNCED] = 2
-    return counted.told(3, 5)["recipients"]
+    return counted().terms(3, 5).recipients
 
 
 def overview() -> Any:
@@ -51,8 +56,9 @@ def overview() -> Any:
 
 
 def doctors() -> str:
-    host = cast(Any, SimpleNamespace(state={"balance": {"recipients": managers()}}))
-    return next(doctor_balance.look(host)).found
+    answer = counted().terms(3, 5)
+    host = cast(Any, SimpleNamespace(state=state(balance=answer)))
+    return next(each.found for each in doctor_balance.look(host) if each.what == "recipients")
 
 
 def test_the_equation_of_each_scope() -> None:

@@ -76,7 +76,7 @@ async def delivered_whole(core: RunningCore, lab: Lab, expected: dict[str, Any])
     await core.eventually(all_of_it, "every message, in a list or at its next hop")
     for queue_id, state in seen.items():
         assert state in (expected[queue_id]["state"], "active"), queue_id
-    limit = (await core.ask("transports"))["smtp"]["process_limit"]
+    limit = (await core.ask("transports"))["scopes"]["smtp"]["process_limit"]
     assert (limit["value"], limit["origin"]) == (7, "tuned")
     for operation, lane in (("undelete", "deleted"), ("release", "hold"), ("retry", "retry.600")):
         await command(core, "queue", operation, "--all-matching", "--lane", lane, "--yes")

@@ -60,7 +60,7 @@ def resting(manager: Manager, lane: str) -> int:
 
 async def everything(manager: Manager, deliverers: Deliverers) -> None:
     """Delivers until nothing is left to do, and lets three checkpoints mark and delete."""
-    await turns(manager, lambda: not manager.context.queue.sizes.summary()["messages"], deliverers.answer)
+    await turns(manager, lambda: not manager.context.queue.sizes.summary().messages, deliverers.answer)
     for _ in range(3):
         await checkpoint(manager)
 
@@ -99,7 +99,7 @@ async def held_after_a_start(path: Path, expected: int) -> Manager:
         await turns(manager, lambda: not manager.context.queue.active)
         assert not deliverers.waiting
         assert resting(manager, HOLD) == expected
-        assert manager.context.queue.sizes.summary()["messages"] == expected
+        assert manager.context.queue.sizes.summary().messages == expected
         assert not damaged_in(path)
     finally:
         copy.kill()
@@ -147,7 +147,7 @@ async def test_what_was_finished_or_deleted_before_does_not_come_back(home: Home
 
 
 async def everything_but(manager: Manager, deliverers: Deliverers, left: int) -> None:
-    await turns(manager, lambda: manager.context.queue.sizes.summary()["messages"] == left, deliverers.answer)
+    await turns(manager, lambda: manager.context.queue.sizes.summary().messages == left, deliverers.answer)
     for _ in range(3):
         await checkpoint(manager)
 

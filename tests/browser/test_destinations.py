@@ -110,7 +110,7 @@ async def test_a_value_for_a_time_is_seen_in_the_window_and_ends(tmp_path: Path)
         await set_value(page, "3", "2s", "slower for a moment")
 
         async def over() -> bool:
-            value = (await it.core.ask("transports", destination=name))[name][LIMIT]
+            value = (await it.core.ask("transports", destination=name))["scopes"][name][LIMIT]
             return bool(value["value"] == 20 and value["origin"] == "configuration")
 
         await it.core.eventually(over, "the end of the value for a time")

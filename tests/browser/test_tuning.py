@@ -39,7 +39,7 @@ async def apply(page: Page, why: str) -> None:
 
 
 async def in_force(core: RunningCore, scope: str) -> Any:
-    return (await core.ask("transports", destination=scope))[scope][LIMIT]["value"]
+    return (await core.ask("transports", destination=scope))["scopes"][scope][LIMIT]["value"]
 
 
 async def send(core: RunningCore, messages: int) -> None:
@@ -157,7 +157,7 @@ async def test_wrong_values_other_operators_and_a_core_that_is_gone(tmp_path: Pa
         await second.locator("form.apply button[type=submit]").click()
         await expect(second.locator("#dialog")).to_contain_text("Changed in the meantime")
         await expect(second.locator("table.diff .before")).to_contain_text("when you opened the page: 20")
-        assert (await it.core.ask("transports"))["smtp"][LIMIT]["value"] == 4
+        assert (await it.core.ask("transports"))["scopes"]["smtp"][LIMIT]["value"] == 4
         assert await second.locator("#why").input_value() == "seven are better"
 
         # The core stands still: that is said, and nothing was sent. It is killed and comes back: then it goes.
@@ -178,10 +178,10 @@ async def test_wrong_values_other_operators_and_a_core_that_is_gone(tmp_path: Pa
                 return False
 
         await it.core.eventually(back, "the manager to be back")
-        assert (await it.core.ask("transports"))["smtp"][LIMIT]["value"] == 4
+        assert (await it.core.ask("transports"))["scopes"]["smtp"][LIMIT]["value"] == 4
         await second.locator("form.apply button[type=submit]").click()
         await second.wait_for_url("**/tuning/changes/**", timeout=PATIENCE_MS)
-        assert (await it.core.ask("transports"))["smtp"][LIMIT]["value"] == 7
+        assert (await it.core.ask("transports"))["scopes"]["smtp"][LIMIT]["value"] == 7
 
         it.core.stop()
         await open_gone(it, second)

@@ -176,7 +176,7 @@ async def test_transports_are_listed_with_the_origin_of_each_value(running: Runn
         "": {"message_active_limit": {"value": 20_000, "origin": "configuration"}},
         "smtp": {"process_limit": {"value": 7, "origin": "tuned"}},
     }
-    running.manager.answers["transports"] = lambda _: answer
+    running.manager.answers["transports"] = lambda _: {"scopes": answer}
     lines = (await waypost("transport", "list")).out.splitlines()
     assert [line.split() for line in lines[1:]] == [
         ["global", "message_active_limit", "20000", "configuration"],
@@ -249,16 +249,18 @@ async def test_a_resume_says_who_suspends_it_still(
     said = await waypost("destination", "resume", "smtp:a.example")
     assert (said.status, said.out) == (1, f"smtp:a.example is still suspended, by smtp:.example, {shown_until}\n")
     said = await waypost("destination", "resume", "smtp:a.example", "--json")
-    assert (said.status, said.json) == (1, {"suspended": still})
+    assert (said.status, said.json["suspended"]) == (1, still)
 
 
 async def test_nothing_of_what_is_in_force_is_cut(running: RunningControl, waypost: Waypost) -> None:
     long = {"value": 4, "origin": "tuned", "scope": "smtp:.prov.example", "until": 1_893_456_000.0}
     running.manager.answers["transports"] = lambda _: {
-        "smtp:mx.prov.example": {
-            "destination_concurrency_failed_cohort_limit": long,
-            "destination_rate_delay": {"value": 0, "origin": "configuration", "scope": "smtp"},
-            "suspended_until": {"value": 1_893_456_000.0, "origin": "tuned", "scope": "smtp:.prov.example"},
+        "scopes": {
+            "smtp:mx.prov.example": {
+                "destination_concurrency_failed_cohort_limit": long,
+                "destination_rate_delay": {"value": 0, "origin": "configuration", "scope": "smtp"},
+                "suspended_until": {"value": 1_893_456_000.0, "origin": "tuned", "scope": "smtp:.prov.example"},
+            }
         }
     }
     out = (await waypost("destination", "show", "smtp:mx.prov.example")).out
@@ -323,7 +325,7 @@ async def test_what_is_in_force_for_a_destination_is_shown_with_its_origin(
             "q": {"value": False, "origin": "configuration", "scope": "smtp"},
         }
     }
-    running.manager.answers["transports"] = lambda _: answer
+    running.manager.answers["transports"] = lambda _: {"scopes": answer}
     lines = [line.split() for line in (await waypost("destination", "show", "smtp:a.example")).out.splitlines()]
     assert lines[1:] == [
         ["p", "4", "tuned", "until", *shown(1_893_456_000).split()],

@@ -11,6 +11,7 @@ from typing import Any
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Frame, FrameDecoder, Hello, Request, Response, encode
 from mailcore.manager_answers import Progress, Reason, Reasons, Working
+from tests.answers import answer_of
 
 Answer = Callable[[dict[str, Any]], Any]
 
@@ -79,7 +80,7 @@ class FakeManager:
             writer.write(encode(Response(frame.number, None, fault)))
             return
         try:
-            writer.write(encode(Response(frame.number, answer(frame.arguments))))
+            writer.write(encode(Response(frame.number, answer_of(frame.operation, answer(frame.arguments)))))
         except FaultError as error:
             writer.write(encode(Response(frame.number, None, error.fault)))
         except ValueError as error:

@@ -265,7 +265,7 @@ async def test_times_of_deliveries_are_answered_in_one_last_part(
     running: RunningControl, control: AsyncControlClient
 ) -> None:
     answer = await control.call("service_times", {"since_s": 60})
-    assert (answer["destinations"], answer["examined"], answer["done"]) == ({}, 0, True)
+    assert (answer["times"]["destinations"], answer["times"]["examined"], answer["done"]) == ({}, 0, True)
 
 
 async def test_the_daemon_finds_what_it_delivered_bounced_and_deleted(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ async def test_the_daemon_finds_what_it_delivered_bounced_and_deleted(tmp_path: 
             assert (last["event"], last["lane"]) == ("replaced", "deleted")
             assert last["due_at"] > last["at"] + 60
             assert history["complete"], history["note"]
-            times = await core.ask("service_times")
+            times = (await core.ask("service_times"))["times"]
             row = times["destinations"][route_to(lab, 0)]
             assert (row["recipients"], row["bounced"], row["site_failures"]) == (3, 0, 0)  # two, and a bounce
             assert times["destinations"][route_to(lab, 1)]["bounced"] == 1

@@ -50,7 +50,7 @@ async def test_what_was_delivered_is_known_when_its_segments_are_gone(tmp_path: 
 
 
 async def _times(core: RunningCore) -> dict[str, Any]:
-    answer = await core.ask("service_times")
+    answer = (await core.ask("service_times"))["times"]
     assert not answer["note"]
     times: dict[str, Any] = answer["destinations"]
     return times

@@ -9,7 +9,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.log.segment import name_of
 from mailcore.lookup import segments
-from mailcore.lookup.segments import Keeper
+from mailcore.lookup.answers import Keeper
 from mailcore.queue.damage import damaged_path
 from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
 from tests.control.running_control import RunningControl

@@ -15,6 +15,7 @@ from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
 from mailcore.control.protocol.injection import Injected
 from mailcore.control.protocol.state import Disks, Ping
 from mailcore.faults import Code
+from tests.answers import Exactly
 from tests.control.fake_manager import FakeManager
 from tests.control.running_control import RunningControl, open_control
 from tests.lookup.sample_messages import envelope
@@ -65,7 +66,7 @@ async def test_a_core_of_another_version_is_a_clear_error_for_both_clients() -> 
     """It answers with fields that this version does not know, and lacks others."""
     async with open_control(manager=False) as running:
         other = await _another_version(running)
-        other.answers["change_matching"] = lambda _: {"count": 3}
+        other.answers["change_matching"] = lambda _: Exactly(count=3)
         other.answers["ping"] = lambda _: {"pid": 1, "manager": True}
         expected = "the answer to change_matching is not understood; client and server may be of two versions"
 
@@ -99,7 +100,7 @@ async def _another_version(running: RunningControl) -> FakeManager:
 
 async def test_a_manager_of_another_version_is_a_clear_error() -> None:
     async with open_control() as running, running.client() as control:
-        running.manager.answers["inject"] = lambda _: {"id": "1K0RDGV4BE900"}
+        running.manager.answers["inject"] = lambda _: Exactly(id="1K0RDGV4BE900")
         with pytest.raises(NotUnderstood, match="the manager's answer to inject is not understood") as error:
             await running.server.link.ask("inject", Injected)
         assert error.value.code is Code.INTERNAL

@@ -14,14 +14,16 @@ import pytest
 
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.control.client import AsyncControlClient, ControlError, Refused
-from mailcore.control.protocol.tuning import SimulateArguments
+from mailcore.control.protocol.tuning import ServiceTimesPart, SimulateArguments
 from mailcore.control.whatif import WhatIf, WhatIfRefused
 from mailcore.envelope import Status, Verdict
 from mailcore.faults import Code
 from mailcore.log.record import RecordType
+from mailcore.lookup.answers import DestinationTimes, ServiceTimes
 from mailcore.queue.records import Delivery, encode
 from mailcore.simulator.distribution import Distribution
 from mailcore.simulator.measured import Tried, limit_of, modelled, overhead_of
+from tests.answers import sample
 from tests.control.running_control import RunningControl
 from tests.eventually import eventually
 from tests.faults import refused
@@ -293,8 +295,8 @@ async def test_what_takes_too_long_is_ended(queue: RunningControl) -> None:
     settings = queue.settings
     short = dataclasses.replace(settings, control=dataclasses.replace(settings.control, simulation_timeout_s=0.05))
 
-    async def times_since(since_s: float, records_max: int) -> AsyncIterator[dict[str, Any]]:
-        yield {"destinations": {}}
+    async def times_since(since_s: float, records_max: int) -> AsyncIterator[ServiceTimesPart]:
+        yield ServiceTimesPart(done=True, times=ServiceTimes(destinations={}, since=0.0, examined=0))
 
     whatif = WhatIf(queue.server.view, short, parameters_of(short), times_since)  # type: ignore[arg-type]
     with pytest.raises(WhatIfRefused, match=r"not done within 0.05 s \(control.simulation_timeout_s\)"):
@@ -306,11 +308,11 @@ async def test_what_takes_too_long_is_ended(queue: RunningControl) -> None:
 # -- the model
 
 
-def row(**values: Any) -> dict[str, Any]:
-    return {
+def row(**values: Any) -> DestinationTimes:
+    return sample(DestinationTimes, {
         "deliveries": 100, "recipients": 100, "connect_s": [], "transmit_s": [0.1, 0.2], "new_connections": 0,
         "site_failures": 0, "deferred": 0, "bounced": 0, "replies": [],
-    } | values  # fmt: skip
+    } | values)  # fmt: skip
 
 
 def steady(slots: int, seconds: float, gap_s: float, times: int = 40) -> list[Tried]:

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from mailcore import manager_answers as answers
+from mailcore.balance import TERMS
 from mailcore.doctor import balance, limits, memory, processes, versions
 from mailcore.doctor.finding import State
 from mailcore.doctor.host import alive
+from tests.answers import state as manager_state
 from tests.doctor.sample_host import children, found, running, sample_host, states
 from tests.eventually import eventually_blocking
 
@@ -220,22 +223,25 @@ def test_one_was_started_again_one_is_missing_and_one_is_stopped(tmp_path: Path)
 # -- balance
 
 
-def told(difference: int, **more: Any) -> dict[str, Any]:
-    return {"balance": {"recipients": {"accepted": 5, "queued": 5 - difference, "difference": difference}}, **more}
+def counted(difference: int, **more: Any) -> answers.State:
+    terms = {"accepted": 5, "queued": 5 - difference, "difference": difference}
+    others = {term.name: 0 for term in TERMS if term.name not in terms}
+    messages = others | {"accepted": 0, "queued": 0, "difference": 0}
+    return manager_state(balance={"recipients": others | terms, "messages": messages}, **more)
 
 
 def test_it_balances(tmp_path: Path) -> None:
     host = sample_host(tmp_path)
-    host.state = told(0)
+    host.state = counted(0)
     assert states(balance.look(host)) == {State.GOOD}
 
 
 def test_it_does_not_balance_or_stands_still(tmp_path: Path) -> None:
     host = sample_host(tmp_path)
-    host.state = told(1, stalled="the disk is full", tuned_damage="tuned.toml is no TOML")
+    host.state = counted(1, stalled="the disk is full", tuned_damage="tuned.toml is no TOML")
     findings = list(balance.look(host))
     assert found(findings, "recipients").state is State.BAD
-    assert "does not add up, difference 1: 5 accepted, 4 still queued" in found(findings, "recipients").found
+    assert "does not add up, difference 1: 0 queued at the start, 5 accepted" in found(findings, "recipients").found
     assert found(findings, "deliveries").state is State.BAD
     assert found(findings, "tuned values").state is State.WARN
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import google_crc32c
 import pytest
 
+from mailcore import manager_answers as answers
 from mailcore.doctor import lag
 from mailcore.doctor.finding import Finding, State
 from mailcore.doctor.host import Host
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
+from tests.answers import state as manager_state
 from tests.control.running_control import RunningControl, open_control
 from tests.doctor.sample_host import children, found, running, sample_host
 from tests.lookup.sample_messages import envelope
@@ -30,12 +32,12 @@ def positions(host: Host, age_s: float, end: int = 0, journal_end: int = 0) -> N
     write_positions(Disk(), str(host.settings.queue_directory), written)
 
 
-def state(runner: int, end: int, journal_end: int = 0) -> dict[str, Any]:
-    return {
-        "lanes": {"incoming.0": {"runner": runner, "end": end}},
-        "journal": {"end": journal_end},
-        "receivers": {"incoming.0": 1},
-    }
+def state(runner: int, end: int, journal_end: int = 0, receivers: Sequence[str] = ("incoming.0",)) -> answers.State:
+    return manager_state(
+        lanes={"incoming.0": {"runner": runner, "end": end}},
+        journal={"end": journal_end},
+        receivers=dict.fromkeys(receivers, 1),
+    )
 
 
 @pytest.mark.parametrize(("lag_mb", "expected"), [(0, State.GOOD), (2, State.WARN), (10, State.BAD)])
@@ -48,7 +50,7 @@ def test_the_manager_is_behind_the_receivers(tmp_path: Path, lag_mb: int, expect
 
 def test_a_receiver_that_has_mail_is_not_connected(tmp_path: Path) -> None:
     host = sample_host(tmp_path)
-    host.state = state(0, 100) | {"receivers": {}}
+    host.state = state(0, 100, receivers=())
     assert found(lag.look(host), "incoming.0").state is State.WARN
 
 

@@ -11,7 +11,8 @@ from mailcore.events.write.export import Export
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.log.segment import Damage
-from mailcore.lookup.service_times import ServiceTimes, measure
+from mailcore.lookup.answers import ServiceTimes
+from mailcore.lookup.service_times import measure
 from mailcore.lookup.tracing import Walk
 from mailcore.queue.lanes import JOURNAL
 from tests.lookup.recorded_lives import RecordedLives

@@ -13,7 +13,7 @@ from mailcore.envelope import Status, Verdict
 from mailcore.events.write import files
 from mailcore.log.record import RecordType
 from mailcore.lookup import service_times
-from mailcore.lookup.service_times import ServiceTimes
+from mailcore.lookup.answers import ServiceTimes
 from mailcore.lookup.tracing import Walk
 from mailcore.queue.records import Delivery
 from mailcore.simulator.measured import Tried
@@ -77,8 +77,8 @@ def test_times_are_the_same_wherever_the_journal_begins(
     queries = [0.0, began + 40.5, recorded.now - 20.5]
     before = [recorded.measured(since) for since in queries]
     one_by_one = [tried(recorded, since) for since in queries]
-    assert before[0].destinations[NAMES[1]]["site_failures"] == 24
-    assert before[1].destinations[NAMES[1]]["deliveries"] < before[0].destinations[NAMES[1]]["deliveries"]
+    assert before[0].destinations[NAMES[1]].site_failures == 24
+    assert before[1].destinations[NAMES[1]].deliveries < before[0].destinations[NAMES[1]].deliveries
     recorded.export()
     assert len(list((recorded.directory / "journal").glob("*.seg"))) > 4
     recorded.forget("journal", keep)
@@ -120,4 +120,4 @@ def test_many_recipients_of_one_delivery_are_one(recorded: ExportedLives, monkey
     recorded.export()
     recorded.forget("journal")
     row = recorded.measured(0.0).destinations[NAMES[0]]
-    assert (row["deliveries"], row["recipients"], row["bounced"]) == (3, 14, 1)
+    assert (row.deliveries, row.recipients, row.bounced) == (3, 14, 1)

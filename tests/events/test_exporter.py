@@ -26,6 +26,7 @@ from mailcore.events.write.windows import Windows
 from mailcore.faults import Code, FaultError
 from mailcore.log.disk import Disk
 from mailcore.queue.exported import read_exported
+from tests.answers import active_destination
 from tests.events.lanes import DAY, Lanes
 from tests.events.reading import files, incoming, rows
 from tests.eventually import eventually_blocking
@@ -301,9 +302,9 @@ def test_old_days_go(tmp_path: Path) -> None:
 
 def test_windows_are_sampled_where_there_is_mail_and_written_together(tmp_path: Path) -> None:
     windows = Windows(Disk(), str(tmp_path), 900)
-    mail = {"window": 5, "busy": 1, "queued": 7, "dead_until": None}
-    windows.sample({"smtp:a.example": mail, "smtp:b.example": mail | {"busy": 0, "queued": 0}}, DAY)
-    windows.sample({"smtp:a.example": mail | {"dead_until": DAY + 300, "window": 0}}, DAY + 60)
+    mail = active_destination(window=5, busy=1, queued=7)
+    windows.sample({"smtp:a.example": mail, "smtp:b.example": active_destination(window=5)}, DAY)
+    windows.sample({"smtp:a.example": active_destination(busy=1, queued=7, dead_until=DAY + 300)}, DAY + 60)
     windows.sample({"smtp:a.example": mail}, DAY + 30)  # the clock was set back
     assert not windows.due(DAY + 60)
     assert windows.due(DAY + 900)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mailcore.envelope import Status, Verdict
 from mailcore.log.disk import Disk
 from mailcore.log.record import RecordType
 from mailcore.lookup import service_times
+from mailcore.lookup.answers import ServiceTimes
 from mailcore.lookup.browse import Browser
-from mailcore.lookup.service_times import ServiceTimes, measure
+from mailcore.lookup.service_times import measure
 from mailcore.lookup.tracing import Walk
 from mailcore.queue.records import Delivery, encode
 from tests.lookup.sample_messages import NOW, Lane
@@ -61,7 +63,7 @@ def test_deliveries_are_told_apart(journal: Journal) -> None:
     journal.delivered(LATER, connect_s=0.0, transmit_s=0.0)  # deferred without a try
     journal.delivered(OK, to="smtp:example.net")
     measured = journal.measured()
-    assert measured.destinations["smtp:example.org"] == {
+    assert msgspec.to_builtins(measured.destinations["smtp:example.org"]) == {
         "deliveries": 3,
         "recipients": 4,
         "connect_s": [0.5],
@@ -75,7 +77,7 @@ def test_deliveries_are_told_apart(journal: Journal) -> None:
             {"at": NOW, "reply": "550 nobody", "status": "bounced", "dsn": "5.1.1", "times": 1},
         ],
     }
-    assert measured.destinations["smtp:example.net"]["deliveries"] == 1
+    assert measured.destinations["smtp:example.net"].deliveries == 1
     assert measured.examined == 5
 
 
@@ -96,7 +98,7 @@ def test_every_record_counts_once_wherever_pieces_begin(
         journal.delivered(OK, transmit_s=1 + number)
     measured = journal.measured()
     assert len(list(journal.directory.glob("*.seg"))) > 2
-    assert (measured.examined, measured.destinations["smtp:example.org"]["deliveries"]) == (1_500, 1_500)
+    assert (measured.examined, measured.destinations["smtp:example.org"].deliveries) == (1_500, 1_500)
     journal.close()
 
 
@@ -106,10 +108,10 @@ def test_the_newest_are_read_and_old_ones_not(tmp_path: Path, monkeypatch: pytes
     for number in range(5_000):
         journal.delivered(OK, at=NOW - 5_000 + number)
     measured = journal.measured(since=NOW - 100)
-    assert measured.destinations["smtp:example.org"]["deliveries"] == 100
+    assert measured.destinations["smtp:example.org"].deliveries == 100
     assert measured.examined < 300
     measured = journal.measured(since=0.0, records_max=500)
-    assert 500 <= measured.destinations["smtp:example.org"]["deliveries"] < 600
+    assert 500 <= measured.destinations["smtp:example.org"].deliveries < 600
     journal.close()
 
 
@@ -123,10 +125,10 @@ def test_what_is_kept_is_bounded(journal: Journal, monkeypatch: pytest.MonkeyPat
     measured = journal.measured()
     assert (len(measured.destinations), measured.destinations_left_out) == (3, 2)
     for row in measured.destinations.values():
-        assert (row["deliveries"], len(row["connect_s"]), len(row["replies"])) == (200, 200, 5)
-        assert row["connect_s"] == sorted(row["connect_s"])
-        assert len(row["replies"][0]["reply"]) == 500
-        ats = [reply["at"] for reply in row["replies"]]
+        assert (row.deliveries, len(row.connect_s), len(row.replies)) == (200, 200, 5)
+        assert row.connect_s == sorted(row.connect_s)
+        assert len(row.replies[0].reply) == 500
+        ats = [reply.at for reply in row.replies]
         assert ats == sorted(ats, reverse=True)
         assert ats[-1] >= NOW - 30  # the newest five of each
 
@@ -139,4 +141,4 @@ def test_damage_is_stepped_over(journal: Journal) -> None:
     data = bytearray(segment.read_bytes())
     data[5_000:5_010] = b"\xff" * 10
     segment.write_bytes(bytes(data))
-    assert journal.measured().destinations["smtp:example.org"]["deliveries"] in (98, 99)
+    assert journal.measured().destinations["smtp:example.org"].deliveries in (98, 99)

@@ -12,6 +12,7 @@ from mailcore.config.settings import Scheduler, Transport
 from mailcore.envelope import Status
 from mailcore.manager.manager import Manager
 from mailcore.queue.records import Delivery
+from mailcore.queue.sizes import Amount
 from tests.manager.manager_in_process import NEXT_HOP, Deliverers, Home, turns
 
 MANY = 100_000
@@ -90,9 +91,9 @@ async def test_those_deferred_are_all_in_the_replacement(home: Home) -> None:
     deliverers = Deliverers(manager)
     status = lambda number: Status.DEFERRED if number % 3 == 0 else Status.DELIVERED  # noqa: E731
     await turns(manager, lambda: manager.context.counters.get("replaced"), lambda: deliverers.answer(status))
-    lanes = manager.context.queue.sizes.summary()["lanes"]
+    lanes = manager.context.queue.sizes.summary().lanes
     (retry,) = [counts for lane, counts in lanes.items() if lane.startswith("retry.")]
-    assert retry == {"messages": 1, "recipients": 1_000}
+    assert retry == Amount(messages=1, recipients=1_000)
 
 
 async def test_those_that_cannot_be_routed_are_not_all_in_memory_either(home: Home) -> None:
@@ -153,8 +154,8 @@ async def test_where_a_recipient_is_a_destination_sizes_and_records_still_name_t
     assert sorted(admitted) == [
         "smtp:user1@[192.0.2.1]", "smtp:user2@[192.0.2.1]", f"smtp:{'x' * 64}@[192.0.2.1]",
     ]  # fmt: skip
-    assert manager.context.queue.sizes.summary()["destinations"] == {NEXT_HOP: 3}
+    assert manager.context.queue.sizes.summary().destinations == {NEXT_HOP: 3}
     deliverers.answer(lambda number: Status.DEFERRED)
     await turns(manager, lambda: manager.context.counters.get("replaced"))
     assert set(recorded) == {NEXT_HOP}
-    assert manager.context.queue.sizes.summary()["destinations"] == {NEXT_HOP: 3}
+    assert manager.context.queue.sizes.summary().destinations == {NEXT_HOP: 3}

@@ -14,6 +14,7 @@ from mailcore.frames import Delivered
 from mailcore.log.disk import Disk
 from mailcore.manager.manager import Manager
 from mailcore.queue.records import Administrative, Delivery
+from mailcore.queue.sizes import Amount
 from tests.manager.manager_in_process import NEXT_HOP, Deliverers, Home, turns
 
 REFUSED = "connect to mx.example.org[192.0.2.1]:25: Connection refused"
@@ -101,7 +102,7 @@ async def test_one_failure_is_enough_and_the_others_are_deferred_unseen(home: Ho
     assert tried == 1
     assert manager.context.counters["put_off"] == MESSAGES - 1
     assert manager.context.scheduler.active_messages == 0
-    assert manager.context.queue.sizes.summary()["destinations"] == {NEXT_HOP: MESSAGES}
+    assert manager.context.queue.sizes.summary().destinations == {NEXT_HOP: MESSAGES}
     verdicts = [line for line in logged(manager, home) if line["event"] == "delivery"]
     assert len(verdicts) == MESSAGES
     unseen = [line for line in verdicts if line["relay"] == "none"]
@@ -219,4 +220,4 @@ async def test_an_order_for_what_is_being_put_off_is_obeyed(home: Home, monkeypa
     active.order = order
     manager.flow.stop_for_order(active)
     await turns(manager, lambda: queue_id not in manager.context.queue.active)
-    assert manager.context.queue.sizes.summary()["lanes"]["hold"] == {"messages": 1, "recipients": 1}
+    assert manager.context.queue.sizes.summary().lanes["hold"] == Amount(messages=1, recipients=1)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.lab.lab import Lab
-from mailcore.lookup.segments import Keeper
+from mailcore.lookup.answers import Keeper
 from tests.running.running_core import running
 
 

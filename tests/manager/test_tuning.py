@@ -78,15 +78,15 @@ async def test_a_resume_says_which_wider_suspension_holds_on(tmp_path: Path) -> 
         until = time.time() + 60
         await core.ask("suspend", destination="smtp:.example.org", until=until)
         await core.ask("suspend", destination="smtp:mx.example.org")
-        shown = (await core.ask("transports", destination="smtp:mx.example.org"))["smtp:mx.example.org"]
+        shown = (await core.ask("transports", destination="smtp:mx.example.org"))["scopes"]["smtp:mx.example.org"]
         assert shown["suspended_until"] == {"value": None, "origin": "tuned"}
         answer = await core.ask("resume", destination="smtp:mx.example.org")
         wider = {"value": pytest.approx(until, abs=0.01), "origin": "tuned", "scope": "smtp:.example.org"}
         assert answer["suspended"] == wider
-        shown = (await core.ask("transports", destination="smtp:mx.example.org"))["smtp:mx.example.org"]
+        shown = (await core.ask("transports", destination="smtp:mx.example.org"))["scopes"]["smtp:mx.example.org"]
         assert shown["suspended_until"] == wider
         assert "suspended" not in await core.ask("resume", destination="smtp:.example.org")
-        shown = (await core.ask("transports", destination="smtp:mx.example.org"))["smtp:mx.example.org"]
+        shown = (await core.ask("transports", destination="smtp:mx.example.org"))["scopes"]["smtp:mx.example.org"]
         assert "suspended_until" not in shown
 
 
@@ -94,7 +94,7 @@ async def test_a_parameter_is_in_force_at_once_and_after_a_restart(tmp_path: Pat
     async with Lab(["slow(0.05):127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
 
         async def limit() -> dict[str, object]:
-            transports = await core.ask("transports")
+            transports = (await core.ask("transports"))["scopes"]
             found: dict[str, object] = transports["smtp"]["destination_concurrency_limit"]
             return found
 
@@ -117,7 +117,7 @@ async def test_a_value_set_for_a_time_holds_over_a_restart_and_ends_by_itself(tm
         scope = route_to(lab, 0)
 
         async def in_force() -> dict[str, object]:
-            found: dict[str, object] = (await core.ask("transports", destination=scope))[scope][limit]
+            found: dict[str, object] = (await core.ask("transports", destination=scope))["scopes"][scope][limit]
             return found
 
         assert await in_force() == {"value": 20, "origin": "configuration", "scope": "smtp"}
@@ -128,7 +128,7 @@ async def test_a_value_set_for_a_time_holds_over_a_restart_and_ends_by_itself(tm
         for _ in range(2):
             assert await in_force() == {"value": 1, "origin": "tuned", "until": pytest.approx(until, abs=0.01)}
             await core.kill("manager")
-        assert (await core.ask("transports"))[scope] == {limit: await in_force()}
+        assert (await core.ask("transports"))["scopes"][scope] == {limit: await in_force()}
         for number in range(5):
             await core.send(f"r{number}@example.org")
         await core.until_empty()
@@ -152,7 +152,7 @@ async def test_a_pattern_of_the_configuration_holds_until_a_more_specific_value_
         }
     }
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as core:
-        shown = (await core.ask("transports"))["smtp:.example.org"]
+        shown = (await core.ask("transports"))["scopes"]["smtp:.example.org"]
         assert shown == {
             "destination_concurrency_positive_feedback": {"value": "1/concurrency", "origin": "configuration"},
             "destination_rate_delay": {"value": 2, "origin": "configuration"},
@@ -161,7 +161,7 @@ async def test_a_pattern_of_the_configuration_holds_until_a_more_specific_value_
         assert (await core.ask("set", **setting, value="0.5/sqrt_concurrency"))["before"] == "1/concurrency"
         await core.ask("set", scope="smtp", parameter="destination_rate_delay", value=9)
         await core.kill("manager")
-        shown = (await core.ask("transports", destination="smtp:mx.example.org"))["smtp:mx.example.org"]
+        shown = (await core.ask("transports", destination="smtp:mx.example.org"))["scopes"]["smtp:mx.example.org"]
         assert shown["destination_concurrency_positive_feedback"] == {
             "value": "0.5/sqrt_concurrency",
             "origin": "tuned",
@@ -177,7 +177,7 @@ async def test_values_that_only_fit_together_are_all_there_after_a_restart(tmp_p
         for name, value in values.items():
             await core.ask("set", scope="", parameter=name, value=value)
         await core.kill("manager")
-        shown = (await core.ask("transports"))[""]
+        shown = (await core.ask("transports"))["scopes"][""]
         assert {name: shown[name]["value"] for name in values} == values
 
 

@@ -34,6 +34,7 @@ from mailcore.queue.records import (
 )
 from mailcore.queue.recovery import recover
 from mailcore.queue.rewrite import finish_deleted, write_replacement
+from mailcore.queue.sizes import Amount
 from mailcore.queue.spool import DATA_AT, Spool
 from tests.queue.outside_memory import OutsideMemory, Resting
 from tests.simulated_disk import SimulatedDisk
@@ -364,13 +365,13 @@ def _check_data(machine: SimulatedMachine, resting: Resting) -> None:
 
 def _check_sizes(machine: SimulatedMachine, everything: list[Resting]) -> None:
     """``queue size`` equals a full browse."""
-    lanes: dict[str, dict[str, int]] = {}
+    lanes: dict[str, Amount] = {}
     for resting in everything:
         if resting.lane != DELETED:
-            lane = lanes.setdefault(resting.lane, {"messages": 0, "recipients": 0})
-            lane["messages"] += 1
-            lane["recipients"] += len(resting.numbers)
+            lane = lanes.setdefault(resting.lane, Amount(messages=0, recipients=0))
+            lane.messages += 1
+            lane.recipients += len(resting.numbers)
     summary = machine.queue.sizes.summary()
-    assert summary["lanes"] == lanes
-    assert summary["recipients"] == sum(lane["recipients"] for lane in lanes.values())
-    assert sum(summary["destinations"].values()) == summary["recipients"]
+    assert summary.lanes == lanes
+    assert summary.recipients == sum(lane.recipients for lane in lanes.values())
+    assert sum(summary.destinations.values()) == summary.recipients

@@ -106,7 +106,7 @@ def test_what_is_done_and_what_is_owed_is_stated_with_it(machine: SimulatedMachi
     again.load(active)
     assert sorted(active.pending) == [2, 4, 5]
     assert [verdict.number for verdict in active.refused] == [1]
-    assert again.queue.sizes.summary()["recipients"] == 3
+    assert again.queue.sizes.summary().recipients == 3
 
 
 def test_it_may_be_stated_again_after_a_recovery(machine: SimulatedMachine) -> None:
@@ -130,7 +130,7 @@ def test_it_may_be_stated_again_after_a_recovery(machine: SimulatedMachine) -> N
     assert shorten(again.queue, BOUND) == 2
     again.checkpoint()
     final = audit(again.disk.kill(), again.outside, SEGMENT_BYTES)
-    assert final.queue.sizes.summary()["recipients"] == 3 + 1
+    assert final.queue.sizes.summary().recipients == 3 + 1
 
 
 def test_an_order_that_stands_is_stated_with_it(machine: SimulatedMachine) -> None:

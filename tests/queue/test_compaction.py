@@ -12,6 +12,7 @@ from mailcore.log.reader import LaneReader
 from mailcore.queue.active import Active
 from mailcore.queue.compaction import ACTIVE_S, HOLD_LOOK_S, LOOK_S, MOVES_MAX, Compaction, living_bytes, sent_round
 from mailcore.queue.lanes import AT_ONCE, HOLD
+from mailcore.queue.sizes import Amount
 from tests.queue.simulated_machine import HOME, INCOMING, OutsideMemory, SimulatedMachine, audit
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
@@ -102,7 +103,7 @@ def test_a_held_message_among_many_released_ones_moves_and_its_segments_go(machi
     assert len(bases(machine, HOLD)) <= 2
     (resting,) = machine.browse()
     assert (resting.lane, resting.envelope.queue_id, resting.envelope.generation) == (HOLD, stay[0], 2)
-    assert machine.queue.sizes.summary()["lanes"] == {HOLD: {"messages": 1, "recipients": 1}}
+    assert machine.queue.sizes.summary().lanes == {HOLD: Amount(messages=1, recipients=1)}
 
 
 def test_why_a_message_is_held_moves_with_it(machine: SimulatedMachine) -> None:

@@ -12,6 +12,7 @@ from mailcore.log.positions import NAME, PREVIOUS
 from mailcore.queue.active import Active
 from mailcore.queue.compaction import ACTIVE_S, Compaction, sent_round
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD
+from mailcore.queue.sizes import QueueSize
 from tests.queue.simulated_machine import HOME, RETRY_S, UNDO_S, OutsideMemory, SimulatedMachine, audit
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
@@ -191,7 +192,7 @@ def run(seed: int, steps: int, lives: int, how_often: float) -> None:
     machine.checkpoint()
     machine.checkpoint()
     machine.checkpoint()
-    assert machine.queue.sizes.summary() == {"messages": 0, "recipients": 0, "lanes": {}, "destinations": {}}
+    assert machine.queue.sizes.summary() == QueueSize(messages=0, recipients=0, lanes={}, destinations={})
 
 
 @pytest.mark.parametrize("seed", range(25))

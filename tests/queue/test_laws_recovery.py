@@ -12,6 +12,7 @@ from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import (
     append_envelope,
 )
+from mailcore.queue.sizes import QueueSize
 from tests.queue.simulated_machine import RETRY_S, SPOOL, UNDO_S, SimulatedMachine, audit
 from tests.queue.steps import RETRY, Nothing, begun, defer_all, new_machine
 from tests.simulated_disk import PowerLoss, RandomChoice, every
@@ -119,7 +120,7 @@ def test_an_order_that_was_answered_is_carried_out_after_a_crash() -> None:
 def test_a_new_queue_is_an_empty_one() -> None:
     machine, outside, disk = new_machine()
     assert machine.begin() is None
-    assert machine.queue.sizes.summary() == {"messages": 0, "recipients": 0, "lanes": {}, "destinations": {}}
+    assert machine.queue.sizes.summary() == QueueSize(messages=0, recipients=0, lanes={}, destinations={})
     assert disk.exists(SPOOL)
     machine.checkpoint()
     for seed in range(10):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 from mailcore.queue.lanes import DELETED
-from mailcore.queue.sizes import DestinationCounts, Sizes
+from mailcore.queue.sizes import Amount, DestinationCounts, Sizes
 
 
 def summary(sizes: Sizes) -> tuple[int, int, dict[str, int]]:
     said = sizes.summary()
-    return said["messages"], said["recipients"], said["destinations"]
+    return said.messages, said.recipients, said.destinations
 
 
 def test_a_message_is_counted_wherever_it_is() -> None:
@@ -31,7 +31,7 @@ def test_a_message_is_counted_wherever_it_is() -> None:
     sizes.rest("retry.60", 2, {"smtp:a": 2})
     sizes.work("incoming.0", -1, -2)
     assert summary(sizes) == (1, 2, {"smtp:a": 2})
-    assert sizes.summary()["lanes"] == {"retry.60": {"messages": 1, "recipients": 2}}
+    assert sizes.summary().lanes == {"retry.60": Amount(messages=1, recipients=2)}
     sizes.leave("retry.60", 2, {"smtp:a": 2})
     assert summary(sizes) == (0, 0, {})
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mailcore.scheduler import Entry
 from tests.scheduler.document.pair import MINIMAL_BACKOFF_TIME, TRANSPORT_RETRY_TIME, Pair
 
@@ -11,8 +9,7 @@ ONE_BY_ONE = {"destination_recipient_limit": 1, "initial_destination_concurrency
 
 
 def window(pair: Pair, name: str = "smtp:1") -> int:
-    shown: dict[str, Any] = pair.scheduler.snapshot(pair.now)["destinations"]
-    return int(shown[name]["window"])
+    return pair.scheduler.snapshot(pair.now).destinations[name].window
 
 
 def select_all(pair: Pair) -> list[Entry]:

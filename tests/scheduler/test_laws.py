@@ -131,13 +131,13 @@ class Laws(RuleBasedStateMachine):
         busy.update(entry.transport for entry in self.flights.values())
         able = set()
         for (queue_id, _), name in self.waiting.items():
-            state, transport = shown["destinations"][name], shown["transports"][transport_of(name)]
+            state, transport = shown.destinations[name], shown.transports[transport_of(name)]
             if (
-                busy[name] < state["window"]
+                busy[name] < state.window
                 and busy[transport_of(name)] < self.process_limits[transport_of(name)]
-                and not state["suspended"]
-                and not state["dead_until"]
-                and not transport["dead_until"]
+                and not state.suspended
+                and not state.dead_until
+                and not transport.dead_until
             ):
                 able.add((transport_of(name), queue_id))
         return able
@@ -173,8 +173,8 @@ class Laws(RuleBasedStateMachine):
         if deferral is not None:
             shown = self.scheduler.snapshot(self.now, names_max=1000)
             entry = deferral.entry
-            states = shown["destinations"][entry.destination], shown["transports"][entry.transport]
-            assert any(state["dead_until"] is not None for state in states)
+            states = shown.destinations[entry.destination], shown.transports[entry.transport]
+            assert any(state.dead_until is not None for state in states)
             self.given(entry)
             self.deferrals[entry.number] = entry
 
@@ -280,17 +280,15 @@ class Laws(RuleBasedStateMachine):
             return
         shown = self.scheduler.snapshot(self.now, names_max=1000)
         names = set(self.waiting.values()) | {entry.destination for entry in self.flights.values()}
-        assert names <= set(shown["destinations"])
+        assert names <= set(shown.destinations)
         for name in names:
-            state = shown["destinations"][name]
-            assert (
-                (0 if state["dead_until"] is not None else 1) <= state["window"] <= state["limit"] == self.limits[name]
-            )
-            assert state["busy"] == sum(entry.destination == name for entry in self.flights.values())
-            assert state["queued"] == list(self.waiting.values()).count(name)
-        for transport, state in shown["transports"].items():
-            assert state["busy"] == sum(entry.transport == transport for entry in self.flights.values())
-            assert state["queued"] == sum(transport_of(name) == transport for name in self.waiting.values())
+            state = shown.destinations[name]
+            assert (0 if state.dead_until is not None else 1) <= state.window <= state.limit == self.limits[name]
+            assert state.busy == sum(entry.destination == name for entry in self.flights.values())
+            assert state.queued == list(self.waiting.values()).count(name)
+        for transport, it in shown.transports.items():
+            assert it.busy == sum(entry.transport == transport for entry in self.flights.values())
+            assert it.queued == sum(transport_of(name) == transport for name in self.waiting.values())
 
     @invariant()
     def it_wakes_when_something_begins_by_itself(self) -> None:
@@ -299,7 +297,7 @@ class Laws(RuleBasedStateMachine):
         shown = self.scheduler.snapshot(self.now, names_max=1000)
         wake_at = self.scheduler.wake_at()
         for name in set(self.waiting.values()):
-            until = shown["destinations"][name]["suspended_until"]
+            until = shown.destinations[name].suspended_until
             if until is not None and until > self.now:
                 assert wake_at is not None
                 assert wake_at <= until

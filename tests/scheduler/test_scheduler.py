@@ -210,7 +210,7 @@ def test_withdrawn_mail_of_many_destinations_leaves_nothing_behind() -> None:
     for at in range(2000):
         admit(scheduler, f"M{at}", f"smtp:d{at}.example")
         scheduler.withdraw(f"M{at}", NOW)
-    assert scheduler.snapshot(NOW)["destinations_total"] == 1
+    assert scheduler.snapshot(NOW).destinations_total == 1
     transport = scheduler._destinations.transports["smtp"]
     assert list(transport.jobs) == []  # what is in flight waits no more
     assert list(transport.destinations) == ["smtp:busy.example"]

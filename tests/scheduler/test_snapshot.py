@@ -12,10 +12,11 @@ def test_a_snapshot_shows_the_destinations_with_the_most_mail() -> None:
     (first, *_) = select_all(scheduler)
     scheduler.report(first.number, (), True, NOW)
     shown = scheduler.snapshot(NOW, names_max=2)
-    assert list(shown["destinations"]) == ["smtp:d19.example", "smtp:d18.example"]
-    assert shown["destinations_total"] == 20
-    assert shown["recipients_in_core"] == 210
-    assert (shown["transports"]["smtp"]["process_limit"], shown["transports"]["smtp"]["busy"]) == (10, 9)
+    assert list(shown.destinations) == ["smtp:d19.example", "smtp:d18.example"]
+    assert shown.destinations_total == 20
+    assert shown.recipients_in_core == 210
+    smtp = shown.transports["smtp"]
+    assert (smtp.parameters["process_limit"], smtp.busy) == (10, 9)
     everything = scheduler.snapshot(NOW)
-    first_state = everything["destinations"][first.destination]
-    assert (first_state["site_failures"], first_state["given_back"]) == (1, len(first.recipients))
+    first_state = everything.destinations[first.destination]
+    assert (first_state.site_failures, first_state.given_back) == (1, len(first.recipients))

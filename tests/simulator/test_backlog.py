@@ -10,6 +10,7 @@ import pytest
 
 from mailcore.simulator.backlog import Arrival, Backlog, expanded
 from mailcore.simulator.queued import NOT_ROUTED, QueuedMail
+from tests.answers import size as size_of
 from tests.simulator.sample_queue import A, B, chances, listed, mail
 
 
@@ -68,7 +69,7 @@ def test_weights_tell_who_gets_most() -> None:
     backlog = Backlog(
         listed=(listed(7, B, count=3),),
         mail={"x": mail({A: 3, B: 1}, 2, messages=10, per_s=1, to_s=1000)},
-        queued=QueuedMail.of({"lanes": {"local": {"messages": 5, "recipients": 5}}, "destinations": {"smtp:c": 5}}),
+        queued=QueuedMail.of(size_of(lanes={"local": {"messages": 5, "recipients": 5}}, destinations={"smtp:c": 5})),
     )
     assert backlog.weights(50.0) == {A: 90.0, B: 21 + 30.0, "smtp:c": 5}
 
@@ -86,9 +87,8 @@ def test_what_is_no_destination_is_refused(name: str) -> None:
 
 # -- a live queue
 
-SIZE = {
-    "messages": 0,
-    "lanes": {
+SIZE = size_of(
+    lanes={
         "incoming.0": {"messages": 3, "recipients": 8},
         "local": {"messages": 2, "recipients": 2},
         "retry.300": {"messages": 10, "recipients": 25},
@@ -96,8 +96,8 @@ SIZE = {
         "hold": {"messages": 7, "recipients": 100},
         "retry.60": {"messages": 0, "recipients": 0},
     },
-    "destinations": {A: 30, B: 9, "smtp:c.example": 1},
-}
+    destinations={A: 30, B: 9, "smtp:c.example": 1},
+)
 
 
 def test_each_lane_has_its_messages_and_the_destinations_their_recipients() -> None:
@@ -119,12 +119,12 @@ def test_a_retry_lane_comes_due_evenly_within_its_interval() -> None:
 
 
 def test_what_has_no_name_is_shared_among_those_that_have_one() -> None:
-    size = {"lanes": {"local": {"messages": 40, "recipients": 40}}, "destinations": {A: 15, B: 5, "": 20}}
+    size = size_of(lanes={"local": {"messages": 40, "recipients": 40}}, destinations={A: 15, B: 5, "": 20})
     assert dict(QueuedMail.of(size).destinations) == {A: 30, B: 10}
-    size["destinations"] = {"": 40}
+    size.destinations = {"": 40}
     assert dict(QueuedMail.of(size).destinations) == {NOT_ROUTED: 40}
 
 
 def test_an_empty_queue_is_no_mail() -> None:
-    backlog = Backlog(queued=QueuedMail.of({"lanes": {}, "destinations": {}}))
+    backlog = Backlog(queued=QueuedMail.of(size_of()))
     assert list(backlog.new(chances(1))) == list(backlog.deferred(chances(1))) == []

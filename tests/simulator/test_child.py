@@ -40,7 +40,7 @@ def question(settings: Settings, recipients: dict[str, int], **values: Any) -> Q
 
 
 def result(asked: Question) -> dict[str, Any]:
-    return answered(asked, lambda part: None, lambda: 0.0)
+    return dict(msgspec.to_builtins(answered(asked, lambda line: None, lambda: 0.0)))
 
 
 TWO = {"smtp:a.example": 3_000, "smtp:b.example": 1_000}
@@ -100,10 +100,11 @@ def test_deliveries_are_counted_as_the_recipients_of_messages_fall_into_them(set
 
 def test_what_has_no_time_to_end_says_so(settings: Settings) -> None:
     times = iter(range(10**9))
-    told = answered(question(settings, TWO, patience_s=2.0), lambda part: None, lambda: float(next(times)))
-    assert told["before"]["truncated"] is True
-    assert told["before"]["drain_s"] is None
-    assert any("no time" in sentence for sentence in told["assumptions"])
+    line = answered(question(settings, TWO, patience_s=2.0), lambda line: None, lambda: float(next(times)))
+    assert line.before is not None
+    assert line.before.truncated is True
+    assert line.before.drain_s is None
+    assert any("no time" in sentence for sentence in line.assumptions)
 
 
 def test_of_what_goes_on_arriving_so_much_is_simulated(settings: Settings) -> None:

@@ -9,6 +9,7 @@ from mailcore.simulator.outcome import Outcome
 from mailcore.simulator.queued import QueuedMail
 from mailcore.simulator.scenario import Change, Scenario
 from mailcore.simulator.simulate import simulate
+from tests.answers import size as live_size
 from tests.simulator.sample_queue import A, B, chances, hop, listed, mail, ran, scenario
 
 FEEDBACK = "destination_concurrency_{}_feedback"
@@ -219,7 +220,7 @@ def test_the_summary_of_a_live_queue_drains() -> None:
         },
         "destinations": {A: 25, B: 10, "": 10},
     }
-    backlog = Backlog(queued=QueuedMail.of(size))
+    backlog = Backlog(queued=QueuedMail.of(live_size(**size)))
     outcome = simulate(Scenario(backlog=backlog, next_hops={"": hop()}), chances(1))
     assert (outcome.messages_in, outcome.recipients_in, outcome.end) == (30, 40, "drained")
     assert outcome.drained_s == outcome.simulated_s

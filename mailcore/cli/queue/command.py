@@ -15,6 +15,7 @@ from mailcore.cli.queue import changes, history
 from mailcore.cli.queue.filter import add_filters, filter_of
 from mailcore.control.client import ControlClient
 from mailcore.control.protocol.messages import PAGE_MAX, Item, ListPage, Reason, Reasons, ShownRecipient, ShowPart
+from mailcore.manager_answers import Size
 from mailcore.terminal.command import DONE, UsageError, add_common, control_client
 from mailcore.terminal.output import complain, cut, plain, print_json, rows_to_lines, say, size_shown, table, width
 from mailcore.terminal.times import shown, shown_duration
@@ -208,17 +209,17 @@ def _next_try(item: Item) -> str:
 
 def _size(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        size = control.call("size")
+        size = control.ask("size", Size)
     if arguments.json:
         print_json(size)
         return DONE
-    say(f"{size['messages']} messages, {size['recipients']} recipients")
-    if size["unheard"]:
+    say(f"{size.messages} messages, {size.recipients} recipients")
+    if size.unheard:
         say(
-            f"newest messages in {', '.join(size['unheard'])} are not counted: its receiver has not reported its position yet"
+            f"newest messages in {', '.join(size.unheard)} are not counted: its receiver has not reported its position yet"
         )
-    lanes = [(lane, there["messages"], there["recipients"]) for lane, there in sorted(size["lanes"].items())]
-    destinations = sorted(size["destinations"].items(), key=lambda pair: (-pair[1], pair[0]))
+    lanes = [(lane, there.messages, there.recipients) for lane, there in sorted(size.lanes.items())]
+    destinations = sorted(size.destinations.items(), key=lambda pair: (-pair[1], pair[0]))
     columns = width(sys.stdout)
     if lanes:
         say()

@@ -20,6 +20,7 @@ from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
 from mailcore.config.tuned import read as read_tuned
 from mailcore.extras import missing
+from mailcore.manager_answers import Size
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters, TransportParameters, check
 from mailcore.simulator.distribution import Chance
 from mailcore.simulator.names import Names
@@ -168,7 +169,7 @@ def _scenario(arguments: argparse.Namespace, file: ScenarioFile, settings: Setti
     backlog = file.backlog
     if arguments.live:
         with control_client(arguments) as control:
-            backlog = dataclasses.replace(backlog, queued=QueuedMail.of(control.call("size")))
+            backlog = dataclasses.replace(backlog, queued=QueuedMail.of(control.ask("size", Size)))
     limits = file.limits
     if arguments.until is not None:
         if arguments.until <= 0:

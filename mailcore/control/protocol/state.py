@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from mailcore.control.protocol.operation import Access, Answerer, Arguments, Operation, Result
+from mailcore.lookup.answers import Segment
+from mailcore.manager_answers import Places, Size, State
 
-__all__ = ["OPERATIONS", "Disk", "Disks", "Ping"]
+__all__ = [
+    "OPERATIONS",
+    "Child",
+    "Disk",
+    "Disks",
+    "JournalPositions",
+    "LanePositions",
+    "Ping",
+    "Positions",
+    "Processes",
+    "Recovery",
+    "Segment",
+]
 
 
 class Ping(Result):
@@ -12,6 +26,72 @@ class Ping(Result):
 
     pid: int
     manager: bool  # whether the manager is connected
+
+
+class Child(Result):
+    """A process that the supervisor starts, or the supervisor itself."""
+
+    pid: int | None  # None: it does not run now
+    started_at: float  # wall clock
+    restarts: int
+
+
+class Processes(Result):
+    """The processes of this appliance, by name; none if they were started without a supervisor."""
+
+    processes: dict[str, int]  # -> pid, of those that run
+    children: dict[str, Child]
+    manager: bool  # whether the manager is connected
+
+
+class LanePositions(Result):
+    """A lane, its positions, and its segments on disk; offsets and sizes in bytes."""
+
+    lane: str
+    interval_s: float | None  # between two passes of the runner; None: it only passes once
+    runner: int
+    end: int
+    lag_bytes: int  # from the runner to the end
+    browse: int  # the first envelope that may be alive
+    segments: list[Segment]
+    segments_left_out: int
+    garbage_prefix_bytes: int  # from the first segment to ``browse``
+    bytes_on_disk: int
+
+
+class JournalPositions(Result):
+    """The journal, its positions, and its segments on disk; offsets and sizes in bytes."""
+
+    suffix: int
+    end: int
+    durable: int
+    suffix_bytes: int  # from the suffix to the end
+    segments: list[Segment]
+    segments_left_out: int
+    garbage_prefix_bytes: int
+    bytes_on_disk: int
+
+
+class Recovery(Result):
+    """The cost of a start now."""
+
+    bytes: int  # of the journal, to be read
+    records_estimate: int
+    seconds_estimate: float
+    messages: int | None  # to continue with; None: not known
+    sentence: str
+
+
+class Positions(Result):
+    """Where the runners are, what is on disk and why, and what a start would cost."""
+
+    sequence: int  # of the restart positions on disk
+    written_at: float  # wall clock; 0.0: none are on disk
+    age_s: float | None
+    note: str  # "" or that the manager is away
+    lanes: list[LanePositions]
+    journal: JournalPositions
+    recovery: Recovery
 
 
 class Disk(Result):
@@ -36,10 +116,12 @@ _CONTROL, _MANAGER = Answerer.CONTROL, Answerer.MANAGER
 
 OPERATIONS = (
     Operation("ping", Arguments, _READ, _CONTROL, "control is there", Ping),
-    Operation("processes", Arguments, _READ, _CONTROL, "the supervisor's children"),
-    Operation("state", Arguments, _READ, _MANAGER, "live state"),
-    Operation("size", Arguments, _READ, _MANAGER, "messages and recipients, by lane and by destination"),
-    Operation("positions", Arguments, _READ, _CONTROL, "runners, ends, segments and what keeps them; recovery now"),
+    Operation("processes", Arguments, _READ, _CONTROL, "the supervisor's children", Processes),
+    Operation("state", Arguments, _READ, _MANAGER, "live state", State),
+    Operation("size", Arguments, _READ, _MANAGER, "messages and recipients, by lane and by destination", Size),
+    Operation(
+        "positions", Arguments, _READ, _CONTROL, "runners, ends, segments and what keeps them; recovery now", Positions
+    ),
     Operation("disks", Arguments, _READ, _CONTROL, "free space where queue, spool and log are", Disks),
-    Operation("places", Arguments, _INTERNAL, _MANAGER, "the manager's part of positions"),
+    Operation("places", Arguments, _INTERNAL, _MANAGER, "the manager's part of positions", Places),
 )

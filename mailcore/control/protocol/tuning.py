@@ -18,6 +18,10 @@ from mailcore.control.protocol.operation import (
     WrongArgument,
 )
 from mailcore.faults import Fault
+from mailcore.lookup.answers import ServiceTimes
+from mailcore.manager_answers import Destinations, Transports, ValueSet
+from mailcore.scheduler.snapshot import PlainValue
+from mailcore.simulator.result import SimulationResult
 
 __all__ = [
     "CHANGED_MAX",
@@ -27,10 +31,15 @@ __all__ = [
     "ChangesChecked",
     "CheckChangesArguments",
     "DestinationsArguments",
+    "ParameterKnown",
+    "ParametersKnown",
     "ResumeArguments",
     "ServiceTimesArguments",
+    "ServiceTimesPart",
     "SetArguments",
     "SimulateArguments",
+    "SimulatePart",
+    "SimulationResult",
     "SuspendArguments",
     "TimedArguments",
     "TransportSetArguments",
@@ -128,6 +137,47 @@ class ServiceTimesArguments(Arguments, frozen=True, kw_only=True):
     records_max: Annotated[int, Meta(ge=1, le=2_000_000)] = 200_000  # of the journal, the newest: about a second
 
 
+class ParameterKnown(Result):
+    """A parameter, without the value that is in force."""
+
+    name: str
+    kind: str  # whole, number, flag, choice or text
+    low: float
+    high: float
+    unit: str
+    doc: str  # one sentence
+    allowed: str  # the bounds in words
+    explanation: str  # paragraphs, with an empty line between two
+    default: PlainValue | None
+
+
+class ParametersKnown(Result):
+    """The parameters that can be tuned. A suspension is a time and has operations of its own, so it is not among them."""
+
+    scopes: dict[str, list[ParameterKnown]]  # by kind of scope: global, transport, destination
+    transports: list[str]
+    configured: dict[str, dict[str, PlainValue | None]]  # scope -> parameter -> value of the configuration file
+
+
+class SimulatePart(Result):
+    """The progress of a simulation; the last part has ``done`` and the results."""
+
+    done: bool = False
+    progress: float = 0.0  # from 0 to 1, of the stage
+    stage: str = ""  # measuring, before or after
+    before: SimulationResult | None = None  # with the values in force
+    after: SimulationResult | None = None  # with the changed ones
+    assumptions: list[str] = []  # sentences for a person
+    unread_files: int = 0  # of events: measurements in them are missing
+
+
+class ServiceTimesPart(Result):
+    """The progress of a measurement; the last part has ``done`` and the times."""
+
+    done: bool = False
+    times: ServiceTimes | None = None
+
+
 class ChangesChecked(Result):
     """For each value, in the order of the request: why it could not be set, or None."""
 
@@ -138,10 +188,22 @@ _READ, _CHANGE = Access.READ, Access.CHANGE
 _CONTROL, _MANAGER = Answerer.CONTROL, Answerer.MANAGER
 
 OPERATIONS = (
-    Operation("transports", TransportsArguments, _READ, _MANAGER, "their parameters, with the origin of each value"),
-    Operation("destinations", DestinationsArguments, _READ, _MANAGER, "those with the most mail"),
     Operation(
-        "parameters", Arguments, _READ, _CONTROL, "the parameters that can be tuned: bounds, units, explanations"
+        "transports",
+        TransportsArguments,
+        _READ,
+        _MANAGER,
+        "their parameters, with the origin of each value",
+        Transports,
+    ),
+    Operation("destinations", DestinationsArguments, _READ, _MANAGER, "those with the most mail", Destinations),
+    Operation(
+        "parameters",
+        Arguments,
+        _READ,
+        _CONTROL,
+        "the parameters that can be tuned: bounds, units, explanations",
+        ParametersKnown,
     ),
     Operation(
         "check_changes",
@@ -151,10 +213,17 @@ OPERATIONS = (
         "for each value, why it cannot be set",
         ChangesChecked,
     ),
-    Operation("transport_set", TransportSetArguments, _CHANGE, _MANAGER, "a transport's parameter, live"),
-    Operation("set", SetArguments, _CHANGE, _MANAGER, "a parameter of any scope, live"),
-    Operation("suspend", SuspendArguments, _CHANGE, _MANAGER, "no deliveries to a destination"),
-    Operation("resume", ResumeArguments, _CHANGE, _MANAGER, "ends a suspension"),
-    Operation("simulate", SimulateArguments, _READ, _CONTROL, "a simulation with other parameters"),
-    Operation("service_times", ServiceTimesArguments, _READ, _CONTROL, "how long deliveries took, by destination"),
+    Operation("transport_set", TransportSetArguments, _CHANGE, _MANAGER, "a transport's parameter, live", ValueSet),
+    Operation("set", SetArguments, _CHANGE, _MANAGER, "a parameter of any scope, live", ValueSet),
+    Operation("suspend", SuspendArguments, _CHANGE, _MANAGER, "no deliveries to a destination", ValueSet),
+    Operation("resume", ResumeArguments, _CHANGE, _MANAGER, "ends a suspension", ValueSet),
+    Operation("simulate", SimulateArguments, _READ, _CONTROL, "a simulation with other parameters", SimulatePart),
+    Operation(
+        "service_times",
+        ServiceTimesArguments,
+        _READ,
+        _CONTROL,
+        "how long deliveries took, by destination",
+        ServiceTimesPart,
+    ),
 )

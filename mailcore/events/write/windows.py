@@ -7,11 +7,11 @@ place of a lane, and the time of the first sample, in milliseconds, in the place
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from mailcore.events.rows import Row
 from mailcore.events.write.files import StretchFiles
 from mailcore.log.disk import Disk
+from mailcore.manager_answers import ActiveDestination
 
 __all__ = ["LANE", "Windows"]
 
@@ -28,15 +28,15 @@ class Windows:
         self._written_every_s = written_every_s
         self._rows: list[tuple[int, Row]] = []  # with their offset
 
-    def sample(self, destinations: Mapping[str, Mapping[str, Any]], at: float) -> None:
-        """Adds a sample from rows of the control operation ``destinations``, without destinations that have no mail."""
+    def sample(self, destinations: Mapping[str, ActiveDestination], at: float) -> None:
+        """Adds a sample of the destinations that have mail."""
         offset = int(at * 1000)
         if self._rows and offset <= self._rows[-1][0]:
             return  # the clock was set back: two samples must not get one name
         part = 0
         for name, row in destinations.items():
-            if row.get("queued") or row.get("busy"):
-                fields = (name, float(row["window"]), row["busy"], row["queued"], float(row.get("dead_until") or 0.0))
+            if row.queued or row.busy:
+                fields = (name, float(row.window), row.busy, row.queued, row.dead_until or 0.0)
                 self._rows.append((offset, (part, at, "", *fields)))
                 part += 1
 

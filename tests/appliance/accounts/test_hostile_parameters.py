@@ -63,7 +63,7 @@ def core() -> Iterator[TuningCore]:
         transports = running.answers["transports"]
         running.answers |= {
             "destinations": {"destinations": {}, "without_mail": {}, "queued": {}, "suspended": {}},
-            "transports": lambda given: {given["destination"]: SHOWN} if given else transports(given),
+            "transports": lambda given: {"scopes": {given["destination"]: SHOWN}} if given else transports(given),
             "list": ITEM, "search": Parts([ITEM | {"done": True}]), "routes": {"transports": ["smtp"], "routes": []},
         }  # fmt: skip
         yield running

@@ -9,6 +9,7 @@ from mailcore.control.client import ControlError, TimedOut
 from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
 from mailcore.control.protocol.state import Disks
 from mailcore.faults import Code
+from tests.answers import Exactly
 from tests.appliance.fake_core import FakeCore, Parts, Refusal
 
 PROGRESS = {
@@ -38,7 +39,7 @@ def test_answers_parts_and_changes_are_typed() -> None:
 
 
 def test_an_answer_of_another_version_is_an_error_that_says_so() -> None:
-    with FakeCore({"change_matching": Parts([PROGRESS, {"count": 2}]), "hold": {"count": 1}}):
+    with FakeCore({"change_matching": Parts([PROGRESS, Exactly(count=2)]), "hold": Exactly(count=1)}):
         parts = door_of("alice").ask_parts("change_matching", MatchingProgress)
         assert next(parts).matched == 2
         with pytest.raises(ControlError, match="may be of two versions") as error:

@@ -28,7 +28,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("full")
 def test_a_full_disk_is_told_and_nothing_is_sent() -> None:
-    answers: dict[str, Any] = {"transports": {"smtp:a.example": {}}, "suspend": {"value": None}}
+    answers: dict[str, Any] = {"transports": {"scopes": {"smtp:a.example": {}}}, "suspend": {"value": None}}
     given = {"how": "open", "why": "they ask for it"}
     with FakeCore(answers) as core:
         answer = client_of("operator").post("/destinations/smtp:a.example/suspend/", given)
@@ -90,7 +90,7 @@ def test_pages_are_read_on_when_nothing_can_be_written(request: pytest.FixtureRe
 
 
 def test_a_change_is_not_begun_when_it_cannot_be_entered(request: pytest.FixtureRequest) -> None:
-    answers: dict[str, Any] = {"transports": {"smtp:a.example": {}}, "suspend": {"value": None}}
+    answers: dict[str, Any] = {"transports": {"scopes": {"smtp:a.example": {}}}, "suspend": {"value": None}}
     client = client_of("operator")
     request.getfixturevalue("unwritable")
     with FakeCore(answers) as core:
@@ -111,7 +111,7 @@ def test_a_change_whose_end_cannot_be_written_is_told_to_be_looked_after(monkeyp
         raise OperationalError("database or disk is full") from full_disk()
 
     monkeypatch.setattr(Entry, "end", end)
-    answers: dict[str, Any] = {"transports": {"smtp:a.example": {}}, "suspend": {"value": None}}
+    answers: dict[str, Any] = {"transports": {"scopes": {"smtp:a.example": {}}}, "suspend": {"value": None}}
     with FakeCore(answers) as core:
         given = {"how": "open", "why": "they ask for it"}
         answer = client_of("operator").post("/destinations/smtp:a.example/suspend/", given)

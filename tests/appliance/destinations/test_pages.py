@@ -44,12 +44,11 @@ def destinations(_: dict[str, Any]) -> dict[str, Any]:
 
 def transports(arguments: dict[str, Any]) -> dict[str, Any]:
     name = arguments["destination"]
-    return {
-        name: {
-            LIMIT: {"value": 3, "origin": "tuned", "until": time.time() + 60},
-            "destination_rate_delay": {"value": 0.0, "origin": "configuration", "scope": "smtp"},
-        }
+    values = {
+        LIMIT: {"value": 3, "origin": "tuned", "until": time.time() + 60},
+        "destination_rate_delay": {"value": 0.0, "origin": "configuration", "scope": "smtp"},
     }
+    return {"scopes": {name: values}}
 
 
 PARAMETERS = {
@@ -60,7 +59,7 @@ PARAMETERS = {
         ]
     }
 }
-SET = {"value": 1, "before": 3}
+SET = {"scope": NAME, "value": 1, "before": 3}
 
 
 @pytest.fixture
@@ -192,7 +191,7 @@ def test_half_of_a_value_for_two_hours_is_asked_as_it_was_typed(core: FakeCore) 
         scope | {"parameter": "destination_rate_delay", "value": 0.5, "for_s": 7_200.0},
         scope | {"value": "1e999", "for_s": 7_200.0},  # the core says what is wrong with it
     ]
-    assert entries()[1].before == transports({"destination": NAME})[NAME]["destination_rate_delay"]
+    assert entries()[1].before == transports({"destination": NAME})["scopes"][NAME]["destination_rate_delay"]
 
 
 def test_what_the_core_refuses_is_told_in_its_words_and_is_in_the_audit(core: FakeCore) -> None:
@@ -210,8 +209,7 @@ def test_a_value_for_a_time_is_ended_so_that_a_lasting_one_stays(core: FakeCore)
     (asked,) = core.asked("set")
     assert asked == {"scope": NAME, "parameter": LIMIT, "value": 3, "for_s": asked["for_s"]}
     assert 0 < asked["for_s"] < 1
-    lasting = {NAME: {LIMIT: {"value": 3, "origin": "tuned"}}}
-    core.answers["transports"] = lasting
+    core.answers["transports"] = {"scopes": {NAME: {LIMIT: {"value": 3, "origin": "tuned"}}}}
     client.post(f"{BASE}take-back/{LIMIT}/", {"why": "full speed again"})
     assert core.asked("set")[1] == {"scope": NAME, "parameter": LIMIT, "value": None}
     assert client.get(f"{BASE}take-back/nothing/").status_code == 404
@@ -236,12 +234,14 @@ class Shared:
 
     def __init__(self, core: FakeCore) -> None:
         self.shown: dict[str, Any] = {"value": 20, "origin": "configuration", "scope": "smtp"}
-        core.answers["transports"] = lambda _: {NAME: {LIMIT: self.shown, "suspended_until": {"value": None}}}
+        core.answers["transports"] = lambda _: {
+            "scopes": {NAME: {LIMIT: self.shown, "suspended_until": {"value": None}}}
+        }
         core.answers["set"] = self.set
 
     def set(self, arguments: dict[str, Any]) -> dict[str, Any]:
         before, self.shown = self.shown["value"], {"value": arguments["value"], "origin": "tuned"}
-        return {"value": arguments["value"], "before": before}
+        return {"scope": arguments["scope"], "value": arguments["value"], "before": before}
 
 
 def opened(client: Client, path: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from appliance.destinations.row import SORTS, Row, rows_of
+from tests.answers import active_destination, destinations
 
 QUIET: dict[str, Any] = {"last_replies": [], "last_delivered_at": None, "success_share": None}
 
@@ -28,12 +29,12 @@ def words_of(row: Row) -> list[str]:
 
 def test_what_the_core_says_in_four_places_becomes_one_row_each() -> None:
     table = rows_of(
-        {
-            "destinations": {"smtp:a.example": {"window": 5, "limit": 20, "busy": 2, "messages": 3}},
-            "without_mail": {"smtp:b.example": {**QUIET, "last_delivered_at": 5.0}},
-            "queued": {"smtp:c.example": 7, "smtp:a.example": 4, "": 12},
-            "suspended": {"smtp:c.example": None, "smtp:.example.net": 99.0},
-        }
+        destinations(
+            destinations={"smtp:a.example": {"window": 5, "limit": 20, "busy": 2, "messages": 3}},
+            without_mail={"smtp:b.example": {"last_delivered_at": 5.0}},
+            queued={"smtp:c.example": 7, "smtp:a.example": 4, "": 12},
+            suspended={"smtp:c.example": None, "smtp:.example.net": 99.0},
+        )
     )
     assert {row.name: row.queued for row in table.rows} == {
         "smtp:a.example": 4,
@@ -60,33 +61,33 @@ def test_what_the_core_says_in_four_places_becomes_one_row_each() -> None:
     ],
 )
 def test_its_state_is_told_in_words(known: dict[str, Any], words: list[str], trouble: bool) -> None:
-    row = Row("smtp:a.example", known, 0)
+    row = Row("smtp:a.example", active_destination(**known), 0)
     assert words_of(row) == words
     assert row.in_trouble is trouble
 
 
 def test_a_suspension_says_until_when_and_stands_before_what_is_under_way() -> None:
-    assert words_of(Row("smtp:a", {"busy": 1, "window": 2}, 0, 70.0, True)) == ["suspended until", "busy"]
-    assert words_of(Row("smtp:a", {}, 0, None, True)) == ["suspended"]
+    assert words_of(Row("smtp:a", active_destination(busy=1, window=2), 0, 70.0, True)) == ["suspended until", "busy"]
+    assert words_of(Row("smtp:a", None, 0, None, True)) == ["suspended"]
 
 
 def test_its_last_words_are_why_it_is_dead_or_else_the_last_reply() -> None:
-    assert Row("smtp:a", {"reason": "refused", "last_replies": [reply(1.0)]}).words == "refused"
-    assert Row("smtp:a", {"last_replies": [reply(1.0)]}).words == "450 later"
+    assert Row("smtp:a", active_destination(reason="refused", last_replies=[reply(1.0)])).words == "refused"
+    assert Row("smtp:a", active_destination(last_replies=[reply(1.0)])).words == "450 later"
     assert Row("smtp:a").words == ""
 
 
 def test_a_meter_shows_window_and_busy_as_parts_of_the_limit() -> None:
-    assert Row("smtp:a", {"window": 5, "busy": 2, "limit": 20}).meter == {"window": 25.0, "busy": 10.0}
+    assert Row("smtp:a", active_destination(window=5, busy=2, limit=20)).meter == {"window": 25.0, "busy": 10.0}
     assert Row("smtp:a").meter == {"window": 0.0, "busy": 0.0}
 
 
 def test_what_is_in_trouble_comes_first_and_the_dead_before_the_others() -> None:
     rows = [
-        Row("fine", {"busy": 9}, 900),
-        Row("suspended", {}, 1, None, True),
-        Row("failing", {"last_replies": [reply(2.0)]}, 50),
-        Row("dead", {"dead_until": 9.0}, 0),
+        Row("fine", active_destination(busy=9), 900),
+        Row("suspended", None, 1, None, True),
+        Row("failing", active_destination(last_replies=[reply(2.0)]), 50),
+        Row("dead", active_destination(dead_until=9.0), 0),
     ]
     assert [row.name for row in sorted(rows, key=SORTS["trouble"])] == ["dead", "suspended", "failing", "fine"]
     assert next(row.name for row in sorted(rows, key=SORTS["queued"])) == "fine"

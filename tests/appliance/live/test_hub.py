@@ -126,7 +126,7 @@ async def test_a_clock_that_jumps_back_makes_no_line_that_does() -> None:
 
 
 async def test_destinations_have_lines_of_their_own_and_there_are_only_so_many() -> None:
-    many = {f"smtp:d{number}.example": row(window=number % 7) for number in range(500)}
+    many = {f"smtp:d{number}.example": row(window=number % 7, success=0.5) for number in range(500)}
     queued = {name: number for number, name in enumerate(many)}
     with FakeCore(answers(destinations={"destinations": many, "without_mail": {}, "queued": queued, "suspended": {}})):
         async with ticking(quick()) as hub:
@@ -137,7 +137,7 @@ async def test_destinations_have_lines_of_their_own_and_there_are_only_so_many()
     assert next(iter(hub.snapshot["destinations"])) == "smtp:d499.example"  # the one with the most mail
     assert hub.destination_lines("smtp:d499.example")["window"] == [499 % 7] * 3
     assert hub.destination_lines("smtp:d0.example")["t"] == []
-    assert hub.destination_lines("smtp:d499.example")["success"] == [None] * 3
+    assert hub.destination_lines("smtp:d499.example")["success"] == [0.5] * 3
 
 
 async def test_destinations_in_trouble_come_with_the_reason_in_the_remotes_own_words() -> None:

@@ -9,6 +9,9 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from appliance.status.positions_diagram import GROUPS_MAX, WIDE, journal_of, lane_of
+from mailcore.control.protocol.state import JournalPositions, LanePositions
+from mailcore.lookup.answers import Keeper
+from tests.answers import sample
 from tests.appliance.fake_core import FakeCore
 
 WORKED = "active"
@@ -58,7 +61,7 @@ ANSWER: dict[str, Any] = {
 
 
 def test_a_lane_is_drawn_from_its_first_segment_to_its_end() -> None:
-    lane = lane_of(LANE)
+    lane = lane_of(sample(LanePositions, LANE))
     assert [(box.x, box.width) for box in lane.boxes] == [(0.0, 200.0), (200.0, 300.0), (500.0, 500.0)]
     assert lane.marks == [("browse", 125.0), ("runner", 250.0), ("end", WIDE)]
     assert (lane.behind.x, lane.behind.width) == (125.0, 125.0)
@@ -66,18 +69,18 @@ def test_a_lane_is_drawn_from_its_first_segment_to_its_end() -> None:
 
 
 def test_the_runner_is_named_by_segment_and_offset() -> None:
-    lane = lane_of(LANE)
+    lane = lane_of(sample(LanePositions, LANE))
     assert (lane.segment, lane.offset) == (1_400, 100)
 
 
 def test_segments_kept_by_the_same_thing_are_one_line() -> None:
-    groups = lane_of(LANE).groups
+    groups = lane_of(sample(LanePositions, LANE)).groups
     assert [(each.count, each.first, each.bytes, each.messages, each.live) for each in groups] == [
         (1, 1_000, 400, 10, 2),
         (2, 1_400, 1_600, 20, None),
     ]
-    many = [segment(number * 10, 10, f"reason {number}") for number in range(GROUPS_MAX + 5)]
-    lane = lane_of(LANE | {"segments": many, "segments_left_out": 100})
+    many = [segment(number * 10, 10, list(Keeper)[number % len(Keeper)]) for number in range(GROUPS_MAX + 5)]
+    lane = lane_of(sample(LanePositions, LANE | {"segments": many, "segments_left_out": 100}))
     assert (len(lane.groups), lane.more) == (GROUPS_MAX, 105)
 
 
@@ -92,7 +95,7 @@ def test_segments_kept_by_the_same_thing_are_one_line() -> None:
     ],
 )
 def test_whatever_the_numbers_nothing_is_drawn_outside(change: dict[str, Any]) -> None:
-    lane = lane_of(LANE | change)
+    lane = lane_of(sample(LanePositions, LANE | change))
     for box in (*lane.boxes, lane.behind, lane.ahead):
         assert 0 <= box.x <= WIDE
         assert 0 <= box.width <= WIDE
@@ -100,7 +103,7 @@ def test_whatever_the_numbers_nothing_is_drawn_outside(change: dict[str, Any]) -
 
 
 def test_the_journal_has_a_working_suffix_and_no_runner() -> None:
-    journal = journal_of(JOURNAL)
+    journal = journal_of(sample(JournalPositions, JOURNAL))
     assert [name for name, _ in journal.marks] == ["browse", "end"]
     assert (journal.ahead.x, journal.ahead.width) == (600.0, 400.0)
     assert journal.segment is None

@@ -84,14 +84,14 @@ class TuningCore(FakeCore):
             if "*" in asked:
                 return Refusal(f"destination: {asked!r} is no pattern of destinations", Code.INVALID, "destination")
             scope = asked.lower()
-            return {scope: {each["name"]: self._shown(scope, each["name"]) for each in OF_DESTINATIONS}}
+            return {"scopes": {scope: {each["name"]: self._shown(scope, each["name"]) for each in OF_DESTINATIONS}}}
         answer = {
             scope: {name: self._shown(scope, name) for name in values} for scope, values in self.configured.items()
         }
         for scope, name in [*self.lasting, *self.timed]:
             if ":" in scope:
                 answer.setdefault(scope, {})[name] = self._shown(scope, name)
-        return answer
+        return {"scopes": answer}
 
     def _set(self, arguments: dict[str, Any]) -> Any:
         fault = self.faults.get(arguments["parameter"])

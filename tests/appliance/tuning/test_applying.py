@@ -16,6 +16,7 @@ from django.test import Client
 
 from appliance.audit.models import Entry
 from appliance.tuning.models import Change, Outcome, Prediction
+from appliance.tuning.parameter import Shown
 from mailcore.faults import Code
 from tests.appliance.fake_core import Refusal, Silence
 from tests.appliance.markup import markup_of
@@ -23,7 +24,7 @@ from tests.appliance.tuning.core import LIMIT, TuningCore
 
 pytestmark = pytest.mark.django_db
 FIVE = ["process_limit", "process_limit_2", "process_limit_3", "process_limit_4", "process_limit_5"]
-CONFIGURED: dict[str, Any] = {"value": 20, "origin": "configuration"}
+CONFIGURED: Shown = {"value": 20, "origin": "configuration"}
 
 
 @pytest.fixture

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from django.http import QueryDict
 
 from appliance.common.door import door_of
 from appliance.tuning.draft import Draft, DraftError, Wanted, check, from_form, from_json
-from appliance.tuning.parameter import read_known, same_shown
+from appliance.tuning.parameter import Shown, read_known, same_shown
 from tests.appliance.tuning.core import LIMIT, TuningCore
 
-CONFIGURED: dict[str, Any] = {"value": 20, "origin": "configuration"}
+CONFIGURED: Shown = {"value": 20, "origin": "configuration"}
 
 
 def form(**fields: str) -> QueryDict:
@@ -97,8 +96,8 @@ def test_a_scope_that_is_wrong_is_told_once_for_all() -> None:
 
 
 def test_the_same_end_may_be_told_a_moment_apart() -> None:
-    timed = {"value": 2, "origin": "tuned", "until": 100.0}
-    assert same_shown(timed, timed | {"until": 100.002})
-    assert not same_shown(timed, timed | {"until": 160.0})
+    timed: Shown = {"value": 2, "origin": "tuned", "until": 100.0}
+    assert same_shown(timed, {**timed, "until": 100.002})
+    assert not same_shown(timed, {**timed, "until": 160.0})
     assert not same_shown(timed, {"value": 2, "origin": "tuned"})
-    assert not same_shown(CONFIGURED, CONFIGURED | {"scope": "smtp"})
+    assert not same_shown(CONFIGURED, {**CONFIGURED, "scope": "smtp"})

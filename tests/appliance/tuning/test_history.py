@@ -7,17 +7,19 @@ from typing import Any
 
 from appliance.tuning.history import Target, outside, past_of, target_of
 from appliance.tuning.models import Change, Outcome
+from appliance.tuning.parameter import Shown
 
 NOW = 1_795_000_000.0
 KEY = "smtp", "limit"
-CONFIGURED: dict[str, Any] = {"value": 20, "origin": "configuration"}
+CONFIGURED: Shown = {"value": 20, "origin": "configuration"}
 
 
-def tuned(value: int, until: float | None = None) -> dict[str, Any]:
-    return {"value": value, "origin": "tuned"} | ({} if until is None else {"until": until})
+def tuned(value: int, until: float | None = None) -> Shown:
+    shown: Shown = {"value": value, "origin": "tuned"}
+    return shown if until is None else {**shown, "until": until}
 
 
-def change(number: int, value: int | None, before: dict[str, Any] = CONFIGURED, **more: Any) -> Change:
+def change(number: int, value: int | None, before: Shown = CONFIGURED, **more: Any) -> Change:
     ago_s = more.pop("ago_s", 100)
     return Change(
         pk=number, scope=KEY[0], parameter=KEY[1], before=before, value=value, why="because",

@@ -14,6 +14,8 @@ from django.test import Client
 from appliance.tuning.chart import chart_data
 from appliance.tuning.models import Change, Outcome, Prediction
 from appliance.tuning.whatif import KEPT, running, store
+from mailcore.control.protocol.tuning import SimulatePart
+from tests.answers import sample
 from tests.appliance.fake_core import Parts, Refusal
 from tests.appliance.markup import markup_of
 from tests.appliance.tuning.core import LIMIT, TuningCore
@@ -201,7 +203,7 @@ def test_a_prediction_shows_before_after_and_the_difference() -> None:
 
 @pytest.mark.parametrize(("unread", "words"), [(0, ""), (1, "1 file of past"), (1_200, "files of past deliveries")])
 def test_a_prediction_says_that_its_figures_lack_what_could_not_be_read(unread: int, words: str) -> None:
-    answer = {"before": RESULT, "after": RESULT, "assumptions": [], "unread_files": unread}
+    answer = sample(SimulatePart, {"before": RESULT, "after": RESULT, "unread_files": unread})
     found = store(User.objects.create_user("olga"), [], {}, answer)
     page = markup_of(signed_in("viewer").get(f"/tuning/predictions/{found.pk}/"))
     assert ("could not be read" in page) is bool(unread)
@@ -210,7 +212,7 @@ def test_a_prediction_says_that_its_figures_lack_what_could_not_be_read(unread: 
 
 def test_the_backlog_is_all_that_is_not_delivered_yet() -> None:
     series = {"t": [1, 2, 3], "backlog": [2, 4, 0], "delivered": [3, 0, 7]}  # some of it was due later
-    answer = {"before": RESULT | {"series": series}, "after": RESULT | {"series": series}, "assumptions": []}
+    answer = sample(SimulatePart, {"before": RESULT | {"series": series}, "after": RESULT | {"series": series}})
     found = store(User.objects.create_user("olga"), [], {}, answer)
     assert found.before["series"]["backlog"] == [7, 7, 0]
     assert json.loads(json.dumps(chart_data(found)))["before"]["backlog"] == [10, 7, 7, 0]
@@ -220,7 +222,7 @@ def test_the_backlog_is_all_that_is_not_delivered_yet() -> None:
 
 def test_predictions_that_nobody_used_are_forgotten() -> None:
     user = User.objects.create_user("olga")
-    answer = {"before": RESULT, "after": RESULT, "assumptions": []}
+    answer = sample(SimulatePart, {"before": RESULT, "after": RESULT})
     numbers = [store(user, [], {}, answer).pk for _ in range(KEPT + 5)]
     assert sorted(Prediction.objects.values_list("pk", flat=True)) == numbers[5:]
     assert "delivered" not in Prediction.objects.first().before["series"]  # type: ignore[union-attr]

@@ -127,7 +127,7 @@ class Pair:
     def job_list(self, transport: str = "smtp") -> list[str]:
         """The scheduler's job list as the model has it, after it was compared."""
         told = [job.message.queue_id for job in self.model.transport(transport).jobs]
-        shown = self.scheduler.snapshot(self.now, names_max=1_000_000)["transports"][transport]["job_list"]
+        shown = self.scheduler.snapshot(self.now, names_max=1_000_000).transports[transport].job_list
         assert list(shown) == told, f"the job list of {transport} is {shown}, SCHEDULER_README has {told}"
         return told
 
@@ -142,15 +142,15 @@ class Pair:
                 self.slots_agree(job)
         shown = self.scheduler.snapshot(self.now, names_max=1_000_000)
         for transport in self.model.transports:
-            assert shown["transports"][transport.name]["busy"] == transport.busy
+            assert shown.transports[transport.name].busy == transport.busy
             self.job_list(transport.name)
         for name, destination in self.model.destinations.items():
             if not destination.busy and not self.model.waiting(name):
                 continue  # dead, or in its rate delay, without any mail
-            state = shown["destinations"][name]
-            assert state["busy"] == destination.busy
+            state = shown.destinations[name]
+            assert state.busy == destination.busy
             if destination.dead_until is None:
-                assert state["window"] == destination.window.concurrency
+                assert state.window == destination.window.concurrency
 
     def slots_agree(self, told: Job) -> None:
         """Every entry given counts one, every preemption costs what was used of it, or is expected to be."""
