@@ -104,7 +104,7 @@ class Changes:
             return 0, {}, []
         messages = [[queue_id, lane, offset] for queue_id, (lane, offset) in places.items()]
         link = self._view.link
-        ordered = await link.ask(name, Ordered, {"messages": messages, **extra}, session.who, session.why)
+        ordered = await link.order(name, Ordered, {"messages": messages, **extra}, session.who, session.why)
         return ordered.changed, ordered.errors, ordered.elsewhere
 
     async def add_recipients(

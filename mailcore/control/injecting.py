@@ -89,7 +89,7 @@ class Injecting:
         self._under_way -= 1
         request = {"envelope": envelope, "not_before": injection.not_before}
         try:
-            yield await self._link.ask("inject", Injected, request, session.who, session.why)
+            yield await self._link.order("inject", Injected, request, session.who, session.why)
         except (ManagerAway, ManagerRefused):
             await self._in_thread(self._spool.remove, envelope.queue_id)
             raise

@@ -59,7 +59,7 @@ class NotUnderstood(FaultError):
 
 
 class ManagerLink:
-    """Call ``run`` as a task once; ``call`` and ``ask`` from anywhere in the loop."""
+    """Call ``run`` as a task once; ``call``, ``ask`` and ``order`` from anywhere in the loop."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -130,6 +130,16 @@ class ManagerLink:
                 f"the manager's answer to {operation} is not understood; manager and control may be of two versions"
             )
             raise NotUnderstood(f"{message}: {error}") from None
+
+    async def order(self, operation: str, result: type[R], arguments: dict[str, Any], who: str, why: str) -> R:
+        """Returns the result of a change as its type. Raises what ``call`` raises.
+
+        An answer of another shape is an OutcomeUnknown, too: the change may have been made.
+        """
+        try:
+            return await self.ask(operation, result, arguments, who, why)
+        except NotUnderstood as error:
+            raise OutcomeUnknown(f"{error}; whether it was done is not known") from None
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         decoder = FrameDecoder()

@@ -26,7 +26,7 @@ from mailcore.control.protocol.messages import (
     ShownRecipient,
     ShowPart,
 )
-from mailcore.control.protocol.operation import Answerer, Arguments, Operation
+from mailcore.control.protocol.operation import Access, Answerer, Arguments, Operation
 from mailcore.control.protocol.state import Child, Ping, Processes
 from mailcore.control.session import Session
 from mailcore.control.view import View
@@ -82,8 +82,9 @@ class Operations:
         link = self._view.link
         if operation.result is Any:
             yield await link.call(operation.name, given, session.who, session.why)
-        else:
-            yield await link.ask(operation.name, operation.result, given, session.who, session.why)
+            return
+        ask = link.order if operation.access is Access.CHANGE else link.ask
+        yield await ask(operation.name, operation.result, given, session.who, session.why)
 
     # -- answered here
 

@@ -106,8 +106,13 @@ async def test_a_manager_of_another_version_is_a_clear_error() -> None:
         assert error.value.code is Code.INTERNAL
         await control.ask("inject_begin", Injected, {"sender": "", "recipients": ["you@example.org"]})
         await control.call("inject_data", {"data": b"Hello.\n"})
-        with pytest.raises(Refused, match="manager and control may be of two versions"):
+        with pytest.raises(Refused, match=r"may be of two versions.*whether it was done is not known") as refused:
             await control.ask("inject_end", Injected)
+        assert refused.value.code is Code.OUTCOME_UNKNOWN
+        running.manager.answers["delete"] = lambda _: {"count": 1}
+        with pytest.raises(Refused, match="the manager's answer to delete is not understood") as refused:
+            await control.ask("delete", ChangeResult, {"messages": [["1K0RDGV4BE900", "retry.5", 4096]]})
+        assert refused.value.code is Code.OUTCOME_UNKNOWN
         assert len(running.spool_files()) == 1  # it may be queued: only an orphan's file may be removed
 
 
