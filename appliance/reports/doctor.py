@@ -69,7 +69,7 @@ def start(name: str, otherwise: str) -> str:
 
 def by_hand(command: str) -> str:
     """Returns the command line of a management command, for a host without our systemd services: with or without a checkout."""
-    manage = settings.BASE_DIR / "manage.py"
+    manage = Path(f"{settings.BASE_DIR}/manage.py")
     if manage.is_file():
         return f"WAYPOST_CONFIG={settings.CONFIG} {sys.executable} {manage} {command}"
     return f"WAYPOST_CONFIG={settings.CONFIG} {sys.executable} -m django {command} --settings appliance.settings"
