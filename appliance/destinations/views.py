@@ -20,16 +20,16 @@ from mailcore.manager_answers import Destinations, Transports
 __all__ = ["known_row", "listed", "one"]
 
 PAGE = 200  # rows of one page; a browser lays them out in no time
-COLUMNS = (  # sort, heading, class
-    ("name", "Destination", ""),
-    ("trouble", "State", ""),
-    ("window", "Window / limit", "num"),
-    ("busy", "Busy", "num"),
-    ("queued", "Queued", "num"),
-    ("messages", "Messages", "num"),
-    ("success", "Success", "num"),
-    ("failures", "Failures", "num"),
-    ("", "Last reply", ""),
+COLUMNS = (  # sort, heading, class, hint
+    ("name", "Destination", "", "transport and next hop"),
+    ("trouble", "State", "", ""),
+    ("window", "Window / limit", "num", "maximum of concurrent deliveries now / value that it never exceeds"),
+    ("busy", "Busy", "num", "deliveries in progress"),
+    ("queued", "Queued", "num", "recipients in the queue, in all lanes"),
+    ("messages", "Messages", "num", "active messages: those that the scheduler holds in memory"),
+    ("success", "Success", "num", "share of recipients delivered, of all attempts since the manager started"),
+    ("failures", "Failures", "num", "deliveries that failed to connect or in the handshake, since the manager started"),
+    ("", "Last reply", "", "the latest reply that was not a success"),
 )
 
 
@@ -64,8 +64,8 @@ def listed(request: HttpRequest) -> HttpResponse:
             "sort": order,
             "headings": [
                 (words, look, f"?{urlencode(query | {'sort': _next(name, sort, reverse_order)})}" if name else "",
-                 "" if name != sort else "descending" if reverse_order else "ascending")
-                for name, words, look in COLUMNS
+                 "" if name != sort else "descending" if reverse_order else "ascending", hint)
+                for name, words, look, hint in COLUMNS
             ],
             "matching": len(matching),
             "first": first + 1 if shown else 0,
