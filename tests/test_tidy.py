@@ -161,6 +161,7 @@ def test_imports_stand_at_the_top_and_name_what_they_take() -> None:
 def test_no_string_names_a_module() -> None:
     """A string hides an import from mypy and from the import contracts; ``module.__name__`` says the same."""
     modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in SOURCES}
+    modules.remove("manage")  # "manage.py" is the name of a program
     found = [
         f"{name}:{line}: {text}"
         for name in SOURCES
