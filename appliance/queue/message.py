@@ -45,6 +45,7 @@ class Message:
     item: Item | None = None
     envelope: Details | None = None
     explain: list[Reason] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)  # that its state allows
     note: str = ""
     recipients: list[RecipientRow] = field(default_factory=list)
     more_recipients: int | None = None  # where the next page of recipients begins
@@ -129,7 +130,7 @@ def _show(core: Door, told: Message) -> list[ShownRecipient]:
             match part:
                 case ShowPart(message=Item() as item, envelope=Details() as envelope):
                     told.item, told.envelope = item, envelope
-                    told.explain, told.note = part.explain or [], part.note or ""
+                    told.explain, told.changes, told.note = part.explain or [], part.changes or [], part.note or ""
                 case ShowPart(recipients=list() as batch):
                     remaining += batch
     except Refused as error:

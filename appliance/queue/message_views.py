@@ -15,6 +15,16 @@ from mailcore.control.client import ControlError
 __all__ = ["message", "recipients", "waiting"]
 
 STOP_POLLING = 286  # htmx asks no more
+# A change, the text of its button, and the button's style; in this order on the page.
+_BUTTONS = (
+    ("undelete", "Undelete", "primary"),
+    ("release", "Release", "primary"),
+    ("hold", "Hold", ""),
+    ("retry", "Retry now", ""),
+    ("reroute", "Reroute", ""),
+    ("bounce", "Bounce", "danger"),
+    ("delete", "Delete", "danger"),
+)
 
 
 @viewer
@@ -52,12 +62,5 @@ def waiting(request: HttpRequest, queue_id: str) -> HttpResponse:
 
 
 def _actions(told: Message) -> list[tuple[str, str, str]]:
-    """Returns the actions that the message's state allows; the core checks them again."""
-    if told.item is None:
-        return []
-    state = told.item.state
-    if state == "deleted":
-        return [("undelete", "Undelete", "primary")]
-    first = [("release", "Release", "primary")] if state == "held" else [("hold", "Hold", "")]
-    again = [("retry", "Retry now", "")] if state == "deferred" else []
-    return [*first, *again, ("reroute", "Reroute", ""), ("bounce", "Bounce", "danger"), ("delete", "Delete", "danger")]
+    """Returns the buttons for the changes that the core says the message's state allows; it checks them again."""
+    return [each for each in _BUTTONS if each[0] in told.changes]

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mailcore.change_rules import MessageState, refusal
 from mailcore.control.changes import Changes
 from mailcore.control.injecting import Injecting
 from mailcore.control.manager_link import ManagerAway, OutcomeUnknown
-from mailcore.control.protocol.changes import AddRecipientsArguments, ChangeArguments
+from mailcore.control.protocol.changes import CHANGES, AddRecipientsArguments, ChangeArguments
 from mailcore.control.protocol.messages import (
     Details,
     ListArguments,
@@ -34,6 +35,7 @@ from mailcore.control.waiting import why_at_rest
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.lookup.browse import REASON_CHARACTERS, Budget, Found, Item, State, Stretch
 from mailcore.manager_answers import Progress, Reason, Reasons
+from mailcore.queue.lanes import state_in
 
 __all__ = ["Answers", "Operations"]
 
@@ -133,6 +135,7 @@ class Operations:
             envelope=_details(found.envelope),
             working=working,
             explain=explanation,
+            changes=_changes_that_fit(item),
             manager_away=bool(note),
             note=note,
         )
@@ -177,6 +180,11 @@ def _read_json(path: str, type_: type[T]) -> T:
             return msgspec.json.decode(file.read(1 << 20), type=type_)
     except (OSError, msgspec.DecodeError):
         return type_()  # there is no supervisor: a process started by hand, or a test
+
+
+def _changes_that_fit(item: Item) -> list[str]:
+    state = MessageState.ACTIVE if item.state == State.ACTIVE else state_in(item.lane)
+    return [change for change in CHANGES if not refusal(change, state)]
 
 
 def _overlay(item: Item, working: Progress | None) -> None:

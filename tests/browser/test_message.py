@@ -92,6 +92,8 @@ async def test_a_body_is_read_by_who_may_and_nothing_hostile_comes_to_life(tmp_p
         await close(page)
         await expect(page.locator(".timeline li.administrative")).to_contain_text(f"why {MARKUP} (change")
         await expect(page.locator("#waiting li[data-state=held]")).to_contain_text("1 recipient")
+        buttons = page.locator(".state-line button")
+        await expect(buttons).to_have_text(["Release", "Reroute", "Bounce", "Delete"])
         await page.goto(it.url("/audit/"))
         await expect(page.locator("main")).to_contain_text("message.read_body")
         assert await page.locator("main img").count() == 0

@@ -311,7 +311,7 @@ async def test_the_blocking_client_asks_and_iterates() -> None:
         ping, parts = await asyncio.to_thread(ask)
         assert ping["manager"] is True
         assert [sorted(part) for part in parts] == [
-            ["envelope", "explain", "manager_away", "message", "note", "working"],
+            ["changes", "envelope", "explain", "manager_away", "message", "note", "working"],
             ["recipients"],
         ]
 

@@ -40,9 +40,11 @@ async def test_a_dry_run_counts_what_the_manager_changes(tmp_path: Path, lane: s
             more = MORE.get(change, {})
             given = {"change": change, "filter": {"sender": sender, "lane": lane}, **more}
             counted = await core.ask("change_matching", dry_run=True, **given)
+            shown = await core.ask("show", queue_id=queue_id, recipients=False)
             place = [[queue_id, item["lane"], item["offset"]]]
             answer = await core.ask(change, messages=place, **more)
             why = refusal(change, state_in(lane))
+            assert (change in shown["changes"]) == (not why), change
             assert (counted["matched"], answer["changed"]) == ((0, 0) if why else (1, 1)), change
             faults = msgspec.convert(answer["errors"], dict[str, Fault])
             assert faults == ({queue_id: Fault(Code.CONFLICT, why)} if why else {}), change

@@ -186,6 +186,7 @@ class ShowPart(Result):
     envelope: Details | UnsetType = UNSET
     working: Progress | UnsetType | None = UNSET  # None: the message is not active
     explain: list[Reason] | UnsetType = UNSET
+    changes: list[str] | UnsetType = UNSET  # names of the changes that its state allows
     manager_away: bool | UnsetType = UNSET  # it could not be asked where to read
     note: str | UnsetType = UNSET  # "" or that, with the time of what is shown
     recipients: list[ShownRecipient] | UnsetType = UNSET
