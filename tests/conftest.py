@@ -83,13 +83,13 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", default=False, help="run the tests that take minutes, too")
     parser.addoption("--servers", action="store_true", default=False, help="boot servers in containers, too")
-    parser.addoption("--update-golden", action="store_true", default=False, help="write tests/golden, do not compare")
+    parser.addoption("--update-golden", action="store_true", default=False, help="write golden files, do not compare")
     parser.addoption("--checks-failed", default="", help="checks that failed before pytest: the run fails for them")
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
-    """Compares a text with a file below tests/golden: ``golden("help/queue.txt", text)``."""
+    """Compares a text with a file below tests/golden: ``golden("doctor.txt", text)``."""
     return Golden(request.node.nodeid.partition("::")[0], update=bool(request.config.getoption("--update-golden")))
 
 

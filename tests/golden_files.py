@@ -1,4 +1,4 @@
-"""Golden files: whole texts that people read, kept below tests/golden, so that their words change on purpose.
+"""Golden files: whole texts that people read, kept below tests/golden or docs, so that their words change on purpose.
 
 A test hands its text to the fixture ``golden`` (tests/conftest.py), which compares it with the file. ``./test --update-golden
 tests/cli`` writes the files instead of comparing; the difference that git shows is then what a reader will see.
@@ -24,9 +24,12 @@ class Golden:
         self._update = update
         self._directory = directory
 
-    def __call__(self, name: str, text: str, *, only_words: bool = False) -> None:
-        """Fails the test if ``text`` differs from the file ``name``. ``only_words`` ignores how lines are wrapped."""
-        path = self._directory / name
+    def __call__(self, name: str, text: str, *, only_words: bool = False, below: Path | None = None) -> None:
+        """Fails the test if ``text`` differs from the file ``name``, which is below another directory if ``below`` is given.
+
+        ``only_words`` ignores how lines are wrapped.
+        """
+        path = (below or self._directory) / name
         text = text.rstrip("\n") + "\n"
         if self._update:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +37,7 @@ class Golden:
             return
         renew = RENEW.format(test=self._test)
         if not path.exists():
-            pytest.fail(f"tests/golden/{name} does not exist; {renew}")
+            pytest.fail(f"{path.parent.name}/{path.name} does not exist; {renew}")
         expected = path.read_text(encoding="utf-8")
         if only_words:
             assert text.split() == expected.split(), renew

@@ -1,7 +1,7 @@
 """Writes the audit log around each change, so that refused and interrupted changes are recorded, too.
 
 with audited(request, "queue.delete", subject=queue_id, before=..., why=why) as entry:
-    answer = door(request).change("delete", {...}, why=why)
+    answer = door(request).ask_change("delete", ChangeResult, {...}, why=why)
     entry.words = f"{answer['changed']} messages"
 
 Keeps law: audit-before-change (docs/laws.md).

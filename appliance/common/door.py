@@ -22,7 +22,7 @@ from django.http import HttpRequest
 
 from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, Refused, TimedOut
 from mailcore.control.protocol.injection import Injected
-from mailcore.control.protocol.operation import CHUNK_BYTES_MAX
+from mailcore.control.protocol.operation import CHUNK_BYTES_MAX, Nothing
 from mailcore.faults import Code
 
 __all__ = ["Door", "as_outcome", "async_door", "door", "door_of"]
@@ -36,22 +36,10 @@ class Door:
     def __init__(self, who: str) -> None:
         self._who = who
 
-    def read(self, operation: str, arguments: dict[str, Any] | None = None) -> Any:
-        """Returns the answer, or the last part of a long answer. Raises ControlError."""
-        with self._client(settings.PORTAL.core_timeout_s) as client:
-            return client.call(operation, arguments)
-
     def ask(self, operation: str, result: type[R], arguments: dict[str, Any] | None = None) -> R:
         """Returns the answer as its type in ``mailcore.control.protocol``. Raises ControlError."""
         with self._client(settings.PORTAL.core_timeout_s) as client:
             return client.ask(operation, result, arguments)
-
-    def parts(
-        self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = "", timeout_s: float | None = None
-    ) -> Generator[Any, None, None]:
-        """Yields the parts of a long answer as they arrive. Raises ControlError."""
-        with self._client(timeout_s or settings.PORTAL.core_timeout_s) as client:
-            yield from client.parts(operation, arguments, why=why)
 
     def ask_parts(
         self,
@@ -66,14 +54,6 @@ class Door:
         with self._client(timeout_s or settings.PORTAL.core_timeout_s) as client:
             yield from client.ask_parts(operation, result, arguments, why=why)
 
-    def change(self, operation: str, arguments: dict[str, Any], *, why: str) -> Any:
-        """Makes a change, and returns the answer after the change is synced. Raises ControlError."""
-        with self._client(settings.PORTAL.change_timeout_s) as client:
-            try:
-                return client.call(operation, arguments, why=why)
-            except Refused as error:
-                raise as_outcome(error) from error
-
     def ask_change(self, operation: str, result: type[R], arguments: dict[str, Any], *, why: str) -> R:
         """Returns the answer as its type, once the change is synced. Raises ControlError."""
         with self._client(settings.PORTAL.change_timeout_s) as client:
@@ -85,9 +65,11 @@ class Door:
     def inject(self, sender: str, recipients: list[str], message: bytes, *, why: str) -> str:
         """Puts a message of the portal into the queue; returns its queue id after it is synced. Raises ControlError."""
         with self._client(settings.PORTAL.change_timeout_s) as client:
-            client.call("inject_begin", {"sender": sender, "recipients": recipients, "not_before": None}, why=why)
+            client.ask(
+                "inject_begin", Injected, {"sender": sender, "recipients": recipients, "not_before": None}, why=why
+            )
             for begin in range(0, len(message), CHUNK_BYTES_MAX):
-                client.call("inject_data", {"data": message[begin : begin + CHUNK_BYTES_MAX]})
+                client.ask("inject_data", Nothing, {"data": message[begin : begin + CHUNK_BYTES_MAX]})
             return client.ask("inject_end", Injected, why=why).queue_id
 
     def _client(self, timeout_s: float) -> ControlClient:

@@ -11,7 +11,7 @@ from email.parser import BytesHeaderParser
 from typing import BinaryIO
 
 from mailcore.control.protocol.injection import Injected
-from mailcore.control.protocol.operation import CHUNK_BYTES_MAX
+from mailcore.control.protocol.operation import CHUNK_BYTES_MAX, Nothing
 from mailcore.terminal.command import DONE, UsageError, add_common, control_client, moment
 from mailcore.terminal.output import print_json, say
 from mailcore.terminal.times import TIME_FORMS
@@ -49,9 +49,9 @@ def _inject(arguments: argparse.Namespace, file: BinaryIO) -> int:
     sender = arguments.sender.removeprefix("<").removesuffix(">") if arguments.sender is not None else _from_of(first)
     begin = {"sender": sender, "recipients": arguments.to, "not_before": arguments.not_before}
     with control_client(arguments) as control:
-        control.call("inject_begin", begin, why=arguments.why)
+        control.ask("inject_begin", Injected, begin, why=arguments.why)
         for chunk in _chunks(first, file):
-            control.call("inject_data", {"data": chunk})
+            control.ask("inject_data", Nothing, {"data": chunk})
         answer = control.ask("inject_end", Injected, why=arguments.why)
     if arguments.json:
         print_json(answer)

@@ -81,11 +81,7 @@ class Operations:
 
     async def _ask(self, operation: Operation, arguments: Arguments, session: Session) -> AsyncGenerator[Any, None]:
         given = msgspec.structs.asdict(arguments)
-        link = self._view.link
-        if operation.result is Any:
-            yield await link.call(operation.name, given, session.who, session.why)
-            return
-        ask = link.order if operation.access is Access.CHANGE else link.ask
+        ask = self._view.link.order if operation.access is Access.CHANGE else self._view.link.ask
         yield await ask(operation.name, operation.result, given, session.who, session.why)
 
     # -- answered here

@@ -20,7 +20,6 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
@@ -264,7 +263,7 @@ class Client(asyncio.Protocol):
                 async for part in parts:
                     if self._gone:
                         raise ClientGone
-                    if operation.result is not Any and not isinstance(part, operation.result):
+                    if not isinstance(part, operation.result):
                         raise TypeError(f"{operation.name} has a part that is a {type(part).__name__}, not its result")
                     if have_one:
                         await self._send(Response(number, before, last=False))

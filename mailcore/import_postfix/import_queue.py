@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from mailcore.control.client import ControlClient, Refused
 from mailcore.control.protocol.injection import Injected
 from mailcore.control.protocol.messages import HistoryPart
-from mailcore.control.protocol.operation import CHUNK_BYTES_MAX
+from mailcore.control.protocol.operation import CHUNK_BYTES_MAX, Nothing
 from mailcore.envelope import RECIPIENTS_PER_RECORD
 from mailcore.faults import Code
 from mailcore.import_postfix.draft import Draft
@@ -253,10 +253,10 @@ class _Import:
             queue_id = client.ask("inject_begin", Injected, begin, why=why).queue_id
             with message.path.open("rb") as file:
                 for piece in self._pieces(message, file):
-                    client.call("inject_data", {"data": piece})
+                    client.ask("inject_data", Nothing, {"data": piece})
             entry = Begun(message.key, part[0][0], part[-1][0], queue_id, int(time.time()))
             self._ledger.begun(entry)
-            client.call("inject_end", why=why)
+            client.ask("inject_end", Injected, why=why)
         except (Refused, FileFault, OSError):
             client.close()  # closing the connection discards an incomplete message
             raise

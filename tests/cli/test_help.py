@@ -1,17 +1,19 @@
-"""The whole of ``waypost … --help``, of every command and subcommand, as golden files."""
+"""The whole of ``waypost … --help``: a page of docs/commands for each command, with its subcommands, as golden files."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from mailcore.cli.commands import COMMANDS
 from mailcore.cli.main import main
-from tests.golden_files import DIRECTORY, Golden
+from tests.golden_files import Golden
 
+PAGES = Path(__file__).parents[2] / "docs" / "commands"
 COLUMNS = "100"
 SUBCOMMAND = re.compile(r"^    ([a-z-]+)(?: |$)", re.MULTILINE)
 # argparse of Python 3.13 and newer wraps the usage otherwise.
@@ -36,22 +38,29 @@ def subcommands(text: str) -> list[str]:
 
 
 def pages(capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[str, str]]:
-    """The name of the golden file and the text of every page of help."""
-    yield "waypost", help_of((), capsys)
+    """The name and the text of the page of every command."""
+    text = help_of((), capsys)
+    listed = "\n".join(f"- [waypost {command}]({command}.md)" for command in COMMANDS)
+    yield "index", f"# Commands\n\n{block(text)}\n\n{listed}\n"
     for command in COMMANDS:
         text = help_of((command,), capsys)
-        yield command, text
+        parts = [f"# waypost {command}", block(text)]
         for subcommand in ["dump"] if command == "log" else subcommands(text):
-            yield f"{command}-{subcommand}", help_of((command, subcommand), capsys)
+            parts += [f"## waypost {command} {subcommand}", block(help_of((command, subcommand), capsys))]
+        yield command, "\n\n".join(parts)
+
+
+def block(text: str) -> str:
+    return f"```text\n{text.strip()}\n```"
 
 
 def test_every_page_of_help(
     golden: Golden, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", COLUMNS)
-    names = set()
-    for name, text in pages(capsys):
-        golden(f"help/{name}.txt", text, only_words=ONLY_WORDS)
-        names.add(name)
-    assert {"waypost", "queue-list", "destination-slow", "log-dump"} <= names
-    assert {path.stem for path in (DIRECTORY / "help").iterdir()} == names, "a golden file of no command"
+    texts = dict(pages(capsys))
+    for name, text in texts.items():
+        golden(f"{name}.md", text, only_words=ONLY_WORDS, below=PAGES)
+    assert "## waypost queue list\n" in texts["queue"]
+    assert "## waypost log dump\n" in texts["log"]
+    assert {path.stem for path in PAGES.iterdir()} == set(texts), "a page of no command"

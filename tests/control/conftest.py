@@ -1,4 +1,4 @@
-"""Fixtures: a running with a fake manager, and a client of it."""
+"""Fixtures: a control process with a fake manager, and a client of it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ def answers_have_their_type(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> AsyncGenerator[Any, None]:
         async with contextlib.aclosing(parts(self, operation, arguments, why=why)) as answer:
             async for part in answer:
-                result = OPERATIONS[operation].result
-                if result is not Any:
-                    typed = msgspec.convert(part, result)
-                    assert msgspec.msgpack.decode(msgspec.msgpack.encode(typed)) == part
+                typed = msgspec.convert(part, OPERATIONS[operation].result)
+                assert msgspec.msgpack.decode(msgspec.msgpack.encode(typed)) == part
                 yield part
 
     monkeypatch.setattr(AsyncControlClient, "parts", checked)

@@ -11,6 +11,8 @@ import pytest
 
 from mailcore.control.client import AsyncControlClient, Refused
 from mailcore.control.protocol.messages import Reasons
+from mailcore.control.protocol.operation import Access, Answerer
+from mailcore.control.protocol.table import OPERATIONS
 from mailcore.envelope import Recipient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
@@ -29,6 +31,20 @@ async def all_items(control: AsyncControlClient, **arguments: Any) -> list[dict[
         items += page["items"]
         cursor = page["cursor"]
     return items
+
+
+# -- rights
+
+
+async def test_every_client_may_ask_what_changes_nothing_and_no_more(running: RunningControl) -> None:
+    """Control changes something in two classes only; an operation answered there is not for all clients."""
+    changing = (running.server.operations._changes, running.server.injecting)
+    for name, answers in running.server.operations._answers.items():
+        changes = getattr(answers, "__self__", None) in changing
+        assert OPERATIONS[name].access is not Access.READ or not changes, name
+        assert OPERATIONS[name].answerer is Answerer.CONTROL, name
+    answered = {name for name, operation in OPERATIONS.items() if operation.answerer is Answerer.CONTROL}
+    assert answered == set(running.server.operations._answers)
 
 
 # -- passing on

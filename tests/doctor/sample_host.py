@@ -20,7 +20,8 @@ from cryptography.x509.oid import NameOID
 from mailcore.config.load import load
 from mailcore.config.settings import Settings
 from mailcore.doctor.finding import Finding, State
-from mailcore.doctor.host import Host
+from mailcore.doctor.host import Host, alive
+from tests.eventually import eventually_blocking
 
 __all__ = ["certificate", "children", "found", "running", "sample_host", "states"]
 
@@ -53,6 +54,8 @@ def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
     given = command or (sys.executable, "-c", "import time; time.sleep(100)", "mailcore.process.of.a.test")
     with subprocess.Popen(given) as process:
         try:
+            # Its command line is empty for a moment after the start.
+            eventually_blocking(lambda: bool(command) or alive(process.pid), "a running process")
             yield process
         finally:
             process.kill()
