@@ -25,7 +25,6 @@ __all__ = [
     "JournalPlaces",
     "LaneCut",
     "LaneState",
-    "Located",
     "Ordered",
     "Outcomes",
     "Places",
@@ -71,13 +70,6 @@ class Cut(Struct, kw_only=True):
     """Where browsing starts and ends."""
 
     lanes: dict[str, LaneCut]  # by name of the lane
-
-
-class Located(Struct, kw_only=True):
-    """The place of an active message."""
-
-    lane: str  # "": the message is not active
-    offset: int
 
 
 class Progress(Struct, kw_only=True):

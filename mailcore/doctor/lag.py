@@ -151,7 +151,8 @@ def _oldest(host: Host) -> Finding:
     arrival = f"{oldest.queue_id} arrived {_ago(age_s)}; {answer.total} messages in total"
     figures = {"age_s": age_s, "queue_id": oldest.queue_id, "messages": answer.total}
     lifetime_s = host.settings.scheduler.maximal_queue_lifetime
-    if age_s > OVER_LIFETIME * lifetime_s + POSITIONS_S:
+    # Held mail does not expire.
+    if age_s > OVER_LIFETIME * lifetime_s + POSITIONS_S and oldest.state != "held":
         return warn(
             what, f"{arrival}; should have expired after {lifetime_s / DAY_S:g} days",
             f"Run: waypost queue explain {oldest.queue_id}", **figures,

@@ -120,7 +120,8 @@ class AgesScan:
 
     def _count(self, reader: LaneReader, lane: str, offset: int, envelope: Envelope) -> None:
         self.total += 1
-        self._by_state[self._state(lane, offset)] += 1
+        state = self._state(lane, offset)
+        self._by_state[state] += 1
         bucket = bisect_left(BOUNDS_S, self.as_of - envelope.arrived_at)
         names = self._destinations(reader, offset, envelope)
         for name in names:
@@ -137,6 +138,7 @@ class AgesScan:
                 arrived_at=envelope.arrived_at,
                 sender=envelope.sender,
                 destination=next(iter(names), ""),
+                state=state,
             )
 
     def _state(self, lane: str, offset: int) -> str:

@@ -212,6 +212,7 @@ class Oldest(Struct, kw_only=True):
     arrived_at: float  # wall clock, seconds
     sender: str
     destination: str  # one of its destinations; "" when it is not known
+    state: str  # queued, active, deferred or held
 
 
 class AgesTable(Struct, kw_only=True):

@@ -124,7 +124,6 @@ class Manager:
             "cut": self.state.cut,
             "places": self.state.places,
             "working": self.state.working,
-            "locate": self.state.locate,
             "explain": self.state.explain,
             "transports": self.overrides.listed,
             "destinations": self.state.destinations,

@@ -22,7 +22,6 @@ from mailcore.manager_answers import (
     JournalPlaces,
     LaneCut,
     LaneState,
-    Located,
     Places,
     Progress,
     Reasons,
@@ -166,11 +165,6 @@ class State:
                     replies={},
                 )
         return Working(messages=messages)
-
-    def locate(self, arguments: dict[str, Any]) -> Located:
-        """Returns the place of an active message; for any other, a place without a lane."""
-        active = self.context.queue.active.get(str(arguments.get("queue_id", "")))
-        return Located(lane="", offset=0) if active is None else Located(lane=active.lane, offset=active.offset)
 
     def explain(self, arguments: dict[str, Any]) -> Reasons:
         """Returns why an active message is not done; no reasons for a message that is not active."""

@@ -147,6 +147,14 @@ async def test_the_oldest_message(days: float, expected: State) -> None:
     assert finding.figures["messages"] == 1
 
 
+async def test_held_mail_does_not_expire() -> None:
+    async with open_control() as running_control:
+        running_control.manager.answers["state"] = lambda _: state(0, 0)
+        running_control.write("hold", envelope(arrived_at=time.time() - 9 * 86_400))
+        finding = await asyncio.to_thread(oldest, running_control)
+    assert finding.state is State.GOOD
+
+
 async def test_a_queue_too_long_to_look_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lag, "AGES_S", 0.0)
     monkeypatch.setattr("mailcore.control.ages.STEP_S", 0.0)

@@ -37,7 +37,7 @@ from mailcore.lookup.answers import (
     Page,
 )
 from mailcore.lookup.filter import Filter
-from mailcore.manager_answers import Cut, Located, Progress, Reason, Reasons, Working
+from mailcore.manager_answers import Cut, Progress, Reason, Reasons, Working
 
 __all__ = [
     "OPERATIONS",
@@ -67,7 +67,6 @@ __all__ = [
     "Item",
     "ListArguments",
     "ListPage",
-    "Located",
     "Moved",
     "Oldest",
     "OneMessage",
@@ -268,5 +267,4 @@ OPERATIONS = (
         "working", WorkingArguments, _READ, _MANAGER, "those of the messages that are in the active set", Working
     ),
     Operation("cut", Arguments, _INTERNAL, _MANAGER, "where browsing starts and ends in each lane", Cut),
-    Operation("locate", OneMessage, _INTERNAL, _MANAGER, "where a message in memory lies", Located),
 )
