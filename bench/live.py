@@ -52,8 +52,8 @@ class Run:
     rate: float
     p50_ms: float
     p99_ms: float
-    pictures: list[int]  # that each reader got
-    oldest_s: float  # of all pictures, when it was read
+    snapshots: list[int]  # that each reader got
+    oldest_s: float  # of all snapshots, when it was read
 
 
 # -- mail, in a process of its own
@@ -113,8 +113,8 @@ def read(port: int, keys: list[str], answer: Connection) -> None:
 
 
 async def _read(port: int, keys: list[str], answer: Connection) -> None:
-    """Says True when all get pictures; at the first word back begins to count, at the next tells and ends."""
-    pictures = dict.fromkeys(keys, 0)
+    """Says True when all get snapshots; at the first word back begins to count, at the next tells and ends."""
+    snapshots = dict.fromkeys(keys, 0)
     waiting, everybody = set(keys), asyncio.Event()
     oldest = [0.0]
 
@@ -126,7 +126,7 @@ async def _read(port: int, keys: list[str], answer: Connection) -> None:
             raise RuntimeError(f"a reader was answered {status!r}")
         while line := await reader.readline():
             if line.startswith(b'data: {"'):
-                pictures[key] += 1
+                snapshots[key] += 1
                 waiting.discard(key)
                 if not waiting:
                     everybody.set()
@@ -138,10 +138,10 @@ async def _read(port: int, keys: list[str], answer: Connection) -> None:
         await everybody.wait()
         answer.send(True)
         await asyncio.to_thread(answer.recv)
-        pictures.update(dict.fromkeys(keys, 0))
+        snapshots.update(dict.fromkeys(keys, 0))
         oldest[0] = 0.0
         await asyncio.to_thread(answer.recv)
-        answer.send((list(pictures.values()), oldest[0]))
+        answer.send((list(snapshots.values()), oldest[0]))
         for task in tasks:
             task.cancel()
 
@@ -186,14 +186,14 @@ class Portal:
 
 def measure(waypost: Waypost, portal: Portal, keys: list[str], rate: float, arguments: argparse.Namespace) -> Run:
     """Makes one run, with a reader for each of ``keys``."""
-    pictures: list[int] = []
+    snapshots: list[int] = []
     oldest_s = 0.0
     ours, theirs = multiprocessing.Pipe()
     readers = multiprocessing.Process(target=read, args=(portal.port, keys, theirs), daemon=True)
     if keys:
         readers.start()
         if not ours.poll(60) or not ours.recv():
-            raise RuntimeError("the readers did not all get a picture")
+            raise RuntimeError("the readers did not all get a snapshot")
     time.sleep(SETTLE_S)
     got, give = multiprocessing.Pipe(duplex=False)
     load = (waypost.port, rate, arguments.seconds, arguments.sessions, arguments.size, give)
@@ -207,12 +207,12 @@ def measure(waypost: Waypost, portal: Portal, keys: list[str], rate: float, argu
     sender.join()
     if keys:
         ours.send("tell")
-        pictures, oldest_s = ours.recv()
+        snapshots, oldest_s = ours.recv()
         readers.kill()
         readers.join()
     waits.sort()
     p50, p99 = (waits[int(len(waits) * share)] * 1000 for share in (0.5, 0.99))
-    return Run(len(keys), accepted, p50, p99, pictures, oldest_s)
+    return Run(len(keys), accepted, p50, p99, snapshots, oldest_s)
 
 
 def report(runs: list[Run], half: float, seconds: float) -> list[str]:
@@ -231,10 +231,10 @@ def report(runs: list[Run], half: float, seconds: float) -> list[str]:
         f"asked for {half:.0f} messages a second; medians of the pairs: {rate:.3f} x the rate (wanted {RATE_WANTED}),"
     )
     lines.append(f"{p99:.3f} x the p99 of acceptance (wanted at most {P99_WANTED})")
-    fewest = min(min(run.pictures) for run in with_)
+    fewest = min(min(run.snapshots) for run in with_)
     oldest_s = max(run.oldest_s for run in with_)
     lines.append(
-        f"each reader got {fewest / seconds:.2f} pictures a second at least; the oldest was {oldest_s:.1f} s old"
+        f"each reader got {fewest / seconds:.2f} snapshots a second at least; the oldest was {oldest_s:.1f} s old"
     )
     return lines
 

@@ -50,7 +50,7 @@ def test_the_pipeline_says_how_to_install_spark_and_fails() -> None:
 
 def test_a_chart_of_a_simulation_is_refused_before_it_starts(tmp_path: Path) -> None:
     code = "from mailcore.cli.main import main; sys.argv[0] = 'waypost'; sys.exit(main())"
-    done = without_extras(code, "simulate", "--live", "--picture", str(tmp_path / "a.png"))
+    done = without_extras(code, "simulate", "--live", "--chart", str(tmp_path / "a.png"))
     assert done.returncode != 0
     assert "Charts need the extra 'charts': pip install 'waypost[charts]'" in done.stderr
     assert "Traceback" not in done.stderr

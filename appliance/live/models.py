@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-__all__ = ["LastPicture", "Sample"]
+__all__ = ["LastSnapshot", "Sample"]
 
 
 class Sample(models.Model):
@@ -37,12 +37,12 @@ class Sample(models.Model):
         return f"minute {self.minute}"
 
 
-class LastPicture(models.Model):
+class LastSnapshot(models.Model):
     """Holds the last snapshot in one row, for a portal that starts while the core is down."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     at = models.FloatField()
-    picture = models.JSONField()
+    snapshot = models.JSONField()
 
     def __str__(self) -> str:
-        return f"picture of {self.at:.0f}"
+        return f"snapshot of {self.at:.0f}"

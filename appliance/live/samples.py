@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from django.conf import settings
 from django.db import connections
 
-from appliance.live.models import LastPicture, Sample
+from appliance.live.models import LastSnapshot, Sample
 from appliance.live.snapshot import COUNTS
 
 __all__ = ["LINES", "DatabaseKeeper", "day_lines"]
@@ -44,13 +44,13 @@ class DatabaseKeeper:
     @in_thread
     def load(self) -> dict[str, Any] | None:
         """Returns the last snapshot; None if there is none."""
-        row = LastPicture.objects.first()
-        return None if row is None else dict(row.picture)
+        row = LastSnapshot.objects.first()
+        return None if row is None else dict(row.snapshot)
 
     @in_thread
-    def keep(self, picture: dict[str, Any]) -> None:
+    def keep(self, snapshot: dict[str, Any]) -> None:
         """Keeps the sample of a minute, which the first of several portal processes writes, and the snapshot."""
-        at, totals, queue = picture["core"]["as_of"], picture["totals"], picture["queue"]
+        at, totals, queue = snapshot["core"]["as_of"], snapshot["totals"], snapshot["queue"]
         sample = Sample(
             minute=int(at // 60),
             at=at,
@@ -60,8 +60,8 @@ class DatabaseKeeper:
             **{name: totals[name] for name in COUNTS},
         )
         Sample.objects.bulk_create([sample], ignore_conflicts=True)
-        kept = {name: picture[name] for name in KEPT_NAMES}
-        LastPicture.objects.update_or_create(id=1, defaults={"at": at, "picture": kept})
+        kept = {name: snapshot[name] for name in KEPT_NAMES}
+        LastSnapshot.objects.update_or_create(id=1, defaults={"at": at, "snapshot": kept})
         if sample.minute % 60 == 0:
             Sample.objects.filter(minute__lt=sample.minute - settings.PORTAL.sample_days * DAY_MINUTES).delete()
 

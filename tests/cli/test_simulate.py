@@ -106,7 +106,7 @@ def test_time_ends_where_it_is_told_to(small: Path, capsys: pytest.CaptureFixtur
 def test_the_picture_is_a_png_of_some_size(small: Path, tmp_path: Path, compare: bool) -> None:
     picture = tmp_path / "outcome.png"
     more = ["--set", "smtp:initial_destination_concurrency=1", "--compare"] if compare else []
-    assert main(["simulate", str(small), "--picture", str(picture), *more]) == 0
+    assert main(["simulate", str(small), "--chart", str(picture), *more]) == 0
     data = picture.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", data[16:24]) == (1300, 860)
@@ -116,7 +116,7 @@ def test_the_picture_is_a_png_of_some_size(small: Path, tmp_path: Path, compare:
 def test_a_picture_of_nothing_is_drawn_too(tmp_path: Path) -> None:
     empty, picture = tmp_path / "empty.toml", tmp_path / "empty.png"
     empty.write_text('[simulation]\nparameters = "defaults"\n')
-    assert main(["simulate", str(empty), "--picture", str(picture)]) == 0
+    assert main(["simulate", str(empty), "--chart", str(picture)]) == 0
     assert picture.stat().st_size > 0
 
 
@@ -125,7 +125,7 @@ def test_a_picture_that_cannot_be_written_is_one_line_before_anything_is_simulat
 ) -> None:
     (tmp_path / "dir.png").mkdir()
     for path, says in ((tmp_path / "no" / "where.png", "there is no directory"), (tmp_path / "dir.png", "be written")):
-        assert main(["simulate", str(small), "--picture", str(path)]) == 2
+        assert main(["simulate", str(small), "--chart", str(path)]) == 2
         said = capsys.readouterr()
         assert (said.out, said.err.count("\n")) == ("", 1)
         assert says in said.err
@@ -138,7 +138,7 @@ def test_when_drawing_fails_the_table_is_there(
         raise OSError("No space left on device")
 
     monkeypatch.setattr(chart, "draw", full)
-    assert main(["simulate", str(small), "--picture", str(tmp_path / "outcome.png")]) == 1
+    assert main(["simulate", str(small), "--chart", str(tmp_path / "outcome.png")]) == 1
     said = capsys.readouterr()
     assert "Destinations with the most mail" in said.out
     assert said.err.count("\n") == 1
@@ -160,7 +160,7 @@ def test_no_drawing_library_is_imported_unless_a_picture_is_asked_for(small: Pat
     [
         ([], "nothing to simulate"),
         (["--compare"], "--compare needs a changed parameter"),
-        (["--picture", "x.jpg"], "--picture must be a file name ending in .png"),
+        (["--chart", "x.jpg"], "--chart must be a file name ending in .png"),
         (["--seed", "-1"], "--seed must be 0 or greater (got -1)"),
         (["--seed", "x"], "invalid int value"),
         (["--until", "0"], "--until must be greater than 0"),

@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils import timezone
 
 from appliance.audit.models import Entry
-from appliance.live.models import LastPicture, Sample
+from appliance.live.models import LastSnapshot, Sample
 from appliance.queue.models import Change as QueueChange
 from appliance.queue.models import Phase
 from appliance.reports.models import Preferences, Run, State
@@ -74,7 +74,7 @@ def of_the_rooms() -> None:
         Sample.objects.create(
             minute=int(now // 60) - minute, at=now, started_at=now - 600, accepted=9, messages=5, recipients=6, **counts
         )
-    LastPicture.objects.create(at=now, picture={})
+    LastSnapshot.objects.create(at=now, snapshot={})
     Preferences.objects.create(zone="Europe/Berlin", recipients=["ops@example.org"], numbers="1.000")
     for number, state in enumerate((State.DONE, State.RED, State.FAILED), 18):
         run = Run(

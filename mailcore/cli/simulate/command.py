@@ -59,7 +59,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compare", action="store_true", help="simulate without and with --set, and show both results side by side"
     )
-    parser.add_argument("--picture", type=Path, metavar="FILE.png", help="write a chart of the result")
+    parser.add_argument(
+        "--chart", "--picture", dest="chart", type=Path, metavar="FILE.png", help="write a chart of the result"
+    )
     add_common(parser)
     parser.set_defaults(run=_run)
 
@@ -69,8 +71,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError("simulate: there is nothing to simulate; give a SCENARIO.toml, --live, or both")
     if arguments.compare and not arguments.set:
         raise UsageError("simulate: --compare needs a changed parameter; give --set SCOPE:PARAMETER=VALUE")
-    if arguments.picture is not None:
-        _check_chart_file(arguments.picture)
+    if arguments.chart is not None:
+        _check_chart_file(arguments.chart)
     if arguments.seed is not None and arguments.seed < 0:
         raise UsageError(f"simulate: --seed must be 0 or greater (got {arguments.seed})")
     changes = tuple(_set(text) for text in arguments.set[:SETS_MAX])
@@ -101,16 +103,16 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         for line in report(_short(runs), seed, width(sys.stdout)):
             say(line)
-    if arguments.picture is not None:  # last, so that the tables are printed even if it fails
+    if arguments.chart is not None:  # last, so that the tables are printed even if it fails
         sys.stdout.flush()
-        _draw(arguments.picture, _short(runs), f"Seed {seed}")
+        _draw(arguments.chart, _short(runs), f"Seed {seed}")
         if not arguments.json:
-            say(f"\nChart written to {arguments.picture}")
+            say(f"\nChart written to {arguments.chart}")
     return DONE
 
 
 def _draw(chart_file: Path, runs: list[Run], note: str) -> None:
-    """Draws the runs. Importing matplotlib takes half a second, so it is imported only for --picture."""
+    """Draws the runs. Importing matplotlib takes half a second, so it is imported only for --chart."""
     from mailcore.cli.simulate import chart
 
     chart.draw(chart_file, runs, note)
@@ -119,13 +121,13 @@ def _draw(chart_file: Path, runs: list[Run], note: str) -> None:
 def _check_chart_file(chart_file: Path) -> None:
     """Whether it can be written, before hours are simulated. Raises UsageError."""
     if sentence := missing("charts"):
-        raise UsageError(f"simulate: --picture: {sentence}")
+        raise UsageError(f"simulate: --chart: {sentence}")
     if chart_file.suffix.lower() != ".png":
-        raise UsageError(f"simulate: --picture must be a file name ending in .png (got {str(chart_file)!r})")
+        raise UsageError(f"simulate: --chart must be a file name ending in .png (got {str(chart_file)!r})")
     if not chart_file.parent.is_dir():
-        raise UsageError(f"simulate: --picture {str(chart_file)!r}: there is no directory {str(chart_file.parent)!r}")
+        raise UsageError(f"simulate: --chart {str(chart_file)!r}: there is no directory {str(chart_file.parent)!r}")
     if chart_file.is_dir() or not os.access(chart_file if chart_file.exists() else chart_file.parent, os.W_OK):
-        raise UsageError(f"simulate: --picture {str(chart_file)!r} cannot be written")
+        raise UsageError(f"simulate: --chart {str(chart_file)!r} cannot be written")
 
 
 def _short(runs: list[Run]) -> list[Run]:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from appliance.live import balance
 from appliance.live.balance import balance_of
-from appliance.live.models import LastPicture, Sample
+from appliance.live.models import LastSnapshot, Sample
 from appliance.live.samples import DatabaseKeeper, day_lines
 from appliance.live.snapshot import COUNTS
 
@@ -49,7 +49,7 @@ def test_two_portal_processes_do_not_double_a_minute() -> None:
     for accepted in (5, 6):
         DatabaseKeeper().keep(snapshot(NOW + accepted, accepted=accepted))
     assert [each.accepted for each in Sample.objects.all()] == [5]
-    assert LastPicture.objects.get().at == NOW + 6
+    assert LastSnapshot.objects.get().at == NOW + 6
     known = DatabaseKeeper().load()
     assert known is not None
     assert known["totals"]["accepted"] == 6
