@@ -21,7 +21,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import process_time
 
-from mailcore.scheduler import Entry, Parameters, Scheduler, TransportParameters
+from mailcore.scheduler.entry import Entry
+from mailcore.scheduler.parameters import Parameters, TransportParameters
+from mailcore.scheduler.scheduler import Scheduler
 from mailcore.supervisor.child import COLLECT_AFTER
 
 __all__ = ["Cost", "Load", "main"]

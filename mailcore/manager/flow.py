@@ -26,7 +26,7 @@ from mailcore.queue.records import Delivery
 from mailcore.queue.rewrite import finish_deleted
 from mailcore.queue.runner import Runner
 from mailcore.routing.resolve import Refused
-from mailcore.scheduler import Entry
+from mailcore.scheduler.entry import Entry
 
 __all__ = ["DelivererLink", "Flight", "Flow"]
 

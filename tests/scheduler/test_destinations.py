@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mailcore.scheduler import Entry
+from mailcore.scheduler.entry import Entry
 from tests.scheduler.document.pair import MINIMAL_BACKOFF_TIME, TRANSPORT_RETRY_TIME, Pair
 
 ONE_BY_ONE = {"destination_recipient_limit": 1, "initial_destination_concurrency": 5}

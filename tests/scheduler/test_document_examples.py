@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mailcore.scheduler import Entry
+from mailcore.scheduler.entry import Entry
 from tests.scheduler.document.pair import Pair
 
 NO_WINDOW = {"destination_recipient_limit": 1, "initial_destination_concurrency": 20}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mailcore.scheduler import Scheduler, TransportParameters
+from mailcore.scheduler.parameters import TransportParameters
+from mailcore.scheduler.scheduler import Scheduler
 from tests.scheduler.test_scheduler import NOW, admit, finish, make, select_all
 
 

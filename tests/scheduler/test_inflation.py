@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from mailcore.scheduler import Parameters, Scheduler, TransportParameters
+from mailcore.scheduler.parameters import Parameters, TransportParameters
+from mailcore.scheduler.scheduler import Scheduler
 
 MIXES = 10_000
 SHARES = 8

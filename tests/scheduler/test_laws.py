@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mailcore.scheduler import Entry, Parameters, Scheduler, TransportParameters
+from mailcore.scheduler.entry import Entry
+from mailcore.scheduler.parameters import Parameters, TransportParameters
+from mailcore.scheduler.scheduler import Scheduler
 
 DESTINATIONS = [f"{transport}:{name}.example" for transport in ("smtp", "bulk") for name in "abc"]
 ACTIVE_LIMIT = 10

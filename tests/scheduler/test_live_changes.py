@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mailcore.scheduler import Scheduler, TransportParameters
+from mailcore.scheduler.parameters import TransportParameters
+from mailcore.scheduler.scheduler import Scheduler
 from tests.scheduler.test_scheduler import NOW, admit, make
 
 A = "smtp:a.example"

@@ -10,7 +10,6 @@ import pytest
 from mailcore.bounds import Kind, shown
 from mailcore.config import load as config
 from mailcore.config.settings import Destination
-from mailcore.scheduler import Parameters, TransportParameters
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import (
     DESTINATION_SCOPE,
@@ -18,6 +17,8 @@ from mailcore.scheduler.parameters import (
     SUSPENDED_UNTIL,
     TRANSPORT_SCOPE,
     DestinationParameters,
+    Parameters,
+    TransportParameters,
     check,
 )
 

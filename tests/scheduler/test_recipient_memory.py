@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from mailcore.scheduler import Entry, Parameters, Scheduler, TransportParameters
+from mailcore.scheduler.entry import Entry
+from mailcore.scheduler.parameters import Parameters, TransportParameters
+from mailcore.scheduler.scheduler import Scheduler
 
 NOW = 1000.0
 MINIMUM = 2

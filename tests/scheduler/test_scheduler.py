@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from mailcore.bounds import shown
-from mailcore.scheduler import Entry, Parameters, Scheduler, TransportParameters
+from mailcore.scheduler.entry import Entry
+from mailcore.scheduler.parameters import Parameters, TransportParameters
+from mailcore.scheduler.scheduler import Scheduler
 
 NOW = 1000.0
 

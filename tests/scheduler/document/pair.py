@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from mailcore.scheduler import Entry, Parameters, Scheduler, TransportParameters
-from mailcore.scheduler.parameters import check
+from mailcore.scheduler.entry import Entry
+from mailcore.scheduler.parameters import Parameters, TransportParameters, check
+from mailcore.scheduler.scheduler import Scheduler
 from tests.scheduler.document.job import Flight, Job
 from tests.scheduler.document.model import Model
 
