@@ -87,8 +87,8 @@ async def test_when_the_deliverers_are_full_that_is_the_reason(tmp_path: Path) -
             await core.send(f"r{number}@example.org")
 
         async def full() -> bool:
-            (deliverer,) = (await core.ask("state"))["deliverers"]
-            return bool(deliverer["in_flight"] == deliverer["capacity"] == 3)
+            connected = (await core.ask("state"))["deliverers"]  # none yet, just after the start
+            return [(each["in_flight"], each["capacity"]) for each in connected] == [(3, 3)]
 
         await core.eventually(full, "three deliveries under way")
         first, second = [await core.send("a@example.org") for _ in range(2)]

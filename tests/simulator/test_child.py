@@ -155,7 +155,8 @@ async def tried(directory: Path, case: Case) -> Backtest:
 
 
 async def test_what_was_predicted_happens(tmp_path: Path) -> None:
-    case = Case("a small backlog", "slow(0.1)", 300, 1, 20, watched_s=1.0)
+    # A next hop so slow that the processor's time, which no prediction knows, does not count on a busy machine either.
+    case = Case("a small backlog", "slow(0.25)", 200, 1, 20, watched_s=3.0)
     best = await tried(tmp_path, case)
     assert best.miss <= MISS
     assert best.miss_before <= MISS
