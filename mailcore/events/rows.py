@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mailcore.envelope import Envelope, Origin, Recipient, Status
+from mailcore.envelope import Envelope, Options, Origin, Recipient, Status
 from mailcore.log.record import RecordType
 from mailcore.queue.lanes import interval_of
 from mailcore.queue.records import (
@@ -31,7 +31,7 @@ __all__ = ["OF_THE_JOURNAL", "Row", "accepted", "decode_refused", "more_recipien
 
 Row = tuple[Any, ...]
 
-_NOTHING = (None,) * 6  # origin and what follows it: part 0 has that
+_NOTHING = (None,) * 6  # from origin to tls: part 0 has that
 _ORIGINS = {origin: origin.name.lower() for origin in Origin}
 _STATUSES = {status: status.name.lower() for status in Status}
 
@@ -43,6 +43,7 @@ def accepted(envelope: Envelope) -> Row:
         0, envelope.arrived_at, envelope.queue_id, envelope.sender, envelope.size_bytes, envelope.recipient_count,
         [recipient.address for recipient in recipients], recipients[0].number if recipients else 0,
         _ORIGINS[envelope.origin], envelope.client_address, envelope.helo, envelope.login, envelope.message_id, envelope.tls,
+        _options(envelope.options, recipients),
     )  # fmt: skip
 
 
@@ -50,7 +51,16 @@ def more_recipients(envelope: Envelope, part: int, recipients: tuple[Recipient, 
     """Returns the row of a RECIPIENTS record of a message."""
     addresses = [recipient.address for recipient in recipients]
     first = recipients[0].number if recipients else 0
-    return (part, envelope.arrived_at, envelope.queue_id, None, None, None, addresses, first, *_NOTHING)
+    options = _options((), recipients)
+    return (part, envelope.arrived_at, envelope.queue_id, None, None, None, addresses, first, *_NOTHING, options)
+
+
+def _options(of_message: Options, recipients: tuple[Recipient, ...]) -> str | None:
+    """Returns the ESMTP options as JSON; None if there are none, as with most messages."""
+    found = {str(recipient.number): dict(recipient.options) for recipient in recipients if recipient.options}
+    if of_message:
+        found[""] = dict(of_message)
+    return _json(found) if found else None
 
 
 def refused(body: Refused) -> Row:

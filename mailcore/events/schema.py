@@ -40,6 +40,8 @@ COLUMNS: dict[str, str] = {
     "login": "string",
     "message_id": "string",
     "tls": "string",  # "TLSv1.3 TLS_AES_256_GCM_SHA384", "" in the clear; of accepted, attempt, refused
+    # ESMTP options of accepted, as JSON: {"": {KEYWORD: value} of MAIL, "NUMBER": {KEYWORD: value} of that RCPT}; null: none
+    "options": "string",
     # attempt
     "number": "int",  # of the recipient in its message
     "status": "string",  # one of STATUSES
@@ -73,7 +75,7 @@ COLUMNS: dict[str, str] = {
 FIELDS: dict[str, tuple[str, ...]] = {
     "accepted": (
         "sender", "size_bytes", "recipient_count", "recipients", "first_number", "origin", "client_address", "helo", "login",
-        "message_id", "tls",
+        "message_id", "tls", "options",
     ),
     "attempt": (
         "recipient_count", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b", "delay_c",

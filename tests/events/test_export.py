@@ -245,6 +245,23 @@ def test_one_exports_at_a_time(lanes: Lanes) -> None:
         raise AssertionError("two hold the lock")
 
 
+def test_esmtp_options_of_the_message_and_of_each_recipient_are_exported(lanes: Lanes) -> None:
+    everybody = [Recipient(number, f"r{number}@example.org") for number in range(4)]
+    everybody[1] = Recipient(1, "r1@example.org", options=(("X-ROLE", "reader"),))
+    everybody[3] = Recipient(3, "r3@example.org", options=(("X-ROLE", ""),))
+    batches = (append_recipients(lanes.writer("incoming.0"), everybody[3:]),)
+    lanes.envelope("Q1", "incoming.0", everybody, batches, options=(("X-MODE", "fast"),))
+    lanes.accept("Q2")
+    lanes.covered()
+    lanes.run(everything=True)
+    options = {(event["queue_id"], event["part"]): event.get("options") for event in rows(lanes.events)}
+    assert options == {
+        ("Q1", 0): '{"1":{"X-ROLE":"reader"},"":{"X-MODE":"fast"}}',
+        ("Q1", 1): '{"3":{"X-ROLE":""}}',
+        ("Q2", 0): None,
+    }
+
+
 def test_columns_are_what_the_schema_says(lanes: Lanes) -> None:
     assert SCHEMA.field("recipients").type == pa.list_(pa.string())
     assert set(FIELDS) == set(KINDS)
