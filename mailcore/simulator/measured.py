@@ -30,20 +30,13 @@ FULL = "421"  # RFC 5321 4.5.4.2: what a server says that has too many connectio
 class Times(Protocol):
     """The measured deliveries to a destination, as ``modelled`` needs them; samples in seconds."""
 
-    @property
-    def deliveries(self) -> int: ...
-    @property
-    def recipients(self) -> int: ...
-    @property
-    def connect_s(self) -> list[float]: ...
-    @property
-    def transmit_s(self) -> list[float]: ...
-    @property
-    def site_failures(self) -> int: ...
-    @property
-    def deferred(self) -> int: ...
-    @property
-    def bounced(self) -> int: ...
+    deliveries: int
+    recipients: int
+    connect_s: list[float]
+    transmit_s: list[float]
+    site_failures: int
+    deferred: int
+    bounced: int
 
 
 class Tried(NamedTuple):

@@ -60,6 +60,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def check_filter(filter_: Filter) -> None:
+    """Checks the bounds of a filter's values. Raises WrongArgument."""
     for name in ("sender", "recipient", "destination", "lane", "reason"):
         if len(getattr(filter_, name)) > _FILTER_TEXT_MAX:
             raise WrongArgument(f"filter.{name} is too long; allowed: {_FILTER_TEXT_MAX} characters", f"filter.{name}")
