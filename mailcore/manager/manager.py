@@ -13,6 +13,7 @@ import secrets
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -339,6 +340,10 @@ class Manager:
                 writer.send(Response(request.number, self.control[request.operation](request.arguments)))
             except FaultError as error:
                 writer.send(Response(request.number, None, error.fault))
+            except Exception as error:  # a bug in an answer must not end the process that delivers mail
+                traceback.print_exc()
+                fault = Fault(Code.INTERNAL, f"internal error in the manager: {error!r}")
+                writer.send(Response(request.number, None, fault))
             return
         change = self.changes.get(request.operation)
         if change is None:

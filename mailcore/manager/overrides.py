@@ -90,6 +90,8 @@ class Overrides:
         settings = self.context.settings
         self.tuned.forget_ended(SUSPENDED_UNTIL, self.context.wall())
         if asked := str(arguments.get("destination") or ""):
+            if ":" not in asked:
+                raise BadRequest(f"destination: {asked!r} is not transport:next hop", argument="destination")
             scope = spelled_scope(settings, asked, "destination")
             in_force = {name: self._shown(scope, name) for name in _OF_DESTINATIONS}
             if self._is_suspended(scope):
@@ -167,6 +169,8 @@ class Overrides:
         parameter = str(arguments.get("parameter", SUSPENDED_UNTIL))
         value, until, for_s = arguments.get("value"), arguments.get("until"), arguments.get("for_s")
         if operation == "suspend":
+            if until is not None and until <= self.context.wall():
+                raise BadRequest("until: the time is over; give a time that is to come", argument="until")
             value, until = math.inf if until is None else until, None
         elif operation != "resume":
             settable(parameter)

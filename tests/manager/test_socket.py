@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 import uvloop
 
 from mailcore.config.settings import Settings
+from mailcore.faults import Code
+from mailcore.frames import FrameWriter, Request, Response
 from mailcore.manager import manager
 from tests.eventually import PATIENCE_S
+from tests.manager.manager_in_process import Home
 
 
 def test_it_outlives_a_garbage_collection_before_anybody_has_connected(tmp_path: Path) -> None:
@@ -43,3 +49,28 @@ def test_it_outlives_a_garbage_collection_before_anybody_has_connected(tmp_path:
             await asyncio.gather(running, return_exceptions=True)
 
     uvloop.run(started_collected_and_asked())
+
+
+def test_a_bug_in_an_answer_is_a_fault_and_the_manager_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def asked() -> list[Response]:
+        home = Home(tmp_path)
+        running = home.start()
+        sent: list[Response] = []
+        writer = cast(FrameWriter, SimpleNamespace(send=sent.append))
+
+        def broken(arguments: dict[str, Any]) -> None:
+            raise LookupError("a bug")
+
+        running.control["size"] = broken
+        for operation in ("size", "cut"):
+            running.request(writer, Request(1, operation, {}))
+        home.kill()
+        return sent
+
+    fault, answer = uvloop.run(asked())
+    assert fault.error is not None
+    assert fault.error.code is Code.INTERNAL
+    assert answer.error is None
+    assert "LookupError" in capsys.readouterr().err
