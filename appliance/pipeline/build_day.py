@@ -275,6 +275,7 @@ class ReportBuilder:
         empty = not any(row[name] for name in ("messages", "attempts", "delivered", "bounced", "refused", "finished"))
         damaged = [f"{each.file}: {each.why}" for dt in day.partitions() for each in self._damaged[dt]]
         damaged += unreadable
+        damaged_files = len(damaged)  # files that a backup may have whole; what the export set aside is in no file
         damaged += [
             f"dt={dt}/{each.path.name}: the export set aside {each.damaged} damaged records"
             for dt in day.partitions()
@@ -297,6 +298,7 @@ class ReportBuilder:
             "words": " ".join(words),
             "balance": {"balances": balances, **balanced.told()},
             "damaged": damaged,
+            "damaged_files": damaged_files,
             "totals": row,
             "inputs": self._inputs(day),
         }

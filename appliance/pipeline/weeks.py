@@ -115,6 +115,7 @@ def _content(period: Period, zone: str, days: dict[str, bytes]) -> dict[str, Any
         "words": words,
         "balance": {"balances": balances, "words": words, "unbalanced": unbalanced, "unchecked": unchecked},
         "damaged": [each for said in reports for each in said["damaged"]],
+        "damaged_files": sum(said.get("damaged_files", len(said["damaged"])) for said in reports),
     }
 
 

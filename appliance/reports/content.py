@@ -301,7 +301,7 @@ def _notes(report: Report, writing: Writing) -> list[str]:
         found.append("The day was not over when this report was made, so it is not compared with other days.")
     found += [str(each) for each in _list(report.told.get("left_out"))[:SUSPECTS_SHOWN]]
     aside = [f"Set aside: {_gap(each)}" for each in _list(report.told.get("damaged"))[:SUSPECTS_SHOWN]]
-    return found + aside + ([PUT_BACK] if any("by the export" not in each for each in aside) else [])
+    return found + aside + ([PUT_BACK] if aside and report.told.get("damaged_files", len(aside)) else [])
 
 
 def _ranges(days: list[date], writing: Writing) -> Iterator[str]:
