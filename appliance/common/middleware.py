@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from appliance.common.faults import title_of
 from mailcore.control.client import ControlError, NotRunning, Refused, TimedOut
+from mailcore.faults import Code
 
 __all__ = ["CoreErrorsMiddleware", "TimeZoneMiddleware", "zone_of"]
 
@@ -64,7 +65,9 @@ class CoreErrorsMiddleware:
             title = title_of(exception, request.method)
         elif isinstance(exception, NotRunning):
             title = "The core is not running"
-        elif isinstance(exception, Refused):
+        elif isinstance(exception, Refused) and exception.code is Code.UNAVAILABLE:
+            title = "The core's manager is not running"
+        elif isinstance(exception, Refused) and exception.code not in (Code.BUSY, Code.OUTCOME_UNKNOWN):
             status, title = 409, "The core refused the request"
         elif isinstance(exception, TimedOut) and request.method == "POST":
             title = "The core has not answered; check whether the change was made"
