@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mailcore.control.protocol.operation import Access
 from mailcore.control.protocol.table import OPERATIONS
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError, encode
@@ -85,6 +86,13 @@ def _result(response: Response) -> Any:
     if response.error is not None:
         raise Refused.of(response.error)
     return response.result
+
+
+def _timed_out(operation: str) -> TimedOut:
+    known = OPERATIONS.get(operation)
+    if known is not None and known.access is Access.READ:
+        return TimedOut(f"no answer to {operation} in time")
+    return TimedOut(f"no answer to {operation} in time; whether anything was changed is not known")
 
 
 def _typed(operation: str, result: type[R], answer: Any) -> R:
@@ -160,7 +168,7 @@ class ControlClient:
                 finished = response.last or response.error is not None
                 yield _result(response)
         except TimeoutError:
-            raise TimedOut(f"no answer to {operation}; whether anything was changed is not known") from None
+            raise _timed_out(operation) from None
         except (OSError, WireError) as error:
             raise ControlError(f"{self._path}: the connection broke: {error}") from None
         finally:
@@ -263,7 +271,7 @@ class AsyncControlClient:
                     finished = response.last or response.error is not None
                     yield _result(response)
             except TimeoutError:
-                raise TimedOut(f"no answer to {operation}; whether anything was changed is not known") from None
+                raise _timed_out(operation) from None
             except (OSError, WireError) as error:
                 raise ControlError(f"{self._path}: the connection broke: {error}") from None
             finally:

@@ -290,6 +290,6 @@ async def test_a_message_that_grows_too_big_is_refused_and_gone(
 
 async def test_without_the_manager_nothing_is_taken_in() -> None:
     async with open_control(manager=False) as running, running.client() as control:
-        with pytest.raises(Refused, match="mail is still accepted while the disk has room over SMTP"):
+        with pytest.raises(Refused, match="mail is still accepted over SMTP while the disk has room"):
             await control.call("inject_begin", {"sender": "", "recipients": ["you@example.org"]})
         assert running.spool_files() == []

@@ -55,25 +55,24 @@ def check(name: str, arguments: dict[str, Any]) -> tuple[Operation, Any]:
     try:
         return operation, msgspec.convert(arguments, operation.arguments)
     except msgspec.ValidationError as error:
-        if unknown := _unknown_field(arguments, type_info(operation.arguments), ""):
-            argument, allowed = unknown
-            text = f"{argument}: there is no such argument; allowed: {', '.join(allowed) or 'none'}"
-            raise ArgumentError(f"{name}: {text}", argument=argument) from None
+        if wrong := _wrong_field(arguments, type_info(operation.arguments), ""):
+            argument, text = wrong
+            raise ArgumentError(f"{name}: {argument}: {text}", argument=argument) from None
         argument, text = _explain(str(error))
         if isinstance(error.__cause__, WrongArgument):
             argument = error.__cause__.argument
         raise ArgumentError(f"{name}: {text}", argument=argument) from None
 
 
-def _unknown_field(value: Any, kind: Type, path: str) -> tuple[str, tuple[str, ...]] | None:
-    """Returns the path of the first field that ``kind`` does not have, and those it has; None if it has all."""
+def _wrong_field(value: Any, kind: Type, path: str) -> tuple[str, str] | None:
+    """Returns the path of the first field that ``kind`` does not have, or that it lacks, and a sentence; None if all fit."""
     if isinstance(kind, Metadata):
-        return _unknown_field(value, kind.type, path)
+        return _wrong_field(value, kind.type, path)
     if isinstance(kind, UnionType):
-        found = (_unknown_field(value, each, path) for each in kind.types)
+        found = (_wrong_field(value, each, path) for each in kind.types)
         return next((each for each in found if each), None)
     if isinstance(kind, ListType) and isinstance(value, list):
-        found = (_unknown_field(each, kind.item_type, f"{path}[{number}]") for number, each in enumerate(value))
+        found = (_wrong_field(each, kind.item_type, f"{path}[{number}]") for number, each in enumerate(value))
         return next((each for each in found if each), None)
     if not isinstance(kind, StructType) or not isinstance(value, dict) or not kind.forbid_unknown_fields:
         return None
@@ -81,9 +80,12 @@ def _unknown_field(value: Any, kind: Type, path: str) -> tuple[str, tuple[str, .
     for name, each in value.items():
         inner = f"{path}.{name}" if path else str(name)
         if name not in fields:
-            return inner[:PATH_CHARACTERS_MAX], tuple(fields)
-        if unknown := _unknown_field(each, fields[name], inner):
-            return unknown
+            return inner[:PATH_CHARACTERS_MAX], f"there is no such argument; allowed: {', '.join(fields) or 'none'}"
+        if wrong := _wrong_field(each, fields[name], inner):
+            return wrong
+    for field in kind.fields:
+        if field.required and field.encode_name not in value:
+            return f"{path}.{field.encode_name}" if path else field.encode_name, "this argument is needed"
     return None
 
 
