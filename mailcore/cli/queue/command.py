@@ -61,9 +61,12 @@ def _list(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
         if arguments.json:
             # Written while it is read: a document of a million messages does not fit into memory.
-            sys.stdout.write('{"items": [')
-            for number, item in enumerate(listing.items(control)):
-                sys.stdout.write((", " if number else "") + json.dumps(msgspec.to_builtins(item)))
+            # Nothing is written before the first page: an error leaves stdout empty, as with every command.
+            begun = False
+            for item in listing.items(control):
+                sys.stdout.write((", " if begun else '{"items": [') + json.dumps(msgspec.to_builtins(item)))
+                begun = True
+            sys.stdout.write("" if begun else '{"items": [')
             rest = {
                 "cursor": listing.cursor,
                 "manager_away": listing.manager_away,
