@@ -30,7 +30,7 @@ QUEUED = 10_000
 DUE_S = 6.0  # after the queue was filled; before, the destination must be known to be dead and strace must run
 FIRST = 30  # new messages that find it dead; more than a window of them
 DEAD_S = 600.0  # minimal_backoff_time
-PATIENCE_S = 120.0
+PATIENCE_S = 400.0
 OPENED = re.compile(r"\b(open|openat|openat2|creat)\(")
 
 

@@ -18,7 +18,7 @@ from bench.relay import Measured, measure
 
 __all__ = ["main"]
 
-MANAGER_TARGET = 1.03  # issue 5: at most 3 % of the manager's CPU
+MANAGER_TARGET = 1.03  # wanted: at most 3 % of the manager's CPU
 SEGMENTS = "[queue]\nsegment_bytes = 1048576\n"
 EXPORT = "[export]\nenabled = {}\n"
 

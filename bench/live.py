@@ -31,7 +31,7 @@ from bench.processes import end_group, free_port, wait_until
 __all__ = ["main"]
 
 ROOT = Path(__file__).resolve().parent.parent
-P99_WANTED = 1.05  # issue 4, "Must be shown"
+P99_WANTED = 1.05  # wanted
 RATE_WANTED = 0.99  # "the same"
 SETTLE_S = 2.0
 MAKE_SESSIONS = """

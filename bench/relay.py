@@ -28,9 +28,9 @@ __all__ = ["Measured", "main"]
 
 SETTLE_S = 1.5  # longer than Waypost's checkpoint_interval_s and Postfix's qmgr takes to remove what it delivered
 MODES = {"reconnecting": False, "persistent": True}
-TARGETS = {"reconnecting": 2.0, "persistent": 3.5}  # issue 2, "Must be shown"
+TARGETS = {"reconnecting": 2.0, "persistent": 3.5}  # wanted
 SYNCS_TARGET = 0.5
-BESIDE_TARGET = 0.95  # issue 3, "Must be shown": the relay loses less than 5 %
+BESIDE_TARGET = 0.95  # wanted: the relay loses less than 5 %
 FOREIGN_MAX = 0.1  # of all cores; kernel threads that write our own data count as others
 
 

@@ -34,7 +34,7 @@ from mailcore.lab.arrival import Arrival
 
 __all__ = ["Restarted", "main"]
 
-WANTED = 1.2  # issue 2, "Must be shown": a million over ten thousand
+WANTED = 1.2  # wanted: a million over ten thousand
 LOAD_MESSAGES = 2_000
 LOAD_BEFORE_KILL_S = 0.7
 SETTLE_S = 3.0  # from the first delivery until memory is read; a few checkpoints

@@ -16,7 +16,7 @@ TEXTS = (".py", ".md", ".toml", ".html", ".js", ".css", ".sh", ".yml", ".j2")
 CITING = [name for name in FILES if name.endswith(TEXTS) and name not in (PAGE, "tests/test_laws.py")]
 OUTSIDE = re.compile(
     r"\b(?:DESIGN|FACTS|STYLE|HOUSE)\b|\b(?:LOG|NODES)\.md\b|\b[Ss]eed 00\d|\b[Ll]aws? \d"
-    r"|\b[Tt]he (?:document|issue)\b"
+    r"|\b[Tt]he (?:document|issue)\b|\b[Ii]ssue \d"
 )
 DOORS = {
     "appliance/common/door.py",

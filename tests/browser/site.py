@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
 from mailcore.lab.lab import Lab
 from tests.eventually import PATIENCE_S
@@ -33,6 +33,8 @@ from tests.running.running_core import RunningCore, Sections, running
 from tests.test_tidy import ROOT
 
 __all__ = ["CHROMIUM", "PASSWORD", "Site", "free_port", "site"]
+
+expect.set_options(timeout=30_000)  # ms; five seconds are too few beside a busy machine
 
 PASSWORD = "a long enough password"
 CHROMIUM: dict[str, Any] = {
