@@ -43,7 +43,7 @@ class ReasonForm(forms.Form):
 
 
 def reason(request: HttpRequest) -> str:
-    """The reason in what was sent. Raises ValidationError."""
+    """Returns the reason that was sent with the request. Raises ValidationError."""
     form = ReasonForm(request.POST)
     if not form.is_valid():
         raise ValidationError([words for each in form.errors.values() for words in each])
@@ -89,15 +89,18 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         return self.may_delete and self._may(request)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """By its key; an empty ``_to_field`` in the address names no field, and Django would look for one."""
+        """Returns the object with this key, or None. An empty ``_to_field`` in the address counts as absent: Django
+        would look for a field of that name."""
         return super().get_object(request, object_id, from_field or None)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        """Nothing here is filtered; Django would take any field from the address, and numbers too large for the database."""
+        """Refuses every lookup, as nothing is filtered here; Django would accept any field in the address, and numbers
+        too large for the database."""
         return False
 
     def get_urls(self) -> list[URLPattern]:
-        """Without what may not be done, and without Django's obsolete redirects."""
+        """Returns the addresses of the pages, without those that add or delete when that is not permitted, and without
+        Django's obsolete redirects."""
         gone = ("_add",) * (not self.may_add) + ("_delete",) * (not self.may_delete)
         return [each for each in super().get_urls() if each.name and not each.name.endswith(gone)]
 
@@ -167,7 +170,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         return redirect(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
     def message_user(self, request: HttpRequest, message: Any, *given: Any, **named: Any) -> None:
-        """Django's words have links in them; the portal shows its messages as text."""
+        """Shows a message as plain text: the portal does not show the links that Django puts into its messages."""
         super().message_user(request, html.unescape(strip_tags(str(message))), *given, **named)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
@@ -178,10 +181,10 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         return redirect(f"{reverse('audit:entries')}?{urlencode({'subject': self.subject(obj)})}")
 
     def log_addition(self, *_: Any) -> None:  # type: ignore[override]
-        """The audit has it."""
+        """Does nothing: the addition is in the audit log."""
 
     def log_change(self, *_: Any) -> None:  # type: ignore[override]
-        """The audit has it."""
+        """Does nothing: the change is in the audit log."""
 
     def log_deletions(self, *_: Any) -> None:  # type: ignore[override]
-        """The audit has it."""
+        """Does nothing: the deletions are in the audit log."""

@@ -38,7 +38,7 @@ def may_read_by_own_right(user: User) -> bool:
 
 
 def role_name(user: User) -> str:
-    """Of an inactive user, too."""
+    """Returns the name of the user's role, also for an inactive user; "" without a role."""
     if user.is_superuser:
         return "administrator"
     names = user.groups.values_list("name", flat=True) if user.pk is not None else ()
@@ -73,7 +73,7 @@ def set_rights(user: User, role: str, bodies: bool) -> None:
 
 
 def is_last_administrator(user: User) -> bool:
-    """Whether without this one there would be none. Needs a transaction."""
+    """Returns whether the user is the only active administrator. Needs a transaction."""
     group = Group.objects.select_for_update().get(name="administrator")
     if role_of(User.objects.get(pk=user.pk)) is not Role.ADMINISTRATOR:
         return False

@@ -19,7 +19,8 @@ __all__ = ["end_sessions"]
 
 
 def end_sessions(users: set[int]) -> int:
-    """How many ended. Reads all sessions: there are some hundreds, and this is done when a role changes."""
+    """Ends all sessions of the users; returns how many ended. Reads all sessions: there are some hundreds, and a role
+    changes rarely."""
     if not users:
         return 0
     names = {str(user) for user in users}

@@ -56,11 +56,11 @@ class PortalAdmin(AdminSite):
 
     @method_decorator(login_not_required)
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """There is one page to sign in; this one leads there."""
+        """Redirects to the portal's page for signing in, which is the only one."""
         return redirect_to_login(request.GET.get(REDIRECT_FIELD_NAME, ""))
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
-        """The index has its own."""
+        """Returns an empty list: the index page has a list of its own."""
         return []
 
     def get_urls(self) -> list[URLPattern | URLResolver]:

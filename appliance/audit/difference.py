@@ -24,7 +24,8 @@ class Line:
 
 
 def difference(before: Any, after: Any) -> list[Line]:
-    """Names of nested values are joined with dots. At most LINES_MAX, what was changed first."""
+    """Returns a line for each value, changed values first, at most LINES_MAX. Names of nested values are joined with
+    dots."""
     old, new = dict(_flat("", before)), dict(_flat("", after))
     names = [*old, *(name for name in new if name not in old)]
     lines = []

@@ -91,11 +91,11 @@ class FilterForm(forms.Form):
 
     @property
     def query(self) -> str:
-        """The same, for a link."""
+        """Returns the filter as the query string of a link."""
         return urlencode({name: self.data[name] for name in self.asked})
 
     def indexed(self) -> QuerySet[Entry]:
-        """Entries by what an index finds; times as bounds of the ids, which grow with them."""
+        """Returns the entries, filtered by what an index finds; times also limit the ids, which grow with them."""
         entries = Entry.objects.all()
         for name in _NAMES:
             if (value := self.asked.get(name, "")) and not value.endswith("*"):
@@ -148,7 +148,7 @@ class Page:
 
 
 def page(form: FilterForm, before: int | None = None, size: int = PAGE) -> Page:
-    """The newest that match, with an id below ``before``."""
+    """Returns the newest entries that match, with an id below ``before``."""
     entries = form.indexed().order_by("-id")
     if before is not None:
         entries = entries.filter(id__lt=before)

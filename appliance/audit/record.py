@@ -48,7 +48,8 @@ def record(
 def audited(
     request: HttpRequest, action: str, subject: str = "", *, before: Any = None, after: Any = None, why: str = ""
 ) -> Iterator[Entry]:
-    """The block makes the change; how it ends is the entry's outcome. The block may set ``words`` and ``after``.
+    """Audits the block, which makes a change: how it ends is the entry's outcome. The block may set ``words`` and
+    ``after``.
 
     Entered before the block begins: a portal that is killed in the middle leaves an entry whose end is not known. Raises
     NotEntered, and then the block is not begun.

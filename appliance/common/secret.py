@@ -12,7 +12,8 @@ KEY_BYTES = 64  # more than Django's own 50 characters
 
 
 def secret_key(directory: Path) -> str:
-    """The key in ``directory``/secret.key; made when missing. Two that start at once agree on one. Raises OSError."""
+    """Returns the key in ``directory``/secret.key; creates it if it is missing. Two processes that start at the same
+    time get the same key. Raises OSError."""
     path = directory / "secret.key"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = directory / f"secret.key.{os.getpid()}.new"
