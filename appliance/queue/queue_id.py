@@ -24,6 +24,6 @@ class QueueIdConverter:
 
 
 def queue_id_in(typed: str) -> str:
-    """The queue id, when it is one and nothing else; else ""."""
+    """Returns the queue id if the text is a queue id and nothing else; otherwise ""."""
     text = typed.strip().upper()
     return text if re.fullmatch(PATTERN, text) else ""

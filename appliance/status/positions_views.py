@@ -15,7 +15,7 @@ __all__ = ["positions"]
 
 @viewer
 def positions(request: HttpRequest) -> HttpResponse:
-    """Asked by htmx it answers with the piece that changes."""
+    """Renders the positions of the lanes; for htmx only the piece that changes."""
     answer = door(request).ask("positions", Positions)
     context = {
         "answer": answer,

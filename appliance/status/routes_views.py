@@ -19,7 +19,7 @@ RESOLVE_S = 10.0  # the core itself waits five seconds for DNS
 
 @viewer
 def routes(request: HttpRequest) -> HttpResponse:
-    """With ``address``: where it would go, too."""
+    """Renders the routes; with ``address`` also where mail for it would go."""
     core = door(request)
     address = request.GET.get("address", "").strip()
     context: dict[str, Any] = {"address": address, "answer": core.ask("routes", Routes)}
@@ -30,7 +30,7 @@ def routes(request: HttpRequest) -> HttpResponse:
 
 @viewer
 def resolve(request: HttpRequest) -> HttpResponse:
-    """The piece of the page that says where an address would go."""
+    """Renders the piece of the page that shows where mail for an address would go."""
     address = request.GET.get("address", "").strip()
     return render(request, "status/resolved.html", {"address": address, **_resolved(door(request), address)})
 

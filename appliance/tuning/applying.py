@@ -168,7 +168,7 @@ def _look(core: Door, scope: str, changes: list[Change]) -> None:
 
 
 def summary(changes: list[Change]) -> str:
-    """One sentence on what was made and what not."""
+    """Returns a text on which parameters were applied and which were not."""
     made = [change.parameter for change in changes if change.outcome == Outcome.APPLIED]
     unknown = [change.parameter for change in changes if change.outcome == Outcome.UNKNOWN]
     rest = [change.parameter for change in changes if change.outcome in (Outcome.NOT_SENT, Outcome.REFUSED)]

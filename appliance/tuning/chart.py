@@ -52,7 +52,8 @@ def rows(prediction: Prediction) -> list[Row]:
 
 
 def chart_data(prediction: Prediction) -> dict[str, Any]:
-    """For static/appliance/tuning.js: before and after, each with its own times; destinations touched by it first."""
+    """Returns the data of the charts, for static/appliance/tuning.js: before and after, each with its own times; the
+    destinations that the changes touch come first."""
     scopes = [change["scope"] for change in prediction.changes]
     before, after = (_lines(result, prediction.asked) for result in (prediction.before, prediction.after))
     names = list(dict.fromkeys([*after["window"], *before["window"]]))

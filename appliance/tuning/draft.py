@@ -54,11 +54,13 @@ class Draft:
         return json.dumps({"scope": self.scope, "wanted": wanted})
 
     def as_changes(self) -> list[dict[str, Any]]:
-        """As ``check_changes`` and ``simulate`` take them, in the order in which they would be set."""
+        """Returns the changes as ``check_changes`` and ``simulate`` take them, in the order in which they would be
+        set."""
         return [{"scope": self.scope, "parameter": each.parameter, "value": each.value} for each in self.in_order()]
 
     def in_order(self) -> list[Wanted]:
-        """So that the shortest backoff is never above the longest on the way: rising, the longest goes first."""
+        """Returns the changes in an order that keeps the shortest backoff at most the longest at each step: if the
+        longest rises, it is set first, otherwise the shortest."""
         longest = next((each for each in self.wanted if each.parameter == _LONGEST), None)
         if longest is None or not isinstance(longest.value, int | float):
             return list(self.wanted)
@@ -67,7 +69,7 @@ class Draft:
         return sorted(self.wanted, key=lambda each: each.parameter != first)
 
     def seeing(self, shown: dict[str, Shown]) -> Draft:
-        """The same, with what is in force now as what was seen."""
+        """Returns a copy of the draft whose ``seen`` values are those in force now."""
         return replace(
             self, wanted=tuple(replace(each, seen=shown.get(each.parameter, each.seen)) for each in self.wanted)
         )
@@ -96,7 +98,8 @@ class Checked:
 
 
 def from_form(form: QueryDict, scope: str, known: Known) -> Draft:
-    """The page's form: value-NAME, seen-NAME and configured-NAME. Only what was changed is in the draft."""
+    """Reads the draft from the page's form, with its fields value-NAME, seen-NAME and configured-NAME. Only changed
+    parameters are in the draft."""
     wanted = []
     for name, each in known.of(scope).items():
         back = f"configured-{name}" in form
@@ -113,7 +116,7 @@ def from_form(form: QueryDict, scope: str, known: Known) -> Draft:
 
 
 def from_json(text: str) -> Draft:
-    """A dialog's own draft, come back. Raises DraftError."""
+    """Reads the draft that a dialog sends back. Raises DraftError."""
     try:
         given = json.loads(text[:200_000])
         wanted = tuple(
@@ -130,7 +133,7 @@ def from_json(text: str) -> Draft:
 
 
 def lines(draft: Draft, known: Known, shown: dict[str, Shown], checked: Checked) -> list[Line]:
-    """The diff against what is in force now."""
+    """Returns the difference between the draft and the values in force now, a line for each parameter."""
     found = []
     of_scope = known.of(draft.scope)
     for each in draft.wanted:

@@ -16,7 +16,7 @@ __all__ = ["note"]
 
 
 def note(request: HttpRequest, scope: str, parameter: str, *, before: Shown, after: Shown, why: str) -> Change:
-    """A change that was made and answered."""
+    """Stores a change that the core has applied and confirmed."""
     user = request.user
     return Change.objects.create(
         user=user if isinstance(user, User) else None,

@@ -69,7 +69,7 @@ def key_of(change: Change) -> Key:
 
 
 def latest(changes: Iterable[Change]) -> dict[Key, Change]:
-    """The last change made of each key; ``changes`` newest first."""
+    """Returns the last applied change of each key; ``changes`` are the newest first."""
     found: dict[Key, Change] = {}
     for change in changes:
         if change.outcome == Outcome.APPLIED:

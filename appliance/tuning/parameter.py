@@ -105,12 +105,12 @@ class Parameter:
 
     @property
     def seen(self) -> str:
-        """For the form: what the person saw."""
+        """Returns the value that the user saw, as JSON for a field of the form."""
         return json.dumps(self.shown)
 
     @property
     def human(self) -> str:
-        """Seconds in bigger units, when there are."""
+        """Returns seconds in larger units, from one minute on; otherwise ""."""
         value = self.shown["value"]
         return span(value) if self.unit == "seconds" and isinstance(value, int | float) and value >= 60 else ""
 
@@ -147,7 +147,8 @@ def shown_of(answer: Transports) -> dict[str, dict[str, Shown]]:
 
 
 def in_force(door: Door, scope: str) -> tuple[str, dict[str, Shown]]:
-    """The scope as the core spells it, and what is in force there. Raises ControlError; Refused: no such transport."""
+    """Returns the scope as the core spells it, and the values in force there. Raises ControlError; Refused if there is
+    no such transport."""
     if ":" not in scope:
         return scope, of_transport(shown_of(door.ask("transports", Transports)), scope)
     answer = shown_of(door.ask("transports", Transports, {"destination": scope}))
@@ -156,7 +157,8 @@ def in_force(door: Door, scope: str) -> tuple[str, dict[str, Shown]]:
 
 
 def of_transport(everything: Mapping[str, dict[str, Shown]], scope: str) -> dict[str, Shown]:
-    """Out of the answer to ``transports``; "" is all of them. Raises Refused: it may have gone since a page was made."""
+    """Returns a transport's values from the answer to ``transports``; "" is all transports. Raises Refused if the
+    transport is not there: it may have been removed since the page was rendered."""
     if scope not in everything:
         there_are = ", ".join(name for name in everything if name and ":" not in name)
         raise Refused(
@@ -166,12 +168,12 @@ def of_transport(everything: Mapping[str, dict[str, Shown]], scope: str) -> dict
 
 
 def is_own(shown: Shown | None) -> bool:
-    """Set live, in the scope itself."""
+    """Returns whether the value was set live, in the scope itself."""
     return bool(shown) and shown is not None and shown.get("origin") == "tuned" and "scope" not in shown
 
 
 def same_shown(one: Shown, other: Shown) -> bool:
-    """Value, origin, scope and end."""
+    """Returns whether value, origin, scope and end are the same."""
     if not same(one.get("value"), other.get("value")) or one.get("origin") != other.get("origin"):
         return False
     if one.get("scope") != other.get("scope"):
@@ -181,7 +183,8 @@ def same_shown(one: Shown, other: Shown) -> bool:
 
 
 def grouped(known: Known, scope: str, shown: dict[str, Shown]) -> list[tuple[str, list[Parameter]]]:
-    """Every parameter of the scope once; one this file does not know is in the last group."""
+    """Returns every parameter of the scope once, in groups with titles; parameters that GROUPS does not name are in the
+    last group."""
     rows = {name: _row(known, scope, each, shown[name]) for name, each in known.of(scope).items() if name in shown}
     groups = [(title, _take(rows, names)) for title, names in GROUPS]
     return [(title, each) for title, each in [*groups, ("Other", list(rows.values()))] if each]

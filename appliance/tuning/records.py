@@ -17,7 +17,7 @@ EARLIER = 20
 
 
 def last_of(scope: str | None = None) -> dict[Key, Change]:
-    """The last change made of each parameter."""
+    """Returns the last applied change of each parameter, in the scope or in all scopes."""
     made = Change.objects.filter(outcome=Outcome.APPLIED)
     if scope is not None:
         made = made.filter(scope=scope)
@@ -31,7 +31,8 @@ def outside_names(scope: str, shown: dict[str, Shown]) -> dict[str, Outside]:
 
 
 def all_outside(everything: dict[str, dict[str, Shown]]) -> list[Outside]:
-    """In all scopes. ``everything``: the answer to ``transports``."""
+    """Returns the values in all scopes that were changed outside the portal. ``everything``: the answer to
+    ``transports``."""
     return outside(last_of(), shown_by_key(everything), time.time())
 
 
@@ -41,7 +42,7 @@ def shown_by_key(everything: dict[str, dict[str, Any]]) -> dict[Key, Shown]:
 
 
 def later_of(changes: Iterable[Change]) -> dict[int, Change]:
-    """For each of them the next change made of the same parameter, where there is one."""
+    """Returns, by the key of each change, the next applied change of the same parameter, if there is one."""
     wanted = list(changes)
     if not wanted:
         return {}

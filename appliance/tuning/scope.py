@@ -6,12 +6,12 @@ __all__ = ["kind_of", "said", "touches"]
 
 
 def kind_of(scope: str) -> str:
-    """As the core names the kinds: global, transport, destination."""
+    """Returns the kind of the scope as the core names it: global, transport or destination."""
     return "destination" if ":" in scope else "transport" if scope else "global"
 
 
 def said(scope: str) -> str:
-    """For people."""
+    """Returns the scope in words."""
     transport, colon, rest = scope.partition(":")
     if not scope:
         return "all transports"
@@ -21,7 +21,8 @@ def said(scope: str) -> str:
 
 
 def touches(scope: str, destination: str) -> bool:
-    """Whether a value of the scope may be in force for the destination: the patterns as docs/configuration.md has them."""
+    """Returns whether a value of the scope may be in force for the destination; docs/configuration.md has the
+    patterns."""
     if not scope:
         return True
     name, colon, pattern = scope.partition(":")

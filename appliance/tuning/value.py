@@ -33,7 +33,7 @@ def read(kind: str, text: str, low: float, in_force: Value) -> Value:
 
 
 def typed(value: Value) -> str:
-    """As a person would type it."""
+    """Returns the value as a person would type it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -42,14 +42,15 @@ def typed(value: Value) -> str:
 
 
 def same(one: Value, other: Value) -> bool:
-    """5 is 5.0, and 1/concurrency is 1.0 / concurrency; yes is not 1."""
+    """Returns whether two values are the same: 5 and 5.0 are, 1/concurrency and 1.0 / concurrency are; yes and 1 are
+    not."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     return one == other or (one is not None and other is not None and _normal(one) == _normal(other))
 
 
 def is_value(given: Any) -> bool:
-    """Whether that, out of a request, may be a value at all."""
+    """Returns whether a value from a request has an acceptable type, size and length."""
     if isinstance(given, float):
         return math.isfinite(given)
     if isinstance(given, int):

@@ -126,7 +126,7 @@ def apply_draft(request: HttpRequest) -> HttpResponse:
 @require_POST
 @operator
 def what_if(request: HttpRequest) -> HttpResponse:
-    """Lines of JSON as they come; see whatif.py."""
+    """Streams a simulation as lines of JSON; see whatif.py."""
     try:
         draft = from_json(request.POST.get("draft", ""))
     except DraftError as error:
@@ -180,7 +180,8 @@ def dialog(
     note: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    """The diff against what is in force now, with what the core says to it, and the way to apply it.
+    """Renders the dialog: the difference to the values in force now, the core's answer, and the form that applies the
+    draft.
 
     ``status``: 422 when a dialog that is open already sent what is wrong.
     """

@@ -94,7 +94,8 @@ def batch(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
 @require_safe
 @viewer
 def windows(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
-    """The table of touched destinations, asked for again as long as there are none."""
+    """Renders the table of the destinations that the change touches; the page asks for it again while there are
+    none."""
     change = _of_batch(batch)[0]
     return render(request, "tuning/windows.html", {"batch": batch, **_windows(door(request), change, "")})
 

@@ -34,7 +34,7 @@ SERIES = ("t", "backlog", "window")  # the series of the charts
 
 
 async def running(user: User, changes: list[dict[str, Any]], asked: dict[str, Any]) -> AsyncIterator[str]:
-    """The lines. Ends with its reader."""
+    """Yields the lines of JSON. The simulation ends when its reader goes away."""
     try:
         async with (
             async_door(user.get_username(), PATIENCE_S) as core,
