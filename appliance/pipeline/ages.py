@@ -18,8 +18,8 @@ SCHEMA = pyarrow.schema([("from_s", pyarrow.int64()), ("to_s", pyarrow.int64()),
 
 
 def ages(days: Iterable[Iterable[Mapping[str, Any]]], end: float) -> pyarrow.Table:
-    """from_s, to_s (null: and older), messages. ``days``: rows of ``arrivals``, of the day and those before; ``end``: of
-    the day, or the last cut in it.
+    """Returns from_s, to_s (null: and older) and messages. ``days``: rows of ``arrivals``, of the day and the days
+    before; ``end``: the end of the day, or the last cut in it.
 
     What arrived before the oldest of them is not seen; a stretch that ends more than began with it is one of these.
     """

@@ -76,7 +76,7 @@ class Balance:
     gaps: list[Gap] = field(default_factory=list)
 
     def without(self, gaps: Sequence[Gap]) -> Balance:
-        """As it is, where these stretches of lanes are missing: nothing balances of which not all is known."""
+        """Returns the balance given that the events in ``gaps`` are missing: with gaps it is never balanced."""
         if not gaps:
             return self
         words = self.words
@@ -86,13 +86,13 @@ class Balance:
         return replace(self, state=UNBALANCED, words=words, gaps=list(gaps))
 
     def told(self) -> dict[str, Any]:
-        """For the report's JSON."""
+        """Returns the balance as values for the report's JSON."""
         lists = {"suspects": [vars(each) for each in self.suspects], "gaps": [vars(each) for each in self.gaps]}
         return vars(self) | lists
 
 
 def balance(session: SparkSession, silver: Sequence[Silver], first: Cut | None, last: Cut | None) -> Balance:
-    """Of the events between the cuts; ``silver``: the UTC days they lie in."""
+    """Returns the balance of the events between the cuts; ``silver``: the UTC days that contain them."""
     if first is None or last is None or first is last:
         which = "the start and the end" if first is last else "the start" if first is None else "the end"
         return Balance(UNCHECKED, f"The queue was not counted at {which} of the day, so the balance is unknown.")
@@ -105,7 +105,7 @@ def balance(session: SparkSession, silver: Sequence[Silver], first: Cut | None, 
     went = ended.groupBy("status").agg(*_counted(F.lit(1), checked)).collect()
 
     def amounts(measure: str, queued_at_start: int, queued_at_end: int) -> dict[str, Any]:
-        """The terms of the equation, counted in recipients or as checksums."""
+        """Returns the terms of the equation, counted in recipients or as checksums."""
         left = dict.fromkeys(ends(Scope.REPORT), 0) | {row["status"]: row[measure] for row in went}
         accepted = sum(row[measure] for row in came)
         return {"queued_at_start": queued_at_start, "accepted": accepted, **left, "queued_at_end": queued_at_end}
@@ -153,7 +153,7 @@ def _words(difference: int, by_message: bool | None) -> str:
 
 
 def added(orders: DataFrame) -> DataFrame:
-    """The orders that added recipients to messages, with ``n``: how many."""
+    """Returns the orders that added recipients to messages; column ``n`` is the number of recipients."""
     listed = F.from_json("arguments", "recipients array<string>")["recipients"]
     return orders.where(F.col("operation") == "add_recipients").withColumn("n", _size(listed))
 
@@ -161,8 +161,9 @@ def added(orders: DataFrame) -> DataFrame:
 def suspects(
     session: SparkSession, silver: Sequence[Silver], first: Cut, last: Cut, files: Sequence[EventFile]
 ) -> tuple[list[Suspect], int]:
-    """The messages whose events do not add up, and how many more there are. ``silver``, ``files``: as far back as there
-    are any, so that messages are seen from their beginning; what arrived before them is not judged by what it lacks."""
+    """Returns the messages whose events do not add up, at most SUSPECTS_MAX, and the number of further ones.
+    ``silver``, ``files``: as far back as there are any, so that all events of a message are read; a message that
+    arrived before them is not suspected because its earlier events are missing."""
     queued = nothing(session, _QUEUED)
     if last.ids is not None and last.ids.exists():
         queued = session.read.schema(_QUEUED).json(str(last.ids))

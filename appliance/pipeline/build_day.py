@@ -100,7 +100,7 @@ class ReportBuilder:
     # -- silver
 
     def silver(self, dts: Sequence[str]) -> list[Silver]:
-        """Of these UTC days, made when it is not there, or from other files."""
+        """Returns the silver data of these UTC days; makes it if it is missing or was made from other files."""
         for dt in dts:
             self._make_silver(dt)
         return [self._silver[dt] for dt in dts]
@@ -169,8 +169,8 @@ class ReportBuilder:
         return told
 
     def stale(self, day: Day) -> bool:
-        """Whether it was made from other files than are there now, or by other code, or can't be read. A day that
-        was never made is not stale."""
+        """Returns whether the day was made from other files or another time zone than now, or by other code, or cannot
+        be read. A day that was never made is not stale."""
         version = self.store.current(f"gold/{day.name}")
         if version is None:
             return False
@@ -306,7 +306,7 @@ class ReportBuilder:
 
     @contextlib.contextmanager
     def interpreted(self) -> Iterator[None]:
-        """For what is small: compiling takes longer than counting."""
+        """Runs the block without compiling queries: for small data compiling takes longer than counting."""
         before = {name: str(self.session.conf.get(name)) for name in INTERPRETED}
         for name, value in INTERPRETED.items():
             self.session.conf.set(name, value)

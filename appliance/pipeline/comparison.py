@@ -47,8 +47,8 @@ Row = Mapping[str, Any]
 def compared(
     scope: str, key: str, day: Sequence[Row], day_before: Sequence[Row] | None, week_before: Sequence[Row] | None
 ) -> pyarrow.Table:
-    """``day`` and the others: rows of a table with ``key``; None is a day without tables. Destinations without mail are
-    compared, too."""
+    """Returns the comparison of a day with the day before and the same day a week before, each given as rows of a table
+    with ``key``; None is a day without tables. Destinations without mail are compared, too."""
     others = [None if rows is None else {row[key]: row for row in rows} for rows in (day_before, week_before)]
     here = {row[key]: row for row in day}
     names = set(here).union(*(other for other in others if other is not None))

@@ -35,7 +35,7 @@ class Cut:
 
 
 def cuts_in(events: Path) -> tuple[list[Cut], list[str]]:
-    """All below ``events/cuts``, by time, and the names of those that can't be read."""
+    """Returns all cuts below ``events/cuts``, ordered by time, and the unreadable files with their errors."""
     cuts, unreadable = [], []
     for path in sorted((events / "cuts").glob("*.json")):
         if path.name.startswith((".", "_")):
@@ -71,8 +71,9 @@ def nearest(cuts: Sequence[Cut], at: float) -> Cut | None:
 
 
 def ends(cuts: Sequence[Cut], day: Day) -> tuple[Cut | None, Cut | None]:
-    """Between which the day balances: those nearest to its beginning and its end. Where counting began within it, from then
-    on; without a count since its end, or during the day, until the last count."""
+    """Returns the cuts between which the day balances: those nearest to its beginning and its end. If counting began
+    within the day, the first is the first cut; if there is no cut since the day's end, or the day is not over, the last
+    is the latest cut."""
     first, last = nearest(cuts, day.begin), nearest(cuts, day.end)
     inside = [cut for cut in cuts if day.begin < cut.at < day.end]
     if first is None and inside and cuts[0] is inside[0]:
@@ -83,7 +84,8 @@ def ends(cuts: Sequence[Cut], day: Day) -> tuple[Cut | None, Cut | None]:
 
 
 def stretch(cuts: Sequence[Cut], day: Day, first: Cut, last: Cut) -> str:
-    """From when to when, where these are not the day's ends, and that it is not over: "So far, from 00:00 to 14:35: "."""
+    """Returns the beginning of a sentence that names the time between the cuts, "So far, from 00:00 to 14:35: "; "" if
+    it is the whole day."""
     so_far = last is cuts[-1] and last.at < day.end
     if not so_far and abs(first.at - day.begin) <= NEAR_S and abs(last.at - day.end) <= NEAR_S:
         return ""
@@ -98,7 +100,8 @@ def _clock(day: Day, at: float) -> str:
 
 
 def between(first: Cut, last: Cut) -> Column:
-    """Whether an event lies behind the first cut and before the last: by position, or by time when they name none."""
+    """Returns the condition that an event lies after the first cut and before the last: by position, or by time if the
+    last names no positions."""
     if not last.lanes:
         at = F.unix_micros("at")
         return (at >= int(first.at * 1e6)) & (at < int(last.at * 1e6))

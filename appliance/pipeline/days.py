@@ -24,12 +24,13 @@ class Day:
 
     @property
     def begin(self) -> float:
-        """Seconds since 1970, included. Where midnight does not exist, the instant of the change."""
+        """Returns the beginning of the day, in seconds since 1970; included. If midnight does not exist, the time of
+        the clock change."""
         return datetime.combine(self.date, time(0), ZoneInfo(self.zone)).timestamp()
 
     @property
     def end(self) -> float:
-        """Seconds since 1970, not included: the beginning of the next day."""
+        """Returns the beginning of the next day, in seconds since 1970; not included."""
         return self.before(-1).begin
 
     @property
@@ -42,18 +43,19 @@ class Day:
         return Day(self.date - timedelta(days=days), self.zone)
 
     def hours(self) -> list[tuple[float, str]]:
-        """When each begins, and what the clock says then, with its distance from UTC: "02:00 +0200" is not "02:00 +0100"."""
+        """Returns the time at which each hour begins, and the local time with its UTC offset: "02:00 +0200" is not
+        "02:00 +0100"."""
         zone, begin, end = ZoneInfo(self.zone), self.begin, self.end
         starts = [begin + HOUR_S * index for index in range(int(-(-(end - begin) // HOUR_S)))]
         return [(start, datetime.fromtimestamp(start, zone).strftime("%H:%M %z")) for start in starts]
 
     def partitions(self) -> list[str]:
-        """The UTC days that hold its events: "2026-11-20"."""
+        """Returns the UTC days that contain the day's events: "2026-11-20"."""
         return utc_days(self.begin, self.end)
 
 
 def utc_days(begin: float, end: float) -> list[str]:
-    """Those touched by [begin, end)."""
+    """Returns the UTC days that [begin, end) touches."""
     first = datetime.fromtimestamp(begin, UTC).date()
     last = (datetime.fromtimestamp(end, UTC) - timedelta(microseconds=1)).date()
     return [(first + timedelta(days=index)).isoformat() for index in range((last - first).days + 1)]
@@ -73,7 +75,7 @@ class Period:
 
 
 def week_of(day: date) -> Period:
-    """From Monday to Sunday, named as ISO 8601 does."""
+    """Returns the week of a day, from Monday to Sunday, named as in ISO 8601."""
     year, week, weekday = day.isocalendar()
     first = day - timedelta(days=weekday - 1)
     return Period(f"week={year}-W{week:02d}", first, first + timedelta(days=6))

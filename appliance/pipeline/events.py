@@ -84,7 +84,8 @@ class EventFile:
 
     @property
     def written(self) -> str:
-        """Another when it has other rows; the same for a copy or a link of it."""
+        """Returns a text that identifies the file's rows: another for other rows, the same for a copy or a link of the
+        file."""
         return f"{self.dt}/{self.path.name} {self.size_bytes} {self.changed_ns}"
 
 
@@ -253,13 +254,14 @@ def _bounds(footer: pyarrow.parquet.FileMetaData, name: str) -> list[tuple[Any, 
 
 
 def fingerprint(files: Iterable[EventFile], version: int) -> str:
-    """The same for the same files read by the same version of the code."""
+    """Returns a hash that is the same for the same files read by the same version of the code."""
     told = "\n".join([str(version), *sorted(each.written for each in files)])
     return hashlib.sha256(told.encode()).hexdigest()
 
 
 def overlapping(files: Sequence[EventFile]) -> list[EventFile]:
-    """Those that may share rows with another: the same lane, and offsets that lie across each other's."""
+    """Returns the files that may share rows with another file: of the same lane, and with overlapping ranges of
+    offsets."""
     lanes: dict[str, list[EventFile]] = defaultdict(list)
     for each in files:
         if each.rows:
@@ -277,11 +279,12 @@ def overlapping(files: Sequence[EventFile]) -> list[EventFile]:
 
 
 def nothing(session: SparkSession, schema: StructType) -> DataFrame:
-    """No rows of these columns, without a Python process to say so."""
+    """Returns a DataFrame with these columns and without rows; needs no Python process of Spark."""
     return session.range(0).select(*(F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields))
 
 
 def raw(session: SparkSession, files: Sequence[EventFile], kind: str) -> DataFrame:
-    """Their rows of one kind as they are; a column that a file has not is null. Row groups of other kinds are not read."""
+    """Returns the files' rows of one kind unchanged; a column that a file does not have is null. Row groups of other
+    kinds are not read."""
     of_it = [str(each.path) for each in files if each.kinds is None or kind in each.kinds]
     return session.read.schema(RAW).parquet(*of_it).where(F.col("kind") == kind) if of_it else nothing(session, RAW)

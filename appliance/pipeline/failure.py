@@ -21,8 +21,8 @@ _LAST_ERROR = re.compile(r".*\b([A-Z]\w*(?:Exception|Error): .*)")  # of "…, m
 
 
 def in_short(error: BaseException, output: Path | None = None, master: str = "local") -> str:
-    """The file's or the disk's own words, wherever Spark has wrapped them. ``output``: below which all is written, for
-    a disk that is full; ``master``: who did not answer."""
+    """Returns the message of the file or the disk, without what Spark wraps around it. ``output``: the directory to
+    name if a disk is full; ``master``: the Spark master to name if it did not answer."""
     line = _line(error)
     if _STOPPED in line:
         return STOPPED if master.startswith("local") else f"Spark's master {master} did not answer, or refused"

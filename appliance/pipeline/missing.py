@@ -32,7 +32,8 @@ class Gap:
 
 
 def missing(events: Path, files: Sequence[EventFile], begin: Mapping[str, int], end: Mapping[str, int]) -> list[Gap]:
-    """Between these positions. ``files``: of the days in question; what has its file on another day is looked for there."""
+    """Returns the gaps in the events between these positions. ``files``: of the days in question; events missing from
+    them are looked for in the files of other days."""
     found = _between(files, begin, end)
     if found:
         files = [*files, *_elsewhere(events, found, {each.dt for each in files})]

@@ -13,8 +13,8 @@ SECOND_LEVELS = ("ac", "co", "com", "edu", "gob", "go", "gov", "gv", "mil", "ne"
 
 
 def provider_of(relay: Column) -> Column:
-    """Of "mx1.mail.example.net[192.0.2.1]:25" "example.net"; of a host whose name is none but its address "[192.0.2.1]"; ""
-    where there was no host."""
+    """Returns the provider of a relay: "example.net" for "mx1.mail.example.net[192.0.2.1]:25"; "[192.0.2.1]" for a host
+    without a name; "" if there was no host."""
     host = F.lower(F.rtrim(F.substring_index(relay, "[", 1), F.lit(".")))
     two = F.substring_index(host, ".", -2)
     below = F.substring_index(two, ".", 1).isin(*SECOND_LEVELS) & (F.length(F.substring_index(host, ".", -1)) == 2)

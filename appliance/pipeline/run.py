@@ -74,8 +74,9 @@ def _small(events: Path, day: Day) -> bool:
 
 
 def make(builder: ReportBuilder, day: Day) -> Told:
-    """The day; the two before it if they were made from fewer events; the weeks and months of these, and all that are
-    behind their days. Of those one that cannot be made stops nothing else; ``unmade`` names it."""
+    """Makes the report of the day; those of the two days before it if they were made from fewer events; those of the
+    weeks and months of these days, and of all weeks and months that are behind their days. A week or month that cannot
+    be made does not stop the others; ``unmade`` names it."""
     made = []
     for late in (day.before(back) for back in range(LATE_DAYS, 0, -1)):
         if builder.stale(late):

@@ -46,7 +46,8 @@ class NoMaster(Exception):
 
 
 def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> SparkSession:
-    """``master``: "local[*]", "spark://host:port", or what else Spark knows. ``options`` go above ours, ``spark.…``.
+    """Starts a Spark session. ``master``: "local[*]", "spark://host:port", or another URL that Spark accepts.
+    ``options`` (``spark.…``) override ours.
 
     Raises NoJava, NoMaster.
     """

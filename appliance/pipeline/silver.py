@@ -101,8 +101,8 @@ TYPED = StructType([StructField(name, kind) for name, kind in _COLUMNS])
 
 
 def typed(events: DataFrame, kind: str) -> DataFrame:
-    """One row an event of that kind, with the columns of TYPED that it has. Durations are whole microseconds, so that
-    their sums do not depend on the order of addition."""
+    """Returns one row for each event of that kind, with those columns of TYPED that the kind has. Durations are whole
+    microseconds, so that their sums do not depend on the order of addition."""
     made = {"at": F.timestamp_micros(_micros("at")), "provider": provider_of(F.col("relay"))}
     made |= {f"delay_{letter}_us": _micros(f"delay_{letter}") for letter in "abcd"}
     fields = FIELDS[kind]
@@ -112,7 +112,8 @@ def typed(events: DataFrame, kind: str) -> DataFrame:
 
 
 def make(session: SparkSession, store: Store, dt: str, files: Sequence[EventFile]) -> Silver:
-    """The day as made from these files: as it lies there when it was, else written and published."""
+    """Returns the day as made from these files: the existing version if it was made from them; otherwise writes and
+    publishes it."""
     there = made(store, dt, files)
     if there is not None:
         return there
@@ -146,7 +147,7 @@ def make(session: SparkSession, store: Store, dt: str, files: Sequence[EventFile
 
 
 def made(store: Store, dt: str, files: Sequence[EventFile]) -> Silver | None:
-    """The day, if it was made from these files."""
+    """Returns the day if it was made from these files; otherwise None."""
     there = manifest(store, dt)
     return there if there is not None and there.inputs == fingerprint(files, VERSION) else None
 
@@ -175,7 +176,8 @@ def _files(version: Path) -> dict[str, int]:
 
 
 def read(session: SparkSession, days: Sequence[Silver], kind: str, delivered: bool | None = None) -> DataFrame:
-    """The events of one kind of these UTC days; of attempts those that are delivered or not, or (None) all.
+    """Returns the events of one kind of these UTC days; of attempts only those that delivered or did not, or (None)
+    all.
 
     Raises FileNotFoundError when a day was made with events of it that are not there: no report is made of half a day.
     """

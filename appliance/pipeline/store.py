@@ -34,12 +34,14 @@ SPILLED = ("blockmgr-*", "spark-*")  # what Spark calls its directories; it clea
 
 
 def report_fingerprint(said: bytes) -> str:
-    """Of a day, by its ``report.json``: it names its events, its counts, its balance; from these its tables follow."""
+    """Returns a hash of a day's ``report.json``, which names its events, its counts and its balance; its tables follow
+    from these."""
     return hashlib.sha256(said).hexdigest()
 
 
 def tells(said: bytes) -> bool:
-    """Whether a day's ``report.json`` says what weeks and pages go by; one that does not is as if it were not there."""
+    """Returns whether a day's ``report.json`` has the fields that weeks and pages need; one without them counts as
+    missing."""
     try:
         told = json.loads(said)
     except (ValueError, RecursionError):
@@ -67,7 +69,8 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """One run at a time; the lock ends with its process, however that ends. Raises Busy."""
+        """Holds the lock of the store, so that one run at a time writes; the lock ends with its process, also after a
+        crash. Raises Busy."""
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / "lock").open("a") as lock:
             try:
@@ -79,13 +82,13 @@ class Store:
             yield
 
     def begin(self, name: str) -> Path:
-        """An empty directory for the next version of ``name``, "gold/day=2026-11-20"."""
+        """Creates an empty directory for the next version of ``name``, such as "gold/day=2026-11-20"."""
         aside = self.versions / f"{name.replace('/', '.')}.{os.getpid()}-{time.time_ns()}"
         aside.mkdir()
         return aside
 
     def publish(self, aside: Path, name: str) -> None:
-        """From now on ``name`` is what was written to ``aside``."""
+        """Publishes the content of ``aside`` as the current version of ``name``."""
         _sync_tree(aside)
         _sync(self.versions)
         pointer = self.root / name
@@ -96,7 +99,7 @@ class Store:
         _sync(pointer.parent)
 
     def current(self, name: str) -> Path | None:
-        """The version ``name`` points at, itself, or None."""
+        """Returns the directory of the version that ``name`` points at, or None."""
         pointer = self.root / name
         return pointer.resolve() if pointer.exists() else None
 

@@ -13,7 +13,7 @@ UNREADABLE = (OSError, ValueError, pyarrow.ArrowException)
 
 
 def read_table(directory: Path) -> pyarrow.Table | None:
-    """A table of a report, or None. Raises one of UNREADABLE."""
+    """Reads a table of a report; returns None if it has no files. Raises one of UNREADABLE."""
     files = sorted(directory.glob("*.parquet"))
     return (
         pyarrow.concat_tables([pyarrow.parquet.read_table(file, page_checksum_verification=True) for file in files])
@@ -29,7 +29,7 @@ def write_table(directory: Path, table: pyarrow.Table) -> None:
 
 
 def damaged(version: Path) -> str:
-    """Which file of this version cannot be read, by its footer, and why; "" when all can."""
+    """Returns the first file of this version whose footer cannot be read, with the reason; "" if all can be read."""
     for path in sorted(version.glob("*/*.parquet")):
         try:
             pyarrow.parquet.read_metadata(path)

@@ -54,8 +54,8 @@ def make_period(builder: ReportBuilder, period: Period, zone: str) -> Path | Non
 
 
 def behind(store: Store, zone: str) -> list[Period]:
-    """Those that were made of other days than are there now, or never. A day that is gone, as its time was over, is still
-    in what was made of it."""
+    """Returns the weeks and months that were made from other days than exist now, or were never made. A day that was
+    deleted because of its age remains in the weeks and months made from it."""
     days = []
     for name in store.names("gold"):
         with contextlib.suppress(ValueError):  # a week, a month, or a foreign file

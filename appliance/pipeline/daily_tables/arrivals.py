@@ -17,7 +17,8 @@ PREFIX = 5  # of a queue id's eleven characters of time: 2^30 microseconds
 
 
 def arrivals(facts: Facts) -> DataFrame:
-    """stretch, arrived_at (of the first accepted, null when that was on another day), accepted, finished: messages."""
+    """Returns stretch, arrived_at (of the first accepted, null if that was on another day), accepted and finished:
+    counts of messages."""
     stretch = F.substring("queue_id", 1, PREFIX).alias("stretch")
     came = (
         facts.accepted.where(F.col("part") == 0)

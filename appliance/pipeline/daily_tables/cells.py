@@ -19,8 +19,8 @@ COUNTS = ("messages", "recipients", "attempts", *STATUSES)
 
 
 def cells(facts: Facts) -> DataFrame:
-    """By destination, provider, status and, of deliveries, delay: n, how many of these are ``_only`` ones, and what their
-    delays a, b, c and d add up to."""
+    """Counts attempts by destination, provider, status and, for deliveries, delay: n, how many of these are ``_only``
+    ones, and the sums of their delays a, b, c and d."""
     delivered = F.col("status") == "delivered"
     parts = [F.coalesce(F.col(f"delay_{letter}_us"), F.lit(0)) for letter in LETTERS]
     total = parts[0] + parts[1] + parts[2] + parts[3]
@@ -42,7 +42,7 @@ def cells(facts: Facts) -> DataFrame:
 
 
 def distinct(facts: Facts, cells: DataFrame, key: str) -> DataFrame:
-    """By ``key``, destination or provider: how many messages had attempts there, and how many recipients.
+    """Counts the messages and the recipients with attempts, by ``key``: destination or provider.
 
     Only recipients that were deferred, or ended later, can have several attempts in a day and need telling apart. Messages,
     recipients and keys are distinguished by 64 bits of a hash, which are sorted and shuffled in half the time: of ten million,
@@ -86,8 +86,8 @@ def of_statuses(count: str = "n") -> list[Column]:
 
 
 def table(counted: DataFrame, delays: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The columns of destinations and providers, to which ``with_quantiles`` adds. ``counted``: keys, COUNTS, SUMS,
-    delay_max_us; ``delays``: keys and sketches."""
+    """Returns the columns of destinations and providers, to which ``with_quantiles`` adds. ``counted``: keys, COUNTS,
+    SUMS, delay_max_us; ``delays``: keys and sketches."""
     joined = counted.join(delays, on=list(keys), how="left")
     return joined.select(
         *keys,

@@ -13,12 +13,13 @@ TOP = 1_000  # rows of each table
 
 
 def senders(facts: Facts) -> DataFrame:
-    """sender ("" of bounces), messages, recipients, size_bytes."""
+    """Returns sender ("" of bounces), messages, recipients, size_bytes."""
     return _top(_messages(facts).groupBy("sender").agg(*_sums()), "sender")
 
 
 def clients(facts: Facts) -> DataFrame:
-    """client_address, messages, recipients, size_bytes, and refused: how often it was, at the door."""
+    """Returns client_address, messages, recipients, size_bytes, and refused: how many refusals the client got at SMTP
+    time."""
     came = _messages(facts).where(F.col("client_address") != "").groupBy("client_address").agg(*_sums())
     refused = facts.of("refused").groupBy("client_address").agg(F.count(F.lit(1)).alias("refused"))
     both = came.join(refused, on="client_address", how="full")
@@ -27,8 +28,8 @@ def clients(facts: Facts) -> DataFrame:
 
 
 def recipients(facts: Facts) -> DataFrame:
-    """recipient, messages: how many were accepted for it. Addresses are counted by a hash first, and only those that
-    come to the top by name: most addresses get little."""
+    """Returns recipient and messages: how many were accepted for the recipient. Addresses are counted by a hash first,
+    and only those with the highest counts are counted by name: most addresses get little."""
     addresses = facts.accepted.select(F.explode("recipients").alias("recipient"))
     hashed = addresses.select(F.xxhash64("recipient").alias("hash"))
     top = hashed.groupBy("hash").agg(F.count(F.lit(1)).alias("n")).orderBy(F.desc("n"), "hash").limit(TOP)

@@ -31,20 +31,22 @@ def bucket_of(delay_us: Column) -> Column:
 
 
 def sketched(cells: DataFrame, *keys: str) -> DataFrame:
-    """``keys`` and ``delays``, from rows of keys, bucket and n; rows without a bucket are not delays."""
+    """Returns ``keys`` and the sketch ``delays``, from rows of keys, bucket and n; rows without a bucket are not
+    delays."""
     counted = cells.where(F.col("bucket").isNotNull()).groupBy(*keys, "bucket").agg(F.sum("n").alias("count"))
     return counted.groupBy(*keys).agg(F.sort_array(F.collect_list(F.struct("bucket", "count"))).alias("delays"))
 
 
 def merged(days: DataFrame, *keys: str) -> DataFrame:
-    """``keys`` and ``delays`` from rows that have both, several for a key."""
+    """Returns ``keys`` and ``delays`` from rows that have both, one row per key instead of several."""
     apart = days.select(*keys, F.explode("delays").alias("step"))
     return sketched(apart.select(*keys, F.col("step.bucket").alias("bucket"), F.col("step.count").alias("n")), *keys)
 
 
 def with_quantiles(table: pyarrow.Table) -> pyarrow.Table:
-    """The columns of QUANTILES, seconds to four digits, in front of the greatest delay, and never above it; null of an empty
-    sketch. A table without sketches is given back as it is. Not in Spark: its loops over arrays take microseconds a step."""
+    """Adds the columns of QUANTILES, in seconds to four digits, before the greatest delay and never above it; null for
+    an empty sketch. Returns a table without sketches unchanged. Not done in Spark: its loops over arrays take
+    microseconds per step."""
     if "delays" not in table.column_names:
         return table
     sketches = table["delays"].combine_chunks()

@@ -24,7 +24,8 @@ class Facts:
     silver: Sequence[Silver]  # the UTC days that hold its events
 
     def of(self, kind: str, delivered: bool | None = None) -> DataFrame:
-        """``delivered``: of attempts those that are, or are not; None: all."""
+        """Returns the day's events of one kind. ``delivered``: only attempts that delivered, or only those that did
+        not; None: all."""
         events = read(self.session, self.silver, kind, delivered)
         return events.where((F.col("at") >= _instant(self.day.begin)) & (F.col("at") < _instant(self.day.end)))
 
@@ -39,7 +40,7 @@ class Facts:
         return self.of("attempt")
 
     def hour(self) -> Column:
-        """Of the day, counted from its beginning: 0 to 22, 23 or 24."""
+        """Returns the hour of the day as a column, counted from the day's beginning: 0 to 22, 23 or 24."""
         return F.floor((F.unix_micros("at") - int(self.day.begin * 1e6)) / (HOUR_S * 1_000_000)).cast("int")
 
 

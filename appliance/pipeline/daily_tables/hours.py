@@ -12,7 +12,8 @@ __all__ = ["hours"]
 
 
 def hours(facts: Facts) -> DataFrame:
-    """hour (0 is the day's first), begins_at, clock, messages, recipients, size_bytes, attempts, what came of them, refused.
+    """Returns hour (0 is the day's first), begins_at, clock, messages, recipients, size_bytes, attempts, their results,
+    refused.
 
     All hours of the day are there, those without mail with zeros.
     """

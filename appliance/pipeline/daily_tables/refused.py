@@ -12,7 +12,7 @@ __all__ = ["refused"]
 
 
 def refused(facts: Facts) -> DataFrame:
-    """stage, reason, count, clients, top_client, example: a reply as it was."""
+    """Returns stage, reason, count, clients, top_client and example: a reply as it was sent."""
     replies = facts.of("refused").groupBy("stage", "reply", "client_address").agg(F.count(F.lit(1)).alias("n"))
     by_client = (
         replies.select("stage", folded(F.col("reply")).alias("reason"), "client_address", "reply", "n")

@@ -12,7 +12,8 @@ __all__ = ["totals"]
 
 
 def totals(facts: Facts, cells: DataFrame) -> DataFrame:
-    """messages, recipients and size_bytes accepted, by origin too; attempts and what came of them; delays; refused."""
+    """Returns messages, recipients and size_bytes accepted, also by origin; attempts and their results; delays;
+    refused."""
     first = F.col("part") == 0
     came = facts.accepted.where(first).agg(
         F.count(F.lit(1)).alias("messages"),

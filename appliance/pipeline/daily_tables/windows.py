@@ -13,8 +13,8 @@ ROWS_MAX = 10_000  # destinations that were longest dead, then those that had mo
 
 
 def windows(facts: Facts) -> DataFrame:
-    """destination, samples, window_min, _mean and _max, busy_mean and _max, queued_max, dead_minutes: in which it was
-    dead."""
+    """Returns destination, samples, window_min, _mean and _max, busy_mean and _max, queued_max, and dead_minutes: the
+    minutes in which it was dead."""
     minute = F.floor(F.unix_micros("at") / 60_000_000)
     dead = F.col("dead_until") > F.unix_micros("at") / 1e6
     sampled = facts.of("window").select("destination", "window", "busy", "queued", F.when(dead, minute).alias("dead"))
