@@ -22,7 +22,8 @@ __all__ = ["RecordedRun", "database_is_there"]
 
 
 def database_is_there() -> bool:
-    """Whether it may be asked: an empty file, made by asking, would lie in the portal's way, with our own owner."""
+    """Returns whether the database exists and may be queried. A query would create a missing SQLite file, empty and
+    owned by the user of this command, and the portal could not use it."""
     return connection.vendor != "sqlite" or Path(connection.settings_dict["NAME"]).is_file()
 
 
@@ -57,7 +58,7 @@ class RecordedRun:
                 runs.ended(self._it, came)
 
     def interrupted(self) -> None:
-        """By who began it."""
+        """Records that the user who began the run interrupted it."""
         if self._it is not None:
             with contextlib.suppress(DatabaseError):
                 Run.objects.filter(pk=self._it.pk).update(

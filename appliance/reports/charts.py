@@ -24,7 +24,7 @@ INK, SOFT, LINE = "#1c2430", "#4a5666", "#d5dbe3"
 
 
 def bars(lines: Lines, writing: Writing) -> bytes:
-    """Delivered, deferred and bounced on each other, what was accepted as a line over them."""
+    """Draws delivered, deferred and bounced as stacked bars, and accepted as a line; returns the image."""
     figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), dpi=DPI, layout="constrained")
     axes = figure.add_subplot()
     places = range(len(lines.labels))

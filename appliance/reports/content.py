@@ -90,7 +90,7 @@ class Lines:
 
     @property
     def told(self) -> dict[str, Any]:
-        """For the page's script."""
+        """Returns labels and values for the page's script."""
         return {"labels": self.labels, "values": self.values}
 
     def __bool__(self) -> bool:
@@ -143,7 +143,8 @@ class Content:
 def content_of(
     report: Report, writing: Writing, sorts: Mapping[str, str] | None = None, rows_max: int | None = None
 ) -> Content:
-    """``sorts``: by table, the column it is sorted by. A table that cannot be read says so; the others are there."""
+    """Returns the content of a report. ``sorts``: the sort column by table. A table that cannot be read contains its
+    error; the other tables are complete."""
     most = rows_max or settings.REPORTS.rows_shown_max
     tables = [_table(report, name, (sorts or {}).get(name, ""), most) for name in shown_tables(report)]
     tables = [replace(each, outstanding=_outstanding(tables, each.spec.name)) for each in tables]
@@ -174,7 +175,7 @@ def _table(report: Report, name: str, sort: str, most: int) -> Shown:
 
 
 def gone(table: str) -> str:
-    """For one that was deleted."""
+    """Returns the text that replaces a deleted table."""
     return f"Deleted: this table is kept for {days_kept(table)} days."
 
 

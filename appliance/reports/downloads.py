@@ -42,7 +42,7 @@ def _lines(report: Report, table: str, names: list[str]) -> Iterator[str]:
 
 
 def parquet(report: Report, table: str) -> HttpResponse:
-    """All columns, in one file. Raises Unreadable."""
+    """Returns all columns of a table in one Parquet file. Raises Unreadable."""
     most = _most()
     schema = rows.schema(report, table)
     kept = tempfile.TemporaryFile()  # noqa: SIM115  # the response closes it

@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 
 def cut(who: str, zone: str) -> str:
-    """So that the report has all up to now, and what is queued now is counted. Why that failed; "" when it did not, or when
-    there is no core."""
+    """Exports all events up to now and counts the queue, so that a report includes them. Returns why that failed; "" if
+    it succeeded or there is no core."""
     if not settings.EXPORTER_SOCKET.exists():
         return ""
     tell_zone(zone)
@@ -34,7 +34,8 @@ def cut(who: str, zone: str) -> str:
 
 
 def tell_zone(zone: str) -> None:
-    """The core keeps it, and counts the queue at its midnights also while the portal is away."""
+    """Sends the time zone to the exporter, which stores it, and counts the queue at midnight in that zone also while
+    the portal is not running."""
     if not settings.EXPORTER_SOCKET.exists():
         return
     try:

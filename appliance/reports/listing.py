@@ -60,7 +60,7 @@ def lines(period: Period, today: date, count: int) -> list[Line]:
 
 
 def line_of(period: Period, start: date) -> Line:
-    """One of them."""
+    """Returns the line of one day, week or month."""
     return next(_lines(period, [start], _runs(day=start) if period is Period.DAY else {}))
 
 

@@ -75,7 +75,8 @@ class Run(models.Model):
 
     @property
     def behind(self) -> Run | None:
-        """Of one that waits: the one that is being made. One that only stands as running was killed."""
+        """Returns the run that this run waits for: the one whose report is being made. None if this run does not wait,
+        or the other was killed and only its state says that it runs."""
         if self.state != State.ASKED:
             return None
         other = Run.objects.filter(state=State.RUNNING).defer("log").first()

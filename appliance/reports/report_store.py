@@ -50,7 +50,7 @@ class Period(enum.Enum):
     MONTH = "month"
 
     def start(self, day: date) -> date:
-        """The first day of the one that ``day`` is in."""
+        """Returns the first day of the period that contains ``day``."""
         if self is Period.WEEK:
             return day - timedelta(days=day.weekday())
         return day.replace(day=1) if self is Period.MONTH else day
@@ -62,11 +62,11 @@ class Period(enum.Enum):
         return start + timedelta(days=7 if self is Period.WEEK else 1)
 
     def last(self, start: date) -> date:
-        """The last day in it."""
+        """Returns the last day of the period that begins at ``start``."""
         return self.next(start) - timedelta(days=1)
 
     def directory(self, start: date) -> str:
-        """As its directory is called."""
+        """Returns the name of the directory of the period that begins at ``start``."""
         if self is Period.WEEK:
             year, week, _ = start.isocalendar()
             return f"week={year}-W{week:02d}"
@@ -89,13 +89,13 @@ class Report:
 
     @property
     def made_at(self) -> float:
-        """Wall clock."""
+        """Returns when the report was made, wall clock."""
         given = self.told.get("made_at")
         return float(given) if isinstance(given, int | float) else (self.directory / REPORT).stat().st_mtime
 
     @property
     def so_far(self) -> bool:
-        """Of a day: whether it was not over when this was made."""
+        """Returns whether the report of a day was made before the day was over."""
         end = self.told.get("end")
         return self.told.get("so_far") is True or (isinstance(end, int | float) and self.made_at < end)
 
@@ -109,7 +109,7 @@ class Report:
 
     @property
     def is_damaged(self) -> bool:
-        """Of a day: whether it calls balanced what its own numbers say does not add up."""
+        """Returns whether the report of a day says that it balances although its own numbers do not add up."""
         told = self.balance
         if self.period is not Period.DAY or told.get("balances") is not True:
             return False
@@ -160,7 +160,7 @@ class Report:
 
     @cached_property
     def deleted(self) -> tuple[str, ...]:
-        """Tables that were there, and whose time is over."""
+        """Returns the names of the tables that were deleted because of their age."""
         try:
             names = [name.removesuffix(DELETED) for name in os.listdir(self.directory) if name.endswith(DELETED)]
         except OSError:
@@ -182,7 +182,7 @@ def report_of(period: Period, start: date) -> Report | None:
 
 
 def last_published() -> float:
-    """When something was, wall clock; 0 when nothing ever was."""
+    """Returns when a report was last published, wall clock; 0 if none ever was."""
     try:
         return (settings.REPORTS_DIRECTORY / "gold").stat().st_mtime
     except OSError:
@@ -195,13 +195,13 @@ def exists(period: Period, start: date) -> bool:
 
 
 def is_whole(day: date) -> bool:
-    """Whether there is a report of this day, and not one that was made while it lasted."""
+    """Returns whether there is a report of this day that was made after the day was over."""
     report = report_of(Period.DAY, day)
     return report is not None and not report.so_far
 
 
 def available(period: Period) -> list[date]:
-    """When those begin that are there, newest first."""
+    """Returns the first days of the periods that have a report, newest first."""
     found = []
     try:
         names = os.listdir(settings.REPORTS_DIRECTORY / "gold")
@@ -223,5 +223,5 @@ def available(period: Period) -> list[date]:
 
 
 def has_events(day: date) -> bool:
-    """Whether something was exported of that UTC day."""
+    """Returns whether events of that UTC day were exported."""
     return (settings.EVENTS_DIRECTORY / f"dt={day.isoformat()}").is_dir()

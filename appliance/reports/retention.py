@@ -41,13 +41,15 @@ class Tidied:
 
 
 def days_kept(table: str) -> int:
-    """As [reports] keep says, else keep_days; no table is kept longer than its report."""
+    """Returns for how many days a table is kept: from [reports] keep, otherwise keep_days; never longer than its
+    report."""
     named = dict(each.split(":") for each in settings.REPORTS.keep)
     return min(int(named.get(table, settings.REPORTS.keep_days)), int(settings.REPORTS.keep_days))
 
 
 def tidy() -> Tidied:
-    """Not while a report is being made: that is done the next night, then."""
+    """Deletes reports, tables and runs that are too old. While a report is being made, deletes only runs; the rest is
+    left to the next night."""
     done = Tidied()
     with contextlib.suppress(Busy), held(settings.REPORTS_DIRECTORY), _nobody_writes():
         today = datetime.now(UTC).date()

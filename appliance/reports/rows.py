@@ -24,7 +24,7 @@ class Unreadable(Exception):
 
 
 def schema(report: Report, table: str) -> pa.Schema:
-    """Its columns. Raises Unreadable."""
+    """Returns the schema of a table, without columns if the table has no files. Raises Unreadable."""
     files = _files(report, table)
     if not files:
         return pa.schema([])
@@ -33,13 +33,13 @@ def schema(report: Report, table: str) -> pa.Schema:
 
 
 def count(report: Report, table: str) -> int:
-    """Rows of the whole table. Raises Unreadable."""
+    """Returns the number of rows of the whole table. Raises Unreadable."""
     with _reading(table):
         return sum(pq.read_metadata(file).num_rows for file in _files(report, table))
 
 
 def batches(report: Report, table: str, columns: list[str], rows_max: int) -> Iterator[pa.RecordBatch]:
-    """In the order in which they lie there, at most ``rows_max`` rows. Raises Unreadable."""
+    """Yields at most ``rows_max`` rows in batches, in the order in which they are stored. Raises Unreadable."""
     left = rows_max
     with _reading(table):
         for file in _files(report, table):
@@ -64,9 +64,10 @@ def top(
     descending: bool = False,
     only: str = "",
 ) -> tuple[list[dict[str, Any]], int]:
-    """The first rows by one column, empty values last, and how many there are in all.
+    """Returns the first rows in the order of one column, empty values last, and the number of rows that match.
 
-    Of a table with more than ``read_max`` rows, of its beginning. ``only``: rows in which this flag is set. Raises Unreadable.
+    Reads only the first ``read_max`` rows of a longer table. ``only``: rows in which this flag is set match; "": all
+    rows. Raises Unreadable.
     """
     flag = [only] if only and only not in columns and only in schema(report, table).names else []
     read = list(batches(report, table, [*columns, *flag], read_max))

@@ -65,7 +65,7 @@ class Ended:
 
 
 def command_of(day: date | str, events: Path, output: Path, zone: str, master: str) -> list[str]:
-    """The pipeline's command line."""
+    """Returns the pipeline's command line."""
     return [
         sys.executable, "-m", pipeline.__name__, str(day), "--events", str(events), "--output", str(output),
         "--zone", zone, "--master", master,
@@ -74,7 +74,7 @@ def command_of(day: date | str, events: Path, output: Path, zone: str, master: s
 
 @contextmanager
 def held(directory: Path) -> Iterator[int]:
-    """The lock's descriptor. Raises Busy."""
+    """Holds the lock for making reports; yields its file descriptor. Raises Busy."""
     directory.mkdir(parents=True, exist_ok=True)
     hold = os.open(directory / "run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:

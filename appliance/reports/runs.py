@@ -86,7 +86,8 @@ def ring(asked: Run) -> bool:
 
 
 def ask_for_the_night() -> list[Run]:
-    """Yesterday's, mailed; and of the days before, those that have events and no report, or one so far."""
+    """Requests the report of yesterday, to be mailed, and those of earlier days that have events but no report, or only
+    one made before the day was over."""
     last = yesterday(in_force().zone)
     oldest_first = [last - timedelta(days=back) for back in range(settings.REPORTS.catch_up_days - 1, 0, -1)]
     missing = [day for day in oldest_first if report_store.has_events(day) and not report_store.is_whole(day)]
@@ -94,7 +95,7 @@ def ask_for_the_night() -> list[Run]:
 
 
 def stop(pk: int) -> None:
-    """One that waits is stopped at once, one that runs within some seconds."""
+    """Stops a run: a waiting one at once, a running one within some seconds."""
     stopped = Run.objects.filter(pk=pk, state=State.ASKED).update(state=State.STOPPED, ended_at=timezone.now())
     if not stopped:
         Run.objects.filter(pk=pk, state=State.RUNNING).update(stop_wanted=True)
@@ -156,7 +157,7 @@ def ended(it: Run, came: Ended) -> Run:
 
 
 def made_by(it: Run, report: report_store.Report) -> bool:
-    """Whether this run made it. It may have failed later, in weeks and months."""
+    """Returns whether this run made the report. The run may have failed later, in weeks and months."""
     return it.begun_at is not None and report.made_at >= it.begun_at.timestamp() - 1
 
 
@@ -177,7 +178,8 @@ def _try_again(it: Run) -> None:
 
 
 def take_up() -> None:
-    """Each minute: what was killed fails and is tried again; what is due is rung for."""
+    """Marks runs that were killed as failed and tries them again; wakes the worker if a run is due. Called each
+    minute."""
     killed: list[Run] = []
     with contextlib.suppress(Busy), held(settings.REPORTS_DIRECTORY):
         killed += Run.objects.filter(state=State.RUNNING)
@@ -191,7 +193,8 @@ def take_up() -> None:
 
 
 def letters_due() -> QuerySet[Run]:
-    """Those that have ended for good and are to be mailed; after a day no more."""
+    """Returns the runs that have ended and whose mail is not sent yet; runs that ended more than a day ago are left
+    out."""
     since = timezone.now() - TRIED_FOR
     return Run.objects.filter(mail=True, mailed_at=None, state__in=ENDED, ended_at__gt=since).order_by("pk")
 

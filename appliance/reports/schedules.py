@@ -51,7 +51,7 @@ class Scheduled:
 
     @property
     def late(self) -> bool:
-        """Whether its time has passed without a run."""
+        """Returns whether the task's time has passed without a run."""
         last = previous(self.task, timezone.now())
         if not self.task.enabled or last is None or last + SILENT > timezone.now() or self.task.date_changed > last:
             return False
@@ -73,13 +73,13 @@ def scheduled() -> list[Scheduled]:
 
 
 def scheduler_seen() -> tuple[bool, datetime | None]:
-    """Whether the scheduler runs, and its last sign of life."""
+    """Returns whether the scheduler runs, and when it last reported."""
     seen = PeriodicTask.objects.filter(name=SIGN_OF_LIFE).values_list("last_run_at", flat=True).first()
     return seen is not None and timezone.now() - seen < SILENT, seen
 
 
 def time_of_day(task: Any) -> time | None:
-    """None when its schedule is not one time each day."""
+    """Returns the task's time of day; None if its schedule is not one time each day."""
     cron = task.crontab
     if cron is None or not (cron.minute.isdigit() and cron.hour.isdigit()):
         return None
@@ -89,7 +89,7 @@ def time_of_day(task: Any) -> time | None:
 
 
 def previous(task: Any, now: datetime) -> datetime | None:
-    """When it was due last."""
+    """Returns when the task was last due; None if its schedule is not one time each day."""
     at = time_of_day(task)
     if at is None:
         return None

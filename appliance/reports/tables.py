@@ -63,12 +63,12 @@ class Column:
 
     @property
     def right(self) -> bool:
-        """Whether it is written to the right, and sorts from the greatest."""
+        """Returns whether the column is aligned to the right and sorts in descending order first."""
         return self.kind not in (Kind.TEXT, Kind.TIME, Kind.FLAG)
 
     @property
     def long(self) -> bool:
-        """Whether it is a text of many words, and no name."""
+        """Returns whether the column contains sentences, not names."""
         return self.name in ("reason", "example")
 
 
@@ -110,7 +110,7 @@ class Shown:
 
     @property
     def cells(self) -> Iterator[list[tuple[Column, Any, str, bool]]]:
-        """Rows of (column, value, where it leads to, whether it stands out)."""
+        """Yields the rows as lists of (column, value, link target, whether the value is an anomaly)."""
         for row in self.rows:
             name = str(row.get(self.columns[0].name)) if self.columns else ""
             yield [
@@ -125,7 +125,7 @@ class Shown:
 
     @property
     def heads(self) -> Iterator[tuple[Column, str, str]]:
-        """Columns with what a click sorts by, and how they are sorted now (aria-sort)."""
+        """Yields (column, the sort order that a click selects, the current sort order as aria-sort)."""
         for column in self.columns:
             here = column.name == self.by
             down = not self.descending if here else column.right
@@ -204,7 +204,7 @@ def spec_of(name: str) -> Spec:
 
 
 def shown_tables(report: Report) -> list[str]:
-    """Names in the order of the page, also of those that were deleted."""
+    """Returns the names of the tables in the order of the page, deleted ones included."""
     order = {spec.name: place for place, spec in enumerate(SPECS)}
     names = {*report.tables, *report.deleted} - NOT_SHOWN
     return sorted(names, key=lambda name: (order.get(name, 99), name))
@@ -244,7 +244,8 @@ def _label(name: str) -> str:
 
 
 def table(report: Report, name: str, sort: str, rows_max: int, read_max: int) -> Shown:
-    """``sort``: a column's name, with a minus in front from the greatest; an unknown column is ignored.
+    """Returns a table, sorted by a column. ``sort``: the column's name, with a leading minus for descending order; an
+    unknown column is ignored.
 
     Raises Unreadable.
     """
@@ -298,7 +299,7 @@ def link_of(column: str, row: dict[str, Any]) -> str:
 
 
 def plain_value(value: Any) -> Any:
-    """For a file: as it is, times in ISO 8601, nothing for nothing."""
+    """Returns a value for a file: unchanged, times in ISO 8601, "" for None."""
     if value is None:
         return ""
     return value.isoformat() if hasattr(value, "isoformat") else value

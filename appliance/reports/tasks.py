@@ -20,7 +20,7 @@ def nightly_report() -> None:
 
 @shared_task  # type: ignore[untyped-decorator]
 def make(run: int) -> None:
-    """Its process does the work; this one waits for it."""
+    """Runs the report's process and waits for it; then sends the mail and wakes the worker for the next run."""
     made = runs.make(run)
     if made is not None:
         runs.send_letters()

@@ -38,7 +38,8 @@ DAYS, WEEKS, MONTHS, RUNS = 14, 6, 6, 15
 @require_safe
 @never_cache
 def reports(request: HttpRequest) -> HttpResponse:
-    """For htmx, which asks again and again, nothing when all is as it was: so what is open, and the keyboard's place, stay."""
+    """Renders the list of reports. For htmx, which polls, answers 204 if nothing changed, so that open parts and the
+    focus stay."""
     now = in_force()
     day = today(now.zone)
     runs = list(Run.objects.defer("log")[:RUNS])
@@ -73,7 +74,7 @@ def _seen(runs: list[Run], day: date) -> str:
 @require_safe
 @never_cache
 def report(request: HttpRequest, period: str, start: str) -> HttpResponse:
-    """One report. ``?TABLE=COLUMN`` sorts a table, with a minus from the greatest."""
+    """Renders one report. ``?TABLE=COLUMN`` sorts a table; a leading minus means descending order."""
     kind, first = _asked(period, start)
     it, line = report_store.report_of(kind, first), line_of(kind, first)
     now = in_force()
@@ -153,7 +154,7 @@ def schedules(request: HttpRequest) -> HttpResponse:
 @administrator
 @require_http_methods(["GET", "HEAD", "POST"])
 def preferences(request: HttpRequest) -> HttpResponse:
-    """The zone of a day, who gets the mail, how it writes numbers."""
+    """Renders and saves the preferences: the time zone of a day, the recipients of the mail, the number format."""
     before = in_force().described
     form = PreferencesForm.of(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():

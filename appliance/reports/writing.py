@@ -112,16 +112,16 @@ class Writing:
     # -- dates
 
     def day(self, day: date) -> str:
-        """Friday 20 November 2026"""
+        """Formats a day: "Friday 20 November 2026"."""
         return f"{self._words.days[day.weekday()]} {self._in_month(day)} {day.year}"
 
     def short_day(self, day: date) -> str:
-        """Fri 20 Nov"""
+        """Formats a day in short: "Fri 20 Nov"."""
         words = self._words
         return f"{words.short_days[day.weekday()]} {self._number_of(day)} {words.short_months[day.month - 1]}"
 
     def listed_day(self, day: date) -> str:
-        """Fri 2026-11-20: one below the other."""
+        """Formats a day for a column of days: "Fri 2026-11-20"."""
         return f"{self._words.short_days[day.weekday()]} {day.isoformat()}"
 
     def month(self, start: date) -> str:
@@ -129,7 +129,8 @@ class Writing:
         return f"{self._words.months[start.month - 1]} {start.year}"
 
     def period(self, period: Period, start: date) -> str:
-        """Friday 20 November 2026; week 47 of 2026, 16 November – 22 November; November 2026"""
+        """Formats a period: "Friday 20 November 2026"; "week 47 of 2026, 16 November – 22 November"; "November
+        2026"."""
         if period is Period.DAY:
             return self.day(start)
         if period is Period.MONTH:

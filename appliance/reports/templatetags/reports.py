@@ -20,7 +20,7 @@ _NOTHING = "(none)"  # an empty name: the sender of bounces, no TLS
 
 @register.simple_tag
 def cell(writing: Writing, column: Column, value: Any, href: str = "") -> SafeString | str:
-    """On the page; times are in its reader's zone."""
+    """Renders a table's cell on the page, with a link if ``href`` is given; times are in the reader's time zone."""
     if column.kind is Kind.TEXT:
         inner: SafeString | str = _name(value)
     elif column.kind is Kind.TIME:
@@ -32,7 +32,7 @@ def cell(writing: Writing, column: Column, value: Any, href: str = "") -> SafeSt
 
 @register.simple_tag
 def written(writing: Writing, kind: Kind, value: Any) -> str:
-    """In the mail, and figures. Escaped by the template, as all text."""
+    """Renders a value in the mail, and the figures on the page. The template escapes the text."""
     return writing.value(kind, value) or _NOTHING
 
 

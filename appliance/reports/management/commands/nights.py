@@ -48,7 +48,7 @@ class Command(BaseCommand):
 
 
 def ready() -> bool:
-    """Whether the database has all its tables."""
+    """Returns whether all migrations of the database are applied."""
     try:
         executor = MigrationExecutor(connection)
         return not executor.migration_plan(executor.loader.graph.leaf_nodes())
