@@ -59,7 +59,8 @@ def rights_of(user: User) -> dict[str, Any]:
 
 
 def set_rights(user: User, role: str, bodies: bool) -> None:
-    """Touches nothing that is as it should be: sessions end with each change."""
+    """Gives the user the role, and the permission to read message bodies or not; changes only what differs, because
+    each change ends the user's sessions."""
     wanted = Group.objects.filter(name=role)
     current = user.groups.filter(name__in=GROUPS)
     if set(current) != set(wanted) and not (user.is_superuser and role == "administrator"):
