@@ -60,7 +60,7 @@ class Destinations:
         return transport
 
     def find(self, transport_name: str, name: str) -> Destination:
-        """A destination that gets mail: from among the idle, or new."""
+        """Returns a destination that gets mail, and makes it active: an idle one, or a new one."""
         destination = self.idle.pop(name, None)
         if destination is None:
             destination = Destination(name, self.transport(transport_name), self.tuning.destination(name))
@@ -70,7 +70,7 @@ class Destinations:
         return destination
 
     def shown(self) -> list[Destination]:
-        """Those people want to see: with mail, or dead."""
+        """Returns the destinations that are of interest to an operator: those with mail, and dead ones."""
         return [*self.active.values(), *(one for one in self.idle.values() if one.dead_until is not None)]
 
     def rest(self, destination: Destination) -> None:
@@ -86,7 +86,8 @@ class Destinations:
             forgotten.dead_until = forgotten.rest_until = None  # the timetable need not keep it
 
     def opened(self, destination: Destination) -> None:
-        """Something that stood in its way is gone, or it has other mail: it takes its place in the choice."""
+        """Offers the destination for selection: an obstacle to its deliveries is gone, or it has other mail than
+        before."""
         destination.transport.offer(destination)
         if destination.parked and destination.able():
             unpark(destination)
@@ -94,7 +95,8 @@ class Destinations:
     # -- feedback
 
     def succeeded(self, destination: Destination, now: float) -> None:
-        """A delivery came to its end without connection or handshake failure; it still counts as busy."""
+        """Updates the window after a delivery without connection or handshake failure; revives a dead destination and
+        its transport. The delivery still counts as busy."""
         self._revive_transport(destination.transport)
         if destination.dead_until is None:
             destination.window.succeeded(destination.busy, destination.parameters, destination.limit)
@@ -103,7 +105,8 @@ class Destinations:
         self._changed(destination, now)
 
     def failed(self, destination: Destination, reply: str, now: float) -> None:
-        """A delivery failed to connect, to be greeted, to say EHLO, or lost the handshake."""
+        """Updates the window after a delivery that failed to connect, to be greeted, to say EHLO, or to complete the
+        handshake; the destination may become dead."""
         self._revive_transport(destination.transport)  # it could try
         destination.site_failures += 1
         destination.reason = reply
@@ -144,12 +147,13 @@ class Destinations:
             self._revive(destination, min(destination.parameters.initial_destination_concurrency, destination.limit))
 
     def condemn(self, destination: Destination) -> None:
-        """It, or its transport, is dead: what waits is to be deferred."""
+        """Notes that waiting mail of the destination is to be deferred, because the destination or its transport is
+        dead."""
         if destination.queued:
             self.condemned.append(destination)
 
     def fail_transport(self, transport: Transport, reply: str, now: float) -> None:
-        """Trouble of our own: no delivery of this transport could succeed."""
+        """Declares the transport dead after a local error: no delivery of this transport could succeed."""
         transport.reason = reply
         if transport.dead_until is None:
             transport.deaths += 1
@@ -164,7 +168,7 @@ class Destinations:
     # -- rate delays
 
     def delay(self, destination: Destination, now: float) -> None:
-        """After a delivery: a pause, where destination_rate_delay or transport_rate_delay want one."""
+        """Begins the pause after a delivery, if destination_rate_delay or transport_rate_delay is set."""
         pause = destination.parameters.destination_rate_delay
         if pause > 0:
             destination.rest_from, destination.rest_until = now, now + pause

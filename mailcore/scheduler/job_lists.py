@@ -49,7 +49,8 @@ class JobLists:
         return peer
 
     def join(self, peer: Peer, before: int) -> None:
-        """The peer has more recipients than the ``before`` that were counted."""
+        """Adds the peer's new recipients to its job and destination: those beyond the ``before`` that were counted
+        already."""
         job, destination = peer.job, peer.destination
         added = len(peer.recipients) - before
         job.count += added
@@ -63,7 +64,7 @@ class JobLists:
 
     @staticmethod
     def wait(peer: Peer, count: int) -> None:
-        """``count`` recipients more of the peer wait; less, when negative."""
+        """Counts ``count`` more waiting recipients of the peer; fewer if negative."""
         job, destination = peer.job, peer.destination
         destination.queued += count
         destination.transport.queued += count
@@ -75,7 +76,7 @@ class JobLists:
             destination.waiting -= 1
 
     def cut(self, peer: Peer, limit: int) -> Entry:
-        """An entry from the front of the peer."""
+        """Returns an entry with at most ``limit`` recipients, taken from the front of the peer."""
         recipients = peer.recipients
         taken = tuple(recipients[:limit])
         del recipients[:limit]
@@ -85,7 +86,7 @@ class JobLists:
         return Entry(self._entry, peer.job.message.queue_id, destination.transport.name, destination.name, taken)
 
     def selected(self, job: Job) -> None:
-        """The job has fewer entries than before."""
+        """Updates the job after it lost an entry: asks for more recipients, retires it, or classifies it again."""
         if not job.entries:
             if job.message.unread:
                 self.recipients.look_at(job.message)
@@ -95,7 +96,8 @@ class JobLists:
         classify(job)
 
     def retire(self, job: Job) -> None:
-        """Off the list, until another batch, or a dead deliverer, brings it recipients again."""
+        """Takes the job off the list, until another batch of recipients, or a deliverer that ended, brings it
+        recipients again."""
         leave_stack(job)
         job.listed = False
         job.key = (job.message.sequence, LAST)

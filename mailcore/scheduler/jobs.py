@@ -55,7 +55,7 @@ class Message:
 
     @property
     def waiting(self) -> bool:
-        """Some recipient in core is not in flight."""
+        """Returns whether a recipient in memory is not in flight."""
         return any(job.entries for job in self.jobs.values())
 
 

@@ -45,14 +45,14 @@ UNUSED_MAX = 1_000  # classes are dropped after this many changes without a big 
 
 
 def count_selected(job: Job) -> None:
-    """An entry of the job was selected."""
+    """Counts an entry of the job as selected, which earns a delivery slot."""
     job.selected += 1
     job.slots_available += 1
     job.slots_used += 1
 
 
 def uncount_selected(job: Job) -> None:
-    """An entry that was selected waits again: its deliverer died."""
+    """Uncounts a selected entry of the job that waits again because its deliverer ended."""
     job.selected -= 1
     job.slots_available -= 1
     job.slots_used -= 1
@@ -62,38 +62,42 @@ def uncount_selected(job: Job) -> None:
 
 
 def preemptible(current: Job) -> bool:
-    """Whether a search is worth while: the job is big enough, and the smallest candidate there can be could go now."""
+    """Returns whether a search for a candidate is worthwhile: the job is big enough, and the smallest possible
+    candidate could preempt it now."""
     return current.big and current.slots_available > 0 and advance_missing(current, 1) <= 0
 
 
 def big_from(parameters: TransportParameters) -> float:
-    """Entries a job must have, or be able to get, so that others may preempt it."""
+    """Returns the number of entries that a job must have, or be able to get, so that others may preempt it."""
     cost = parameters.delivery_slot_cost
     # At a cost of 1 everything could be inflated without end: the algorithm is switched off, as in Postfix
     return max(parameters.minimum_delivery_slots * cost, 1) if cost >= 2 else math.inf
 
 
 def advance_missing(current: Job, needed: int) -> float:
-    """Slots the job must still accumulate before one that needs ``needed`` entries may preempt it; 0 or less: it may now."""
+    """Returns the number of slots that the job must still accumulate before one that needs ``needed`` entries may
+    preempt it; 0 or less: it may now."""
     parameters = current.transport.parameters
     wanted = needed * (100 - parameters.delivery_slot_discount) / 100
     return wanted - parameters.delivery_slot_loan - current.slots_available // parameters.delivery_slot_cost
 
 
 def entries_missing(current: Job, needed: int) -> int:
-    """Entries of the current job that must still be selected before one that needs ``needed`` may preempt it."""
+    """Returns the number of entries of the current job that must still be selected before one that needs ``needed`` may
+    preempt it."""
     parameters = current.transport.parameters
     wanted = math.ceil(needed * (100 - parameters.delivery_slot_discount) / 100 - parameters.delivery_slot_loan)
     return max(max(wanted * parameters.delivery_slot_cost, 1) - current.slots_available, 0)
 
 
 def slots_ever(current: Job) -> int:
-    """Slots it has, and will have when all its entries in core are selected."""
+    """Returns the slots that the job has, and will have once all its entries in memory are selected."""
     return (current.entries + current.slots_available) // current.transport.parameters.delivery_slot_cost
 
 
 def preempt(current: Job, now: float) -> Job | None:
-    """The best candidate goes in front of the current job, if it may now; else None, and nothing has changed."""
+    """Puts the best candidate in front of the current job and returns it, if it may preempt now; otherwise changes
+    nothing and returns None."""
     if not preemptible(current):
         return None
     candidate = best_candidate(current, now)
@@ -117,7 +121,8 @@ def preempt(current: Job, now: float) -> Job | None:
 
 
 def leave_stack(job: Job) -> None:
-    """The job has ended, or goes elsewhere: what it did not use of its slots goes back, its children are adopted."""
+    """Removes a job that has ended or goes elsewhere from the stack: its unused slots return to the job it preempted,
+    and its children get its parent."""
     parent = job.parent
     if parent is None and not job.children:
         return
@@ -212,7 +217,8 @@ def _holds(item: Candidacy, size: tuple[int, int]) -> bool:
 
 
 def best_candidate(current: Job, now: float) -> Job | None:
-    """The job with the greatest time since enqueued by entries among those that could ever fit."""
+    """Returns the job with the longest time since enqueued per entry, among those that could ever fit into the slots;
+    None if there is none."""
     slots = slots_ever(current)
     best: Job | None = None
     best_score = 0.0
@@ -263,7 +269,7 @@ def _park(destination: Destination, size: tuple[int, int], item: Candidacy) -> N
 
 
 def unpark(destination: Destination) -> None:
-    """The destination is able again: of what is parked with it, the oldest of each size are candidates again."""
+    """Makes parked jobs candidates again, the oldest of each size, because the destination can take mail again."""
     sizes = destination.transport.sizes
     for size in list(destination.parked):
         jobs = sizes.get(size)

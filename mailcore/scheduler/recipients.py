@@ -46,7 +46,7 @@ class Recipients:
     # -- counting
 
     def came(self, message: Message, count: int) -> None:
-        """``count`` recipients more of the message are in core; less, when negative."""
+        """Counts ``count`` more recipients of the message in memory; fewer if negative."""
         before = message.count
         message.count = after = before + count
         self.in_core += count
@@ -55,7 +55,7 @@ class Recipients:
             self.above += max(after - minimum, 0) - max(before - minimum, 0)
 
     def count_pools(self) -> None:
-        """After a transport is new, or its pools have changed."""
+        """Adds up the pools; called when a transport is new or its pools have changed."""
         self.pools = sum(
             one.parameters.recipient_limit + one.parameters.extra_recipient_limit for one in self._transports
         )
@@ -64,14 +64,14 @@ class Recipients:
 
     @property
     def first_batch(self) -> int:
-        """How many recipients of a new message may be read."""
+        """Returns how many recipients of a new message may be read."""
         values = self._tuning.globals
         minimum = values.message_recipient_minimum
         free = min(values.message_recipient_limit - self.in_core - minimum, self._free)
         return min(minimum + max(free, 0), BATCH_MAX)
 
     def wanted(self, now: float) -> list[tuple[str, int]]:
-        """Which messages may read how many more, each said once."""
+        """Returns which messages may read how many more recipients; each is returned once."""
         hungry, self._hungry = self._hungry, {}
         answer: list[tuple[str, int]] = []
         for message in hungry:
@@ -93,7 +93,7 @@ class Recipients:
         return answer
 
     def room(self, message: Message) -> int:
-        """How many more of its unread recipients it may have in core now."""
+        """Returns how many more of its unread recipients the message may have in memory now."""
         room = min(message.slots - message.count, message.unread, BATCH_MAX)
         return room - max(self._beyond(message, room) - self._free, 0)
 
@@ -115,7 +115,7 @@ class Recipients:
 
     @staticmethod
     def refill_due(message: Message) -> float:
-        """When even a few more are worth a look into the log."""
+        """Returns the time from which on reading even a few more recipients is worthwhile."""
         delays = [job.transport.parameters.recipient_refill_delay for job in message.jobs.values()]
         return message.refilled + min(delays, default=0.0)
 
@@ -125,13 +125,13 @@ class Recipients:
             self._hungry[message] = None
 
     def look_at(self, message: Message) -> None:
-        """Something of an unread message has changed."""
+        """Notes that an unread message has changed, so that ``wanted`` examines it."""
         self._hungry[message] = None
 
     # -- slots
 
     def link(self, job: Job) -> None:
-        """The job is new on the list: "it gets all unused recipient slots from its transport's pool"."""
+        """Gives a job that is new on the list "all unused recipient slots from its transport's pool"."""
         transport, message = job.transport, job.message
         if message.unread:
             first = self.first_unread(transport)
@@ -159,7 +159,7 @@ class Recipients:
             self.hand_on(transport)
 
     def hand_on(self, transport: Transport) -> None:
-        """All that is unused goes to the first unread job."""
+        """Gives all unused slots of the transport to its first unread job."""
         first = self.first_unread(transport)
         unused = transport.slots_unused
         if first is not None and unused > 0:
@@ -169,7 +169,7 @@ class Recipients:
             self._hungry[first.message] = None
 
     def lend_extra(self, job: Job) -> None:
-        """An unread job has preempted another: half of what is left of the extra pool."""
+        """Lends half of the rest of the extra pool to an unread job that has preempted another."""
         transport, message = job.transport, job.message
         left = transport.parameters.extra_recipient_limit + transport.slots_unused
         if message.unread and left > 0:
@@ -180,7 +180,7 @@ class Recipients:
             self._hungry[message] = None
 
     def first_unread(self, transport: Transport) -> Job | None:
-        """Of the listed jobs with unread recipients, the one whose message came first."""
+        """Returns the listed job with unread recipients whose message came first, or None."""
         unread = transport.unread
         while unread:
             job = unread[0][1]
@@ -190,7 +190,7 @@ class Recipients:
         return None
 
     def done(self, job: Job, count: int) -> None:
-        """``count`` recipients of the job have left."""
+        """Counts ``count`` recipients of the job as gone from memory, and gives away slots that are not needed."""
         message = job.message
         job.count -= count
         self.came(message, -count)

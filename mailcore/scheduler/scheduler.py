@@ -66,7 +66,7 @@ class Scheduler:
     # -- mail in, entries out, what came of them
 
     def admit(self, queue_id: str, unread: int, recipients: Iterable[tuple[int, str, str]], now: float) -> None:
-        """A message, or a further batch of its recipients, enters.
+        """Admits a message, or a further batch of its recipients.
 
         ``recipients`` are (number, transport, destination), a number not being in core already. ``unread`` is how many
         recipients of the message are still in the log after this batch. Every batch that ``wanted`` asked for is to be
@@ -116,7 +116,7 @@ class Scheduler:
             self._forget(message)
 
     def select(self, now: float) -> Entry | None:
-        """The next entry to deliver, or none."""
+        """Returns the next entry to deliver, or None."""
         if now >= self._timetable.first:
             self._timetable.run(now)
         rotation = self._rotation
@@ -156,7 +156,7 @@ class Scheduler:
         return entry
 
     def defer(self, now: float) -> Deferral | None:
-        """The next entry to defer without trying, because its destination or transport is dead; or none.
+        """Returns the next entry to defer without an attempt, because its destination or transport is dead; or None.
 
         ``report`` ends it, with all its recipients as done. It is in no window and counts as no delivery.
         """
@@ -269,17 +269,19 @@ class Scheduler:
 
     @property
     def first_batch(self) -> int:
-        """How many recipients of a message that is new to the active set may be read."""
+        """Returns how many recipients of a message that is new to the active set may be read."""
         return self._recipients.first_batch
 
     def wanted(self, now: float) -> list[tuple[str, int]]:
-        """Which messages may read how many more recipients now; each is said once, until that batch is admitted."""
+        """Returns which messages may read how many more recipients now; each is returned once, until that batch is
+        admitted."""
         if now >= self._timetable.first:
             self._timetable.run(now)
         return self._recipients.wanted(now)
 
     def wake_at(self) -> float | None:
-        """When ``select`` or ``wanted``, asked at the time of the latest call, may next have something. None: never."""
+        """Returns when ``select`` or ``wanted``, called at the time of the latest call, may next return something;
+        None: never."""
         return None if self._timetable.first == math.inf else self._timetable.first
 
     # -- tuning
@@ -300,24 +302,26 @@ class Scheduler:
                 self._destinations.revive(destination)
 
     def get(self, scope: str, parameter: str) -> Value | None:
-        """The value in force, in the scopes of ``set``; None only for ``suspended_until`` of what is not suspended."""
+        """Returns the value in force, in the scopes of ``set``; None only for ``suspended_until`` if the scope is not
+        suspended."""
         return self.tuning.get(scope, parameter)
 
     def origin(self, scope: str, parameter: str) -> Origin:
-        """The value in force, the scope and layer it comes from, and until when."""
+        """Returns the value in force, the scope and layer it comes from, and when it ends."""
         return self.tuning.origin(scope, parameter)
 
     @property
     def by_recipient(self) -> frozenset[str]:
-        """Transports with a destination_recipient_limit of 1: their destinations are "transport:user@next hop"."""
+        """Returns the transports with a destination_recipient_limit of 1: their destinations are "transport:user@next
+        hop"."""
         return self.tuning.by_recipient
 
     # -- for people
 
     def explain(self, queue_id: str, now: float, groups_max: int = 100) -> list[dict[str, Any]]:
-        """Why the message is not being delivered now, one group of recipients each; [] when it is not active.
+        """Explains why the message is not being delivered now, an item per group of recipients; [] if it is not active.
 
-        Takes as long as there are deliveries in flight, and groups.
+        The cost grows with the number of deliveries in flight and of groups.
         """
         self._timetable.run(now)
         message = self._messages.get(queue_id)
@@ -351,7 +355,8 @@ class Scheduler:
         )
 
     def window(self, destination: str) -> tuple[int, int] | None:
-        """A destination's window (0 while it is dead) and limit; None when it has no mail. A snapshot would cost more."""
+        """Returns a destination's window (0 while it is dead) and limit; None if it has no mail. A snapshot would cost
+        more."""
         known = self._destinations.active.get(destination)
         return None if known is None else (known.open_window, known.limit)
 
@@ -376,7 +381,7 @@ class Scheduler:
 
     @property
     def may_admit(self) -> bool:
-        """Whether another message fits: message_active_limit is not reached."""
+        """Returns whether another message fits: message_active_limit is not reached."""
         return len(self._messages) < self.tuning.globals.message_active_limit
 
     # -- inside

@@ -104,7 +104,8 @@ class _Transport:
 
 
 def scopes_of(rest: str) -> Iterator[str]:
-    """The patterns that take a destination, or a pattern, from the most specific on; without the transport's name.
+    """Yields the patterns that match a destination, or a pattern, the most specific first; without the transport's
+    name.
 
     >>> list(scopes_of("user@example.org:587"))
     ['user@example.org:587', 'user@example.org', 'example.org:587', 'example.org', '.org']
@@ -157,11 +158,12 @@ class Tuning:
     # -- what is in force
 
     def transport(self, name: str) -> TransportParameters:
-        """A transport that is not configured has the defaults."""
+        """Returns a transport's parameters; a transport that is not configured has the defaults."""
         return self._transports.get(name, self._unconfigured).parameters
 
     def destination(self, name: str) -> DestinationParameters:
-        """``name`` is "transport:next hop". One object for all destinations with the same scopes."""
+        """Returns a destination's parameters; ``name`` is "transport:next hop". All destinations with the same scopes
+        share one object."""
         transport_name, _, rest = name.partition(":")
         transport = self._transports.get(transport_name, self._unconfigured)
         patterns = transport.patterns
@@ -179,7 +181,8 @@ class Tuning:
         return known
 
     def get(self, scope: str, parameter: str) -> Value | None:
-        """The value in force, in the scopes of ``set``; None only for ``suspended_until`` of what is not suspended.
+        """Returns the value in force, in the scopes of ``set``; None only for ``suspended_until`` if the scope is not
+        suspended.
 
         Raises BadValue if the scope has no such parameter.
         """
@@ -199,7 +202,7 @@ class Tuning:
         return self._said(name, parameter) or Origin(getattr(configured, parameter), name, Layer.CONFIGURED)
 
     def tuned(self) -> list[str]:
-        """The scopes with values set live."""
+        """Returns the scopes with values that were set live."""
         return list(self._live)
 
     @property
@@ -252,7 +255,7 @@ class Tuning:
         return list(changed)
 
     def first_end(self) -> float | None:
-        """When the next value that is set for a time ends."""
+        """Returns when the next value that is set for a time ends; None if there is none."""
         timetable = self._timetable
         while timetable and not self._true(timetable[0]):
             heapq.heappop(timetable)
@@ -260,7 +263,8 @@ class Tuning:
 
     @staticmethod
     def touches(scope: str, destination: str) -> bool:
-        """Whether what is set in the scope may change what is in force for the destination; the global one may for all."""
+        """Returns whether a value set in the scope may change the values in force for the destination; the global scope
+        touches all."""
         name, colon, pattern = scope.partition(":")
         transport_name, _, rest = destination.partition(":")
         if not scope:
@@ -270,7 +274,7 @@ class Tuning:
 
     @classmethod
     def matching(cls, scope: str, destinations: Iterable[str]) -> list[str]:
-        """Those of the destinations that the scope touches."""
+        """Returns those of the destinations that the scope touches."""
         return [name for name in destinations if cls.touches(scope, name)]
 
     # -- inside
