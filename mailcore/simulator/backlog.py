@@ -194,7 +194,7 @@ class Backlog:
     sampled: SampledMail | None = None  # the same, with what its messages look like
 
     def new(self, chances: Chances) -> Iterator[Arrival]:
-        """New mail by the time it arrives."""
+        """Yields new mail in the order of its arrival."""
         sources: list[Iterator[Arrival]] = [each.arrivals() for each in self.listed]
         for name, mail in self.mail.items():
             if mail.messages and not mail.deferred_s:
@@ -208,7 +208,7 @@ class Backlog:
         return _merged(sources, 0)
 
     def deferred(self, chances: Chances) -> Iterator[Arrival]:
-        """Mail tried before the start, by the time it is due."""
+        """Yields mail that was tried before the start, in the order in which it is due."""
         sources = [
             mail.queued(chances(f"queued {name}"))
             for name, mail in self.mail.items()
@@ -221,7 +221,7 @@ class Backlog:
         return _merged(sources, 1)
 
     def weights(self, until_s: float) -> dict[str, float]:
-        """About how many recipients each destination gets, for choosing whom to watch."""
+        """Returns about how many recipients each destination gets, to choose the destinations to watch."""
         found: dict[str, float] = {}
         for listed in self.listed:
             for name, count in listed.recipients:

@@ -75,7 +75,7 @@ TESTS = (
 
 
 def scenario_of(test: ConcurrencyTest, feedback: str) -> Scenario:
-    """``feedback`` is a key of FEEDBACKS, for good and for bad deliveries alike."""
+    """Returns the scenario of a test; ``feedback`` is a key of FEEDBACKS, for good and for bad deliveries alike."""
     value = FEEDBACKS[feedback]
     return Scenario(
         parameters=Parameters(
@@ -121,7 +121,7 @@ def row_of(test: ConcurrencyTest, feedback: str, outcome: Outcome) -> Row:
 
 
 def markdown(rows: Iterable[Row]) -> list[str]:
-    """The lines of the tables, one a test, as docs/scheduler.md has them."""
+    """Returns the lines of the tables, one table per test, as in docs/scheduler.md."""
     lines: list[str] = []
     name = ""
     for row in rows:

@@ -18,7 +18,7 @@ __all__ = ["Lanes", "next_interval"]
 
 
 def next_interval(age_s: float, minimal_s: float, maximal_s: float, ladder_s: tuple[float, ...]) -> float:
-    """The wait of a deferred message, as mailcore.queue.lanes has it (a test compares them)."""
+    """Returns how long a deferred message waits, as mailcore.queue.lanes does (a test compares them)."""
     wanted = min(max(age_s, minimal_s), maximal_s)
     return min(ladder_s, key=lambda step: (abs(step - wanted), step))
 
@@ -45,7 +45,7 @@ class Lanes:
         return bool(self._waiting) or self._next_new is not None or self._next_deferred is not None
 
     def next_at(self, now: float) -> float:
-        """When something is due that is not due yet; infinity: never."""
+        """Returns when the next message becomes due that is not due yet; infinity: never."""
         at = math.inf
         if self._next_new is not None and self._next_new[0] > now:
             at = self._next_new[0]
@@ -56,24 +56,24 @@ class Lanes:
         return at
 
     def take(self, now: float) -> Message | None:
-        """The next message that is due: a new and a deferred one in turn."""
+        """Returns the next message that is due, or None: a new and a deferred one in turn."""
         self._retry_turn = not self._retry_turn
         if self._retry_turn:
             return self._take_deferred(now) or self._take_new(now)
         return self._take_new(now) or self._take_deferred(now)
 
     def wait(self, message: Message, due: float) -> None:
-        """It is tried again."""
+        """Stores a deferred message until it is due."""
         heapq.heappush(self._waiting, (due, next(self._numbers), message))
 
     @property
     def waiting(self) -> int:
-        """Recipients of what was deferred and waits."""
+        """Returns the number of recipients in messages that were deferred and wait."""
         return sum(message.left for _, _, message in self._waiting)
 
     @property
     def is_start_ahead(self) -> bool:
-        """Whether there is mail of the start that was never taken."""
+        """Returns whether mail that was in the queue at the start is not taken yet."""
         return self._next_deferred is not None or (self._next_new is not None and self._next_new[0] <= 0)
 
     def take_stock(self, now: float) -> int:

@@ -83,7 +83,8 @@ def _gaps(tried: Sequence[Tried]) -> list[tuple[float, bool]]:
 
 
 def limit_of(tried: Sequence[Tried]) -> int | None:
-    """How many connections the site takes, from how many were open whenever it said that there were too many."""
+    """Returns how many connections the site accepts, from how many were open each time it refused one because of their
+    number; None if it never did."""
     good = [each for each in tried if not each.failed]
     counts: list[int] = []
     for refused in tried:
@@ -102,7 +103,7 @@ def _common_peak(seen: Sequence[int]) -> int:
 
 
 def modelled(row: Times, tried: Sequence[Tried], overhead_s: float) -> tuple[dict[str, Any], str]:
-    """Fields of ``NextHop``, and "" or what is to be said of it, behind the destination's name."""
+    """Returns values for fields of ``NextHop``, and a note on the model to follow the destination's name, or ""."""
     values: dict[str, Any] = {}
     said: list[str] = []
     good = [each for each in tried if not each.failed and each.transmit_s > 0]

@@ -26,7 +26,7 @@ class Message:
         self.begin(groups)
 
     def begin(self, groups: tuple[tuple[str, int], ...]) -> None:
-        """A pass: all recipients that are left, by destination."""
+        """Begins a pass over all recipients that are left, by destination."""
         self.groups = groups
         self.left = self.unread = groups[0][1] if len(groups) == 1 else sum([count for _, count in groups])
         self.deferred: dict[str, int] = {}

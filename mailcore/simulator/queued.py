@@ -58,7 +58,8 @@ class QueuedMail:
                     yield 0.0, None, groups
 
     def deferred(self, chance: Chance) -> Iterator[_Arrival]:
-        """By the time they are due. ``chance`` begins as for ``new``: both deal out the same recipients."""
+        """Yields deferred messages in the order in which they are due. ``chance`` starts as for ``new``: both draw the
+        same recipients."""
         dealt = self._dealt(chance)
         lanes = [self._lane(dealt, place) for place, (interval, _, _) in enumerate(self.lanes) if interval]
         return heapq.merge(*lanes, key=lambda arrival: arrival[1] or 0.0)

@@ -57,7 +57,8 @@ class SimulationResult(msgspec.Struct, kw_only=True):
 
 
 def result_of(outcome: Outcome, share: float, messages: int) -> SimulationResult:
-    """``share`` of the mail was simulated, in that share of the time; ``messages``: in the queue, all of them.
+    """Returns the result for all mail. ``share`` of the mail was simulated, in that share of the time; ``messages``: in
+    the queue, all of them.
 
     Series have a value for each step of ``per`` seconds, which ends at ``t``; the last step may be shorter. Counts are of the
     step, backlog and window at its end, busy is its mean.

@@ -61,7 +61,7 @@ class SampledMail:
             yield -message.age_s, None, message.groups
 
     def deferred(self) -> Iterator[_Arrival]:
-        """By the time they are due."""
+        """Yields deferred messages in the order in which they are due."""
         for message in sorted(self._dealt[1], key=lambda message: message.due_s):
             yield min(-message.age_s, 0.0), max(message.due_s, 0.0), message.groups
 
@@ -106,7 +106,8 @@ def _deal(part: tuple[SampledMessage, ...], quota: int, left: dict[str, int], de
 
 
 def scaled(mail: SampledMail, share: float) -> SampledMail:
-    """Less of it, and as much younger and sooner due; at least one recipient of each destination stays."""
+    """Returns ``share`` of the mail, with ages and due times scaled as well; at least one recipient of each destination
+    stays."""
     if share >= 1:
         return mail
     lanes = []

@@ -97,7 +97,7 @@ class _Run:
     # -- the loop
 
     def run(self, watch: Watch | None) -> str:
-        """Until the end; answers what it was."""
+        """Runs the simulation to its end; returns the reason for the end."""
         timetable, timeline, scheduler, lanes = self._timetable, self._timeline, self._scheduler, self._lanes
         until_s, events_max = self._scenario.limits.until_s, self._scenario.limits.events_max
         self._go_on(0.0)

@@ -84,7 +84,8 @@ class Site:
         )  # takes every connection
 
     def begin(self, flight: Flight, now: float) -> float | None:
-        """When the delivery ends; None while its connection waits for a process, which is to be woken at ``wake_at``."""
+        """Returns when the delivery ends; None while its connection waits for a process: call ``expire`` at
+        ``wake_at``."""
         hop = self._hop
         if hop.dead and any(start <= now < end for start, end in hop.dead):
             self.busy -= len(self.idle)
@@ -137,7 +138,8 @@ class Site:
         return bool(self._waiting or self.started)
 
     def wake_at(self) -> float:
-        """When ``expire`` has something to do; infinity: never. Kept connections matter only to those who wait."""
+        """Returns when ``expire`` next has something to do; infinity: never. Kept connections matter only while
+        deliveries wait."""
         if not self._waiting:
             return math.inf
         too_late = self._waiting[0][0] + self._client.greeting_timeout_s

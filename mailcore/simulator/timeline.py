@@ -94,11 +94,11 @@ class Tally:
         self.dead_s = 0.0
 
     def area_at(self, now: float) -> float:
-        """Deliveries times seconds, from the start on."""
+        """Returns the integral of concurrent deliveries over time since the start, in delivery seconds."""
         return self.area + self.busy * (now - self.busy_since)
 
     def revived(self, now: float) -> None:
-        """An entry is tried again."""
+        """Notes that an entry is tried again: the destination is no longer dead."""
         if self.dead_since is not None:
             self.dead_s += now - self.dead_since
             if len(self.dead) < DEAD_SHOWN_MAX:
@@ -137,7 +137,7 @@ class Timeline:
         self.next_at = start_s + step_s
 
     def add(self, now: float, state: Point) -> None:
-        """``state`` holds until ``now``."""
+        """Adds the points up to ``now``; ``state`` holds until then."""
         while self.next_at <= now:
             self.points.append(state.later(self.next_at))
             if len(self.points) >= POINTS_MAX:
@@ -146,7 +146,7 @@ class Timeline:
             self.next_at = self.points[-1].at_s + self._step
 
     def close(self, state: Point) -> None:
-        """The end, which falls on no step."""
+        """Adds the last point, which is on no step, at the end of the simulation."""
         if state.at_s > self.points[-1].at_s or len(self.points) == 1:
             self.points.append(state)
         else:
@@ -177,7 +177,8 @@ class _Histogram:
         self.longest = 0.0
 
     def quantile(self, share: float) -> float | None:
-        """Within half a step; the longest one is known exactly."""
+        """Returns the quantile to within half a step, never above the longest value, which is exact; None without
+        values."""
         wanted = share * self.count
         passed = 0
         for step in sorted(self.steps):
@@ -195,7 +196,7 @@ class Delays:
         self._finished = [_Histogram() for _ in CLASSES]
 
     def begin(self, recipients: int) -> int:
-        """A message is there; answers its class."""
+        """Counts a new message as unfinished; returns its class."""
         kind = 0 if recipients == 1 else bisect_left(MOST, recipients)
         self._unfinished[kind] += 1
         return kind
@@ -210,7 +211,7 @@ class Delays:
         histogram.longest = max(histogram.longest, delay_s)
 
     def classes(self) -> list[DelayClass]:
-        """Only those that have messages."""
+        """Returns the classes that have messages."""
         found: list[DelayClass] = []
         for (name, _), unfinished, histogram in zip(CLASSES, self._unfinished, self._finished, strict=True):
             if unfinished or histogram.count:
