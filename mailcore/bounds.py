@@ -119,7 +119,7 @@ class Bounds:
 
     @property
     def description(self) -> str:
-        """The meaning, then the special values: "pause between two deliveries; 0: none"."""
+        """Returns the meaning, then the special values: "pause between two deliveries; 0: none"."""
         return "; ".join([self.doc, *(f"{_special(value)}: {meaning}" for value, meaning in self.special.items())])
 
     def error(self, value: object) -> BadValue:

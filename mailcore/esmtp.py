@@ -43,15 +43,15 @@ class Outgoing(Protocol):
 
     @property
     def sender(self) -> str:
-        """The return path, "" of a bounce."""
+        """Returns the return path; "" for a bounce."""
 
     @property
     def recipients(self) -> tuple[tuple[int, str], ...]:
-        """Number and address of each recipient."""
+        """Returns number and address of each recipient."""
 
     @property
     def length(self) -> int:
-        """Size of the data in bytes."""
+        """Returns the size of the data in bytes."""
 
     @property
     def eight_bit(self) -> bool:

@@ -11,7 +11,7 @@ _ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 def is_exhausted(error: object) -> bool:
-    """Whether ``error`` is an OSError of that kind, or was raised from one."""
+    """Returns whether ``error`` is an OSError because of an exhausted resource, or was raised from one."""
     while isinstance(error, BaseException):
         if isinstance(error, OSError) and error.errno in _ERRORS:
             return True

@@ -23,8 +23,8 @@ BUSY_S = 20.0  # as the portal's own time-out
 
 
 def portal_environment(config: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """``environment``, and what the portal's service has besides: who types a command there does not have that himself. Raises
-    DatabaseFailed."""
+    """Returns ``environment`` with the variables that the portal's service adds: a user who runs a command does not
+    have them. Raises DatabaseFailed."""
     path = config.absolute().parent / ENVIRONMENT
     found: dict[str, str] = {}
     try:
@@ -42,19 +42,20 @@ def portal_environment(config: Path, environment: Mapping[str, str]) -> dict[str
 
 
 def database_url(settings: Settings, environment: Mapping[str, str]) -> str:
-    """As the portal looks for it; "" is SQLite in the usual place."""
+    """Returns the database's URL as the portal determines it; "" is SQLite in the default place."""
     return environment.get("DATABASE_URL") or settings.portal.database_url
 
 
 def sqlite_path(url: str, home: Path) -> Path:
-    """Where it lies; ``url`` is empty for the usual place."""
+    """Returns the path of the SQLite database; ``url`` is "" for the default place."""
     if url.startswith("sqlite:"):
         return Path(unquote(urlsplit(url).path.removeprefix("/")))
     return home / "portal" / SQLITE
 
 
 def copy_database(url: str, home: Path, into: Path) -> Path | None:
-    """A consistent copy below ``into``; None when there is no database yet. Raises DatabaseFailed."""
+    """Makes a consistent copy of the database below ``into``; returns its path, None if there is no database yet.
+    Raises DatabaseFailed."""
     if is_postgresql(url):
         Postgresql(url).dump(into / DUMP)
         return into / DUMP

@@ -17,7 +17,8 @@ BEFORE = ".before-"  # of files that were moved aside, with the time
 
 
 def give(path: Path, user: str, group: str, mode: int) -> None:
-    """Only root can give something away; a name that this host does not have is passed over."""
+    """Gives a path to its owner and sets its mode. Only root changes the owner; a name unknown to this host is
+    ignored."""
     if os.geteuid() == 0 and user:
         with contextlib.suppress(LookupError):
             shutil.chown(path, user, group or None)
@@ -33,7 +34,8 @@ def give_as(like: Path, paths: Iterable[Path]) -> None:
 
 
 def has_something(place: Path) -> bool:
-    """A restore before this one, and what it moved aside, are nothing where a disk is mounted."""
+    """Returns whether the place contains files. Files that an earlier restore left or moved aside do not count: they
+    stay where a disk is mounted."""
     if place.is_dir():
         return any(
             path.is_file() and path.name != "lock" and not path.relative_to(place).parts[0].startswith((SUFFIX, BEFORE))
@@ -43,7 +45,7 @@ def has_something(place: Path) -> bool:
 
 
 def is_mounted(place: Path) -> bool:
-    """Whether something is mounted just there (proc_pid_mountinfo(5)): it can't be renamed."""
+    """Returns whether something is mounted exactly there (proc_pid_mountinfo(5)): such a place cannot be renamed."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
         points = {re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[4]) for line in mounts}
     return os.path.realpath(place) in points

@@ -198,7 +198,7 @@ class Snapshot:
     # -- copying it
 
     def files(self) -> Iterator[QueueFile]:
-        """Restart positions are not among them: ``positions`` has them."""
+        """Yields the files to copy, without the restart positions: ``positions`` has them."""
         for lane, sizes in self.sizes.items():
             links = os.path.join(self.queue_directory, LINKS, lane)
             newest = max(sizes, default=0)
@@ -217,8 +217,8 @@ class Snapshot:
                 yield QueueFile(f"spool/{folder}/{name}", os.path.join(self.spool_directory, LINKS, folder, name), None)
 
     def younger(self) -> dict[str, list[int]]:
-        """To be asked when the lanes are copied: lane -> offsets of envelopes that were taken up since the moment, and so may
-        bear a mark that was not there then. Raises SnapshotFailed."""
+        """Returns, by lane, the offsets of envelopes that were taken up since the moment of the snapshot, and so may
+        have a mark that they did not have then. To be called after the lanes are copied. Raises SnapshotFailed."""
         reader = LaneReader(self.disk, os.path.join(self.queue_directory, JOURNAL), lambda damage: None)
         ends = self.ends()
         found: dict[str, set[int]] = {}
@@ -235,7 +235,7 @@ class Snapshot:
         return {lane: sorted(offsets) for lane, offsets in found.items()}
 
     def ends(self) -> dict[str, int]:
-        """lane -> the first offset that nothing of the copy has, or has ever been named by it."""
+        """Returns, by lane, the first offset that the copy neither contains nor names."""
         ends = {}
         for lane in {*self.sizes, *(self.positions.lanes if self.positions is not None else ())}:
             sizes = self.sizes.get(lane, {})
@@ -246,7 +246,8 @@ class Snapshot:
         return ends
 
     def being_taken(self) -> dict[str, int]:
-        """queue id -> generation: what the journal says is being taken out of the hold and deleted lanes."""
+        """Returns, by queue id, the generation of each message that, according to the journal, is being taken out of
+        the hold or deleted lane."""
         reader = LaneReader(self.disk, os.path.join(self.queue_directory, LINKS, JOURNAL), lambda damage: None)
         try:
             folded = fold(reader.records(self._needed(JOURNAL), self._moment), 0)
@@ -261,7 +262,7 @@ class Snapshot:
     # -- the end of it
 
     def drop(self) -> None:
-        """The links go. Safe to call at any time."""
+        """Removes the links. Safe to call at any time."""
         if self._lock >= 0:
             self._remove_links()
             os.close(self._lock)

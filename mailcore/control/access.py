@@ -46,7 +46,7 @@ class Peer:
 
     @property
     def trusted(self) -> bool:
-        """Whether it runs as root or as the daemon's user."""
+        """Returns whether the process runs as root or as the daemon's user."""
         return self.uid in (0, os.geteuid())
 
     def who(self, word: str) -> str:

@@ -124,7 +124,7 @@ class ControlClient:
         why: str = "",
         timeout_s: float | None = None,
     ) -> Any:
-        """The result; of a long answer its last part. Raises ControlError."""
+        """Returns the result of an operation; the last part of a long answer. Raises ControlError."""
         result = None
         for part in self.parts(operation, arguments, why=why, timeout_s=timeout_s):
             result = part
@@ -242,7 +242,7 @@ class AsyncControlClient:
         self._one_at_a_time = asyncio.Lock()
 
     async def call(self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = "") -> Any:
-        """The result; of a long answer its last part. Raises ControlError."""
+        """Returns the result of an operation; the last part of a long answer. Raises ControlError."""
         result = None
         async with contextlib.aclosing(self.parts(operation, arguments, why=why)) as parts:
             async for part in parts:

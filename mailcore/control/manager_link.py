@@ -70,7 +70,7 @@ class ManagerLink:
 
     @property
     def connected(self) -> bool:
-        """Whether the manager can be asked now."""
+        """Returns whether the manager is connected now."""
         return self._writer is not None
 
     async def run(self) -> None:

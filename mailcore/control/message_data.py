@@ -83,7 +83,8 @@ def open_wire(disk: Disk, queue_directory: str, spool: Spool, found: Found) -> W
 
 
 def unstuffed(wire: Wire, offset: int, length: int, mark: Mark) -> Steps[tuple[bytes, bool, Mark]]:
-    """``length`` bytes from ``offset`` on, whether there are more, and a place from where the next are found quickly.
+    """Returns ``length`` bytes from ``offset`` on, without dot-stuffing; whether there are more; and a place from which
+    the next bytes are found quickly.
 
     ``mark``: such a place, at or before ``offset``.
     """
@@ -120,7 +121,8 @@ def header_section(wire: Wire) -> Steps[tuple[str, bool]]:
 
 
 def fields_of(raw: str) -> list[list[str]]:
-    """[name, value] of each field, in order, unfolded and decoded; a line that is not a field has the name ""."""
+    """Returns [name, value] of each field, in order, unfolded and decoded; the name is "" for a line that is not a
+    field."""
     lines: list[str] = []
     for line in raw.split("\r\n"):
         if line[:1] in (" ", "\t") and lines:

@@ -63,7 +63,7 @@ class WhatIf:
         }
 
     async def simulate(self, session: Session, arguments: SimulateArguments) -> AsyncGenerator[Any, None]:
-        """Progress, then before, after and assumptions. Raises ArgumentError, WhatIfRefused, ManagerAway."""
+        """Yields the progress, then before, after and assumptions. Raises ArgumentError, WhatIfRefused, ManagerAway."""
         at_once = self._settings.control.simulations_max
         if self._running >= at_once:
             raise WhatIfRefused(

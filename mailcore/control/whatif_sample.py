@@ -40,7 +40,8 @@ def lane_samples(
     route_of: Callable[[Recipient], str],
     now: float,
 ) -> LaneSample:
-    """``there``: messages and recipients of the lane, as ``size`` says. Reads at most RECORDS_MAX records."""
+    """Returns a sample of the lane; reads at most RECORDS_MAX records. ``there``: the lane's messages and recipients,
+    as ``size`` returns them."""
     parts: list[list[MessageSample]] = []
     if stretch is not None:
         reader = LaneReader(disk, os.path.join(queue_directory, lane), lambda damage: None)
@@ -114,7 +115,8 @@ def _groups(envelope: Envelope, route_of: Callable[[Recipient], str]) -> list[tu
 
 
 def without_user(destination: str) -> str:
-    """Where each recipient is a destination of its own, "smtp:user@example.org": the next hop they share."""
+    """Returns the next hop without the user, if each recipient is a destination of its own: "smtp:example.org" for
+    "smtp:user@example.org"."""
     if "@" not in destination:
         return destination
     return f"{destination.partition(':')[0]}:{destination.rpartition('@')[2]}"

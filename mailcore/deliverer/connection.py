@@ -187,12 +187,13 @@ class Connection(SMTPProtocol):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether every reply was taken and none has begun: the next one belongs to the next command."""
+        """Returns whether the connection works, every reply was taken and none has begun: the next reply belongs to the
+        next command."""
         return self.failure is None and self.is_silent
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing has come since the last reply taken."""
+        """Returns whether nothing was received since the last reply that was taken."""
         return not self._replies and self._parser.is_between_replies
 
     def distrust(self) -> None:

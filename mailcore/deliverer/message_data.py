@@ -46,7 +46,7 @@ class MessageData:
         self.whole = whole
 
     def read(self, start: int, length: int) -> bytes:
-        """``length`` bytes, ``start`` bytes behind the beginning of the data. Raises DataError when they are not there."""
+        """Returns ``length`` bytes from position ``start`` of the data. Raises DataError if they are not there."""
         if self.whole is not None:
             return self.whole[start : start + length]
         assert self._file is not None  # only whole data has no file

@@ -56,7 +56,7 @@ class ReplyParser:
 
     @property
     def is_between_replies(self) -> bool:
-        """Whether no reply has begun."""
+        """Returns whether no reply has begun."""
         return not self._rest and not self._code
 
     def clear(self) -> None:

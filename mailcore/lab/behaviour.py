@@ -102,7 +102,7 @@ class Behaviour:
 
 
 def parse(text: str, chance: random.Random) -> Behaviour:
-    """``slow(0.2, rcpt)+reject(0.1, 450)`` -> Behaviour. Raises BehaviourError."""
+    """Parses a behaviour such as ``slow(0.2, rcpt)+reject(0.1, 450)``. Raises BehaviourError."""
     behaviour = Behaviour(text=text)
     for part in _split(text):
         match = _TRAIT.fullmatch(part)

@@ -145,7 +145,7 @@ _DOINGS: dict[str, Callable[[list[Hop], dict[str, Any]], Any]] = {
 
 
 def ask(path: Path, request: dict[str, Any], timeout_s: float = 10.0) -> dict[str, Any]:
-    """One request, one answer, from anywhere. Raises OSError when no lab listens there."""
+    """Sends one request to a lab and returns its answer. Raises OSError if no lab listens there."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(timeout_s)
         client.connect(str(path))

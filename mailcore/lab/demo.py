@@ -56,7 +56,7 @@ _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 def read_demo(path: Path) -> tuple[tuple[str, int], list[HopPlan]]:
-    """Where mail is handed in, and the hops. Raises BehaviourError."""
+    """Returns the address at which mail is submitted, and the hops. Raises BehaviourError."""
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
         host, _, port = settings["receiver"]["listen"][0].rpartition(":")
@@ -122,7 +122,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 when it was ended by a signal; 1 with one line on stderr when it could not begin."""
+    """Runs the demo until a signal; returns 0, or 1 with one line on stderr if it could not start."""
     arguments = _arguments(argv)
     if arguments.with_parent:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

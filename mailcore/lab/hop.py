@@ -54,7 +54,8 @@ class HopPlan:
 
     @classmethod
     def parse(cls, text: str) -> HopPlan:
-        """``slow(1.5)+limit(2):127.0.0.1:2526``; IPv6 in brackets; port 0 takes a free one. Raises BehaviourError."""
+        """Parses a hop such as ``slow(1.5)+limit(2):127.0.0.1:2526``; IPv6 in brackets; port 0 takes a free one. Raises
+        BehaviourError."""
         rest, colon, port = text.rpartition(":")
         behaviour, between, host = rest.rpartition(":[") if rest.endswith("]") else rest.rpartition(":")
         host = host.removesuffix("]")
@@ -104,7 +105,7 @@ class Hop:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port; the real port when the plan said 0."""
+        """Returns host and port; the real port if the plan has port 0."""
         return self.plan.host, self._port
 
     @property

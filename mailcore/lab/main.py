@@ -58,7 +58,8 @@ class EventLog:
 
 
 def read_plans(path: Path) -> list[HopPlan]:
-    """``[[hop]]`` tables with behaviour, host (127.0.0.1), port (0) and name. Raises BehaviourError naming the table."""
+    """Reads ``[[hop]]`` tables with behaviour, host (127.0.0.1), port (0) and name. Raises BehaviourError naming the
+    table."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -135,7 +136,8 @@ def _ask(path: Path, text: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 when it was ended by a signal; 1 with one line on stderr when it could not begin."""
+    """Runs the lab until a signal, or sends a request to one; returns the exit status: 1 if it could not start, with a
+    line on stderr."""
     arguments = _arguments(argv)
     events: EventLog | None = None
     try:

@@ -78,7 +78,7 @@ class MailLog:
 
     @property
     def lost(self) -> int:
-        """Lines that could not be written, since the start."""
+        """Returns the number of lines that could not be written since the start."""
         return self._syslog.lost + self._json.lost
 
     # -- mail

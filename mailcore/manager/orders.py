@@ -144,7 +144,7 @@ class Orders:
         return active
 
     async def inject(self, request: Request) -> Injected:
-        """A message whose spool file is complete comes to rest in ``local``, or in the lanes until ``not_before``."""
+        """Puts a message whose spool file is complete into ``local``, or into a retry lane until ``not_before``."""
         context = self.context
         try:
             envelope = msgspec.convert(request.arguments["envelope"], Envelope)

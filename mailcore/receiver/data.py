@@ -106,7 +106,7 @@ class HeaderScan:
         self._folded = False  # Message-ID: with its value on the next line
 
     def feed(self, block: bytes) -> None:
-        """``block`` has no bare CR or LF; it may end inside a CRLF's line, never inside a CRLF."""
+        """Scans a block without a bare CR or LF; it may end inside a line, never inside a CRLF."""
         end = -1
         if not self._line:
             end = 0 if block.startswith(b"\r\n") else block.find(b"\r\n\r\n")

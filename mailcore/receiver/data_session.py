@@ -71,7 +71,7 @@ class DataSession(LineSession):
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether the message, or a part of it, is on its way to the disk."""
+        """Returns whether the message, or a part of it, is being written to the disk."""
         return self.state is _WAITING or (self._incoming is not None and self._incoming.busy)
 
     def broken_off(self) -> None:

@@ -88,7 +88,7 @@ class LineSession(SMTP):
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether nothing more can be taken until the disk has answered."""
+        """Returns whether no more input can be taken until the disk has answered."""
         raise NotImplementedError
 
     def error(self, reply: bytes) -> None:

@@ -34,7 +34,7 @@ class RelayPolicy:
         self._trusted: dict[str, bool] = {}
 
     def trusts(self, client_address: str) -> bool:
-        """Whether this client may send to any domain; False for what is not an IP address."""
+        """Returns whether this client may send to any domain; False for a text that is not an IP address."""
         known = self._trusted.get(client_address)
         if known is None:
             if len(self._trusted) >= ADDRESSES_KEPT:
@@ -50,7 +50,7 @@ class RelayPolicy:
         return any(address in network for network in self._networks)
 
     def accepts(self, recipient: Path, trusted: bool) -> bool:
-        """Whether the recipient is accepted. ``trusted``: the result of ``trusts`` for the client."""
+        """Returns whether the recipient is accepted. ``trusted``: the result of ``trusts`` for the client."""
         return trusted or (
             self._relays(recipient.domain) and not any(character in recipient.local_part for character in _ROUTING)
         )

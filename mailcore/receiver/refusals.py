@@ -42,7 +42,8 @@ class Allowance:
         self.over = 0
 
     def taken(self, now: float) -> bool:
-        """Whether one more is within the allowance at ``now`` (monotonic seconds); if so, it is used up."""
+        """Uses up one unit of the allowance at ``now`` (monotonic seconds), if there is one; returns whether there
+        was."""
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
         if self._left < 1.0:

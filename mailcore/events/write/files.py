@@ -79,7 +79,7 @@ class _DayFile:
         self.rows += table.num_rows
 
     def complete(self, metadata: dict[str, str]) -> None:
-        """On disk, not yet under its name."""
+        """Completes the file and syncs it; the file does not have its final name yet."""
         self._writer.add_key_value_metadata(metadata)
         self._summed.footer_follows()
         self._writer.close()
