@@ -4,8 +4,10 @@ The reader is an on-call engineer at three in the morning, and English may be he
 the thing; use the standard term; say what to do. A word list cannot judge a text, but each of these was found in one that
 nobody understood at the first reading.
 
-The test reads string constants, docstrings and comments of Python files, and the whole of pages, templates, scripts and tasks.
-``python -m tests.test_language mailcore/queue`` lists the lines of a room.
+The docstring of a public function or method begins with a verb in the third person: it says what the function does.
+
+The words are looked for in string constants, docstrings and comments of Python files, and in the whole of pages, templates,
+scripts and tasks. ``python -m tests.test_language mailcore/queue`` lists the lines of a room.
 """
 
 from __future__ import annotations
@@ -52,6 +54,13 @@ PHRASES = {
     r"\b(no|any) more than\b": "at most; say what it does",
     r"\bhas none\b": "is missing",
 }
+VERB = re.compile(
+    r"[A-Z][a-z]*[a-rt-z]s\b(?! of\b)"
+)  # in the third person: Returns, Says; "Rows of" begins with a noun
+NO_VERBS = {
+    "Always", "Columns", "Deliveries", "Entries", "Fields", "Has", "Its", "Lines", "Recipients", "Rows", "Seconds", "Slots",
+    "Tables", "This", "Transports",
+}  # fmt: skip
 CLAUSE = re.compile(r"(?:\A\s*|(?<=[.!?:]\s)|(?<=\n\n))(?:Who|What|Whose)\b(?!'s\b)[^.?!]*(?:[.!]|\Z)")
 CLAUSE_AT_START = re.compile(r"\A(?:who|what|whose) [a-z][^?]*\Z", re.DOTALL)  # of a message or a help
 ADVICE_OF_CLAUSE = "begin with the noun: The operator who …, Files that …"
@@ -115,6 +124,21 @@ def room_of(name: str) -> str:
     return name if len(parts) < 3 or parts[0] == "docs" else "/".join(parts[:2])
 
 
+def begins_with_verb(docstring: str) -> bool:
+    """Returns whether a docstring says what a function does: "Returns …", "Takes …"; not "Whether …", "The …", "Of …"."""
+    found = VERB.match(docstring)
+    return found is not None and found.group() not in NO_VERBS
+
+
+def docstrings_without_verb(source: str) -> Iterator[tuple[int, str, str]]:
+    """Yields line, name and first line of the docstring of each public function and method that begins otherwise."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            docstring = ast.get_docstring(node)
+            if docstring is not None and not begins_with_verb(docstring):
+                yield node.lineno, node.name, docstring.partition("\n")[0]
+
+
 CHECKED = [
     name
     for name in FILES
@@ -138,6 +162,36 @@ def hits_of_room(room: str) -> list[str]:
 def test_a_room_is_written_in_plain_english(room: str) -> None:
     hits = hits_of_room(room)
     assert not hits, "\n" + "\n".join(hits)
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room.startswith(("mailcore/", "appliance/"))])
+def test_a_docstring_says_what_the_function_does(room: str) -> None:
+    found = [
+        f"{name}:{line}: {function}: {docstring!r}; begin with a verb: Returns …, Writes …"
+        for name in CHECKED
+        if room_of(name) == room and name.endswith(".py")
+        for line, function, docstring in docstrings_without_verb(read(name))
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("text", ["Returns the day.", "Does nothing.", "Says whether it is over.", "Counts"])
+def test_a_verb_is_seen(text: str) -> None:
+    assert begins_with_verb(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "Whether it is over.", "Return the day.", "The day.", "This is the day.", "Its day.", "Rows of a table.",
+     "Names of tables.", "Django's own.", "Progress, then the end.", "Lines that were lost.", "returns the day"],
+)  # fmt: skip
+def test_a_docstring_without_a_verb_is_seen(text: str) -> None:
+    assert not begins_with_verb(text)
+
+
+def test_only_public_functions_and_methods_must_begin_with_a_verb() -> None:
+    source = "class A:\n  def b(self):\n    'The b.'\n  def _c(self):\n    'The c.'\n  def d(self): ...\n"
+    assert list(docstrings_without_verb(source)) == [(2, "b", "The b.")]
 
 
 @pytest.mark.parametrize(
