@@ -47,7 +47,7 @@ async def _lifespan(receive: ASGIReceiveCallable, send: ASGISendCallable) -> Non
 
 
 def _end_with_parent() -> None:
-    """One of several portal processes ends with the one that started them, also at its kill -9."""
+    """Ends this portal process, one of several, when the process that started it ends, also after its kill -9."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

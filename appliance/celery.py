@@ -26,7 +26,8 @@ app.autodiscover_tasks(["appliance.reports"])
 
 @beat_embedded_init.connect  # type: ignore[untyped-decorator]
 def _end_with_the_worker(**_: Any) -> None:
-    """A scheduler that outlived its worker would ring beside the next one's."""
+    """Ends the scheduler with its worker: otherwise it would start tasks in addition to the scheduler of the next
+    worker."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() == 1:
         os._exit(0)

@@ -244,7 +244,7 @@ class LockAdmin(AuditedAdmin):
         return clock(until) if failures >= settings.AXES_FAILURE_LIMIT and until > timezone.now() else "not locked"
 
     def _same(self, attempt: AccessAttempt) -> Any:
-        """Of all the browsers of this user and address: they are counted together."""
+        """Returns the attempts of this user from this address with any browser: they are counted together."""
         return AccessAttempt.objects.filter(username=attempt.username, ip_address=attempt.ip_address)
 
     @admin.display(description="Last", ordering="attempt_time")

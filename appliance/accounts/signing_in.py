@@ -56,7 +56,7 @@ def _failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_
 
 @receiver(user_locked_out)
 def _locked(request: HttpRequest, username: str | None, **_: Any) -> None:
-    """Once a lock; axes sends this for what is tried while locked, too."""
+    """Records a lock once; axes also sends this signal for each attempt while locked."""
     if getattr(request, "axes_failures_since_start", None) != settings.AXES_FAILURE_LIMIT:
         return
     name = _known(username or "")

@@ -123,7 +123,7 @@ _SKEW = timedelta(minutes=5)  # a transaction of that length has an older id tha
 
 
 def _first(since: datetime) -> int:
-    """No entry since then has a lower id."""
+    """Returns an id such that no entry since then has a lower one."""
     found = Entry.objects.filter(at__gte=since - _SKEW).order_by("at").values_list("id", flat=True).first()
     return found if found is not None else 0
 

@@ -50,7 +50,7 @@ def tidy() -> Tidied:
 
 
 def _delete(old: QuerySet[Model]) -> int:
-    """By a plain QuerySet: the audit's own refuses."""
+    """Deletes with a plain QuerySet, because the audit's own refuses to; returns how many."""
     deleted = 0
     while piece := list(old.order_by("pk").values_list("pk", flat=True)[:PIECE]):
         deleted += QuerySet(old.model).filter(pk__in=piece).delete()[0]

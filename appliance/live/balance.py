@@ -64,7 +64,7 @@ def balance_of(snapshot: Mapping[str, Any]) -> Balance:
 
 
 def _labels() -> dict[str, str]:
-    """Name -> label of each term, each with the operator before it."""
+    """Returns the label of each term by its name, each with the operator before it."""
     labels: dict[str, str] = {}
     sign_before = 0
     for term in terms(Scope.RECIPIENTS):
@@ -78,7 +78,8 @@ _remembered_days: dict[tuple[float, float, int], tuple[float, dict[str, float]]]
 
 
 def _remembered(*key: Any) -> dict[str, float]:
-    """As ``_began``, asked once a minute for each day and manager: live pages show the balance once a second."""
+    """Returns the result of ``_began``, computed once a minute for each day and manager: live pages show the balance
+    once a second."""
     known = _remembered_days.get(key)
     if known is None or time.monotonic() - known[0] > REMEMBERED_S:
         if len(_remembered_days) > REMEMBERED_MAX:

@@ -174,8 +174,8 @@ def suspects(
 
 
 def _by_message(session: SparkSession, silver: Sequence[Silver], first: Cut, last: Cut) -> DataFrame:
-    """By queue id: accepted and ended recipients, told apart, whether it is finished, and from where to where its events
-    lie."""
+    """Returns, by queue id, the numbers of recipients accepted, added and ended, whether the message is finished, and
+    the places of its events."""
     nothing, one = F.lit(0).cast("long"), F.lit(1).cast("long")
     sides = {
         "accepted": (read(session, silver, "accepted"), _size(F.col("recipients")).cast("long")),
@@ -207,7 +207,8 @@ def _by_message(session: SparkSession, silver: Sequence[Silver], first: Cut, las
 
 
 def _judged(messages: DataFrame, queued: DataFrame, told: bool) -> DataFrame:
-    """Those with an event between the cuts that do not add up, and why. ``told``: ``queued`` is all that is queued."""
+    """Returns the messages with an event between the cuts that do not add up, and why. ``told``: ``queued`` contains
+    all queued messages."""
     oldest = messages.where("accepted > 0").agg(F.min("queue_id").alias("oldest"))
     left = queued.groupBy("queue_id").agg(F.sum("recipients").alias("queued"))
     known = F.col("accepted") > 0

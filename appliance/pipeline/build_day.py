@@ -121,7 +121,7 @@ class ReportBuilder:
         raise RuntimeError(f"more than {DAMAGED_MAX} damaged files on {dt}")
 
     def _set_aside(self, files: Sequence[EventFile], error: PySparkException | Py4JJavaError) -> None:
-        """The file that Spark named; what names none is none of theirs."""
+        """Sets the file aside that Spark's error names; raises the error again if it names none of ``files``."""
         for dt, name in _FILE_IN_ERROR.findall(str(error)):
             for each in files:
                 if (f"dt={each.dt}", each.path.name) == (dt, name):
@@ -225,7 +225,8 @@ class ReportBuilder:
         write_table(aside / "ages", ages.ages((each.to_pylist() for each in rows if each is not None), end))
 
     def _before(self, day: Day, table: str) -> pyarrow.Table | None:
-        """Of a day that was made before. None when it is not there, or can't be read, which is noted."""
+        """Reads a table of an earlier day; returns None if it does not exist or, with a note in the report, cannot be
+        read."""
         version = self.store.current(f"gold/{day.name}")
         try:
             return read_table(version / table) if version is not None else None
@@ -237,7 +238,8 @@ class ReportBuilder:
             return None
 
     def _compare(self, day: Day, aside: Path, so_far: bool) -> None:
-        """A day that is not over is compared with nothing: all its counts would be low."""
+        """Writes the comparison; a day that is not over is not compared with other days: all its counts would be
+        low."""
         others = [] if so_far else [day.before(days) for days in (1, 7)]
         tables = []
         for scope, key, table in (

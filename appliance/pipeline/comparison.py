@@ -83,7 +83,7 @@ def _measures(scope: str, name: str, row: Row | None, before: Row | None, week: 
 
 
 def _value(row: Row, measure: str) -> float | None:
-    """A count that is not there is zero; a share or a delay is none."""
+    """Returns a value of a row; a missing count is zero, a missing share or delay is None."""
     return _number(row, measure) if measure in COUNTS else row.get(measure)
 
 

@@ -180,7 +180,8 @@ def look(events: Path, dt: str, aside: SetAside) -> tuple[list[EventFile], list[
 
 
 def _identity(path: Path, dt: str, stat: os.stat_result) -> str:
-    """Size and time of writing alone do not tell a flipped byte, or a good file that ``cp -p`` put back over it."""
+    """Returns a text that identifies the file's content. Size and modification time alone do not reveal a flipped byte,
+    or a good file that ``cp -p`` restored."""
     return f"{dt}/{path.name} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
 
 
@@ -226,7 +227,7 @@ def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
 
 
 def _offsets(footer: pyarrow.parquet.FileMetaData) -> tuple[int, int]:
-    """The least and the greatest; without statistics, anything."""
+    """Returns the least and the greatest offset; without statistics, the whole range."""
     bounds = _bounds(footer, "offset")
     if bounds is None:
         return 0, (1 << 63) - 1
@@ -234,7 +235,7 @@ def _offsets(footer: pyarrow.parquet.FileMetaData) -> tuple[int, int]:
 
 
 def _kinds(footer: pyarrow.parquet.FileMetaData) -> frozenset[str] | None:
-    """The export writes each kind into row groups of its own."""
+    """Returns the kinds in the file, None if they are unknown. The export writes each kind into its own row groups."""
     bounds = _bounds(footer, "kind")
     if bounds is None or any(least != most for least, most in bounds):
         return None
@@ -242,8 +243,8 @@ def _kinds(footer: pyarrow.parquet.FileMetaData) -> frozenset[str] | None:
 
 
 def _bounds(footer: pyarrow.parquet.FileMetaData, name: str) -> list[tuple[Any, Any]] | None:
-    """Of a column, the least and the greatest of each row group; None when one does not say. Raises ValueError: these are
-    no events."""
+    """Returns the least and the greatest value of a column for each row group; None if one has no statistics. Raises
+    ValueError if the file does not contain events."""
     column = [footer.schema.column(index).path for index in range(footer.num_columns)].index(name)
     if (kind := footer.schema.column(column).physical_type) != _PHYSICAL[name]:
         raise ValueError(f"its column {name} is {kind}")
@@ -260,8 +261,7 @@ def fingerprint(files: Iterable[EventFile], version: int) -> str:
 
 
 def overlapping(files: Sequence[EventFile]) -> list[EventFile]:
-    """Returns the files that may share rows with another file: of the same lane, and with overlapping ranges of
-    offsets."""
+    """Returns the files that may share rows with another file: of the same lane, with overlapping ranges of offsets."""
     lanes: dict[str, list[EventFile]] = defaultdict(list)
     for each in files:
         if each.rows:

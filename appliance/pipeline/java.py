@@ -60,7 +60,7 @@ def _candidates(environment: dict[str, str]) -> list[Path]:
 
 
 def _version(java: Path) -> int:
-    """17; 0 when it does not run."""
+    """Returns the major version, such as 17; 0 if Java does not run."""
     try:
         command = [str(java), "-version"]
         told = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S, check=False)  # noqa: S603

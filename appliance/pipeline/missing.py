@@ -61,7 +61,8 @@ def _between(files: Sequence[EventFile], begin: Mapping[str, int], end: Mapping[
 
 
 def _elsewhere(events: Path, gaps: Sequence[Gap], looked_at: set[str]) -> list[EventFile]:
-    """A stretch in which nothing happened lies on the day its segment was last written to."""
+    """Returns files of other days that begin in a gap: a range without events is filed under the day on which its
+    segment was last written."""
     found = []
     for lane in {gap.lane for gap in gaps}:
         for path in events.glob(f"dt=*/{lane}.*.parquet"):

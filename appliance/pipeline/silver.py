@@ -153,8 +153,7 @@ def made(store: Store, dt: str, files: Sequence[EventFile]) -> Silver | None:
 
 
 def manifest(store: Store, dt: str) -> Silver | None:
-    """Returns None if it is missing or unreadable, or a file it names is missing or truncated: it is rebuilt
-    then."""
+    """Returns the day's manifest; None if it or a file it names is missing or damaged: the day is rebuilt then."""
     path = store.current(f"silver/dt={dt}")
     if path is None:
         return None
@@ -168,8 +167,7 @@ def manifest(store: Store, dt: str) -> Silver | None:
 
 
 def _files(version: Path) -> dict[str, int]:
-    """Its rows' files and how many bytes they have; the empty one that says that a kind was written to its end is one of
-    them."""
+    """Returns the sizes in bytes of the version's files, by path, with the empty file that marks a kind as complete."""
     rows = version / "rows"
     found = (*rows.rglob("*.parquet"), *rows.rglob("_SUCCESS"))
     return {str(path.relative_to(rows)): path.stat().st_size for path in sorted(found)}
@@ -194,5 +192,5 @@ def read(session: SparkSession, days: Sequence[Silver], kind: str, delivered: bo
 
 
 def _micros(name: str) -> Column:
-    """Rounded by hand: Spark's own round makes a BigDecimal of each."""
+    """Rounds to microseconds without Spark's round, which makes a BigDecimal of each value."""
     return F.floor(F.col(name) * 1e6 + 0.5).cast("long")

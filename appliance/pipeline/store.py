@@ -40,7 +40,7 @@ def report_fingerprint(said: bytes) -> str:
 
 
 def tells(said: bytes) -> bool:
-    """Returns whether a day's ``report.json`` has the fields that weeks and pages need; one without them counts as
+    """Returns whether a day's ``report.json`` has the fields that weeks and pages need; otherwise it counts as
     missing."""
     try:
         told = json.loads(said)

@@ -120,7 +120,7 @@ def _content(period: Period, zone: str, days: dict[str, bytes]) -> dict[str, Any
 
 
 def _merging(builder: ReportBuilder, versions: Sequence[Path]) -> dict[str, Callable[[], DataFrame]]:
-    """Each table of these days that is there, made into one."""
+    """Returns, by name, a function that merges the tables of these days, for each table that exists."""
 
     def merged(name: str, files: Sequence[Path]) -> DataFrame:
         schema = from_arrow_schema(pyarrow.parquet.read_schema(files[0]))  # else Spark starts a job to find out

@@ -159,7 +159,7 @@ def content_of(
 
 
 def _outstanding(tables: list[Shown], table: str) -> frozenset[tuple[str, str]]:
-    """Of the rows of this table, by name, the columns in which they stand out."""
+    """Returns (name of the row, column) of each value of this table that is an anomaly."""
     compared = next((each.rows for each in tables if each.spec.name == "comparison"), [])
     scope = table.removesuffix("s")
     return frozenset((str(row.get("name")), str(row.get("measure"))) for row in compared if row.get("scope") == scope)
@@ -199,7 +199,7 @@ def _hours(report: Report) -> Lines:
 
 
 def _days(first: date, last: date, writing: Writing) -> Lines:
-    """From the first day that has a report."""
+    """Returns the lines of the days, from the first one that has a report."""
     days = [first + timedelta(days=each) for each in range((last - first).days + 1)]
     found = [(day, report_store.report_of(Period.DAY, day)) for day in days]
     while found and found[0][1] is None:
@@ -233,7 +233,7 @@ def balance_of(report: Report) -> Balance:
 
 
 def _terms(told: dict[str, Any], sign: int) -> list[tuple[str, int]]:
-    """One side of the balance equation: label and amount."""
+    """Returns one side of the balance equation: label and amount of each term."""
     known = (term for term in terms(Scope.REPORT) if term.sign == sign and isinstance(told.get(term.name), int))
     return [(term.label, told[term.name]) for term in known]
 

@@ -82,7 +82,8 @@ def _lines(period: Period, starts: list[date], runs: dict[date, Run]) -> Iterato
 
 
 def _runs(**which: date) -> dict[date, Run]:
-    """Of each day the one that is made, or waits, or ended last: a run asked for early may end late."""
+    """Returns for each day its run: the running one, else the waiting one, else the one that ended last. A run
+    requested early may end late."""
     return {run.day: run for run in sorted(Run.objects.filter(**which).defer("log"), key=_how_late)}
 
 

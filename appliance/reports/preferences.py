@@ -53,8 +53,7 @@ def in_force() -> InForce:
 
 
 def known_zone(given: str) -> str:
-    """Returns the name of the time zone in its correct spelling. Raises ValidationError, which names the nearest
-    one."""
+    """Returns the correct spelling of the time zone. Raises ValidationError, which names the nearest one."""
     zones = zoneinfo.available_timezones()
     folded = {each.casefold(): each for each in zones}
     found = given if given in zones else folded.get(given.strip().replace(" ", "_").casefold())

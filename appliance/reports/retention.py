@@ -41,8 +41,7 @@ class Tidied:
 
 
 def days_kept(table: str) -> int:
-    """Returns for how many days a table is kept: from [reports] keep, otherwise keep_days; never longer than its
-    report."""
+    """Returns how long a table is kept, in days: [reports] keep, otherwise keep_days; never longer than its report."""
     named = dict(each.split(":") for each in settings.REPORTS.keep)
     return min(int(named.get(table, settings.REPORTS.keep_days)), int(settings.REPORTS.keep_days))
 
@@ -112,7 +111,8 @@ def _end(period: Period, start: date) -> None:
 
 
 def _move_away(report: Report, table: str) -> None:
-    """The mark first: so the page says at any moment that it was deleted, or shows it."""
+    """Marks the table as deleted, then moves it away: so at any moment the page either shows it or says that it was
+    deleted."""
     (report.directory / f"{table}{DELETED}").touch()
     (report.directory / table).rename(_gone() / f"{report.directory.name}.{table}")
 

@@ -181,7 +181,7 @@ class _Reading:
 
 
 def _become(parent: int, command: Sequence[str]) -> None:
-    """In the child: ends when the parent does, goes behind the mail, and becomes what was asked for."""
+    """Runs the command in the child process: with low priority, and ending when the parent ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         return

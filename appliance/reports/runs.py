@@ -170,7 +170,7 @@ def _last_words(came: Ended, stage: str) -> str:
 
 
 def _try_again(it: Run) -> None:
-    """A failure, while there are tries left. The mail is then the next one's."""
+    """Requests another run after a failure, while there are tries left; that run then sends the mail."""
     retries, wait_s = settings.REPORTS.retries, settings.REPORTS.retry_wait_s
     if it.state == State.FAILED and it.attempt <= retries and not it.by_hand:
         ask(it.day, it.who, mail=it.mail, attempt=it.attempt + 1, wait_s=wait_s * 2 ** (it.attempt - 1))
@@ -178,8 +178,7 @@ def _try_again(it: Run) -> None:
 
 
 def take_up() -> None:
-    """Marks runs that were killed as failed and tries them again; wakes the worker if a run is due. Called each
-    minute."""
+    """Marks killed runs as failed and tries them again; wakes the worker if a run is due. Called each minute."""
     killed: list[Run] = []
     with contextlib.suppress(Busy), held(settings.REPORTS_DIRECTORY):
         killed += Run.objects.filter(state=State.RUNNING)
@@ -193,8 +192,7 @@ def take_up() -> None:
 
 
 def letters_due() -> QuerySet[Run]:
-    """Returns the runs that have ended and whose mail is not sent yet; runs that ended more than a day ago are left
-    out."""
+    """Returns the runs that ended during the last day and whose mail is not sent yet."""
     since = timezone.now() - TRIED_FOR
     return Run.objects.filter(mail=True, mailed_at=None, state__in=ENDED, ended_at__gt=since).order_by("pk")
 

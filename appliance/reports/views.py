@@ -129,7 +129,7 @@ def _asked(period: str, start: str) -> tuple[Period, date]:
 
 
 def _neighbour(period: Period, start: date, by: int) -> date | None:
-    """The next one there is, or the one before."""
+    """Returns the start of the next period with a report, or of the previous one if ``by`` is negative; or None."""
     there = report_store.available(period)
     found = [each for each in there if (each > start if by > 0 else each < start)]
     return (min(found) if by > 0 else max(found)) if found else None

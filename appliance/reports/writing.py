@@ -129,8 +129,7 @@ class Writing:
         return f"{self._words.months[start.month - 1]} {start.year}"
 
     def period(self, period: Period, start: date) -> str:
-        """Formats a period: "Friday 20 November 2026"; "week 47 of 2026, 16 November – 22 November"; "November
-        2026"."""
+        """Formats a period: "Friday 20 November 2026"; "week 47 of 2026, 16 November – 22 November"."""
         if period is Period.DAY:
             return self.day(start)
         if period is Period.MONTH:
@@ -150,5 +149,5 @@ class Writing:
         return text.translate(str.maketrans(",.", self._words.thousands + self._words.point))
 
     def _decimals(self, text: str) -> str:
-        """ "4.2 s", as ``span`` and ``size`` say it, with our own point."""
+        """Replaces the decimal point in "4.2 s", as ``span`` and ``size`` write it, by the one of the language."""
         return text.replace(".", self._words.point)

@@ -142,8 +142,8 @@ def _make(request: HttpRequest, core: Door, each: Wanted, change: Change) -> boo
 
 
 def _set(core: Door, each: Wanted, change: Change) -> ValueSet:
-    """One change. A lasting value does not end one that is for a time, which goes before it: so the same value is set for a
-    moment, too, and what was for a time is gone without another value in between."""
+    """Sets one value. A lasting value does not replace one that is set for a time: to end that one without another
+    value in between, the new value is also set for a moment."""
     arguments = {"scope": change.scope, "parameter": change.parameter, "value": change.value}
     if change.until is not None:
         arguments["until"] = change.until

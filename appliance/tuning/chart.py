@@ -62,7 +62,8 @@ def chart_data(prediction: Prediction) -> dict[str, Any]:
 
 
 def _lines(result: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """The backlog also as it was at the beginning, where that is known: a series begins at the end of its first step."""
+    """Returns the chart's lines, with the backlog at the beginning if it is known: a series begins at the end of its
+    first step."""
     series = result.get("series", {})
     times, backlog = list(series.get("t", [])), list(series.get("backlog", []))
     windows = {name: list(values) for name, values in series.get("window", {}).items()}

@@ -54,8 +54,7 @@ class Draft:
         return json.dumps({"scope": self.scope, "wanted": wanted})
 
     def as_changes(self) -> list[dict[str, Any]]:
-        """Returns the changes as ``check_changes`` and ``simulate`` take them, in the order in which they would be
-        set."""
+        """Returns the changes as ``check_changes`` and ``simulate`` take them, in the order of ``in_order``."""
         return [{"scope": self.scope, "parameter": each.parameter, "value": each.value} for each in self.in_order()]
 
     def in_order(self) -> list[Wanted]:

@@ -123,7 +123,7 @@ def target_of(change: Change, earlier: Iterable[Change], now: float) -> Target:
 
 
 def _stands(change: Change, shown: Shown | None, now: float) -> bool:
-    """Whether what is in force is what the change left behind; within a moment of its end it may be there or gone."""
+    """Returns whether the value in force is the one that the change set; close to its end it may be there or not."""
     if change.until is not None and change.until <= now + SLACK_S and _stands_lasting(change.before, shown):
         return True
     if change.until is not None and change.until <= now - SLACK_S:
@@ -137,7 +137,8 @@ def _stands(change: Change, shown: Shown | None, now: float) -> bool:
 
 
 def _stands_lasting(before: Shown, shown: Shown | None) -> bool:
-    """After a value for a time has ended: what was before it, unless that was for a time itself, of which nothing is known."""
+    """Returns whether, after a value for a time has ended, the value before it is in force; True if that one was for a
+    time, too, as its successor is unknown."""
     if "until" in before:
         return True
     if not is_own(before):

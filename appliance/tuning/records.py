@@ -31,7 +31,7 @@ def outside_names(scope: str, shown: dict[str, Shown]) -> dict[str, Outside]:
 
 
 def all_outside(everything: dict[str, dict[str, Shown]]) -> list[Outside]:
-    """Returns the values in all scopes that were changed outside the portal. ``everything``: the answer to
+    """Returns values in any scope that were changed outside the portal. ``everything``: the answer to
     ``transports``."""
     return outside(last_of(), shown_by_key(everything), time.time())
 

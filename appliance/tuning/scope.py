@@ -21,8 +21,7 @@ def said(scope: str) -> str:
 
 
 def touches(scope: str, destination: str) -> bool:
-    """Returns whether a value of the scope may be in force for the destination; docs/configuration.md has the
-    patterns."""
+    """Returns whether a value of the scope may be in force for the destination (patterns: docs/configuration.md)."""
     if not scope:
         return True
     name, colon, pattern = scope.partition(":")

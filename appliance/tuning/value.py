@@ -42,7 +42,7 @@ def typed(value: Value) -> str:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Returns whether two values are the same: 5 and 5.0 are, 1/concurrency and 1.0 / concurrency are; yes and 1 are
+    """Returns whether two values are the same: 5 and 5.0, 1/concurrency and 1.0 / concurrency are; yes and 1 are
     not."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other

@@ -222,7 +222,7 @@ def dialog(
 
 
 def _prediction_for(request: HttpRequest, draft: Draft) -> Prediction | None:
-    """The what-if of just this draft, when there is one."""
+    """Returns the simulation of exactly this draft, or None."""
     number = request.POST.get("prediction", "")
     if not number.isdecimal() or len(number) > 15:
         return None
@@ -237,7 +237,8 @@ def _in_force_of(core: Door, scope: str, everything: dict[str, Any]) -> tuple[st
 
 
 def _scopes(everything: dict[str, Any], known: Known, scope: str) -> list[str]:
-    """Global, transports, destinations with values of their own, and the one that is looked at."""
+    """Returns the scopes to choose from: global, transports, destinations with values of their own, and the current
+    one."""
     patterns = {*(each for each in everything if ":" in each), *([scope] if ":" in scope else [])}
     return ["", *known.transports, *sorted(patterns)]
 

@@ -94,8 +94,7 @@ def batch(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
 @require_safe
 @viewer
 def windows(request: HttpRequest, batch: uuid.UUID) -> HttpResponse:
-    """Renders the table of the destinations that the change touches; the page asks for it again while there are
-    none."""
+    """Renders the table of the destinations that the change touches; the page polls it while there are none."""
     change = _of_batch(batch)[0]
     return render(request, "tuning/windows.html", {"batch": batch, **_windows(door(request), change, "")})
 
@@ -188,7 +187,7 @@ def _row(change: Change, past: Past) -> dict[str, Any]:
 
 
 def _windows(core: Door, change: Change, away: str) -> dict[str, Any]:
-    """The destinations the change touches, those with the most mail first."""
+    """Returns the destinations that the change touches, those with the most mail first."""
     found: dict[str, ActiveDestination] = {}
     if not away:
         try:

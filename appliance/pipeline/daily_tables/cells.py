@@ -73,8 +73,8 @@ def distinct(facts: Facts, cells: DataFrame, key: str) -> DataFrame:
 
 
 def _only() -> Column:
-    """Whether it is the only attempt of its recipient: a recipient has one end, and no attempt before it when that was in
-    its message's first generation."""
+    """Returns the condition that an attempt is the only one of its recipient: a recipient ends once, and had no attempt
+    before if it ended in the first generation of its message."""
     return (F.col("generation") == 0) & F.col("status").isin("delivered", "bounced")
 
 
@@ -107,7 +107,7 @@ def sketches(of: DataFrame, key: str) -> DataFrame:
 
 
 def _share(name: str) -> Column:
-    """Of the attempts."""
+    """Returns a column's share of the attempts."""
     return F.round(F.col(name) / F.col("attempts"), 6)
 
 

@@ -18,8 +18,7 @@ def senders(facts: Facts) -> DataFrame:
 
 
 def clients(facts: Facts) -> DataFrame:
-    """Returns client_address, messages, recipients, size_bytes, and refused: how many refusals the client got at SMTP
-    time."""
+    """Returns client_address, messages, recipients, size_bytes, and refused: the number of refusals at SMTP time."""
     came = _messages(facts).where(F.col("client_address") != "").groupBy("client_address").agg(*_sums())
     refused = facts.of("refused").groupBy("client_address").agg(F.count(F.lit(1)).alias("refused"))
     both = came.join(refused, on="client_address", how="full")
@@ -38,7 +37,7 @@ def recipients(facts: Facts) -> DataFrame:
 
 
 def _messages(facts: Facts) -> DataFrame:
-    """A row a message: further parts have only more recipients."""
+    """Returns one row for each message: further parts only have more recipients."""
     return facts.accepted.where(F.col("part") == 0).select(
         F.coalesce("sender", F.lit("")).alias("sender"),
         F.coalesce("client_address", F.lit("")).alias("client_address"),

@@ -31,8 +31,8 @@ def bucket_of(delay_us: Column) -> Column:
 
 
 def sketched(cells: DataFrame, *keys: str) -> DataFrame:
-    """Returns ``keys`` and the sketch ``delays``, from rows of keys, bucket and n; rows without a bucket are not
-    delays."""
+    """Returns ``keys`` and the sketch ``delays``, from rows of keys, bucket and n; a row without a bucket is left
+    out."""
     counted = cells.where(F.col("bucket").isNotNull()).groupBy(*keys, "bucket").agg(F.sum("n").alias("count"))
     return counted.groupBy(*keys).agg(F.sort_array(F.collect_list(F.struct("bucket", "count"))).alias("delays"))
 
@@ -71,7 +71,7 @@ def with_quantiles(table: pyarrow.Table) -> pyarrow.Table:
 
 
 def _longest_s(table: pyarrow.Table) -> np.ndarray:
-    """The greatest delay of each row, seconds to four digits; infinite where it is not known."""
+    """Returns the greatest delay of each row, in seconds to four digits; infinite if it is unknown."""
     if "delay_max_us" not in table.column_names:
         return np.full(table.num_rows, np.inf)
     longest = table["delay_max_us"].cast(pyarrow.float64()).to_numpy()

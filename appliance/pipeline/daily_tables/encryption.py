@@ -11,7 +11,7 @@ __all__ = ["encryption"]
 
 
 def encryption(facts: Facts) -> DataFrame:
-    """Returns direction ("in", "out"), version ("TLSv1.3"), cipher and count: of messages in, of recipients delivered
+    """Returns direction ("in", "out"), version ("TLSv1.3"), cipher, count: of messages in, of recipients delivered
     out."""
     came = facts.accepted.where((F.col("part") == 0) & (F.col("origin") == "smtp")).select(
         F.lit("in").alias("direction"), "tls"

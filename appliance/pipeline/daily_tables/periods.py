@@ -66,12 +66,12 @@ def _refused(days: DataFrame) -> DataFrame:
 
 
 def _top(key: str, *numbers: str) -> Callable[[DataFrame], DataFrame]:
-    """Of the first of each day: who was never among them is not seen."""
+    """Adds up the top rows of each day; a name that was not among the top of any day is missing."""
     return lambda days: _most(days.groupBy(key).agg(*_sums(*numbers)), ["messages"], [key], TOP)
 
 
 def _hours(days: DataFrame) -> DataFrame:
-    """By what the clock says: a week's 14:00."""
+    """Adds up the hours with the same local time, such as a week's 14:00."""
     numbers = ["messages", "recipients", "size_bytes", "attempts", *STATUSES, "refused"]
     clock = F.substring("clock", 1, 5).alias("clock")
     return days.groupBy(clock).agg(F.count(F.lit(1)).alias("hours"), *_sums(*numbers)).orderBy("clock")

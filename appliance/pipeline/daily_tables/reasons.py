@@ -42,8 +42,8 @@ def folded(reply: Column) -> Column:
 
 
 def reasons(facts: Facts) -> DataFrame:
-    """Returns status, dsn, reason, recipients (verdicts), destinations, top_destination and example: a reply as it was
-    received."""
+    """Returns status, dsn, reason, recipients (verdicts), destinations, top_destination and example: a received
+    reply."""
     verdicts = facts.of("attempt", delivered=False).where(F.col("status") != "deleted")
     replies = verdicts.groupBy("status", "dsn", "destination", "reply").agg(F.count(F.lit(1)).alias("n"))
     by_destination = (

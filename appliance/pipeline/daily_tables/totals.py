@@ -12,7 +12,7 @@ __all__ = ["totals"]
 
 
 def totals(facts: Facts, cells: DataFrame) -> DataFrame:
-    """Returns messages, recipients and size_bytes accepted, also by origin; attempts and their results; delays;
+    """Returns messages, recipients, size_bytes accepted, also by origin; attempts and their results; delays;
     refused."""
     first = F.col("part") == 0
     came = facts.accepted.where(first).agg(

@@ -86,7 +86,7 @@ class Command(BaseCommand):
 
 
 def _zone() -> str:
-    """As the portal set it; before there ever was a portal, as the file says."""
+    """Returns the time zone set in the portal; that of the configuration file if there is no portal yet."""
     with contextlib.suppress(DatabaseError):
         if database_is_there():
             return in_force().zone
@@ -94,7 +94,7 @@ def _zone() -> str:
 
 
 def _what_does_not_add_up(report: Report) -> Iterator[str]:
-    """The messages and the stretches of the log, when it does not balance."""
+    """Yields the messages that do not balance and the gaps in the log, a line each."""
     balance = balance_of(report)
     for each in balance.suspects:
         places = "; ".join(visible(place) for place in each.get("events") or ())
