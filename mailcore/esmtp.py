@@ -98,20 +98,20 @@ _BAD_PARAMETER = ReplyOf(b"501 5.5.4 Bad parameter syntax")
 
 
 def _size(value: str | None) -> int | ReplyOf:
-    """RFC 1870 3."""
+    """Parses the value of SIZE (RFC 1870 3)."""
     if value is None or not value.isdecimal() or len(value) > SIZE_DIGITS_MAX:
         return _BAD_PARAMETER
     return int(value)
 
 
 def _body(value: str | None) -> bool | ReplyOf:
-    """RFC 6152 3: whether it is 8BITMIME."""
+    """Parses the value of BODY; returns whether it is 8BITMIME (RFC 6152 3)."""
     kind = value.upper() if value is not None else ""
     return kind == "8BITMIME" if kind in ("7BIT", "8BITMIME") else ReplyOf(b"501 5.5.4 BODY is 7BIT or 8BITMIME")
 
 
 def _flag(value: str | None) -> bool | ReplyOf:
-    """A parameter that has no value."""
+    """Parses a parameter that has no value."""
     return True if value is None else _BAD_PARAMETER
 
 
@@ -124,7 +124,8 @@ def _sends_utf8(mail: Outgoing) -> bool:
 
 
 def _needs_utf8(mail: Outgoing, header: Callable[[], bytes]) -> bool:
-    """RFC 6531 3.2: by its sender, or by a header section that is not ASCII (RFC 6532)."""
+    """Returns whether the mail needs SMTPUTF8 (RFC 6531 3.2): because of its sender, or of a header section that is not
+    ASCII (RFC 6532)."""
     return not mail.sender.isascii() or (mail.smtputf8 and not header().isascii())
 
 

@@ -149,7 +149,8 @@ def _events(writer: Writer, directory: Path) -> None:
 
 
 def _reports(writer: Writer, directory: Path) -> None:
-    """Each report is a link to a directory, its version, which is never changed but taken away when there is a newer one."""
+    """Adds the reports. Each is a link to a directory, its version, which never changes but is removed once there is a
+    newer one."""
     links: dict[str, str] = {}
     _folders(writer, "reports", directory, sorted(path.name for path in directory.glob("*") if path.is_dir()))
     for link in sorted(path for path in directory.glob("*/*") if path.is_symlink()):

@@ -17,8 +17,7 @@ BEFORE = ".before-"  # of files that were moved aside, with the time
 
 
 def give(path: Path, user: str, group: str, mode: int) -> None:
-    """Gives a path to its owner and sets its mode. Only root changes the owner; a name unknown to this host is
-    ignored."""
+    """Gives a path to its owner, and sets its mode. Only root changes the owner; a name unknown here is ignored."""
     if os.geteuid() == 0 and user:
         with contextlib.suppress(LookupError):
             shutil.chown(path, user, group or None)

@@ -115,7 +115,8 @@ class Postgresql:
         return "" if into is not None else done.stdout.decode("utf-8", "replace")
 
     def _as_its_user(self) -> dict[str, Any]:
-        """Over a socket and without a password it is the system's user that counts (peer), and root is not the portal's."""
+        """Returns the user to run as. Over a socket and without a password PostgreSQL checks the system's user (peer),
+        and root is not the portal's."""
         if os.geteuid() != 0 or self._password or (self.host and not self.host.startswith("/")):
             return {}
         try:

@@ -223,7 +223,7 @@ class Restore:
             give(path, folder.user, folder.group, folder.mode)
 
     def _place_of(self, name: str) -> tuple[Path, str] | None:
-        """(what is renamed, what is below it); None for what is not restored."""
+        """Returns (the path to rename, the path below it); None for a file that is not restored."""
         settings = self.settings
         top, _, below = name.partition("/")
         if name == "reports.json":
@@ -381,7 +381,8 @@ class Restore:
 
 
 def _mode_of(name: str) -> int:
-    """The most that others may do with it: a receiver reads the key of its certificate as a member of its group."""
+    """Returns the largest permitted mode of a file: a receiver reads the key of its certificate as a member of its
+    group."""
     if name.startswith("keys/tls/"):
         return 0o640 if name.endswith("key.pem") else 0o644
     return FILE_MODE if name.startswith(("keys/", "portal/")) else 0o777

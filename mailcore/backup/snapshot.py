@@ -116,7 +116,8 @@ class Snapshot:
                 self._link_lane(name)
 
     def _link_lane(self, lane: str) -> None:
-        """Its segments from where the positions begin, with how long each is now; and what is said of their damage."""
+        """Links a lane's segments from the restart positions on, and notes their sizes; also links the files that
+        describe damage."""
         directory = os.path.join(self.queue_directory, lane)
         links = os.path.join(self.queue_directory, LINKS, lane)
         names = self.disk.list(directory)
@@ -149,7 +150,7 @@ class Snapshot:
         return 0 if position is None else min(position.browse, position.runner)
 
     def _link_spool(self) -> None:
-        """Those that are not linked yet, or are other files by now."""
+        """Links the spool files that are not linked yet, or are other files by now."""
         for folder in range(FANOUT):
             directory = os.path.join(self.spool_directory, f"{folder:02x}")
             linked = self._linked.setdefault(directory, set())
@@ -181,7 +182,7 @@ class Snapshot:
             ) from error
 
     def _end_of_journal(self) -> int:
-        """Where the last whole record of the copy ends."""
+        """Returns the end of the last complete journal record in the copy."""
         for base in sorted(self.sizes.get(JOURNAL, {}), reverse=True):
             with contextlib.suppress(SegmentDamaged):
                 segment = Segment(self.disk, os.path.join(self.queue_directory, LINKS, JOURNAL, name_of(base)))

@@ -156,7 +156,7 @@ def _named(failures: Sequence[Failure], reply_max: int) -> list[str]:
 
 
 def _fields(envelope: Envelope, failures: Sequence[Failure], hostname: str, reply_max: int, wide: bool) -> bytes:
-    """RFC 3464 2.2 and 2.3: fields of the message, then a group of fields for each recipient."""
+    """Returns the fields of the message, then a group of fields for each recipient (RFC 3464 2.2 and 2.3)."""
     lines = [
         f"Reporting-MTA: dns; {hostname}",
         f"X-Waypost-Queue-ID: {envelope.queue_id}",
@@ -195,7 +195,7 @@ def _headers_type(returned: bytes, wide: bool) -> str:
 
 
 def _part(media_type: str, body: bytes, description: str, wide: bool) -> bytes:
-    """One body part, in the plainest encoding it allows."""
+    """Returns one body part, in the simplest encoding that it permits."""
     charset = ""
     if media_type == "text/plain" or (media_type.startswith("text/") and not body.isascii()):
         charset = "; charset=us-ascii" if body.isascii() else "; charset=utf-8"
@@ -220,7 +220,7 @@ def _encode(lines: Sequence[str]) -> bytes:
 
 
 def _stuff(data: bytes) -> bytes:
-    """RFC 5321 4.5.2: a dot at the beginning of a line becomes two."""
+    """Doubles a dot at the beginning of a line (RFC 5321 4.5.2)."""
     data = data.replace(b"\r\n.", b"\r\n..")
     return b"." + data if data.startswith(b".") else data
 

@@ -187,7 +187,7 @@ class _Reading:
         return {}
 
     def _section(self, key: Key, kind: type) -> dict[str, Any]:
-        """The values of one section, each checked; wrong ones are left out."""
+        """Returns the checked values of one section; invalid ones are left out."""
         table = self._table(key)
         self._refuse_unknown(key, table, [each.name for each in fields(kind)])
         known = bounds_by_name(kind)
@@ -197,7 +197,7 @@ class _Reading:
         return {name: value for name, value in section.items() if value is not None}
 
     def _value(self, key: Key, value: Any, bounds: Bounds) -> Any:
-        """The value as the code uses it; None after a fault."""
+        """Returns the value as the code uses it; None after a fault."""
         if bounds.kind is not Kind.LIST or not isinstance(value, list):
             return self._checked(key, value, bounds.read)
         if any(type(element) is not bounds.element for element in value):

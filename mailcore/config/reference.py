@@ -81,7 +81,7 @@ def _lines() -> Iterator[str]:
 
 
 def _section(name: str, kind: type, default: str = "") -> Iterator[str]:
-    """``default`` replaces the defaults of the settings."""
+    """Yields the page of a section; ``default`` replaces the defaults of the settings."""
     about = " ".join((kind.__doc__ or "").split()).partition(": ")[2]
     yield f"\n## [{name}]\n\n{about[:1].upper()}{about[1:]}\n"
     yield from _table_head()
@@ -95,7 +95,7 @@ def _table_head() -> tuple[str, str]:
 
 
 def _toml(value: Any) -> str:
-    """A default as the file would have it; JSON writes strings, numbers and lists as TOML does."""
+    """Returns a default in TOML; JSON writes strings, numbers and lists in the same way."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:_}"
     return json.dumps(list(value) if isinstance(value, tuple) else value)

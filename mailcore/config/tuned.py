@@ -125,7 +125,7 @@ class Tuned:
 
 
 def _copy(values: dict[str, dict[str, T]]) -> dict[str, dict[str, T]]:
-    """Without scopes that have nothing."""
+    """Copies the values, without scopes that have no values."""
     return {scope: dict(parameters) for scope, parameters in values.items() if parameters}
 
 
@@ -163,7 +163,7 @@ def _value(where: str, value: object) -> Value:
 
 
 def _quoted(text: str) -> str:
-    """A TOML basic string; a JSON string is one, except for DEL and surrogate pairs."""
+    """Returns a TOML basic string; a JSON string is one, except for DEL and surrogate pairs."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -121,8 +121,8 @@ def header_section(wire: Wire) -> Steps[tuple[str, bool]]:
 
 
 def fields_of(raw: str) -> list[list[str]]:
-    """Returns [name, value] of each field, in order, unfolded and decoded; the name is "" for a line that is not a
-    field."""
+    """Returns [name, value] of each field, in order, unfolded and decoded; a line that is not a field has no name
+    ("")."""
     lines: list[str] = []
     for line in raw.split("\r\n"):
         if line[:1] in (" ", "\t") and lines:
@@ -140,7 +140,7 @@ def fields_of(raw: str) -> list[list[str]]:
 
 
 def _text(data: bytes) -> str:
-    """UTF-8 where it is (RFC 6532), else every byte a character: nothing is lost."""
+    """Decodes UTF-8 (RFC 6532); in other data each byte becomes a character, so that nothing is lost."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

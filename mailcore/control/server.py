@@ -150,7 +150,7 @@ class ControlServer:
             await asyncio.sleep(0.05)
 
     def _listen(self) -> socket.socket:
-        """Bound under another name and then put in place, so that there is no moment without a socket."""
+        """Binds the socket under another name and then renames it, so that there is no moment without a socket."""
         path = self.settings.run_directory / "control.sock"
         new = path.with_suffix(".new")
         new.unlink(missing_ok=True)

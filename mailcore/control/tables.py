@@ -80,7 +80,8 @@ class Tables:
         )
 
     def _configured(self) -> dict[str, dict[str, PlainValue | None]]:
-        """Scope -> parameter -> value, as the configuration file has them: what is in force where nothing is set live."""
+        """Returns, by scope and parameter, the values of the configuration file, which are in force if none is set
+        live."""
         settings = self._settings
         values: dict[str, dict[str, PlainValue | None]] = {
             "": {name: getattr(settings.scheduler, name) for name in GLOBAL_SCOPE}
@@ -95,7 +96,8 @@ class Tables:
         yield Disks(disks=await self._view.in_thread(_disks, self._settings))
 
     async def _routes(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
-        """In the order in which they count: addresses, domains, all below a domain (the longest first), the rest."""
+        """Answers with the routes in the order of their precedence: addresses, domains, all below a domain (the longest
+        first), the rest."""
         routes = self._settings.routes
         yield Routes(
             routes=[_route(pattern, routes[pattern]) for pattern in sorted(routes, key=_specific) if pattern != "*"],
@@ -138,7 +140,8 @@ class Tables:
 
 
 def _disks(settings: Settings) -> list[Disk]:
-    """The log may take what is left; what delivery needs is kept free where the queue and the spool are."""
+    """Returns the disks. The log may use all that is left; space for delivery is reserved where the queue and the spool
+    are."""
     reserve = settings.queue.reserve_bytes
     places = (
         ("queue", settings.queue_directory, reserve),
@@ -161,13 +164,13 @@ def _disk(what: str, path: Path, reserve_bytes: int) -> Disk:
 
 
 def _specific(pattern: str) -> tuple[int, int, str]:
-    """The most specific first, as ``Routing`` looks."""
+    """Returns a sort key: the most specific pattern first, in the order in which ``Routing`` looks."""
     kind = 0 if "@" in pattern else 2 if pattern.startswith(".") else 1
     return kind, -pattern.count(".") if kind == 2 else 0, pattern
 
 
 def _route(pattern: str, text: str) -> Route:
-    """The line in the file is not known here."""
+    """Returns a route without the line in the file, which is not known here."""
     route = parse_route(text)
     return Route(pattern=pattern, transport=route.transport, next_hop=str(route).partition(":")[2], line=None)
 

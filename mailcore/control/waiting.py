@@ -64,7 +64,8 @@ def _scheduled(envelope: Envelope, due_at: float) -> Reason:
 
 
 def _deferred(envelope: Envelope, due_at: float) -> list[Reason]:
-    """By destination, each with the last reply it gave; those in RECIPIENTS records are in the sum."""
+    """Returns a reason for each destination, with its last reply; recipients in RECIPIENTS records are only in the
+    sum."""
     by_destination: dict[str, list[Any]] = {}  # -> [recipients, last reply]
     for recipient in envelope.recipients:
         destination = recipient.route or recipient.destination

@@ -105,7 +105,7 @@ async def _queued(view: View, into: Gathered) -> None:
 
 
 def _shares(lanes: list[LaneSample]) -> dict[str, float]:
-    """Recipients by destination, by what the samples show."""
+    """Returns the number of recipients by destination, estimated from the samples."""
     shares: dict[str, float] = {}
     for lane in lanes:
         sampled = sum(count for part in lane.parts for _, _, groups in part for _, count in groups)
@@ -199,7 +199,7 @@ def _say_unread(measured: ServiceTimes, trouble: Trouble, into: Gathered) -> Non
 def _modelled(
     rows: Mapping[str, DestinationTimes], tried: Mapping[str, list[Tried]], into: Gathered, since_s: float
 ) -> None:
-    """A next-hop model for each destination that has mail or gets some."""
+    """Adds a next-hop model for each destination that has mail or will get some."""
     overhead_s = overhead_of(tried.values())
     wanted = [*into.destinations, *(name for name in into.arriving if name not in into.destinations)]
     measured_ones = {name: row for name, row in rows.items() if row.deliveries}

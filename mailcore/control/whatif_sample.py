@@ -62,7 +62,7 @@ def lane_samples(
 
 
 def _places(reader: LaneReader, stretch: Stretch) -> list[tuple[int, int | None]]:
-    """Where to begin to read, and where each part ends: the beginning of the lane and of some of its segments."""
+    """Returns where each part to read begins and ends: from the beginning of the lane and of some of its segments."""
     end = stretch.end
     starts = [stretch.start]
     starts += [base for base in reader.bases if base > stretch.start and (end is None or base < end)]
@@ -97,7 +97,8 @@ def _read(
 
 
 def _groups(envelope: Envelope, route_of: Callable[[Recipient], str]) -> list[tuple[str, int]]:
-    """Recipients by destination. Of a long list only those in the envelope are looked at; the others are taken as alike."""
+    """Counts recipients by destination. Of a long list only those in the envelope are read; the others are assumed to
+    be alike."""
     counts = {name: count for name, count in envelope.resting.items() if name and count > 0}
     if sum(counts.values()) < envelope.recipient_count:
         counts = {}

@@ -135,7 +135,7 @@ def checked_hops(settings: Settings, hops: Mapping[str, Mapping[str, Any]]) -> d
 
 
 def _plain(value: Any) -> Any:
-    """As it is written down for the child."""
+    """Returns a value as it is written for the child process."""
     if isinstance(value, Distribution):
         return str(value) if value.constant is None else value.constant
     assert not (isinstance(value, float) and math.isnan(value))

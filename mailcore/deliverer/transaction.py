@@ -165,7 +165,7 @@ def _not_offered(missing: Extension, connection: Connection) -> tuple[str, str]:
 
 
 def _header(data: MessageData) -> bytes:
-    """The header section; of one that is longer than a chunk its beginning."""
+    """Returns the header section; only its beginning if it is longer than a chunk."""
     return data.read(0, CHUNK_BYTES).partition(b"\r\n\r\n")[0]
 
 

@@ -121,7 +121,8 @@ class Exporter:
             self.windows.write()
 
     def _cut_is_due(self, now: float) -> bool:
-        """Whether a cut is due; the first is due as soon as there is a queue. Everything before ``now`` is on disk."""
+        """Returns whether a cut is due; the first is due as soon as there is a queue. Everything before ``now`` is on
+        disk."""
         if not self.export.positions():
             return False
         state = self.export.state()

@@ -144,7 +144,7 @@ class MainCf:
         return self._expand(text, overrides, depth)
 
     def _braced(self, inside: str, overrides: Mapping[str, str], depth: int) -> str:
-        """``name``, ``name?then``, ``name:else``, ``name?{then}:{else}``, ``{a} == {b} ? {then} : {else}``."""
+        """Expands ``name``, ``name?then``, ``name:else``, ``name?{then}:{else}``, ``{a} == {b} ? {then} : {else}``."""
         if inside.lstrip().startswith("{"):
             return self._compared(inside.strip(), overrides, depth)
         match = _NAME.match(inside.strip())
@@ -157,7 +157,7 @@ class MainCf:
         return self._chosen(bool(value), rest, overrides, depth)
 
     def _chosen(self, true: bool, rest: str, overrides: Mapping[str, str], depth: int) -> str:
-        """``?then``, ``:else`` (nothing, where the name has a value), or both."""
+        """Expands ``?then``, ``:else`` (nothing if the name has a value), or both."""
         operator, rest = rest[:1], rest[1:]
         if operator == ":":
             return "" if true else self._expand(_unbraced(rest), overrides, depth)

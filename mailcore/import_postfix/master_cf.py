@@ -51,7 +51,7 @@ def _words(text: str) -> list[str]:
 
 
 def _overrides(words: list[str]) -> dict[str, str]:
-    """``-o name=value``, ``-oname=value``, ``-o { name = value }``."""
+    """Parses ``-o name=value``, ``-oname=value``, ``-o { name = value }``."""
     found: dict[str, str] = {}
     rest = [word.replace("\0", ",") for word in words]
     while rest:

@@ -74,7 +74,7 @@ def measures(machine: Machine, draft: Draft) -> None:
 
 
 def _command_timeout(machine: Machine, draft: Draft) -> None:
-    """One setting here for two in Postfix: the longer."""
+    """Translates two settings of Postfix into one: the longer."""
     names = [name for name in ("smtp_mail_timeout", "smtp_rcpt_timeout") if name in machine.cf]
     if not names:
         return
@@ -103,7 +103,7 @@ def _reserve(machine: Machine, draft: Draft) -> None:
 
 
 def _backoff(machine: Machine, draft: Draft) -> None:
-    """The configuration refuses a shortest wait that is longer than the longest; Postfix takes it."""
+    """Raises the longest wait to the shortest if it is shorter: Postfix accepts that, the configuration does not."""
     table = draft.sections.get("scheduler", {})
     shortest, longest = table.get("minimal_backoff_time", 300.0), table.get("maximal_backoff_time", 4000.0)
     if shortest > longest:

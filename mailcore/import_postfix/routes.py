@@ -72,7 +72,8 @@ class _Roads:
             self._sayings.append(partial(self._say_relayhost, fault, others))
 
     def _route(self, text: str, by_default: bool) -> tuple[Route, str]:
-        """Of ``transport:nexthop``; ``by_default``: without a next hop it is the relayhost. Raises _NoRoute, ValueFault."""
+        """Translates ``transport:nexthop``; ``by_default``: without a next hop it is the relayhost. Raises _NoRoute,
+        ValueFault."""
         transport, _, hop = text.partition(":")
         ours = self._transport(transport)
         if hop:

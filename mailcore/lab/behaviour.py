@@ -121,7 +121,7 @@ _TRAIT = re.compile(r"(?P<name>[a-zA-Z_]+)(?:\((?P<arguments>[^()]*)\))?")
 
 
 def _split(text: str) -> list[str]:
-    """At each ``+`` outside of parentheses: an address pattern may hold one."""
+    """Splits at each ``+`` outside of parentheses: an address pattern may contain one."""
     parts = [""]
     depth = 0
     for char in text:

@@ -58,7 +58,7 @@ class EventLog:
 
 
 def read_plans(path: Path) -> list[HopPlan]:
-    """Reads ``[[hop]]`` tables with behaviour, host (127.0.0.1), port (0) and name. Raises BehaviourError naming the
+    """Reads ``[[hop]]`` tables: behaviour, host (127.0.0.1), port (0), name. Raises BehaviourError, which names the
     table."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))

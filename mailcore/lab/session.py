@@ -136,7 +136,7 @@ class Session(asyncio.Protocol):
     # --- commands ---------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Everything in the buffer that can be answered now; the replies go out in one write."""
+        """Answers everything in the buffer that can be answered now; the replies go out in one write."""
         while not self._waiting:
             if self._in_data:
                 if not self._read_data():

@@ -19,7 +19,8 @@ _HUNDREDTHS = 1_000  # delays below 10 s are looked up
 
 
 def _ascii(text: str) -> str:
-    """Printable ASCII, of at most TEXT_MAX characters; others become backslash escapes, then backslashes do too."""
+    """Returns printable ASCII, of at most TEXT_MAX characters; others become backslash escapes, then backslashes do
+    too."""
     if len(text) > TEXT_MAX:
         text = text[:TEXT_MAX] + SHORTENED
     if text.isascii() and text.isprintable():
@@ -57,7 +58,7 @@ def word(text: str) -> str:
 
 
 def _format(value: float) -> str:
-    """Two significant digits, at most two decimals, no trailing zeros: Postfix's format_tv(3)."""
+    """Formats with two significant digits, at most two decimals, no trailing zeros, as Postfix's format_tv(3) does."""
     if value < 0.995:
         text = f"{value:.2f}"
     elif value < 9.95:

@@ -114,7 +114,8 @@ class Flow:
 
     @property
     def _full(self) -> bool:
-        """Whether the active set is full: it has the scheduler's messages and those whose pass is being ended."""
+        """Returns whether the active set is full: it has the scheduler's messages and those whose pass is being
+        ended."""
         return len(self.context.queue.active) >= self._active_limit
 
     def _next_new(self, wall: float, now: float) -> bool:

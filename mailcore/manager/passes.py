@@ -65,7 +65,7 @@ class Passes:
             self._unreadable(gone)
 
     def _unreadable(self, gone: Gone) -> None:
-        """Some of its recipients can't be read: it stays, working, and its segment with it (law: damage-set-aside)."""
+        """Logs unreadable recipients: the message stays active and its segment is kept (law: damage-set-aside)."""
         self.context.log.failed("manager", str(gone))
 
     def _defer(self, active: Active, lane: str, interval_s: int) -> Rest:

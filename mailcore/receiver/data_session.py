@@ -130,7 +130,7 @@ class DataSession(LineSession):
         self.state = _DATA
 
     def _room(self) -> None:
-        """The spool took what we had."""
+        """Continues reading after the spool took what was buffered."""
         self.heard = self.context.ticks
         self.go_on()
 
@@ -186,7 +186,7 @@ class DataSession(LineSession):
             self._answer(envelope, INTERNAL_ERROR)
 
     def _stored(self, envelope: Transaction, failure: bytes) -> None:
-        """The message is on disk, or it is not."""
+        """Answers the client when the message is on disk, or could not be written."""
         if self.envelope is envelope and self.state is _WAITING:  # else the client did not wait for it
             self._answer(envelope, failure)
             self.flush()

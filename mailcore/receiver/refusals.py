@@ -42,8 +42,7 @@ class Allowance:
         self.over = 0
 
     def taken(self, now: float) -> bool:
-        """Uses up one unit of the allowance at ``now`` (monotonic seconds), if there is one; returns whether there
-        was."""
+        """Takes one unit of the allowance at ``now`` (monotonic seconds); returns False if it is used up."""
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
         if self._left < 1.0:
@@ -138,5 +137,5 @@ class Refusals:
 
 
 def _storable(text: str | None) -> str:
-    """MessagePack holds UTF-8 only."""
+    """Returns the text, shortened and valid in UTF-8, which is all that MessagePack stores."""
     return (text or "")[:TEXT_MAX].encode("utf-8", "replace").decode()

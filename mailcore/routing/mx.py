@@ -177,7 +177,7 @@ class HostFinder:
         return shuffled
 
     def _interleaved(self, addresses: Sequence[Address]) -> list[Address]:
-        """At random, but the families taking turns."""
+        """Shuffles addresses such that the address families take turns."""
         queues = [
             [address for address in self._shuffled(addresses) if (":" in address.address) is six]
             for six in (False, True)
@@ -218,7 +218,7 @@ class HostFinder:
         return _no_host(host, "A", missing)
 
     def _in_hosts_file(self, host: str) -> list[str]:
-        """The addresses of ``host`` in hosts(5)."""
+        """Returns the addresses of ``host`` in hosts(5)."""
         addresses: list[str] = []
         try:
             lines = self._hosts_file.read_text("utf-8", "replace").splitlines()
@@ -299,7 +299,7 @@ class HostFinder:
     # DNS
 
     async def _query(self, name: str, kind: str) -> _Answer:
-        """One question, CNAMEs followed."""
+        """Asks one question, and follows CNAMEs."""
         resolver = self._current_resolver()
         if resolver is None:
             return _Answer((), FAILURE_TTL_S, _Missing.OURS)
@@ -326,7 +326,8 @@ class HostFinder:
         return _Answer((), FAILURE_TTL_S, _Missing.RETRY)
 
     def _current_resolver(self) -> dns.asyncresolver.Resolver | None:
-        """That of the settings, or that of /etc/resolv.conf as it is by now."""
+        """Returns the resolver of the settings, or one for the present content of /etc/resolv.conf; None if that is
+        unusable."""
         if self._nameservers or self._clock() - self._resolver_checked_at < RESOLV_CONF_CHECK_S:
             return self._resolver
         self._resolver_checked_at = self._clock()
@@ -350,7 +351,7 @@ class HostFinder:
 
 
 def _no_host(name: str, kind: str, missing: _Missing) -> tuple[Refused, float]:
-    """Postfix's words and codes: 4.4.3 when it may be there another time, else 5.4.4."""
+    """Returns a refusal with Postfix's text and codes: 4.4.3 if the host may be found later, otherwise 5.4.4."""
     words = f"Host or domain name not found. Name service error for name={name} type={kind}: {missing.value}"
     if missing is _Missing.OURS:
         return Refused(Status.DEFERRED, "4.3.0", words, ours=True), FAILURE_TTL_S
@@ -360,6 +361,6 @@ def _no_host(name: str, kind: str, missing: _Missing) -> tuple[Refused, float]:
 
 
 def _is_ours(error: Exception) -> bool:
-    """Whether not even one name server could be asked: dnspython tells what it met with each."""
+    """Returns whether not even one name server could be asked: dnspython keeps the error of each."""
     met = getattr(error, "kwargs", {}).get("errors") or ()
     return is_exhausted(error) or (bool(met) and all(is_exhausted(one[3]) for one in met))

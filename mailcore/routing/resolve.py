@@ -147,7 +147,7 @@ def _ascii(domain: str) -> str:
 
 
 def _literal(domain: str) -> str:
-    """The address of a domain literal, RFC 5321 4.1.3. Raises RouteError at what is none."""
+    """Returns the address of a domain literal, RFC 5321 4.1.3. Raises RouteError if it is invalid."""
     text = domain[1:-1]
     try:
         if text[:5].lower() == "ipv6:":

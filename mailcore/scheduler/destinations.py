@@ -86,8 +86,7 @@ class Destinations:
             forgotten.dead_until = forgotten.rest_until = None  # the timetable need not keep it
 
     def opened(self, destination: Destination) -> None:
-        """Offers the destination for selection: an obstacle to its deliveries is gone, or it has other mail than
-        before."""
+        """Offers the destination for selection: an obstacle is gone, or it has other mail than before."""
         destination.transport.offer(destination)
         if destination.parked and destination.able():
             unpark(destination)
@@ -147,8 +146,7 @@ class Destinations:
             self._revive(destination, min(destination.parameters.initial_destination_concurrency, destination.limit))
 
     def condemn(self, destination: Destination) -> None:
-        """Notes that waiting mail of the destination is to be deferred, because the destination or its transport is
-        dead."""
+        """Notes that waiting mail is to be deferred, because the destination or its transport is dead."""
         if destination.queued:
             self.condemned.append(destination)
 

@@ -141,7 +141,7 @@ def _unread(message: Message, recipients: Recipients, now: float) -> dict[str, A
 
 
 def _left(until: float | None, now: float) -> str:
-    """The time until then; ``until`` is not None."""
+    """Returns the time until then, formatted; ``until`` is not None."""
     assert until is not None
     return _seconds(until - now)
 

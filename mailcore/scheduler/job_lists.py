@@ -49,8 +49,7 @@ class JobLists:
         return peer
 
     def join(self, peer: Peer, before: int) -> None:
-        """Adds the peer's new recipients to its job and destination: those beyond the ``before`` that were counted
-        already."""
+        """Adds the peer's recipients beyond the ``before`` that were counted already to its job and destination."""
         job, destination = peer.job, peer.destination
         added = len(peer.recipients) - before
         job.count += added
@@ -96,8 +95,7 @@ class JobLists:
         classify(job)
 
     def retire(self, job: Job) -> None:
-        """Takes the job off the list, until another batch of recipients, or a deliverer that ended, brings it
-        recipients again."""
+        """Takes the job off the list until it gets recipients again, by another batch or because a deliverer ended."""
         leave_stack(job)
         job.listed = False
         job.key = (job.message.sequence, LAST)

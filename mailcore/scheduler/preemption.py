@@ -83,8 +83,8 @@ def advance_missing(current: Job, needed: int) -> float:
 
 
 def entries_missing(current: Job, needed: int) -> int:
-    """Returns the number of entries of the current job that must still be selected before one that needs ``needed`` may
-    preempt it."""
+    """Returns how many entries of the current job must still be selected before one that needs ``needed`` may preempt
+    it."""
     parameters = current.transport.parameters
     wanted = math.ceil(needed * (100 - parameters.delivery_slot_discount) / 100 - parameters.delivery_slot_loan)
     return max(max(wanted * parameters.delivery_slot_cost, 1) - current.slots_available, 0)
@@ -190,7 +190,8 @@ def classify(job: Job, again: bool = False) -> None:
 
 
 def _keep_classes(transport: Transport) -> None:
-    """The first big job is there: the others may preempt it. Takes time with the jobs there are."""
+    """Begins to keep size classes at the first big job, which others may preempt. The cost grows with the number of
+    jobs."""
     transport.keeps_classes = True
     transport.unused = 0
     for job in transport.jobs:

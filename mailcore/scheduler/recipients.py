@@ -99,12 +99,12 @@ class Recipients:
 
     @staticmethod
     def _beyond(message: Message, room: int) -> int:
-        """How many of ``room`` more would be above the message's minimum."""
+        """Returns how many of ``room`` more recipients would be above the message's minimum."""
         return max(message.count + room - max(message.count, message.minimum), 0)
 
     @property
     def _free(self) -> int:
-        """Of the pools."""
+        """Returns how many slots of the pools are free."""
         return max(self.pools - self.above - self._promised, 0)
 
     def read(self, message: Message) -> None:

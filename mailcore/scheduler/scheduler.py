@@ -273,15 +273,14 @@ class Scheduler:
         return self._recipients.first_batch
 
     def wanted(self, now: float) -> list[tuple[str, int]]:
-        """Returns which messages may read how many more recipients now; each is returned once, until that batch is
-        admitted."""
+        """Returns which messages may read how many more recipients now; each once, until that batch is admitted."""
         if now >= self._timetable.first:
             self._timetable.run(now)
         return self._recipients.wanted(now)
 
     def wake_at(self) -> float | None:
-        """Returns when ``select`` or ``wanted``, called at the time of the latest call, may next return something;
-        None: never."""
+        """Returns when ``select`` or ``wanted``, called at the latest call's time, may next return something; None:
+        never."""
         return None if self._timetable.first == math.inf else self._timetable.first
 
     # -- tuning
@@ -302,8 +301,7 @@ class Scheduler:
                 self._destinations.revive(destination)
 
     def get(self, scope: str, parameter: str) -> Value | None:
-        """Returns the value in force, in the scopes of ``set``; None only for ``suspended_until`` if the scope is not
-        suspended."""
+        """Returns the value in force, in the scopes of ``set``; None only for ``suspended_until`` if not suspended."""
         return self.tuning.get(scope, parameter)
 
     def origin(self, scope: str, parameter: str) -> Origin:
@@ -312,7 +310,7 @@ class Scheduler:
 
     @property
     def by_recipient(self) -> frozenset[str]:
-        """Returns the transports with a destination_recipient_limit of 1: their destinations are "transport:user@next
+        """Returns transports with a destination_recipient_limit of 1: their destinations are "transport:user@next
         hop"."""
         return self.tuning.by_recipient
 
@@ -355,8 +353,7 @@ class Scheduler:
         )
 
     def window(self, destination: str) -> tuple[int, int] | None:
-        """Returns a destination's window (0 while it is dead) and limit; None if it has no mail. A snapshot would cost
-        more."""
+        """Returns a destination's window (0 if dead) and limit; None if it has no mail. A snapshot would cost more."""
         known = self._destinations.active.get(destination)
         return None if known is None else (known.open_window, known.limit)
 
@@ -387,7 +384,7 @@ class Scheduler:
     # -- inside
 
     def _forget(self, message: Message) -> None:
-        """When all of the message is done."""
+        """Forgets a message all of whose recipients are done."""
         if not message.count and not message.unread:
             for job in message.jobs.values():
                 self._recipients.settle(job)
@@ -396,7 +393,7 @@ class Scheduler:
             del self._messages[message.queue_id]
 
     def _plan_end(self) -> None:
-        """Of the value set for a time that ends first."""
+        """Schedules the end of the value set for a time that ends first."""
         self._timetable.move(self.tuning.first_end(), self._end)
 
     def _end(self, time: float) -> None:

@@ -263,8 +263,8 @@ class Tuning:
 
     @staticmethod
     def touches(scope: str, destination: str) -> bool:
-        """Returns whether a value set in the scope may change the values in force for the destination; the global scope
-        touches all."""
+        """Returns whether a value set in the scope may be in force for the destination; the global scope touches
+        all."""
         name, colon, pattern = scope.partition(":")
         transport_name, _, rest = destination.partition(":")
         if not scope:
@@ -280,7 +280,7 @@ class Tuning:
     # -- inside
 
     def _said(self, scope: str, parameter: str) -> Origin | None:
-        """The value of the scope itself."""
+        """Returns the value of the scope itself, or None."""
         live = self._live.get(scope, {}).get(parameter)
         if live is not None:
             if live.timed is not None:
@@ -290,7 +290,7 @@ class Tuning:
         return Origin(configured[parameter], scope, Layer.CONFIGURED) if parameter in configured else None
 
     def _own(self, scope: str) -> dict[str, Any]:
-        """All values of the scope itself."""
+        """Returns all values of the scope itself."""
         own: dict[str, Any] = dict(self._patterns.get(scope, ()))
         for parameter, live in self._live.get(scope, {}).items():
             own[parameter] = live.lasting if live.timed is None else live.timed

@@ -162,7 +162,7 @@ class Mail:
             yield at, None, groups()
 
     def _drawn_by(self, chance: Chance) -> Any:
-        """A function that gives the recipients of the next message."""
+        """Returns a function that draws the recipients of the next message."""
         names = [name for name, _ in self.destinations]
         heights = list(accumulate(weight for _, weight in self.destinations))
         total, random = heights[-1], chance.random

@@ -172,7 +172,8 @@ def _mail_of(question: Question) -> SampledMail:
 
 
 def _entries(mail: SampledMail, question: Question) -> int:
-    """About how many deliveries the mail is, from how many recipients a message of the sample has for a destination."""
+    """Estimates how many deliveries the mail needs, from the number of recipients per destination of messages in the
+    sample."""
     groups: dict[str, list[int]] = {}
     for lane in mail.lanes:
         for part in lane.parts:
@@ -234,7 +235,8 @@ def _change(value: Value, share: float) -> Change:
 
 
 def _shorter(parameters: Parameters, share: float) -> Iterator[Change]:
-    """Less mail: waits as much shorter, and as much less in memory, or else nothing would have to wait to be read."""
+    """Yields changes that shorten waits and limits in memory by ``share``: with less mail nothing would have to wait to
+    be read otherwise."""
     for name in (*_WAITS, *_MEMORY) if share < 1 else ():
         yield Change(scope="", parameter=name, value=_scaled_value(name, getattr(parameters, name), share))
 

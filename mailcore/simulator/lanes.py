@@ -41,7 +41,7 @@ class Lanes:
         self.recipients_new = 0  # of these, not tried before the start
 
     def __bool__(self) -> bool:
-        """Whether there is anything left, now or later."""
+        """Returns whether any mail is left, now or later."""
         return bool(self._waiting) or self._next_new is not None or self._next_deferred is not None
 
     def next_at(self, now: float) -> float:

@@ -64,7 +64,7 @@ def overhead_of(destinations: Iterable[Sequence[Tried]]) -> float | None:
 
 
 def _gaps(tried: Sequence[Tried]) -> list[tuple[float, bool]]:
-    """From each end to the beginning it made room for, and whether no other end can have made it.
+    """Returns the time from each end to the beginning that it made room for, and whether no other end can have made it.
 
     Ends that nothing follows soon, because there was no more mail or the window became smaller, have none.
     """
@@ -97,7 +97,7 @@ def limit_of(tried: Sequence[Tried]) -> int | None:
 
 
 def _common_peak(seen: Sequence[int]) -> int:
-    """As many as were open at once more than now and then: clocks of two processes blur the ends a little."""
+    """Returns how many were open at once, not counting rare peaks: clocks of two processes blur the ends a little."""
     ordered = sorted(seen)
     return ordered[int(len(ordered) * 0.9)] if ordered else 0
 
@@ -137,7 +137,7 @@ def modelled(row: Times, tried: Sequence[Tried], overhead_s: float) -> tuple[dic
 
 
 def _per_recipient(good: Sequence[Tried]) -> float:
-    """The slope of time over recipients; 0.0 when nothing can be said, or it is nothing."""
+    """Returns the slope of time over recipients; 0.0 if it is unknown or nothing."""
     counts = [each.recipients for each in good]
     if len(counts) < FIT_MIN or min(counts) == max(counts):
         return 0.0
@@ -148,7 +148,7 @@ def _per_recipient(good: Sequence[Tried]) -> float:
 
 
 def _distribution(times: Sequence[float]) -> str:
-    """As a scenario has it (DISTRIBUTION_FORMS)."""
+    """Returns the distribution of the times as a scenario writes it (DISTRIBUTION_FORMS)."""
     ordered = sorted(times)
     if ordered[0] == ordered[-1]:
         return _number(ordered[0])
@@ -158,7 +158,7 @@ def _distribution(times: Sequence[float]) -> str:
 
 
 def _at(ordered: Sequence[float], share: float) -> float:
-    """Between two of them, if need be."""
+    """Returns the value at a share of the ordered values, interpolated between two of them if necessary."""
     place = share * (len(ordered) - 1)
     low = int(place)
     high = min(low + 1, len(ordered) - 1)

@@ -89,7 +89,7 @@ class QueuedMail:
             at += count
 
     def _dealt(self, chance: Chance) -> array[int]:
-        """For each recipient its destination, shuffled."""
+        """Returns the destination of each recipient, shuffled."""
         dealt = array("l")
         for place, (_, count) in enumerate(self.destinations):
             dealt.extend([place] * count)
@@ -101,7 +101,8 @@ class QueuedMail:
 
 
 def _apportioned(destinations: Mapping[str, int], recipients: int) -> tuple[tuple[str, int], ...]:
-    """That many recipients in proportion to the counts; those without a name are distributed to the others."""
+    """Distributes that many recipients in proportion to the counts; those without a name are distributed to the
+    others."""
     named = {name: count for name, count in destinations.items() if name and count > 0}
     if not named:
         return ((NOT_ROUTED, recipients),) if recipients else ()

@@ -93,7 +93,7 @@ def result_of(outcome: Outcome, share: float, messages: int) -> SimulationResult
 
 
 def _delay(outcome: Outcome, classes: tuple[str, ...], share: float) -> Delay:
-    """Of the class that has the most messages; ``recipients`` says which that is."""
+    """Returns the delays of the class that has the most messages; ``recipients`` names the class."""
     known = [each for each in outcome.delays if each.recipients in classes]
     if not known:
         return Delay(recipients="", messages=0, p50=None, p90=None, p99=None)

@@ -67,7 +67,7 @@ class SampledMail:
 
     @cached_property
     def _dealt(self) -> tuple[list[SampledMessage], list[SampledMessage]]:
-        """New and deferred messages."""
+        """Returns the new and the deferred messages."""
         left = dict(self.destinations)
         new: list[SampledMessage] = []
         deferred: list[SampledMessage] = []
@@ -106,8 +106,7 @@ def _deal(part: tuple[SampledMessage, ...], quota: int, left: dict[str, int], de
 
 
 def scaled(mail: SampledMail, share: float) -> SampledMail:
-    """Returns ``share`` of the mail, with ages and due times scaled as well; at least one recipient of each destination
-    stays."""
+    """Returns ``share`` of the mail, ages and due times scaled, too; each destination keeps at least one recipient."""
     if share >= 1:
         return mail
     lanes = []

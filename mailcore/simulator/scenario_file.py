@@ -131,7 +131,7 @@ class _Reading:
         return {}
 
     def _named(self, section: str, kind: type[T]) -> dict[str, T]:
-        """The tables below a section, each made an object of ``kind``."""
+        """Returns the tables below a section, each as an object of ``kind``."""
         objects: dict[str, T] = {}
         tables = self._table((section,), self._document.get(section, {}))
         if len(tables) > TABLES_MAX:
@@ -145,7 +145,7 @@ class _Reading:
         return objects
 
     def _section(self, key: Key, given: Any, *kinds: type) -> dict[str, Any]:
-        """The values of a section, each checked; wrong ones are left out."""
+        """Returns the checked values of a section; invalid ones are left out."""
         known = {name: bounds for kind in kinds for name, bounds in bounds_by_name(kind).items()}
         table = self._table(key, given)
         self._refuse_unknown(key, table, known)

@@ -134,7 +134,7 @@ class _Run:
         return "drained"
 
     def _pass(self, until_s: float) -> None:
-        """Time goes by to the end, and nothing happens."""
+        """Advances the clock to the end, without events."""
         if until_s >= self._timeline.next_at:
             self._timeline.add(until_s, self._point(self._now))
         self._now = until_s
@@ -171,7 +171,7 @@ class _Run:
     # -- mail comes in
 
     def _fill(self, now: float) -> None:
-        """Mail that is due comes into the active set, as far as there is room."""
+        """Moves mail that is due into the active set, as far as there is room."""
         scheduler, lanes = self._scheduler, self._lanes
         while scheduler.may_admit:
             message = lanes.take(now)
@@ -185,7 +185,7 @@ class _Run:
             self._read(message, recipients, now)
 
     def _read(self, message: Message, recipients: int, now: float) -> None:
-        """The message's next recipients enter the scheduler."""
+        """Admits the message's next recipients to the scheduler."""
         message.unread -= recipients
         number = message.next_number
         if len(message.groups) == 1:
@@ -206,7 +206,7 @@ class _Run:
         self._scheduler.admit(message.queue_id, message.unread, entering, now)
 
     def _entering(self, message: Message, name: str, first: int, count: int) -> list[tuple[int, str, str]]:
-        """``count`` recipients of one destination, as the scheduler wants them."""
+        """Returns ``count`` recipients of one destination, as the scheduler takes them."""
         tally = self._tallies.get(name) or self._tally(name)
         transport = tally.transport
         if transport in self._scheduler.by_recipient:
@@ -288,7 +288,7 @@ class _Run:
         self._settle(delivery.message, tally, delivered, deferred, bounced, now)
 
     def _defer(self, entry: Entry, now: float) -> None:
-        """Destination or transport is dead: deferred without a try."""
+        """Defers an entry without an attempt, because its destination or transport is dead."""
         tally = self._tally_of(entry)
         recipients = len(entry.recipients)
         if tally.dead_since is None:
@@ -300,7 +300,7 @@ class _Run:
         self._settle(self._messages[entry.queue_id], tally, 0, recipients, 0, now)
 
     def _settle(self, message: Message, tally: Tally, delivered: int, deferred: int, bounced: int, now: float) -> None:
-        """Recipients have their verdicts; with the last of them the pass is over."""
+        """Counts the verdicts of recipients; with the last of them the pass is over."""
         if message.first:
             self._first_verdicts += delivered + deferred + bounced
             self._first_deferred += deferred
@@ -318,7 +318,7 @@ class _Run:
                 self._finish(message, now)
 
     def _wait(self, message: Message, now: float) -> None:
-        """Some of its recipients are tried again later, or returned when the message is too old."""
+        """Queues the deferred recipients for a later attempt, or returns them if the message is too old."""
         age_s = now - message.arrived_at
         if age_s >= self._seconds("maximal_queue_lifetime"):
             self._bounced += sum(message.deferred.values())

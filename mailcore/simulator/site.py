@@ -84,8 +84,7 @@ class Site:
         )  # takes every connection
 
     def begin(self, flight: Flight, now: float) -> float | None:
-        """Returns when the delivery ends; None while its connection waits for a process: call ``expire`` at
-        ``wake_at``."""
+        """Returns when the delivery ends; None while its connection waits: ``expire`` is then due at ``wake_at``."""
         hop = self._hop
         if hop.dead and any(start <= now < end for start, end in hop.dead):
             self.busy -= len(self.idle)
@@ -138,8 +137,7 @@ class Site:
         return bool(self._waiting or self.started)
 
     def wake_at(self) -> float:
-        """Returns when ``expire`` next has something to do; infinity: never. Kept connections matter only while
-        deliveries wait."""
+        """Returns when ``expire`` next has something to do; infinity: never, also if no connection waits."""
         if not self._waiting:
             return math.inf
         too_late = self._waiting[0][0] + self._client.greeting_timeout_s
@@ -175,7 +173,7 @@ class Site:
         return self._turn < hop.servers_bad
 
     def _accept(self, flight: Flight, now: float) -> float:
-        """A process has the connection, and looks whether it is one too many."""
+        """Gives the connection to a process, which refuses it if there are too many."""
         hop = self._hop
         if hop.connections_max and self.busy >= hop.connections_max:
             flight.failure = "421 too many connections"

@@ -177,8 +177,7 @@ class _Histogram:
         self.longest = 0.0
 
     def quantile(self, share: float) -> float | None:
-        """Returns the quantile to within half a step, never above the longest value, which is exact; None without
-        values."""
+        """Returns the quantile to within half a step, the longest value exactly; None without values."""
         wanted = share * self.count
         passed = 0
         for step in sorted(self.steps):

@@ -119,7 +119,7 @@ def _draw_waiting(axes: Axes, runs: Sequence[Run], unit_s: int) -> None:
 
 
 def _at_start(outcome: Outcome) -> int:
-    """The recipients waiting at time 0, computed from the first step."""
+    """Returns the number of recipients waiting at time 0, computed from the first step."""
     series = outcome.series
     return series.waiting[0] + series.delivered[0] + series.bounced[0]
 
@@ -151,7 +151,8 @@ def _draw_destination(
 
 
 def _draw_delays(axes: Axes, runs: Sequence[Run]) -> None:
-    """For each class of messages a bar from the median to 90 %, a line to 99 %, and a tick at the longest."""
+    """Draws for each class of messages a bar from the median to 90 %, a line to 99 %, and a tick at the longest
+    delay."""
     axes.set_title("Delay by recipients per message: 50 to 90 % (bar), 99 % (line), 100 % (tick)", loc="left")
     kinds = list(dict.fromkeys(each.recipients for _, outcome in runs for each in outcome.delays))
     kinds.sort(key=lambda kind: int(kind.strip(">").partition("-")[0]) + kind.startswith(">"))

@@ -119,7 +119,7 @@ def _draw(chart_file: Path, runs: list[Run], note: str) -> None:
 
 
 def _check_chart_file(chart_file: Path) -> None:
-    """Whether it can be written, before hours are simulated. Raises UsageError."""
+    """Checks, before a simulation of hours, that the chart file can be written. Raises UsageError."""
     if sentence := missing("charts"):
         raise UsageError(f"simulate: --chart: {sentence}")
     if chart_file.suffix.lower() != ".png":
@@ -131,7 +131,7 @@ def _check_chart_file(chart_file: Path) -> None:
 
 
 def _short(runs: list[Run]) -> list[Run]:
-    """Names that fit above a column."""
+    """Replaces the names of two runs by names that fit above a column."""
     if len(runs) == 1:
         return runs
     return [(label, outcome) for label, (_, outcome) in zip(("before", "after"), runs, strict=True)]
@@ -206,7 +206,7 @@ def _scenario(arguments: argparse.Namespace, file: ScenarioFile, settings: Setti
 
 
 def _settings(arguments: argparse.Namespace, file: ScenarioFile) -> Settings | None:
-    """None: the defaults. A scenario does not need a configuration, a live queue does."""
+    """Loads the settings; None means the defaults. A scenario does not need a configuration, a live queue does."""
     if arguments.live:
         return load(config_path(arguments))
     if file.options.parameters == "defaults":
@@ -224,7 +224,7 @@ def _defaults(file: ScenarioFile, destinations: Iterable[str]) -> Parameters:
 
 
 def _tuned(settings: Settings, wall: float) -> Iterable[Change]:
-    """The values set live, which override the configuration; times are on the simulation's clock."""
+    """Yields the values set live, which override the configuration; times are on the simulation's clock."""
     try:
         values, timed = read_tuned(settings.home / "tuned.toml")
     except ValueError as error:

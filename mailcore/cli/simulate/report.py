@@ -65,7 +65,7 @@ def _pairs(outcome: Outcome) -> list[tuple[str, object]]:
 
 
 def _totals(runs: Sequence[Run], columns: int) -> list[str]:
-    """One column for each run; without rows that no run has a value for."""
+    """Returns the totals, one column for each run, without rows for which no run has a value."""
     rows = [row for row in zip(*(_pairs(outcome) for _, outcome in runs), strict=True) if {v for _, v in row} != {"-"}]
     if len(runs) == 1:
         return rows_to_lines([row[0] for row in rows])

@@ -160,7 +160,7 @@ def _count(queued: Iterator[Queued], named_max: int | None) -> _Counted:
 
 
 def _nothing_since(export: Export, positions: RestartPositions) -> bool:
-    """Whether no lane has records behind the positions, mail received without a manager included."""
+    """Returns whether no lane has records after the positions, mail received without a manager included."""
     for lane, end in ends_of(positions).items():
         reader = LaneReader(export.disk, os.path.join(export.queue_directory, lane), lambda damage: None)
         try:
@@ -255,4 +255,4 @@ def _write(export: Export, positions: RestartPositions, at: float, counted: _Cou
 
 
 def _told_elsewhere(damage: object) -> None:
-    """Manager and export come by, and tell of it."""
+    """Ignores damage: the manager and the export read the same records and report it."""

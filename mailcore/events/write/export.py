@@ -165,7 +165,8 @@ class Export:
 
 
 def _next(reader: LaneReader, at: int, durable: int, upto: int) -> int | None:
-    """Where the next stretch ends: with its segment when that is sealed and covered, else at ``upto``, if that is further."""
+    """Returns where the next range ends: with its segment if that is sealed and covered, otherwise at ``upto``, if that
+    is further."""
     bases = reader.bases
     index = max(bisect_right(bases, at) - 1, 0)
     if not bases:

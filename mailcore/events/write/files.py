@@ -183,7 +183,7 @@ class StretchFiles:
         file.write(table)
 
     def _fits(self, kind: str, row: Row) -> bool:
-        """Whether the columns accept a row; if not, it is set aside and the others are written."""
+        """Returns whether the columns accept a row; if not, it is set aside and the others are written."""
         try:
             self._table(kind, [row])
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
