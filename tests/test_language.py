@@ -54,9 +54,8 @@ PHRASES = {
     r"\b(no|any) more than\b": "at most; say what it does",
     r"\bhas none\b": "is missing",
 }
-VERB = re.compile(
-    r"[A-Z][a-z]*[a-rt-z]s\b(?! of\b)"
-)  # in the third person: Returns, Says; "Rows of" begins with a noun
+# In the third person: Returns, Says. "Rows of a table" begins with a noun.
+VERB = re.compile(r"[A-Z][a-z]*[a-rt-z]s\b(?! of\b)")
 NO_VERBS = {
     "Always", "Columns", "Deliveries", "Entries", "Fields", "Has", "Its", "Lines", "Recipients", "Rows", "Seconds", "Slots",
     "Tables", "This", "Transports",
