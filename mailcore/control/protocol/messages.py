@@ -116,7 +116,7 @@ class ShowArguments(Arguments, frozen=True, kw_only=True):
 class SearchArguments(Arguments, frozen=True, kw_only=True):
     """Texts as in a filter: ``*`` and ``?`` stand for any characters. A page may be empty: continue while there is a cursor."""
 
-    queue_id: Annotated[str, Meta(pattern="^([0-9A-Z]{13,20})?$")] = ""
+    queue_id: Annotated[str, Meta(pattern="^([0-9A-Z]{13,20})?$", title="queue ID")] = ""
     message_id: SearchText = ""
     sender: SearchText = ""
     recipient: SearchText = ""

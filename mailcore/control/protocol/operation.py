@@ -15,6 +15,7 @@ __all__ = [
     "CHUNK_BYTES_MAX",
     "ENVELOPE_ADDRESS_MAX",
     "MESSAGES_MAX",
+    "QUEUE_ID_PATTERN",
     "WALL_CLOCK_MAX",
     "Access",
     "Address",
@@ -37,7 +38,8 @@ MESSAGES_MAX = 1_000  # of one request: the manager's answer takes about as long
 CHUNK_BYTES_MAX = 256 << 10  # of one inject_data; as much as a disk likes to get at once
 WALL_CLOCK_MAX = 32_503_680_000.0  # the year 3000
 ENVELOPE_ADDRESS_MAX = 512  # characters; routing.address.ADDRESS_MAX counts octets and is checked where it matters
-QueueId = Annotated[str, Meta(pattern="^[0-9A-Z]{13,20}$")]
+QUEUE_ID_PATTERN = "^[0-9A-Z]{13,20}$"
+QueueId = Annotated[str, Meta(pattern=QUEUE_ID_PATTERN, title="queue ID")]
 Address = Annotated[str, Meta(max_length=ENVELOPE_ADDRESS_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=400)]
 WallClock = Annotated[float, Meta(ge=0, le=WALL_CLOCK_MAX)]
