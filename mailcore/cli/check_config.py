@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 from typing import Any
 
 from mailcore.config.load import ConfigError, load
+from mailcore.faults import Code, Fault
 from mailcore.terminal.command import DONE, WRONG_USE, add_common, config_path
-from mailcore.terminal.output import plain, print_json, say
+from mailcore.terminal.output import complain_fault, plain, print_json, say
 
 __all__ = ["configure"]
 
@@ -26,11 +26,11 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         settings = load(path)
     except ConfigError as error:
-        faults = [plain(fault) for fault in str(error).splitlines()]
+        faults = str(error).splitlines()
         if arguments.json:
-            print_json({"valid": False, "file": str(path), "faults": faults})
+            print_json({"valid": False, "file": str(path), "faults": [plain(fault) for fault in faults]})
         for fault in faults:
-            print(f"waypost: {fault}", file=sys.stderr)
+            complain_fault(Fault(Code.INVALID, fault))
         return WRONG_USE
     values: dict[str, Any] = dataclasses.asdict(settings, dict_factory=_strings_for_paths)
     if arguments.json:

@@ -12,7 +12,7 @@ from mailcore.destination_state import DestinationState, states_of
 from mailcore.manager_answers import ActiveDestination, Destinations, Transports, ValueSet
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment
-from mailcore.terminal.output import plain, print_json, say, table, whole_table, width
+from mailcore.terminal.output import JsonLines, plain, print_json, say, table, whole_table, width
 from mailcore.terminal.times import TIME_FORMS, shown
 
 __all__ = ["configure"]
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="maximum number, those with the most mail first (default: 100)",
     )
-    add_common(listing)
+    add_common(listing, document=False)
     listing.set_defaults(run=_list)
     suspending = commands.add_parser("suspend", help="stop deliveries to a destination")
     suspending.add_argument(
@@ -73,17 +73,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _list(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
         answer = control.ask("destinations", Destinations, {"limit": arguments.limit})
+    names = dict.fromkeys((*answer.queued, *answer.suspended, *answer.destinations))
     if arguments.json:
-        print_json(answer)
+        lines = JsonLines()
+        for name in dict.fromkeys((*names, *answer.without_mail)):
+            lines.item(_item(name, answer))
+        # Each part of the answer has at most as many destinations as were asked for.
+        most = max(len(answer.queued), len(answer.suspended), len(answer.destinations), len(answer.without_mail))
+        lines.end(more=most >= arguments.limit)
         return DONE
     rows = []
-    for name in dict.fromkeys((*answer.queued, *answer.suspended, *answer.destinations)):
+    for name in names:
         known = answer.destinations.get(name)
         rows.append(
             (
                 name or "(not routed yet)",
-                # The queue counts by next hop. If each recipient is a destination, only the scheduler counts them.
-                answer.queued.get(name, known.queued if known else 0),
+                _queued(name, answer),
                 known.busy if known else 0,
                 f"{known.window:g}" if known else "-",
                 _state(name, known, answer.suspended),
@@ -93,6 +98,24 @@ def _list(arguments: argparse.Namespace) -> int:
     for line in table(heads, rows, width(sys.stdout), frozenset({1, 2, 3})):
         say(line)
     return DONE
+
+
+def _queued(name: str, answer: Destinations) -> int:
+    # The queue counts by next hop. If each recipient is a destination, only the scheduler counts them.
+    known = answer.destinations.get(name)
+    return answer.queued.get(name, known.queued if known else 0)
+
+
+def _item(name: str, answer: Destinations) -> dict[str, Any]:
+    """Returns the line of a destination: ``active`` holds what the scheduler knows of one with mail in the active set."""
+    return {
+        "destination": name,
+        "recipients": _queued(name, answer),
+        "suspended": name in answer.suspended,
+        "suspended_until": answer.suspended.get(name),
+        "active": answer.destinations.get(name),
+        "outcomes": answer.without_mail.get(name),
+    }
 
 
 def _state(name: str, known: ActiveDestination | None, suspended: dict[str, float | None]) -> str:

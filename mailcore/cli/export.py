@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,13 @@ from mailcore.control.client import ControlClient
 from mailcore.events.checksum import ChecksumError, check
 from mailcore.events.exporter import EXPORTER_SOCKET
 from mailcore.events.schema import KINDS
+from mailcore.faults import Code, Fault
 from mailcore.log.disk import Disk
 from mailcore.log.positions import read_all_positions
 from mailcore.queue.exported import EXPORTED, ExportedLane, read_exported
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
-from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, settings_of
-from mailcore.terminal.output import complain, plain, print_json, rows_to_lines, say, table, width
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, fault_of, settings_of
+from mailcore.terminal.output import JsonLines, complain_fault, plain, print_json, rows_to_lines, say, table, width
 
 __all__ = ["configure"]
 
@@ -125,6 +127,8 @@ def _how_far(settings: Settings) -> dict[str, Any]:
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    lines = JsonLines()
+    more = False
     try:
         check(arguments.file, whole=True)
         with pq.ParquetFile(arguments.file, page_checksum_verification=True) as file:
@@ -133,39 +137,54 @@ def _show(arguments: argparse.Namespace) -> int:
                 for name, value in (file.metadata.metadata or {}).items()
                 if name.startswith(b"waypost.")
             }
-            rows = _rows(file, arguments.kind, arguments.id, arguments.limit)
             total = file.metadata.num_rows
+            if not arguments.json:
+                for line in rows_to_lines([("events", total), *sorted(metadata.items())]):
+                    say(line)
+            for row in _rows(file, arguments.kind, arguments.id):
+                if lines.count >= arguments.limit:
+                    more = True
+                    break
+                if arguments.json:
+                    lines.item(row)
+                else:
+                    lines.count += 1
+                    _say_event(row)
     except pa.ArrowInvalid as error:
-        complain(f"{arguments.file} is not an event file: {error}")
-        return NOT_DONE
+        fault = Fault(Code.INVALID, f"{arguments.file} is not an event file: {error}")
     except ChecksumError as error:
-        complain(f"{arguments.file} is damaged: {error}")
-        return NOT_DONE
-    if arguments.json:
-        print_json({"file": str(arguments.file), "events": total, "metadata": metadata, "rows": rows})
+        fault = Fault(Code.INTERNAL, f"{arguments.file} is damaged: {error}")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        fault = fault_of(error, str(arguments.file))
+    else:
+        if arguments.json:
+            lines.end(more=more, file=str(arguments.file), events=total, metadata=metadata)
+        elif more:
+            say(f"\n-- {lines.count} events; more with --limit")
         return DONE
-    for line in rows_to_lines([("events", total), *sorted(metadata.items())]):
+    if arguments.json:
+        lines.end(complete=False, error=fault, file=str(arguments.file))
+    complain_fault(fault)
+    return NOT_DONE
+
+
+def _say_event(row: dict[str, Any]) -> None:
+    say("")
+    at = datetime.fromtimestamp(row.pop("at"), UTC).isoformat(" ", "milliseconds")
+    place = f"{row.pop('lane')}:{row.pop('offset')}.{row.pop('part')}"
+    say(f"{at} {row.pop('kind')} {plain(row.pop('queue_id'))} ({plain(place)})".replace("  ", " "))
+    for line in rows_to_lines([(f"  {name}", _shown(value)) for name, value in row.items()]):
         say(line)
-    for row in rows:
-        say("")
-        at = datetime.fromtimestamp(row.pop("at"), UTC).isoformat(" ", "milliseconds")
-        place = f"{row.pop('lane')}:{row.pop('offset')}.{row.pop('part')}"
-        say(f"{at} {row.pop('kind')} {plain(row.pop('queue_id'))} ({plain(place)})".replace("  ", " "))
-        for line in rows_to_lines([(f"  {name}", _shown(value)) for name, value in row.items()]):
-            say(line)
-    return DONE
 
 
-def _rows(file: pq.ParquetFile, kind: str | None, queue_id: str | None, limit: int) -> list[dict[str, Any]]:
-    """Reads at most ``limit`` matching events; columns without a value are left out."""
-    rows: list[dict[str, Any]] = []
+def _rows(file: pq.ParquetFile, kind: str | None, queue_id: str | None) -> Iterator[dict[str, Any]]:
+    """Yields the events that match; columns without a value are left out."""
     for batch in file.iter_batches(BATCH_ROWS):
         for row in batch.to_pylist():
-            if len(rows) >= limit:
-                return rows
             if (kind is None or row["kind"] == kind) and (queue_id is None or row["queue_id"] == queue_id):
-                rows.append({name: value for name, value in row.items() if value is not None})
-    return rows
+                yield {name: value for name, value in row.items() if value is not None}
 
 
 def _shown(value: object) -> object:

@@ -1,32 +1,67 @@
-"""``waypost log dump``: prints records of the queue's log; with --config, of the configured queue directory."""
+"""``waypost log dump``: prints the internal records of the queue, of given paths or of the configured queue directory.
+
+It needs no daemon and changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+import argparse
+import sys
 
 from mailcore.config.load import load
-from mailcore.lookup import dump
-from mailcore.terminal.command import DONE, WRONG_USE, Parser, UsageError
-from mailcore.terminal.output import say
+from mailcore.faults import Code, Fault
+from mailcore.log.disk import Disk
+from mailcore.log.segment import SegmentTooNew
+from mailcore.lookup.dump import add_options, items, line_of
+from mailcore.terminal.command import DONE, NOT_DONE, add_common, config_path, fault_of
+from mailcore.terminal.output import JsonLines, complain_fault, say
 
-__all__ = ["main"]
+__all__ = ["configure"]
+
+DESCRIPTION = (
+    "Print the internal records of the queue (not mail.log): every record, mark and damage, as it is on the disk."
+)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Runs the command and returns its exit status. Raises UsageError, ConfigError."""
-    if not argv or argv[0] in ("-h", "--help"):
-        say(
-            "usage: waypost log dump PATH ...            print a segment file, the directory of a lane, or a queue directory\n"
-            "       waypost log dump --config FILE ...   print the queue directory of this configuration\n\n"
-            "Run waypost log dump --help for all options."
-        )
-        return DONE if argv else WRONG_USE
-    if argv[0] != "dump":
-        raise UsageError(f"log: unknown command {argv[0]!r}; did you mean 'dump'?")
-    parser = Parser(prog="waypost log dump", add_help=False, allow_abbrev=False)
-    parser.add_argument("--config", type=Path)
-    given, rest = parser.parse_known_args(argv[1:])
-    if given.config is not None:
-        rest = [str(load(given.config).queue_directory), *rest]
-    return dump.main(rest)
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    dumping = commands.add_parser(
+        "dump", help="print every record of a segment file, a lane or a queue directory", description=DESCRIPTION
+    )
+    dumping.add_argument(
+        "path",
+        metavar="PATH",
+        nargs="?",
+        help="a segment (.seg), a lane's directory, or a queue directory; default: the queue of the configuration",
+    )
+    add_options(dumping)
+    add_common(dumping, document=False)
+    dumping.set_defaults(run=_dump)
+
+
+def _dump(arguments: argparse.Namespace) -> int:
+    """Ends with NOT_DONE if anything is damaged, or cannot be read."""
+    path = arguments.path if arguments.path is not None else str(load(config_path(arguments)).queue_directory)
+    lines = JsonLines()
+    damaged = 0
+    fault: Fault | None = None
+    try:
+        for item in items(Disk(), path, arguments):
+            damaged += item["kind"] == "damage"
+            if arguments.json:
+                lines.item(item)
+            else:
+                say(line_of(item))
+    except BrokenPipeError:
+        raise
+    except SegmentTooNew as error:
+        fault = Fault(Code.CONFLICT, str(error))
+    except OSError as error:
+        fault = fault_of(error, path)
+    if arguments.json:
+        lines.end(complete=not (damaged or fault), error=fault, damaged=damaged)
+    if fault is not None:
+        complain_fault(fault)
+    sys.stdout.flush()
+    return NOT_DONE if damaged or fault else DONE

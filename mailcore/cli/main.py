@@ -14,9 +14,10 @@ from pathlib import Path
 from mailcore.cli.commands import COMMANDS, version
 from mailcore.config.load import ConfigError
 from mailcore.control.client import ControlError, NotRunning, TimedOut
-from mailcore.terminal.command import DONE, INTERRUPTED, NOT_DONE, NOT_RUNNING, WRONG_USE, Parser, UsageError
+from mailcore.faults import Code, Fault
+from mailcore.terminal.command import DONE, INTERRUPTED, NOT_DONE, NOT_RUNNING, WRONG_USE, Parser, UsageError, fault_of
 from mailcore.terminal.nearest import did_you_mean
-from mailcore.terminal.output import complain, say
+from mailcore.terminal.output import complain_fault, say, set_json_errors
 
 __all__ = ["main"]
 
@@ -73,28 +74,35 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit status. Prints an error as one line on stderr; a configuration may have several."""
+    """Runs a command and returns its exit status. Prints an error as one line on stderr; a configuration may have several.
+
+    With --json, each line on stderr is a JSON object: {"error": ...} or {"note": ...}.
+    """
+    given = sys.argv[1:] if argv is None else argv
+    set_json_errors("--json" in given[: given.index("--")] if "--" in given else "--json" in given)
     try:
-        return _run(sys.argv[1:] if argv is None else argv)
+        return _run(given)
+    except SystemExit as end:  # argparse ends so after --help
+        return int(end.code or 0)
     except UsageError as error:
-        complain(error)
+        complain_fault(error.fault)
         return WRONG_USE
     except ConfigError as error:
-        for fault in str(error).splitlines():
-            complain(fault)
+        for line in str(error).splitlines():
+            complain_fault(Fault(Code.INVALID, line))
         return WRONG_USE
     except (NotRunning, TimedOut) as error:
-        complain(error)
+        complain_fault(error.fault)
         return NOT_RUNNING
     except ControlError as error:
-        complain(error)
+        complain_fault(error.fault)
         return NOT_DONE
     except BrokenPipeError:
         # The reader of our output has closed the pipe. Without this, Python reports it again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOT_DONE
     except OSError as error:
-        complain(f"{error.filename}: {error.strerror}" if error.filename else error)
+        complain_fault(fault_of(error))
         return NOT_DONE
     except KeyboardInterrupt:
         return INTERRUPTED

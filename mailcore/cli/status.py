@@ -8,6 +8,7 @@ import msgspec
 
 from mailcore.control.client import Refused
 from mailcore.control.protocol.state import Processes
+from mailcore.faults import Fault
 from mailcore.manager_answers import Size, State
 from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client
 from mailcore.terminal.output import print_json, rows_to_lines, say
@@ -29,12 +30,12 @@ def _run(arguments: argparse.Namespace) -> int:
         processes = control.ask("processes", Processes)
         state: State | None = None
         size: Size | None = None
-        error = ""
+        error: Fault | None = None
         try:
             state = control.ask("state", State)
             size = control.ask("size", Size)
         except Refused as refused:
-            error = str(refused)
+            error = refused.fault
     if arguments.json:
         print_json({**msgspec.structs.asdict(processes), "state": state, "size": size, "error": error})
     else:
@@ -43,13 +44,13 @@ def _run(arguments: argparse.Namespace) -> int:
     return NOT_DONE if error else DONE
 
 
-def _lines(processes: Processes, state: State | None, size: Size | None, error: str) -> list[str]:
+def _lines(processes: Processes, state: State | None, size: Size | None, error: Fault | None) -> list[str]:
     pairs: list[tuple[str, object]] = []
     if processes.processes:
         running = ", ".join(f"{name} {pid}" for name, pid in sorted(processes.processes.items()))
         pairs.append(("processes", running))
     if state is None or size is None:
-        return rows_to_lines([*pairs, ("manager", error)])
+        return rows_to_lines([*pairs, ("manager", error.message if error else "")])
     pairs.append(("manager", f"up {shown_duration(state.uptime_s)}"))
     if state.restored:
         pairs.append(("held", f"{state.restored} (docs/backup.md)"))

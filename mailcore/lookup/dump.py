@@ -1,4 +1,4 @@
-"""``waypost log dump``: prints every record of a segment, a lane or a whole queue directory, with its decoded body.
+"""Reads every record of a segment, a lane or a whole queue directory, with its decoded body, for ``waypost log dump``.
 
 It reads and changes nothing, and needs no daemon: marks, damage and headers are shown as they are on the disk, also above
 the ends that restart positions record. Byte layouts are in ``mailcore/log/FORMAT.md``.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import argparse
 import base64
-import contextlib
 import enum
 import json
 import os
 import struct
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TextIO
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -24,7 +22,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import HEADER_BYTES, Record, RecordType
-from mailcore.log.segment import FIRST_RECORD, Damage, Segment, SegmentDamaged, SegmentTooNew, base_of, name_of
+from mailcore.log.segment import FIRST_RECORD, Damage, Segment, SegmentDamaged, base_of, name_of
 from mailcore.queue.records import (
     decode_administrative,
     decode_delivery,
@@ -37,7 +35,7 @@ from mailcore.queue.records import (
     inline_data_at,
 )
 
-__all__ = ["main"]
+__all__ = ["add_options", "items", "line_of"]
 
 _DECODERS: Mapping[int, Callable[[bytes], Any]] = {
     RecordType.ENVELOPE: decode_envelope,
@@ -52,45 +50,23 @@ _DECODERS: Mapping[int, Callable[[bytes], Any]] = {
 _TYPES = {type_.name.lower(): type_ for type_ in RecordType}
 
 
-def main(argv: Sequence[str], out: TextIO | None = None) -> int:
-    """Runs the command; returns 0 if everything was read, 1 if anything is damaged, 2 if nothing can be read."""
-    arguments = _parser().parse_args(argv)
-    out = out or sys.stdout
-    disk = Disk()
-    try:
-        items = _items(disk, arguments)
-        damaged = False
-        for item in items:
-            damaged |= item["kind"] == "damage"
-            print(json.dumps(item, ensure_ascii=True) if arguments.json else _line(item), file=out)
-        return 1 if damaged else 0
-    except BrokenPipeError:  # "| head"
-        with contextlib.suppress(OSError):
-            sys.stdout.close()
-        return 0
-    except (OSError, SegmentTooNew) as error:
-        print(f"waypost log dump: {error}", file=sys.stderr)
-        return 2
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="waypost log dump", description="Print the internal records of the queue (not mail.log)."
-    )
-    parser.add_argument("path", help="a segment (.seg), a lane's directory, or a queue directory")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--lane", help="of a queue directory: this lane only")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of a dump to ``parser``."""
+    parser.add_argument("--lane", metavar="LANE", help="of a queue directory: this lane only")
     parser.add_argument("--from", dest="start", type=int, default=0, metavar="OFFSET", help="lane offset to begin at")
     parser.add_argument("--to", dest="end", type=int, metavar="OFFSET", help="lane offset to stop in front of")
     parser.add_argument(
         "--type", choices=sorted(_TYPES), action="append", help="records of this type only; may be repeated"
     )
     parser.add_argument("--data", action="store_true", help="inline message data, too")
-    return parser
 
 
-def _items(disk: Disk, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    path: str = arguments.path.rstrip("/") or "/"
+def items(disk: Disk, path: str, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yields what is in a segment (.seg), the directory of a lane, or a queue directory. Raises OSError, SegmentTooNew.
+
+    ``arguments``: the options of ``add_options``. An item has a ``kind``: positions, segment, record or damage.
+    """
+    path = path.rstrip("/") or "/"
     if not disk.is_directory(path):
         yield from _segment(disk, path, os.path.basename(os.path.dirname(os.path.abspath(path))), arguments, None)
         return
@@ -226,7 +202,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _line(item: dict[str, Any]) -> str:
+def line_of(item: dict[str, Any]) -> str:
+    """Formats an item for people."""
     kind = item["kind"]
     if kind == "positions":
         return f"restart positions {json.dumps(item['positions'])}"
@@ -243,7 +220,3 @@ def _line(item: dict[str, Any]) -> str:
     if "data" in item:
         line += " data " + json.dumps(item["data"])
     return line
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -10,6 +10,7 @@ import argparse
 import os
 import pwd
 import re
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Any, NoReturn
 from mailcore.config.load import ConfigError, load
 from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient
+from mailcore.control.protocol.operation import QUEUE_ID_PATTERN
+from mailcore.faults import Code, Fault, FaultError
 from mailcore.terminal.nearest import did_you_mean
 from mailcore.terminal.times import TimeError, duration_of, time_of
 
@@ -34,7 +37,9 @@ __all__ = [
     "config_path",
     "control_client",
     "duration",
+    "fault_of",
     "moment",
+    "queue_id",
     "settings_of",
 ]
 
@@ -44,11 +49,15 @@ WRONG_USE = 2  # as argparse
 NOT_RUNNING = 3
 INTERRUPTED = 130
 
+DOCUMENT = "print one JSON document instead of text"
+LINES = "print one JSON object a line; the last line says how the list ended"
 CONFIGURATIONS = (Path("waypost.toml"), Path("/etc/waypost/waypost.toml"))
 
 
-class UsageError(Exception):
-    """The command line is wrong. The message is one line for the operator."""
+class UsageError(FaultError):
+    """The command line is wrong. The message is one line for the operator; ``argument`` is the wrong one, if it has a name."""
+
+    default = Code.INVALID
 
 
 class Parser(argparse.ArgumentParser):
@@ -87,7 +96,10 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises UsageError with the name of the command."""
-        raise UsageError(f"{self.prog.removeprefix('waypost ')}: {message}")
+        wrong = sys.exception()  # argparse catches an ArgumentError and calls this with its text
+        argument = (wrong.argument_name or "") if isinstance(wrong, argparse.ArgumentError) else ""
+        of_command = self.prog.removeprefix("waypost").lstrip()
+        raise UsageError(f"{of_command}: {message}" if of_command else message, argument=argument)
 
 
 class _Subcommand(Parser):
@@ -99,8 +111,11 @@ class _Subcommand(Parser):
         return arguments, unknown
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """Adds --config and --json. Both may also precede the command, so they have no default here."""
+def add_common(parser: argparse.ArgumentParser, *, document: bool = True) -> None:
+    """Adds --config and --json. Both may also precede the command, so they have no default here.
+
+    ``document``: --json prints one document; False for a list, which is one object a line.
+    """
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -108,9 +123,14 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help="configuration file; default: ./waypost.toml, otherwise /etc/waypost/waypost.toml",
     )
-    parser.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document instead of text"
-    )
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=DOCUMENT if document else LINES)
+
+
+def fault_of(error: OSError, path: str = "") -> Fault:
+    """Returns what a program reads of an error of the system; ``path`` is named if the error names none."""
+    name = error.filename or path
+    text = f"{name}: {error.strerror or error}" if name else str(error)
+    return Fault(Code.NOT_FOUND if isinstance(error, FileNotFoundError) else Code.INTERNAL, text)
 
 
 def config_path(arguments: argparse.Namespace) -> Path:
@@ -150,6 +170,13 @@ def duration(text: str) -> float:
         return duration_of(text)
     except TimeError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def queue_id(text: str) -> str:
+    """Returns a queue ID in upper case; an argparse type."""
+    if not re.fullmatch(QUEUE_ID_PATTERN, text.upper()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a queue ID")
+    return text.upper()
 
 
 def _who() -> str:

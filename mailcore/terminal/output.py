@@ -1,7 +1,8 @@
 """Output of commands: tables for people, JSON for programs.
 
 Law: addresses and replies come from untrusted servers and clients. Only printable characters that keep their order reach the
-terminal; control characters, escape sequences and direction marks are escaped. JSON is ASCII, one document per command.
+terminal; control characters, escape sequences and direction marks are escaped. JSON is ASCII: one document per command,
+or for a list one object a line (``JsonLines``).
 
 Keeps law: terminal-output-is-safe (docs/laws.md).
 """
@@ -17,13 +18,18 @@ from typing import Any, TextIO
 
 import msgspec
 
+from mailcore.faults import Fault
+
 __all__ = [
+    "JsonLines",
     "complain",
+    "complain_fault",
     "cut",
     "plain",
     "print_json",
     "rows_to_lines",
     "say",
+    "set_json_errors",
     "size_shown",
     "table",
     "whole_table",
@@ -150,12 +156,64 @@ def say(text: str = "") -> None:
     print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
+class _Errors:
+    """How errors and notes are printed: as text, or as a JSON object a line."""
+
+    as_json = False
+
+
+def set_json_errors(as_json: bool) -> None:
+    """Sets how ``complain`` and ``complain_fault`` print from now on."""
+    _Errors.as_json = as_json
+
+
 def complain(text: object) -> None:
-    """Prints an error as one line on stderr."""
-    one_line = plain("; ".join(str(text).splitlines()))
-    print(f"waypost: {one_line}".encode("ascii", "backslashreplace").decode(), file=sys.stderr)
+    """Prints a note or an error as one line on stderr; with --json ``{"note": ...}``."""
+    one_line = "; ".join(str(text).splitlines())
+    if _Errors.as_json:
+        print(json.dumps({"note": one_line}), file=sys.stderr)
+    else:
+        print(f"waypost: {plain(one_line)}".encode("ascii", "backslashreplace").decode(), file=sys.stderr)
+
+
+def complain_fault(fault: Fault) -> None:
+    """Prints an error as one line on stderr; with --json ``{"error": {"code": ..., "message": ..., "argument": ...}}``."""
+    if _Errors.as_json:
+        print(json.dumps({"error": msgspec.to_builtins(fault)}), file=sys.stderr)
+    else:
+        complain(fault.message)
 
 
 def print_json(value: Any) -> None:
     """Prints one JSON document in ASCII; keys keep their order."""
     print(json.dumps(msgspec.to_builtins(value), ensure_ascii=True))
+
+
+class JsonLines:
+    """Prints a list as JSON lines: an object a line, and a last line ``{"end": {...}}`` that says how the list ended.
+
+    Of ``end``: ``complete`` (nothing that was asked for is missing), ``count``, ``more`` (a limit ended the list), ``cursor``
+    (where it continues; None at the end, or where the list has no cursor) and ``error``. A list without this line was cut off.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def item(self, value: Any) -> None:
+        """Prints an item."""
+        print(json.dumps(msgspec.to_builtins(value), ensure_ascii=True))
+        self.count += 1
+
+    def end(
+        self,
+        *,
+        complete: bool = True,
+        more: bool = False,
+        cursor: str | None = None,
+        error: Fault | None = None,
+        **rest: Any,
+    ) -> None:
+        """Prints the last line; ``rest`` are further keys of it."""
+        end = {"complete": complete, "count": self.count, "more": more, "cursor": cursor, "error": error, **rest}
+        print_json({"end": end})
+        sys.stdout.flush()

@@ -11,6 +11,7 @@ import pytest
 
 from mailcore.cli.main import main
 from tests.control.running_control import RunningControl
+from tests.json_lines import read_list
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,18 @@ class Said:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        return read_list(self.out)[0]
+
+    @property
+    def end(self) -> dict[str, Any]:
+        return read_list(self.out)[1]
+
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        return [json.loads(line)["error"] for line in self.err.splitlines()]
 
 
 class Waypost:

@@ -47,6 +47,9 @@ def test_check_config_names_every_fault(tmp_path: Path, capsys: pytest.CaptureFi
     out, err = capsys.readouterr()
     assert json.loads(out)["valid"] is False
     assert len(json.loads(out)["faults"]) == 2
+    assert [json.loads(line)["error"]["code"] for line in err.splitlines()] == ["invalid", "invalid"]
+    assert main(["check-config", "--config", str(config)]) == 2
+    err = capsys.readouterr().err
     assert f"waypost: {config}:2: [queue] segment_bytes must be between 65536 and 1073741824 bytes (got 1)" in err
 
 
@@ -75,6 +78,9 @@ async def test_status_without_the_manager_is_a_failure_that_says_why(running: Ru
     said = await waypost("status")
     assert said.status == 1
     assert other_words(Code.UNAVAILABLE) in said.out
+    told = await waypost("status", "--json")
+    assert told.status == 1
+    assert told.json["error"] == {"code": "unavailable", "message": other_words(Code.UNAVAILABLE), "argument": ""}
 
 
 # -- inject
@@ -217,6 +223,13 @@ async def test_destinations_are_listed_suspended_and_resumed(running: RunningCon
     lines = [line.split() for line in (await waypost("destination", "list")).out.splitlines()]
     assert lines[1] == ["smtp:example.org", "12", "3", "5", "delivering"]
     assert lines[3] == ["smtp:example.net", "0", "0", "-", "suspended", "until", "it", "is", "resumed"]
+    told = await waypost("destination", "list", "--json")
+    assert [(item["destination"], item["recipients"], item["suspended"]) for item in told.items] == [
+        ("smtp:example.org", 12, False), ("", 1, False), ("smtp:example.net", 0, True),
+    ]  # fmt: skip
+    assert told.items[0]["active"]["window"] == 5
+    assert (told.end["complete"], told.end["more"]) == (True, False)
+    assert (await waypost("destination", "list", "--json", "--limit", "2")).end["more"]
     running.manager.answers["suspend"] = running.manager.answers["resume"] = lambda _: {}
     assert (await waypost("destination", "suspend", "smtp:a.example", "--until", "2030-01-01T00:00Z")).status == 0
     assert running.manager.asked("suspend")[0].arguments["until"] == 1_893_456_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -58,11 +59,31 @@ def test_wrong_use(line: str, message: str, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(
+    ("line", "status", "code", "argument"),
+    [
+        ("--json explode", 2, "invalid", ""),
+        ("queue list --json --limit x", 2, "invalid", "--limit"),
+        ("--json queue show xyz", 2, "invalid", "QUEUE_ID"),
+        ("status --json --config /nowhere.toml", 2, "invalid", ""),
+        ("log dump /nowhere --json", 1, "not_found", ""),
+        ("inject /nowhere --to a@example.org --json", 1, "not_found", ""),
+    ],
+)
+def test_with_json_an_error_is_json(
+    line: str, status: int, code: str, argument: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line.split()) == status
+    (error,) = [json.loads(line)["error"] for line in capsys.readouterr().err.splitlines()]
+    assert (error["code"], error["argument"]) == (code, argument)
+    assert error["message"]
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ("qeue", "waypost: unknown command 'qeue'; did you mean 'queue'? See waypost --help.\n"),
         (
-            "--json destinatoin list",
+            "--config x destinatoin list",
             "waypost: unknown command 'destinatoin'; did you mean 'destination'? See waypost --help.\n",
         ),
         ("zzz", "waypost: unknown command 'zzz'. See waypost --help.\n"),
@@ -71,9 +92,11 @@ def test_wrong_use(line: str, message: str, capsys: pytest.CaptureFixture[str]) 
         ("queue list --limt 5", "waypost: queue list: unknown option '--limt'; did you mean '--limit'?\n"),
         ("queue list --limt=5", "waypost: queue list: unknown option '--limt'; did you mean '--limit'?\n"),
         ("backup --qeue backup", "waypost: backup: unknown option '--qeue'; did you mean '--queue'?\n"),
+        ("--xyz", "waypost: unknown option '--xyz'\n"),
+        ("--verison", "waypost: unknown option '--verison'; did you mean '--version' or '--json'?\n"),
         ("status --xyz", "waypost: status: unknown option '--xyz'\n"),
-        ("queue show a b", "waypost: queue show: unexpected argument 'b'\n"),
-        ("log dmup", "waypost: log: unknown command 'dmup'; did you mean 'dump'?\n"),
+        (f"queue show {ID} b", "waypost: queue show: unexpected argument 'b'\n"),
+        ("log dmup", "waypost: log: unknown command 'dmup'; did you mean 'dump'? See waypost log --help.\n"),
     ],
 )
 def test_a_mistyped_command_is_answered_with_the_nearest(

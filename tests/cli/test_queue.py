@@ -52,30 +52,37 @@ async def test_hostile_addresses_and_replies_are_escaped(running: RunningControl
         assert "\nfake line" not in said.out
 
 
-async def test_a_list_for_programs_is_one_document_with_a_cursor(running: RunningControl, waypost: Waypost) -> None:
+async def test_a_list_for_programs_is_a_line_a_message_and_a_last_one(
+    running: RunningControl, waypost: Waypost
+) -> None:
     envelopes = [envelope() for _ in range(5)]
     running.write("incoming.0", *envelopes)
-    first = (await waypost("queue", "list", "--limit", "2", "--json")).json
-    assert [item["queue_id"] for item in first["items"]] == [each.queue_id for each in envelopes[:2]]
-    rest = (await waypost("queue", "list", "--limit", "9", "--json", "--cursor", first["cursor"])).json
-    assert [item["queue_id"] for item in rest["items"]] == [each.queue_id for each in envelopes[2:]]
-    assert rest["cursor"] is None
+    first = await waypost("queue", "list", "--limit", "2", "--json")
+    assert (first.status, first.err) == (0, "")
+    assert [item["queue_id"] for item in first.items] == [each.queue_id for each in envelopes[:2]]
+    assert (first.end["complete"], first.end["more"]) == (True, True)
+    rest = await waypost("queue", "list", "--limit", "9", "--json", "--cursor", first.end["cursor"])
+    assert [item["queue_id"] for item in rest.items] == [each.queue_id for each in envelopes[2:]]
+    assert rest.end == {
+        "complete": True, "count": 3, "more": False, "cursor": None, "error": None, "reconnected": 0,
+        "manager_away": False, "note": "", "damage": [],
+    }  # fmt: skip
 
 
 async def test_all_pages_are_one_list(running: RunningControl, waypost: Waypost) -> None:
     running.write("incoming.0", *(envelope() for _ in range(1100)))
     running.write("retry.5", *(envelope() for _ in range(1100)))
-    said = (await waypost("queue", "list", "--all", "--json")).json
-    assert len(said["items"]) == 2200
-    assert (said["cursor"], said["note"]) == (None, "")
+    said = await waypost("queue", "list", "--all", "--json")
+    assert len({item["queue_id"] for item in said.items}) == 2200
+    assert (said.end["cursor"], said.end["note"]) == (None, "")
     assert (await waypost("queue", "list", "--limit", "150")).out.splitlines()[-1].startswith("-- 150 messages; more: ")
 
 
 async def test_filters_are_passed_on(running: RunningControl, waypost: Waypost) -> None:
     running.write("retry.5", deferred("a@example.org", arrived_at=NOW - 7200), deferred("b@example.net"))
     arguments = ("--recipient", "*@example.org", "--older-than", "1h", "--lane", "retry.*", "--reason", "try AGAIN")
-    said = (await waypost("queue", "list", "--json", *arguments)).json
-    assert [item["recipients"] for item in said["items"]] == [["a@example.org"]]
+    said = await waypost("queue", "list", "--json", *arguments)
+    assert [item["recipients"] for item in said.items] == [["a@example.org"]]
 
 
 async def test_without_the_manager_a_list_says_so_on_stderr(running: RunningControl, waypost: Waypost) -> None:
@@ -83,8 +90,9 @@ async def test_without_the_manager_a_list_says_so_on_stderr(running: RunningCont
     await running.manager.stop()
     said = await waypost("queue", "list")
     assert said.out.endswith("-- 1 message\n")
-    told = (await waypost("queue", "list", "--json")).json
+    told = (await waypost("queue", "list", "--json")).end
     assert told["manager_away"]
+    assert told["complete"], "all that there was then"
     assert said.err == f"waypost: {told['note']}\n"
 
 
@@ -116,6 +124,15 @@ async def test_why_it_waits_is_told_a_line_for_each_reason(running: RunningContr
 async def test_a_message_that_is_not_there(waypost: Waypost) -> None:
     said = await waypost("queue", "show", "1K0RDGV4BE900")
     assert (said.status, said.err) == (1, f"waypost: {other_words(Code.NOT_FOUND)}\n")
+
+
+@pytest.mark.parametrize("command", ["show", "explain", "history", "delete", "hold", "retry"])
+async def test_what_is_not_a_queue_id_is_wrong_use(waypost: Waypost, command: str) -> None:
+    said = await waypost("queue", command, "xyz")
+    assert (said.status, said.out) == (2, "")
+    assert said.err == f"waypost: queue {command}: argument QUEUE_ID: 'xyz' is not a queue ID\n"
+    (error,) = (await waypost("queue", command, "xyz", "--json")).errors
+    assert (error["code"], error["argument"]) == ("invalid", "QUEUE_ID")
 
 
 async def test_the_size(running: RunningControl, waypost: Waypost) -> None:
@@ -181,6 +198,19 @@ async def test_ids_may_come_from_stdin(
     said = await waypost("queue", "hold", "-", "--json")
     assert said.json == {"changed": 1500, "errors": {}}
     assert [len(request.arguments["messages"]) for request in running.manager.asked("hold")] == [1000, 500]
+
+
+async def test_a_line_that_is_no_queue_id_is_named_and_the_others_are_done(
+    running: RunningControl, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = envelope(), envelope()
+    running.write("incoming.0", one, other)
+    accept(running, "hold")
+    lines = f"{one.queue_id}\nxyz\n\n{other.queue_id.lower()}\n".encode() + b"\xff\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8"))
+    said = await waypost("queue", "hold", "-")
+    assert (said.status, said.out) == (1, "2 messages held\n")
+    assert said.err == ("waypost: line 2: 'xyz' is not a queue ID\nwaypost: line 5: '\\\\xff' is not a queue ID\n")
 
 
 async def test_delay_and_reroute_take_a_time_and_a_route(running: RunningControl, waypost: Waypost) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.eventually import PATIENCE_S, eventually
+from tests.json_lines import read_list
 
 __all__ = ["Appliance", "free_port"]
 
@@ -133,6 +134,12 @@ class Appliance:
         assert code == 0, f"waypost {' '.join(arguments)}: {err or out}"
         return json.loads(out)
 
+    async def ask_list(self, *arguments: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """``waypost ARGUMENTS --json`` of a list; its items and its end, or AssertionError with what it said."""
+        code, out, err = await self._run(*arguments)
+        assert code == 0, f"waypost {' '.join(arguments)}: {err or out}"
+        return read_list(out)
+
     async def _run(self, *arguments: str) -> tuple[int, str, str]:
         process = await asyncio.create_subprocess_exec(
             *(str(COMMAND), *arguments, "--json", "--config", str(self.config)),
@@ -153,9 +160,9 @@ class Appliance:
         cursor: str | None = None
         while True:
             after = ["--cursor", cursor] if cursor else []
-            page = await self.ask("queue", "list", "--limit", str(LIST_PAGE), *after)
-            found += page["items"]
-            cursor = page.get("cursor")
+            items, end = await self.ask_list("queue", "list", "--limit", str(LIST_PAGE), *after)
+            found += items
+            cursor = end["cursor"]
             if not cursor:
                 return found
 

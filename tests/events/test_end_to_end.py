@@ -12,6 +12,7 @@ from mailcore.control.client import AsyncControlClient, NotRunning
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
 from tests.events.reading import checksum, ends, left, rows
+from tests.json_lines import read_list
 from tests.running.running_core import RunningCore, Sections, recipients_of, running
 
 BEHAVIOUR = "reject(bad*@example.org, 550)+reject(never*@example.org, 451)+greylist(1)"
@@ -120,8 +121,10 @@ async def test_the_command_exports_counts_and_looks_into_a_file(tmp_path: Path) 
         assert how_far["behind_bytes"] < 4096 * 20
         assert how_far["last_cut"] == Path(cut["file"]).name
         (file,) = (core.home / "events").glob("dt=*/incoming.0.*.parquet")
-        shown = await Appliance.ask(core, "export", "show", str(file))
-        assert [row["queue_id"] for row in shown["rows"]] == [queue_id]
+        rows, end = await core.ask_list("export", "show", str(file))
+        assert [row["queue_id"] for row in rows] == [queue_id]
+        assert (end["complete"], end["more"], end["events"]) == (True, False, 1)
         code, out, _ = await core._run("export", "show", str(core.config))
         assert code == 1
-        assert not out
+        items, end = read_list(out)
+        assert (items, end["complete"], end["error"]["code"]) == ([], False, "invalid")

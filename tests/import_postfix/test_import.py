@@ -63,7 +63,7 @@ async def the_only_one(appliance: Appliance) -> dict[str, Any]:
     items: list[dict[str, Any]] = []
 
     async def alone() -> bool:
-        items[:] = (await appliance.ask("queue", "list"))["items"]
+        items[:], _ = await appliance.ask_list("queue", "list")
         return len(items) == 1
 
     await appliance.until(alone, "one message to be left")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mailcore.cli.main import main
 from mailcore.envelope import Status
 from mailcore.log.disk import Disk
 from mailcore.log.record import GARBAGE, MARK_AT, RecordType
-from mailcore.lookup.dump import main
+from tests.json_lines import read_list
 from tests.log.lanes import open_writer
 from tests.queue.simulated_machine import HOME, OutsideMemory, SimulatedMachine
 from tests.simulated_disk import SimulatedDisk
@@ -44,10 +45,19 @@ def queue(tmp_path: Path) -> Path:
     return home
 
 
-def dump(*arguments: object) -> tuple[int, list[dict[str, Any]]]:
+def printed(*arguments: object) -> tuple[int, str]:
     out = io.StringIO()
-    code = main([*map(str, arguments), "--json"], out)
-    return code, [json.loads(line) for line in out.getvalue().splitlines()]
+    with contextlib.redirect_stdout(out):
+        code = main(["log", "dump", *map(str, arguments)])
+    return code, out.getvalue()
+
+
+def dump(*arguments: object) -> tuple[int, list[dict[str, Any]]]:
+    code, out = printed(*arguments, "--json")
+    items, end = read_list(out)
+    assert end["complete"] == (code == 0)
+    assert end["damaged"] == sum(item["kind"] == "damage" for item in items)
+    return code, items
 
 
 def test_a_queue_directory_shows_positions_lanes_and_bodies(queue: Path) -> None:
@@ -68,11 +78,11 @@ def test_a_queue_directory_shows_positions_lanes_and_bodies(queue: Path) -> None
 
 
 def test_lines_for_people_say_the_same(queue: Path) -> None:
-    out = io.StringIO()
-    assert main([str(queue)], out) == 0
+    code, out = printed(queue)
+    assert code == 0
     _, items = dump(queue)
-    assert len(out.getvalue().splitlines()) == len(items)
-    assert "DELIVERY live" in out.getvalue()
+    assert len(out.splitlines()) == len(items)
+    assert "DELIVERY live" in out
 
 
 def test_data_is_shown_when_asked_for(queue: Path) -> None:
@@ -149,5 +159,9 @@ def test_nothing_to_read_is_said(arguments: list[str], tmp_path: Path, capsys: p
     (tmp_path / "queue" / "journal").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
     first = "empty" if arguments[0] == "." else arguments[0]
-    assert main([str(tmp_path / first), *arguments[1:]]) == 2
-    assert "waypost log dump:" in capsys.readouterr().err
+    assert main(["log", "dump", str(tmp_path / first), *arguments[1:]]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.startswith("waypost: "), err.count("\n")) == ("", True, 1)
+    assert main(["log", "dump", str(tmp_path / first), *arguments[1:], "--json"]) == 1
+    items, end = read_list(capsys.readouterr().out)
+    assert (items, end["complete"], end["error"]["code"]) == ([], False, "not_found")

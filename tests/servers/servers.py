@@ -20,6 +20,7 @@ from mailcore.lab.arrival import Arrival
 from mailcore.lab.lab import Lab
 from tests.ansible.playing import play
 from tests.eventually import PATIENCE_S, eventually
+from tests.json_lines import read_list
 from tests.servers.load import Load, sending
 from tests.servers.machine import PROXY_PORT, Machine, base_tree, machine, run
 from tests.servers.proxy import proxy
@@ -35,6 +36,7 @@ __all__ = [
     "booted",
     "each_is_its_own_user",
     "in_thread",
+    "listed",
     "main_pid",
     "next_hop",
     "release",
@@ -176,6 +178,10 @@ def main_pid(one: Machine, unit: str = "waypost-core") -> int:
 
 def asked(one: Machine, *words: str) -> Any:
     return json.loads(one.ssh(f"waypost {' '.join(words)} --json"))
+
+
+def listed(one: Machine, *words: str) -> list[dict[str, Any]]:
+    return read_list(one.ssh(f"waypost {' '.join(words)} --json"))[0]
 
 
 def each_is_its_own_user(one: Machine) -> list[float]:

@@ -31,6 +31,7 @@ from tests.servers.servers import (
     booted,
     each_is_its_own_user,
     in_thread,
+    listed,
     main_pid,
     next_hop,
     release,
@@ -295,7 +296,7 @@ def nothing_is_there(one: Machine) -> None:
 
 
 def held(one: Machine) -> int:
-    return len(asked(one, "queue", "list", "--lane", "hold", "--reason", REASON, "--limit", "1000")["items"])
+    return len(listed(one, "queue", "list", "--lane", "hold", "--reason", REASON, "--limit", "1000"))
 
 
 async def backed_up(one: Machine, place: Path) -> tuple[Load, Path]:

@@ -7,6 +7,7 @@ filter, messages are counted first, and changed only with ``--yes`` or after con
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -15,8 +16,8 @@ from mailcore.cli.queue.filter import add_filters, filter_of
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
 from mailcore.control.protocol.operation import MESSAGES_MAX
-from mailcore.faults import Fault
-from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment
+from mailcore.faults import Code, Fault
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment, queue_id
 from mailcore.terminal.output import complain, plain, print_json, say
 from mailcore.terminal.times import TIME_FORMS
 
@@ -50,7 +51,11 @@ def configure(commands: Any) -> None:
     for change, summary in _HELP.items():
         parser = commands.add_parser(change, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         parser.add_argument(
-            "queue_ids", nargs="*", metavar="QUEUE_ID", help="queue ID; - reads them from stdin, one per line"
+            "queue_ids",
+            nargs="*",
+            type=_queue_id_or_stdin,
+            metavar="QUEUE_ID",
+            help="queue ID; - reads them from stdin, one per line",
         )
         parser.add_argument("--all-matching", action="store_true", help="change all messages that match the filters")
         if change == "delay":
@@ -107,7 +112,7 @@ def _extra(arguments: argparse.Namespace) -> dict[str, Any]:
 def _change_named(arguments: argparse.Namespace, control: ControlClient) -> int:
     changed = 0
     errors: dict[str, Fault] = {}
-    for batch in _batches(arguments.queue_ids):
+    for batch in _batches(arguments.queue_ids, errors):
         try:
             given = {"queue_ids": batch, **_extra(arguments)}
             answer = control.ask(arguments.change, ChangeResult, given, why=arguments.why)
@@ -125,18 +130,32 @@ def _change_named(arguments: argparse.Namespace, control: ControlClient) -> int:
     return NOT_DONE if errors else DONE
 
 
-def _batches(given: list[str]) -> Iterator[list[str]]:
-    """Yields queue IDs in upper case, MESSAGES_MAX at a time."""
+def _queue_id_or_stdin(text: str) -> str:
+    return text if text == "-" else queue_id(text)
+
+
+def _batches(given: list[str], errors: dict[str, Fault]) -> Iterator[list[str]]:
+    """Yields queue IDs, MESSAGES_MAX at a time. A line of stdin that is not one is put into ``errors``; the others count."""
     batch: dict[str, None] = {}
-    lines = (line for each in given for line in (sys.stdin if each == "-" else (each,)))
-    for line in lines:
-        if queue_id := line.strip().upper():
-            batch[queue_id] = None
-        if len(batch) >= MESSAGES_MAX:
-            yield list(batch)
-            batch = {}
+    for each in given:
+        for text in _lines_of_stdin(errors) if each == "-" else (each,):
+            batch[text] = None
+            if len(batch) >= MESSAGES_MAX:
+                yield list(batch)
+                batch = {}
     if batch:
         yield list(batch)
+
+
+def _lines_of_stdin(errors: dict[str, Fault]) -> Iterator[str]:
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="backslashreplace")  # a line that is not UTF-8 is not a queue ID either
+    for number, line in enumerate(sys.stdin, 1):
+        if text := line.strip():
+            try:
+                yield queue_id(text)
+            except argparse.ArgumentTypeError as error:
+                errors[f"line {number}"] = Fault(Code.INVALID, str(error), f"line {number}")
 
 
 def _change_matching(arguments: argparse.Namespace, control: ControlClient) -> int:
@@ -187,8 +206,8 @@ def _report_matching(arguments: argparse.Namespace, progress: MatchingProgress) 
 
 
 def _report(arguments: argparse.Namespace, answer: ChangeResult | MatchingProgress, failed: int) -> None:
-    for queue_id, error in list(answer.errors.items())[:ERRORS_SHOWN]:
-        complain(f"{plain(queue_id)}: {error.message}")
+    for named, error in list(answer.errors.items())[:ERRORS_SHOWN]:  # a queue ID, or a line of stdin
+        complain(f"{plain(named)}: {error.message}")
     if failed > ERRORS_SHOWN:
         complain(f"and {failed - ERRORS_SHOWN} more")
     say(f"{_messages(answer.changed)} {_DONE[arguments.change]}")

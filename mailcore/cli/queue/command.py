@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from mailcore.cli.pages import Pages, print_pages, say_pages
 from mailcore.cli.queue import changes, history
 from mailcore.cli.queue.filter import add_filters, filter_of
-from mailcore.control.client import ControlClient
 from mailcore.control.protocol.messages import PAGE_MAX, Item, ListPage, Reason, Reasons, ShownRecipient, ShowPart
 from mailcore.manager_answers import Size
-from mailcore.terminal.command import DONE, UsageError, add_common, control_client
-from mailcore.terminal.output import complain, cut, plain, print_json, rows_to_lines, say, size_shown, table, width
+from mailcore.terminal.command import DONE, UsageError, add_common, control_client, queue_id
+from mailcore.terminal.output import complain, plain, print_json, rows_to_lines, say, size_shown, table, width
 from mailcore.terminal.times import shown, shown_duration
 
 __all__ = ["configure"]
 
 DESTINATIONS_SHOWN = 30
+DAMAGES_MAX = 100  # places named at the end of a list
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,14 +38,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cursor", default="", metavar="CURSOR", help="continue after the last page; printed below it"
     )
     listing.add_argument("--all", action="store_true", help="list all messages")
-    add_common(listing)
+    add_common(listing, document=False)
     listing.set_defaults(run=_list)
     showing = commands.add_parser("show", help="show one message: recipients, replies, reason for waiting")
-    showing.add_argument("queue_id", metavar="QUEUE_ID")
+    showing.add_argument("queue_id", type=queue_id, metavar="QUEUE_ID")
     add_common(showing)
     showing.set_defaults(run=_show)
     explaining = commands.add_parser("explain", help="explain why a message waits, one line per reason")
-    explaining.add_argument("queue_id", metavar="QUEUE_ID")
+    explaining.add_argument("queue_id", type=queue_id, metavar="QUEUE_ID")
     add_common(explaining)
     explaining.set_defaults(run=_explain)
     size = commands.add_parser("size", help="count messages and recipients by lane and destination")
@@ -57,63 +58,51 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _list(arguments: argparse.Namespace) -> int:
     if arguments.limit < 1:
         raise UsageError(f"queue list: --limit {arguments.limit}; allowed: 1 or more")
-    listing = _Listing(arguments)
     with control_client(arguments) as control:
+        pages = Pages(
+            control,
+            "list",
+            ListPage,
+            {"filter": filter_of(arguments)},
+            _Notes(),
+            cursor=arguments.cursor,
+            limit=sys.maxsize if arguments.all else arguments.limit,
+            page_max=PAGE_MAX,
+        )
         if arguments.json:
-            # Written while it is read: a document of a million messages does not fit into memory.
-            # Nothing is written before the first page: an error leaves stdout empty, as with every command.
-            begun = False
-            for item in listing.items(control):
-                sys.stdout.write((", " if begun else '{"items": [') + json.dumps(msgspec.to_builtins(item)))
-                begun = True
-            sys.stdout.write("" if begun else '{"items": [')
-            rest = {
-                "cursor": listing.cursor,
-                "manager_away": listing.manager_away,
-                "note": listing.note,
-                "damage": listing.damage,
-            }
-            sys.stdout.write("], " + json.dumps(rest)[1:] + "\n")
-            return DONE
-        columns = width(sys.stdout)
-        count = 0
-        for item in listing.items(control):
-            count += 1
-            for line in _item_lines(item, time.time()):
-                say(cut(line, columns))
-    for damage in listing.damage:
-        complain(f"damaged: {damage}")
-    if listing.note:
-        complain(listing.note)
-    if listing.cursor is not None:
-        say(f"-- {count} messages; more: --cursor {listing.cursor}")
-    else:
-        say(f"-- {count} messages" if count != 1 else "-- 1 message")
-    return DONE
+            return print_pages(pages)
+        return say_pages(pages, lambda item: _item_lines(item, time.time()))
 
 
-class _Listing:
-    """Reads pages until there are enough messages; then holds the next cursor, notes and damage."""
+class _Notes:
+    """Collects from the pages of a list what could not be read."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self._filter = filter_of(arguments)
-        self._limit = sys.maxsize if arguments.all else arguments.limit
-        self.cursor: str | None = arguments.cursor
-        self.manager_away = False
-        self.note = ""
-        self.damage: list[str] = []
+    def __init__(self) -> None:
+        self._manager_away = False
+        self._note = ""
+        self._damage: dict[str, None] = {}  # each once
 
-    def items(self, control: ControlClient) -> Iterator[Item]:
-        left = self._limit
-        while left and self.cursor is not None:
-            asked = {"filter": self._filter, "cursor": self.cursor, "limit": min(left, PAGE_MAX)}
-            page = control.ask("list", ListPage, asked)
-            self.cursor = page.cursor
-            self.manager_away = page.manager_away or self.manager_away
-            self.note = page.note or self.note
-            self.damage += page.damage
-            left -= len(page.items)
-            yield from page.items
+    def add(self, page: ListPage) -> None:
+        """Adds the notes of a page."""
+        self._manager_away = page.manager_away or self._manager_away
+        self._note = page.note or self._note
+        for damage in page.damage:
+            if len(self._damage) < DAMAGES_MAX:
+                self._damage[damage] = None
+
+    def missing(self) -> bool:
+        """Returns True if messages may be missing because their records are damaged."""
+        return bool(self._damage)
+
+    def texts(self) -> Iterator[str]:
+        """Yields the damage, and from when the list is."""
+        yield from (f"damaged: {damage}" for damage in self._damage)
+        if self._note:
+            yield self._note
+
+    def keys(self) -> dict[str, Any]:
+        """Returns the same for programs."""
+        return {"manager_away": self._manager_away, "note": self._note, "damage": list(self._damage)}
 
 
 def _item_lines(item: Item, now: float) -> list[str]:
@@ -138,7 +127,7 @@ def _item_lines(item: Item, now: float) -> list[str]:
 
 def _show(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        first, *others = control.ask_parts("show", ShowPart, {"queue_id": arguments.queue_id.upper()})
+        first, *others = control.ask_parts("show", ShowPart, {"queue_id": arguments.queue_id})
     recipients = [each for part in others if part.recipients is not UNSET for each in part.recipients]
     if arguments.json:
         print_json(msgspec.to_builtins(first) | {"recipients": recipients})
@@ -187,7 +176,7 @@ def _say_recipient(recipient: ShownRecipient) -> None:
 
 def _explain(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        reasons = control.ask("explain", Reasons, {"queue_id": arguments.queue_id.upper()}).reasons
+        reasons = control.ask("explain", Reasons, {"queue_id": arguments.queue_id}).reasons
     if arguments.json:
         print_json(reasons)
     else:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from mailcore.control.client import ControlClient
+from mailcore.cli.pages import Pages, print_pages, say_pages
 from mailcore.control.protocol.messages import (
     SEARCH_MAX,
     Accepted,
@@ -23,8 +22,8 @@ from mailcore.control.protocol.messages import (
     Moved,
     SearchPart,
 )
-from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client
-from mailcore.terminal.output import complain, cut, plain, print_json, say, size_shown, width
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, queue_id
+from mailcore.terminal.output import complain, plain, print_json, say, size_shown
 from mailcore.terminal.times import shown
 
 __all__ = ["configure"]
@@ -33,7 +32,7 @@ __all__ = ["configure"]
 def configure(commands: Any) -> None:
     """Adds ``history`` and ``search`` to the subcommands of ``waypost queue``."""
     history = commands.add_parser("history", help="show all events of a message, finished or not")
-    history.add_argument("queue_id", metavar="QUEUE_ID")
+    history.add_argument("queue_id", type=queue_id, metavar="QUEUE_ID")
     add_common(history)
     history.set_defaults(run=_history)
     searching = commands.add_parser("search", help="search messages, including finished ones whose records still exist")
@@ -43,13 +42,16 @@ def configure(commands: Any) -> None:
     searching.add_argument(
         "--limit", type=int, default=50, metavar="N", help="maximum number of messages (default: 50)"
     )
-    add_common(searching)
+    searching.add_argument(
+        "--cursor", default="", metavar="CURSOR", help="continue after the last page; printed below it"
+    )
+    add_common(searching, document=False)
     searching.set_defaults(run=_search)
 
 
 def _history(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        history = control.ask("history", HistoryPart, {"queue_id": arguments.queue_id.upper()})
+        history = control.ask("history", HistoryPart, {"queue_id": arguments.queue_id})
     known = bool(history.events)
     if arguments.json:
         print_json({name: getattr(history, name) for name in History.__struct_fields__})
@@ -104,49 +106,52 @@ class _Notes:
     """Collects from the pages of a search what could not be searched."""
 
     def __init__(self) -> None:
-        self.texts: dict[str, None] = {}  # each once
-        self.manager_away = False
-        self.unread_files = 0  # of events
+        self._texts: dict[str, None] = {}  # each once
+        self._manager_away = False
+        self._unread_files = 0  # of events
 
-    def add(self, part: SearchPart) -> None:
+    def add(self, page: SearchPart) -> None:
         """Adds the notes of a part."""
-        if part.note:
-            self.texts[part.note] = None
-        self.manager_away = self.manager_away or part.manager_away
-        self.unread_files = max(self.unread_files, part.unread_files)
+        if page.note:
+            self._texts[page.note] = None
+        self._manager_away = self._manager_away or page.manager_away
+        self._unread_files = max(self._unread_files, page.unread_files)
+
+    def missing(self) -> bool:
+        """Returns True if messages may be missing because files of events could not be read."""
+        return bool(self._unread_files)
+
+    def texts(self) -> Iterable[str]:
+        """Returns what could not be searched."""
+        return self._texts
+
+    def keys(self) -> dict[str, Any]:
+        """Returns the same for programs."""
+        return {
+            "manager_away": self._manager_away,
+            "unread_files": self._unread_files,
+            "note": "; ".join(self._texts),
+        }
 
 
 def _search(arguments: argparse.Namespace) -> int:
     if arguments.limit < 1:
-        raise UsageError(f"queue search: --limit {arguments.limit}; allowed: 1 or more")
+        raise UsageError(f"queue search: --limit {arguments.limit}; allowed: 1 or more", argument="--limit")
     query = {name: getattr(arguments, name) for name in ("message_id", "sender", "recipient")}
     if not any(query.values()):
         raise UsageError("queue search: give --message-id, --sender or --recipient")
-    notes = _Notes()
     with control_client(arguments) as control:
-        found = list(_found(control, query, arguments.limit, notes))
-    for note in notes.texts:
-        complain(note)
-    if arguments.json:
-        print_json({"items": found, "manager_away": notes.manager_away, "unread_files": notes.unread_files})
-        return DONE
-    columns = width(sys.stdout)
-    for item in found:
-        for line in _item_lines(item):
-            say(cut(line, columns))
-    say(f"-- {len(found)} messages" if len(found) != 1 else "-- 1 message")
-    return DONE
-
-
-def _found(control: ControlClient, query: dict[str, str], limit: int, notes: _Notes) -> Iterator[Hit]:
-    cursor: str | None = ""
-    while cursor is not None and limit:
-        asked = {**query, "cursor": cursor, "limit": min(limit, SEARCH_MAX)}
-        for part in control.ask_parts("search", SearchPart, asked):
-            yield from part.items
-            limit -= len(part.items)
-            cursor = part.cursor
-            notes.add(part)
+        pages = Pages(
+            control,
+            "search",
+            SearchPart,
+            query,
+            _Notes(),
+            cursor=arguments.cursor,
+            limit=arguments.limit,
+            page_max=SEARCH_MAX,
+        )
+        return print_pages(pages) if arguments.json else say_pages(pages, _item_lines)
 
 
 def _item_lines(item: Hit) -> Iterator[str]:

@@ -14,7 +14,6 @@ Keeps law: operations-are-listed (docs/laws.md).
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import msgspec
@@ -42,8 +41,6 @@ OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS
 }
 
-_AT_PATH = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
-
 
 def check(name: str, arguments: dict[str, Any]) -> tuple[Operation, Any]:
     """Returns the operation and its arguments, typed. Raises ArgumentError."""
@@ -58,13 +55,7 @@ def check(name: str, arguments: dict[str, Any]) -> tuple[Operation, Any]:
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, WrongArgument):
             raise ArgumentError(f"{name}: {error.__cause__}", argument=error.__cause__.argument) from None
-        argument, text = wrong_value(arguments, type_info(operation.arguments)) or (_place(error), NOT_ALLOWED)
+        argument, text = wrong_value(arguments, type_info(operation.arguments)) or ("", NOT_ALLOWED)
         raise ArgumentError(
             f"{name}: {argument}: {text}" if argument else f"{name}: {text}", argument=argument
         ) from None
-
-
-def _place(error: msgspec.ValidationError) -> str:
-    """Returns the argument that msgspec refused; its sentence is not for people."""
-    match = _AT_PATH.search(str(error))
-    return match["path"] if match else ""
