@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return NOT_RUNNING
     except ControlError as error:
         complain_fault(error.fault)
-        return NOT_DONE
+        return WRONG_USE if error.argument.startswith("filter.") else NOT_DONE  # such as a lane that does not exist
     except BrokenPipeError:
         # The reader of our output has closed the pipe. Without this, Python reports it again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from mailcore.bounds import BadValue, bad, shown
+from mailcore.routing.address import ascii_lower
 from mailcore.routing.route import TRANSPORT_NAME, RouteError, domain_name, parse_route
 
 __all__ = [
@@ -142,7 +143,7 @@ def route_pattern(text: str) -> str:
     local, at, domain = text.rpartition("@")
     try:
         if at and _LOCAL_PART.fullmatch(local):
-            return f"{local.lower()}@{domain_name(domain)}"
+            return f"{ascii_lower(local)}@{domain_name(domain)}"
         return text if text == "*" else domain_pattern(text)
     except ValueError:
         raise bad(
@@ -173,7 +174,7 @@ def destination_pattern(text: str, port: int) -> str:
             '"[192.0.2.1]", "[192.0.2.1]:2526" or, with destination_recipient_limit = 1, "user@example.org"',
         ) from None
     named = str(replace(route, port=None if route.port == port else route.port)).partition(":")[2]
-    return f"{local.lower()}@{named}" if at else named
+    return f"{ascii_lower(local)}@{named}" if at else named
 
 
 def transport_name(text: str) -> str:

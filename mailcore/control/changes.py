@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from mailcore.change_rules import refusal
 from mailcore.control.manager_link import ManagerAway
@@ -30,11 +31,12 @@ from mailcore.control.protocol.changes import (
 from mailcore.control.protocol.operation import MESSAGES_MAX
 from mailcore.control.protocol.table import ArgumentError
 from mailcore.control.session import Session
-from mailcore.control.view import NotFound, Place, View
+from mailcore.control.view import NotFound, Place, View, check_lane
 from mailcore.faults import Code, Fault
 from mailcore.lookup.browse import Budget, Item, Stretch
 from mailcore.lookup.cutoff import Cutoff, CutoffError
-from mailcore.lookup.filter import Filter, text_matcher
+from mailcore.lookup.filter import Filter
+from mailcore.lookup.pattern import text_matcher
 from mailcore.manager_answers import Ordered
 from mailcore.queue.lanes import DELETED, state_in
 
@@ -75,14 +77,19 @@ class Changes:
         yield result
 
     async def _change_placed(
-        self, name: str, places: dict[str, Place], extra: dict[str, Any], session: Session, lane: str = ""
+        self,
+        name: str,
+        places: dict[str, Place],
+        extra: dict[str, Any],
+        session: Session,
+        lane: str | UnsetType = UNSET,
     ) -> ChangeResult:
         """Sends a change; looks again for messages that moved between search and change, which were not changed yet.
 
         ``lane``: only messages in lanes that match this pattern are looked for again.
         """
         changed, errors, elsewhere = await self._send_change(name, places, extra, session)
-        in_lane = text_matcher(lane)
+        in_lane = None if lane is UNSET else text_matcher(lane)
         for _ in range(LOOKS_AGAIN):
             moved = {
                 queue_id: place
@@ -132,10 +139,11 @@ class Changes:
         extra: dict[str, Any] = {}
         if arguments.until is not None:
             extra["until"] = arguments.until
-        if arguments.route:
+        if arguments.route is not UNSET:
             extra["route"] = arguments.route
-        since = _cut(arguments.cut)
+        since = None if arguments.cut is UNSET else _cut(arguments.cut)
         stretches, note = await self._view.stretches()
+        check_lane(arguments.filter, stretches)
         progress = MatchingProgress(
             matched=0,
             matched_recipients=0,
@@ -249,12 +257,12 @@ def _beyond(before: Mapping[str, Stretch], later: Mapping[str, Stretch]) -> dict
 
 def _where_it_fits(filter_: Filter, change: str) -> Filter:
     """Returns the filter, for undelete limited to the lane of deleted messages, which other filters never show."""
-    return msgspec.structs.replace(filter_, lane=DELETED) if change == "undelete" and not filter_.lane else filter_
+    return msgspec.structs.replace(filter_, lane=DELETED) if change == "undelete" and filter_.lane is UNSET else filter_
 
 
-def _cut(text: str) -> Cutoff | None:
+def _cut(text: str) -> Cutoff:
     try:
-        return Cutoff.parse(text) if text else None
+        return Cutoff.parse(text)
     except CutoffError as error:
         raise ArgumentError(f"change_matching: cut: {error}", argument="cut") from None
 
@@ -265,6 +273,6 @@ def _as_of(filter_: Filter, at: float, now: float) -> Filter:
     older, younger = filter_.older_than_s, filter_.younger_than_s
     return msgspec.structs.replace(
         filter_,
-        older_than_s=older + passed if older else 0.0,
-        younger_than_s=younger + passed if younger else 0.0,
+        older_than_s=UNSET if older is UNSET else older + passed,
+        younger_than_s=UNSET if younger is UNSET else younger + passed,
     )

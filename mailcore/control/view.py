@@ -3,33 +3,50 @@
 Laws: the manager is asked cheap questions only; when it is away, the last restart positions are used, with a note that says so.
 Files are read in the pool's threads, never in the loop.
 
-Keeps law: works-without-manager (docs/laws.md).
+Keeps law: works-without-manager, law: empty-is-an-error (docs/laws.md).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, TypeVar
 
+from msgspec import UNSET
+
 from mailcore.control.manager_link import ManagerAway, ManagerLink, OutcomeUnknown
+from mailcore.control.protocol.table import ArgumentError
 from mailcore.faults import Code, FaultError
 from mailcore.lookup.archive import Archive
-from mailcore.lookup.browse import Browser, Found, Stretch, stretches_of
+from mailcore.lookup.browse import Browser, Found, Stretch, lane_order, stretches_of
+from mailcore.lookup.filter import Filter
+from mailcore.lookup.pattern import text_matcher
 from mailcore.manager_answers import Cut, Progress, Working
+from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, incoming
 
-__all__ = ["NotFound", "Place", "View"]
+__all__ = ["NotFound", "Place", "View", "check_lane"]
 
 T = TypeVar("T")
 Place = tuple[str, int]  # lane, offset
+ALWAYS_THERE = (incoming(0), LOCAL, AT_ONCE, HOLD, DELETED)  # also when nothing was written there yet
 
 
 class NotFound(FaultError):
     """The queue has no such message."""
 
     default = Code.NOT_FOUND
+
+
+def check_lane(filter_: Filter, stretches: Mapping[str, Stretch]) -> None:
+    """Checks that the filter's lane, if given, matches one of the lanes there are. Raises ArgumentError, which names them."""
+    if filter_.lane is UNSET:
+        return
+    lanes = sorted({*stretches, *ALWAYS_THERE}, key=lane_order)
+    if not any(map(text_matcher(filter_.lane), lanes)):
+        message = f"filter.lane: there is no lane {filter_.lane!r}; there are {', '.join(lanes)}"
+        raise ArgumentError(message, argument="filter.lane")
 
 
 class View:

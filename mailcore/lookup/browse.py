@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import UNSET
 
 from mailcore.envelope import Envelope, Recipient
 from mailcore.log.disk import Disk
@@ -27,7 +28,8 @@ from mailcore.log.reader import LaneReader
 from mailcore.log.record import Record, RecordType
 from mailcore.log.segment import Damage
 from mailcore.lookup.answers import DAMAGES_SHOWN, DESTINATIONS_SHOWN, RECIPIENTS_SHOWN, Item, Page
-from mailcore.lookup.filter import Filter, Matcher, text_matcher
+from mailcore.lookup.filter import Filter, Matcher
+from mailcore.lookup.pattern import text_matcher
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, is_incoming
 from mailcore.queue.records import decode_envelope, decode_recipients
 
@@ -276,9 +278,9 @@ class _PageInMaking:
 
 
 def _lanes(stretches: Mapping[str, Stretch], filter_: Filter) -> list[str]:
-    matches = text_matcher(filter_.lane)
-    names = [name for name in stretches if (name != DELETED if matches is None else matches(name))]
-    return sorted(names, key=lane_order)
+    if filter_.lane is UNSET:
+        return sorted((name for name in stretches if name != DELETED), key=lane_order)
+    return sorted(filter(text_matcher(filter_.lane), stretches), key=lane_order)
 
 
 def _parse_cursor(cursor: str) -> tuple[str, int]:

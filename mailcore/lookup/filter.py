@@ -1,40 +1,64 @@
 """A filter for messages, and the matcher made from it.
 
-Law: pure; the cheapest test comes first, because it runs on every message of the queue.
+Laws: pure; the cheapest test comes first, because it runs on every message of the queue. A condition that is not given limits
+nothing; one that is given always limits: an empty text, zero and a time that is none are refused (``refusal``).
+
+Keeps law: empty-is-an-error (docs/laws.md).
 """
 
 from __future__ import annotations
 
-import fnmatch
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from mailcore.envelope import Envelope, Recipient
+from mailcore.lookup.pattern import (
+    PatternError,
+    address_matcher,
+    destination_matcher,
+    matches_all,
+    text_matcher,
+    text_refusal,
+)
 
-__all__ = ["Filter", "Matcher", "text_matcher"]
+__all__ = [
+    "NULL_SENDER",
+    "PATTERNS",
+    "Filter",
+    "Matcher",
+    "message_id_matcher",
+    "refusal",
+    "selects_all",
+    "sender_matcher",
+]
 
 NULL_SENDER = "<>"  # stands for the empty sender in a filter
+TEXT_MAX = 1_000  # characters
+SECONDS_MAX = 32_503_680_000.0  # as a time: the year 3000
+BYTES_MAX = 1 << 62
+Test = Callable[[str], bool]
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Selects messages that fulfil all given conditions. Case is ignored; ``*`` and ``?`` match any characters.
+    """Selects messages that fulfil all given conditions; ``pattern`` has the rules of the texts.
 
-    ``sender`` "<>" is the empty sender. ``reason`` is a part of the last reply, or of the reason for a hold or deletion.
-    Deleted messages match only if ``lane`` matches their lane.
+    ``sender`` "<>" is the empty sender. ``reason`` is a part of the last reply, or of the reason for a hold or deletion; there
+    case is ignored, and no character is a wildcard. Deleted messages match only if ``lane`` matches their lane.
     """
 
-    sender: str = ""
-    recipient: str = ""
-    destination: str = ""
-    lane: str = ""
-    reason: str = ""
-    older_than_s: float = 0.0
-    larger_than_bytes: int = 0
-    arrived_before: float = 0.0  # wall clock, exclusive
-    younger_than_s: float = 0.0
-    smaller_than_bytes: int = 0
+    sender: str | UnsetType = UNSET
+    recipient: str | UnsetType = UNSET
+    destination: str | UnsetType = UNSET
+    lane: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    older_than_s: float | UnsetType = UNSET
+    larger_than_bytes: int | UnsetType = UNSET
+    arrived_before: float | UnsetType = UNSET  # wall clock, exclusive
+    younger_than_s: float | UnsetType = UNSET
+    smaller_than_bytes: int | UnsetType = UNSET
 
     def __bool__(self) -> bool:
         return self != _EVERYTHING
@@ -43,34 +67,84 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 _EVERYTHING = Filter()
 
 
-def text_matcher(pattern: str) -> Callable[[str], bool] | None:
-    """Returns a test for one text; None if any text matches. Brackets are plain characters, because next hops have them."""
-    if not pattern:
-        return None
-    wanted = pattern.casefold()
-    if "*" not in wanted and "?" not in wanted:
-        return lambda text: text.casefold() == wanted
-    match = re.compile(fnmatch.translate(wanted.replace("[", "[[]"))).match
-    return lambda text: match(text.casefold()) is not None
+def sender_matcher(pattern: str) -> Test:
+    """Returns a test for an envelope's sender. Raises PatternError."""
+    if pattern == NULL_SENDER:
+        return lambda sender: not sender
+    return _address_matcher(pattern)
+
+
+def message_id_matcher(pattern: str) -> Test:
+    """Returns a test for a Message-ID, with or without its angle brackets. Raises PatternError."""
+    matches = text_matcher(_bare(pattern))
+    return lambda text: matches(_bare(text))
+
+
+def _address_matcher(pattern: str) -> Test:
+    if pattern.startswith("<") and pattern.endswith(">"):
+        raise PatternError("write the address without < and >; <> stands for the empty sender only")
+    return address_matcher(pattern)
+
+
+def _bare(message_id: str) -> str:
+    """Removes the angle brackets, which may be left out of a query."""
+    return message_id.strip().removeprefix("<").removesuffix(">")
+
+
+# A condition of a filter or a search that is a pattern -> what makes its test.
+PATTERNS: dict[str, Callable[[str], Test]] = {
+    "sender": sender_matcher,
+    "recipient": _address_matcher,
+    "destination": destination_matcher,
+    "lane": text_matcher,
+    "message_id": message_id_matcher,
+}
+
+
+def refusal(field: str, value: Any) -> str:
+    """Returns why a condition of a filter or a search cannot have this value; "" if it can."""
+    if isinstance(value, str):
+        if len(value) > TEXT_MAX:
+            return f"{len(value)} characters; allowed: {TEXT_MAX} at most"
+        if error := text_refusal(value):
+            return f"{error}; {NULL_SENDER} is the empty sender" if field == "sender" and not value.strip() else error
+        try:
+            if field in PATTERNS:
+                PATTERNS[field](value)
+        except PatternError as error:
+            return str(error)
+        return ""
+    if field.endswith("_bytes"):
+        return "" if 0 < value <= BYTES_MAX else f"{value} is not allowed; allowed: 1 to {BYTES_MAX} bytes"
+    if field == "arrived_before":
+        return "" if 0 < value <= SECONDS_MAX else f"{value} is not allowed; allowed: a time, in seconds since 1970"
+    return "" if 0 < value <= SECONDS_MAX else f"{value} is not allowed; allowed: more than 0 seconds"
+
+
+def selects_all(given: Mapping[str, Any]) -> bool:
+    """Returns True if no condition, by name, limits anything: none is given, or each is ``*``."""
+    return all(name in PATTERNS and matches_all(pattern) for name, pattern in given.items())
 
 
 class Matcher:
-    """Tests messages against a Filter, the cheapest test first."""
+    """Tests messages against a Filter, the cheapest test first. Raises PatternError."""
 
     def __init__(self, filter_: Filter, now: float, route_of: Callable[[Recipient], str]) -> None:
-        sender = filter_.sender
-        self._null_sender = sender == NULL_SENDER
-        self._sender = None if self._null_sender else text_matcher(sender)
-        self._recipient = text_matcher(filter_.recipient)
-        self._destination = text_matcher(filter_.destination)
-        self._reason = filter_.reason.casefold()
-        self._arrived_before = now - filter_.older_than_s if filter_.older_than_s > 0 else None
-        self._strictly_before = filter_.arrived_before or None
-        self._arrived_after = now - filter_.younger_than_s if filter_.younger_than_s > 0 else None
-        self._larger_than = filter_.larger_than_bytes
-        self._smaller_than = filter_.smaller_than_bytes
+        given: dict[str, Any] = {
+            name: value for name, value in msgspec.structs.asdict(filter_).items() if value is not UNSET
+        }
+        tests = {name: PATTERNS[name](pattern) for name, pattern in given.items() if name in PATTERNS}
+        self._sender = tests.get("sender")
+        self._recipient = tests.get("recipient")
+        self._destination = tests.get("destination")
+        self._reason: str | None = given["reason"].casefold() if "reason" in given else None
+        self._arrived_before = now - given["older_than_s"] if "older_than_s" in given else None
+        self._strictly_before: float | None = given.get("arrived_before")
+        self._arrived_after = now - given["younger_than_s"] if "younger_than_s" in given else None
+        self._larger_than: int | None = given.get("larger_than_bytes")
+        self._smaller_than: int | None = given.get("smaller_than_bytes")
         self._route_of = route_of
-        self.asks_recipients = bool(self._recipient or self._destination or self._reason)
+        self.asks_recipients = bool(given.keys() & {"recipient", "destination", "reason"})
 
     def of_envelope(self, envelope: Envelope) -> bool:
         """Returns True if the envelope itself matches; recipients are tested separately."""
@@ -80,19 +154,18 @@ class Matcher:
             return False
         if self._arrived_after is not None and envelope.arrived_at <= self._arrived_after:
             return False
-        if self._smaller_than and envelope.size_bytes >= self._smaller_than:
+        if self._smaller_than is not None and envelope.size_bytes >= self._smaller_than:
             return False
-        if self._larger_than and envelope.size_bytes <= self._larger_than:
+        if self._larger_than is not None and envelope.size_bytes <= self._larger_than:
             return False
-        if self._null_sender:
-            return not envelope.sender
         return self._sender is None or self._sender(envelope.sender)
 
     def of_recipient(self, recipient: Recipient, held_because: str) -> bool:
         """Returns True if this one recipient fulfils all conditions on recipients."""
         if self._recipient is not None and not self._recipient(recipient.address):
             return False
-        if self._reason and not (self._reason in recipient.reply.casefold() or self._reason in held_because.casefold()):
+        reason = self._reason
+        if reason is not None and not (reason in recipient.reply.casefold() or reason in held_because.casefold()):
             return False
         if self._destination is None:
             return True

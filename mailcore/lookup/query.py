@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from mailcore.lookup.browse import Browser, Found
-from mailcore.lookup.filter import NULL_SENDER, text_matcher
+from mailcore.lookup.filter import PATTERNS
 
 __all__ = ["Matches", "Query"]
 
@@ -18,10 +19,10 @@ __all__ = ["Matches", "Query"]
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Selects messages that fulfil all given conditions. Texts as in ``Filter``; ``queue_id`` is a complete queue id."""
 
-    queue_id: str = ""
-    message_id: str = ""  # with or without its angle brackets
-    sender: str = ""
-    recipient: str = ""
+    queue_id: str | UnsetType = UNSET
+    message_id: str | UnsetType = UNSET  # with or without its angle brackets
+    sender: str | UnsetType = UNSET
+    recipient: str | UnsetType = UNSET
 
 
 class Matches:
@@ -32,15 +33,10 @@ class Matches:
 
     def __init__(self, query: Query, browser: Browser | None) -> None:
         self._browser = browser
-        self.queue_id = query.queue_id
-        self.sender: Callable[[str], bool] | None = text_matcher(query.sender)
-        if query.sender == NULL_SENDER:
-            self.sender = lambda sender: not sender
-        message_id = text_matcher(_bare(query.message_id))
-        self.message_id: Callable[[str], bool] | None = (
-            None if message_id is None else lambda text: message_id(_bare(text))
-        )
-        self.recipient = text_matcher(query.recipient)
+        self.queue_id = query.queue_id or ""  # "" here: of any message
+        self.sender = _test("sender", query.sender)
+        self.message_id = _test("message_id", query.message_id)
+        self.recipient = _test("recipient", query.recipient)
 
     def __call__(self, found: Found) -> bool:
         envelope = found.envelope
@@ -58,6 +54,5 @@ class Matches:
         return any(matches(recipient.address) for batch in self._browser.recipients(found) for recipient in batch)
 
 
-def _bare(message_id: str) -> str:
-    """Removes the angle brackets, which may be left out of a query."""
-    return message_id.strip().removeprefix("<").removesuffix(">")
+def _test(field: str, pattern: str | UnsetType) -> Callable[[str], bool] | None:
+    return None if pattern is UNSET else PATTERNS[field](pattern)

@@ -111,7 +111,7 @@ class LaneSearch:
         self._browser = browser
         self._stretches = stretches
         self._matches = Matches(query, browser)
-        self._queue_id = query.queue_id
+        self._queue_id = self._matches.queue_id
         self._limit = limit
         self._archive = archive
         self._trouble = Trouble()

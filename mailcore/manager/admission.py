@@ -19,6 +19,7 @@ from mailcore.manager.passes import Passes
 from mailcore.queue.active import Active
 from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import RecipientReader
+from mailcore.routing.address import ascii_lower
 from mailcore.routing.resolve import Refused
 
 __all__ = ["Admission"]
@@ -117,4 +118,4 @@ def _of_recipient(address: str, destination: str) -> str:
     Sizes, records and reports keep the name of the next hop.
     """
     transport, colon, next_hop = destination.partition(":")
-    return f"{transport}{colon}{address.rpartition('@')[0][:LOCAL_PART_MAX].lower()}@{next_hop}"
+    return f"{transport}{colon}{ascii_lower(address.rpartition('@')[0][:LOCAL_PART_MAX])}@{next_hop}"

@@ -15,6 +15,7 @@ import ipaddress
 from collections.abc import Iterable
 
 from mailcore.receiver.path import Path
+from mailcore.routing.address import a_labels
 
 __all__ = ["RelayPolicy"]
 
@@ -56,12 +57,10 @@ class RelayPolicy:
         )
 
     def _relays(self, domain: str) -> bool:
-        if not domain.isascii():
-            try:
-                domain = domain.encode("idna").decode("ascii")
-            except UnicodeError:
-                return False
-        name = domain.lower()
+        try:
+            name = a_labels(domain)
+        except UnicodeError:
+            return False
         if name in self._domains:
             return True
         while "." in name:

@@ -20,7 +20,7 @@ import msgspec
 
 from mailcore.envelope import Status
 from mailcore.frames import NextHop
-from mailcore.routing.address import is_mailbox, split
+from mailcore.routing.address import a_labels, comparable, is_mailbox, split
 from mailcore.routing.route import Route, RouteError, domain_name, parse_route
 
 __all__ = ["Refused", "Resolved", "Routing"]
@@ -60,7 +60,7 @@ class Routing:
         self._domains: dict[str, Route] = {}  # "example.org", ".example.org" and "*"
         for pattern, text in routes.items():
             table = self._users if "@" in pattern else self._domains
-            table[pattern.lower()] = parse_route(text)
+            table[comparable(pattern)] = parse_route(text)
         self._known: dict[str, Resolved | Refused] = {}  # by the domain as written
         self._overrides: dict[tuple[str, str], Resolved | Refused] = {}  # by route and domain
 
@@ -77,7 +77,7 @@ class Routing:
                 known = self._overrides[override, domain] = self._override(override, domain)
             return known
         if self._users:
-            route = self._users.get(address.lower())
+            route = self._users.get(comparable(address))
             if route is not None:
                 return self._follow(route, domain)
         known = self._known.get(domain)
@@ -91,8 +91,8 @@ class Routing:
         """Returns the pattern that ``resolve`` uses for the address; "" when none matches."""
         if not is_mailbox(address):
             return ""
-        if address.lower() in self._users:
-            return address.lower()
+        if comparable(address) in self._users:
+            return comparable(address)
         return self._pattern(split(address)[1])
 
     def _override(self, text: str, domain: str) -> Resolved | Refused:
@@ -138,12 +138,10 @@ class Routing:
 
 def _ascii(domain: str) -> str:
     """Returns the domain as in DNS: lower case, A-labels (RFC 5890). Raises RouteError for an invalid domain."""
-    if not domain.isascii():
-        try:
-            domain = domain.encode("idna").decode("ascii")
-        except UnicodeError:
-            raise RouteError(f"{domain!a} is not a domain name") from None
-    return domain_name(domain)
+    try:
+        return domain_name(a_labels(domain))
+    except UnicodeError:
+        raise RouteError(f"{domain!a} is not a domain name") from None
 
 
 def _literal(domain: str) -> str:

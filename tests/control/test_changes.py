@@ -259,9 +259,9 @@ async def test_messages_that_could_not_be_changed_are_counted_and_named(
     assert (result["failed"], len(result["errors"])) == (150, 100)
 
 
-@pytest.mark.parametrize(("lane", "changed"), [("", 2), ("incoming*", 1)])
+@pytest.mark.parametrize(("lane", "changed"), [({}, 2), ({"lane": "incoming*"}, 1)])
 async def test_what_matched_and_went_elsewhere_meanwhile_is_changed_there(
-    running: RunningControl, control: AsyncControlClient, lane: str, changed: int
+    running: RunningControl, control: AsyncControlClient, lane: dict[str, str], changed: int
 ) -> None:
     stays, goes = envelope(sender="spam@example.org"), envelope(sender="spam@example.org")
     _, left = running.write("incoming.0", stays, goes)
@@ -278,7 +278,7 @@ async def test_what_matched_and_went_elsewhere_meanwhile_is_changed_there(
         )
 
     running.manager.answers["hold"] = hold
-    given = {"change": "hold", "filter": {"sender": "spam@*", "lane": lane}}
+    given = {"change": "hold", "filter": {"sender": "spam@*", **lane}}
     result = await control.call("change_matching", given)
     # With a lane asked for it is left where it went, and said so.
     assert (result["changed"], list(result["errors"])) == (changed, [goes.queue_id] if lane else [])

@@ -104,8 +104,8 @@ def test_generations_are_one_message(recorded: RecordedLives, limit: int) -> Non
         life.attempt(Status.DELIVERED, 1)
         life.finish()
     expected = {life.queue_id: "delivered" if life in lives[:2] else "deferred" for life in lives}
-    for recipient in ("", "b@*", "a@example.org"):
-        hits = recorded.search(limit, recipient=recipient)
+    for wanted in ({}, {"recipient": "b@*"}, {"recipient": "a@example.org"}):
+        hits = recorded.search(limit, **wanted)
         assert len(hits) == 6
         assert {hit.queue_id: hit.state for hit in hits} == expected
     for life in lives:

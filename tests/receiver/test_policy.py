@@ -76,3 +76,5 @@ def test_a_domain_in_its_own_script_is_the_same_domain() -> None:
     policy = RelayPolicy([], ["xn--bcher-kva.example"])
     assert accepts("joe@bücher.example", policy=policy)
     assert not accepts("joe@buecher.example", policy=policy)
+    assert not accepts("joe@straße.example", policy=RelayPolicy([], ["strasse.example"]))
+    assert accepts("joe@straße.example", policy=RelayPolicy([], ["xn--strae-oqa.example"]))

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailcore.routing.address import ADDRESS_MAX, is_mailbox, is_return_path, split
+from mailcore.routing.address import (
+    ADDRESS_MAX,
+    a_labels,
+    comparable,
+    comparable_domain,
+    is_mailbox,
+    is_return_path,
+    split,
+    u_labels,
+)
 
 
 @pytest.mark.parametrize(
@@ -52,3 +61,55 @@ def test_what_may_be_written_never_ends_its_command(address: str) -> None:
             if index % 2 == 0
         ]
         assert not any(character in part for part in outside for character in "<> ")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Anna@Example.org", "aNNA@example.ORG"),
+        ("anna@example.org.", "anna@example.org"),
+        ("anna@bücher.example", "anna@XN--BCHER-KVA.example"),
+        ("anna@BU\u0308CHER.example", "anna@bücher.example"),
+        ("anna@\uff45xample.org", "anna@example.org"),
+        ("anna@faß.de", "anna@xn--fa-hia.de"),
+        ("anna@[IPv6:2001:DB8:0::1]", "anna@[ipv6:2001:db8::1]"),
+        ("Root", "ROOT"),
+    ],
+)
+def test_the_same_address(one: str, other: str) -> None:
+    assert comparable(one) == comparable(other)
+    assert comparable(comparable(one)) == comparable(one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("straße@example.org", "strasse@example.org"),
+        ("anna@faß.de", "anna@fass.de"),
+        ("\u212aim@example.org", "kim@example.org"),
+        ("Ä@example.org", "ä@example.org"),
+        ("anna@[192.0.2.1]", "anna@192.0.2.1"),
+        ("", "@"),
+    ],
+)
+def test_another_address(one: str, other: str) -> None:
+    assert comparable(one) != comparable(other)
+
+
+@given(st.text(max_size=80))
+def test_every_text_has_a_form_to_compare(text: str) -> None:
+    assert comparable(comparable(text)) == comparable(text)
+    assert comparable(text).isascii() or not text.isascii()
+
+
+@pytest.mark.parametrize("domain", ["bücher.example", "faß.de", "βόλος.com", "نامه‌ای.com", "example.org"])
+def test_a_domain_has_two_forms_that_lead_back(domain: str) -> None:
+    assert a_labels(domain).isascii()
+    assert u_labels(a_labels(domain)) == domain
+
+
+@pytest.mark.parametrize("domain", ["\ud800.example", "\u00fc" * 70 + ".example", "\u00df" * 80 + ".example"])
+def test_what_is_no_domain_compares_as_it_is_written(domain: str) -> None:
+    with pytest.raises(UnicodeError):
+        a_labels(domain)
+    assert comparable_domain(domain.replace("e", "E")) == domain

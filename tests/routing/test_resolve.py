@@ -86,6 +86,22 @@ def test_a_domain_beyond_ascii_is_looked_up_as_dns_has_it() -> None:
     assert resolved(routing, "a@Bücher.test").destination == "bulk:xn--bcher-kva.test"
 
 
+def test_letters_that_only_look_or_sound_alike_are_other_addresses() -> None:
+    """IDNA 2003 has "strasse" for "straße": another domain, of somebody else."""
+    routing = Routing({"strasse.test": "bulk", "kim@b.test": "bulk"}, TRANSPORTS)
+    assert resolved(routing, "a@straße.test").destination == "smtp:xn--strae-oqa.test"
+    assert resolved(routing, "a@STRAẞE.test").destination == "smtp:xn--strae-oqa.test"
+    assert resolved(routing, "\u212aim@b.test").destination == "smtp:b.test"
+    assert routing.matched("\u212aim@b.test") == ""
+    assert resolved(routing, "KIM@B.test").destination == "bulk:b.test"
+
+
+def test_a_route_of_one_address_holds_in_both_forms_of_its_domain() -> None:
+    routing = Routing({"kim@xn--bcher-kva.test": "bulk"}, TRANSPORTS)
+    assert resolved(routing, "Kim@Bücher.test").destination == "bulk:xn--bcher-kva.test"
+    assert routing.matched("kim@bücher.test") == "kim@xn--bcher-kva.test"
+
+
 @pytest.mark.parametrize("address", ["", "nobody", "a@", "@b.test", "a b@c.test", "a@b.test>", "a\r\n@b.test"])
 def test_a_bad_address_bounces(routing: Routing, address: str) -> None:
     found = routing.resolve(address)

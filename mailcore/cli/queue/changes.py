@@ -12,10 +12,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from mailcore.cli.queue.filter import add_filters, filter_of
+from mailcore.cli.queue.filter import add_filters, filter_of, not_empty
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
-from mailcore.control.protocol.operation import MESSAGES_MAX
+from mailcore.control.protocol.operation import MESSAGES_MAX, selects_all
 from mailcore.faults import Code, Fault
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment, queue_id
 from mailcore.terminal.output import complain, plain, print_json, say
@@ -61,7 +61,9 @@ def configure(commands: Any) -> None:
         if change == "delay":
             parser.add_argument("--until", type=moment, required=True, metavar="TIME", help=TIME_FORMS)
         if change == "reroute":
-            parser.add_argument("--to", required=True, metavar="ROUTE", help="TRANSPORT:NEXTHOP, as in [routes]")
+            parser.add_argument(
+                "--to", type=not_empty, required=True, metavar="ROUTE", help="TRANSPORT:NEXTHOP, as in [routes]"
+            )
         _add_rest(parser)
         parser.set_defaults(run=_change, change=change)
     purging = commands.add_parser(
@@ -83,7 +85,10 @@ def _add_rest(parser: argparse.ArgumentParser) -> None:
 
 
 def _purge(arguments: argparse.Namespace) -> int:
-    if not filter_of(arguments) and not arguments.all:
+    filter_ = filter_of(arguments)
+    if filter_ and arguments.all:
+        raise UsageError("queue purge: --all deletes the whole queue and cannot be combined with filters")
+    if selects_all(filter_) and not arguments.all:
         raise UsageError("queue purge: give a filter (--sender, --recipient, ...), or --all for the whole queue")
     with control_client(arguments) as control:
         return _change_matching(arguments, control)
@@ -112,7 +117,7 @@ def _extra(arguments: argparse.Namespace) -> dict[str, Any]:
 def _change_named(arguments: argparse.Namespace, control: ControlClient) -> int:
     changed = 0
     errors: dict[str, Fault] = {}
-    for batch in _batches(arguments.queue_ids, errors):
+    for batch in _batches(arguments.change, arguments.queue_ids, errors):
         try:
             given = {"queue_ids": batch, **_extra(arguments)}
             answer = control.ask(arguments.change, ChangeResult, given, why=arguments.why)
@@ -134,17 +139,24 @@ def _queue_id_or_stdin(text: str) -> str:
     return text if text == "-" else queue_id(text)
 
 
-def _batches(given: list[str], errors: dict[str, Fault]) -> Iterator[list[str]]:
-    """Yields queue IDs, MESSAGES_MAX at a time. A line of stdin that is not one is put into ``errors``; the others count."""
+def _batches(change: str, given: list[str], errors: dict[str, Fault]) -> Iterator[list[str]]:
+    """Yields queue IDs, MESSAGES_MAX at a time. A line of stdin that is not one is put into ``errors``; the others count.
+
+    Raises UsageError if there is no line.
+    """
     batch: dict[str, None] = {}
+    found = False
     for each in given:
         for text in _lines_of_stdin(errors) if each == "-" else (each,):
+            found = True
             batch[text] = None
             if len(batch) >= MESSAGES_MAX:
                 yield list(batch)
                 batch = {}
     if batch:
         yield list(batch)
+    if not found and not errors:
+        raise UsageError(f"queue {change}: no queue ID on stdin; nothing was changed")
 
 
 def _lines_of_stdin(errors: dict[str, Fault]) -> Iterator[str]:

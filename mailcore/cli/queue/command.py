@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from mailcore.cli.pages import Pages, print_pages, say_pages
 from mailcore.cli.queue import changes, history
-from mailcore.cli.queue.filter import add_filters, filter_of
+from mailcore.cli.queue.filter import add_filters, filter_of, not_empty
 from mailcore.control.protocol.messages import PAGE_MAX, Item, ListPage, Reason, Reasons, ShownRecipient, ShowPart
 from mailcore.manager_answers import Size
 from mailcore.terminal.command import DONE, UsageError, add_common, control_client, queue_id
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--limit", type=int, default=100, metavar="N", help="maximum number of messages (default: 100)"
     )
     listing.add_argument(
-        "--cursor", default="", metavar="CURSOR", help="continue after the last page; printed below it"
+        "--cursor", type=not_empty, metavar="CURSOR", help="continue after the last page; printed below it"
     )
     listing.add_argument("--all", action="store_true", help="list all messages")
     add_common(listing, document=False)
@@ -65,7 +65,7 @@ def _list(arguments: argparse.Namespace) -> int:
             ListPage,
             {"filter": filter_of(arguments)},
             _Notes(),
-            cursor=arguments.cursor,
+            cursor=arguments.cursor or "",
             limit=sys.maxsize if arguments.all else arguments.limit,
             page_max=PAGE_MAX,
         )

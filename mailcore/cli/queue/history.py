@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mailcore.cli.pages import Pages, print_pages, say_pages
+from mailcore.cli.queue.filter import PATTERN_HELP, condition, not_empty
 from mailcore.control.protocol.messages import (
     SEARCH_MAX,
     Accepted,
@@ -36,14 +37,18 @@ def configure(commands: Any) -> None:
     add_common(history)
     history.set_defaults(run=_history)
     searching = commands.add_parser("search", help="search messages, including finished ones whose records still exist")
-    searching.add_argument("--message-id", default="", metavar="TEXT", help="value of the header field Message-ID")
-    searching.add_argument("--sender", default="", metavar="ADDRESS", help='envelope sender; "<>" is the empty sender')
-    searching.add_argument("--recipient", default="", metavar="ADDRESS", help="one of the recipients")
+    group = searching.add_argument_group("conditions (a message must fulfil all; patterns are allowed)", PATTERN_HELP)
+    for name, metavar, summary in (
+        ("message_id", "TEXT", "value of the header field Message-ID, with or without < and >"),
+        ("sender", "ADDRESS", 'envelope sender; "<>" is the empty sender'),
+        ("recipient", "ADDRESS", "one of the recipients"),
+    ):
+        group.add_argument(f"--{name.replace('_', '-')}", type=condition(name), metavar=metavar, help=summary)
     searching.add_argument(
         "--limit", type=int, default=50, metavar="N", help="maximum number of messages (default: 50)"
     )
     searching.add_argument(
-        "--cursor", default="", metavar="CURSOR", help="continue after the last page; printed below it"
+        "--cursor", type=not_empty, metavar="CURSOR", help="continue after the last page; printed below it"
     )
     add_common(searching, document=False)
     searching.set_defaults(run=_search)
@@ -137,8 +142,9 @@ class _Notes:
 def _search(arguments: argparse.Namespace) -> int:
     if arguments.limit < 1:
         raise UsageError(f"queue search: --limit {arguments.limit}; allowed: 1 or more", argument="--limit")
-    query = {name: getattr(arguments, name) for name in ("message_id", "sender", "recipient")}
-    if not any(query.values()):
+    names = ("message_id", "sender", "recipient")
+    query = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    if not query:
         raise UsageError("queue search: give --message-id, --sender or --recipient")
     with control_client(arguments) as control:
         pages = Pages(
@@ -147,7 +153,7 @@ def _search(arguments: argparse.Namespace) -> int:
             SearchPart,
             query,
             _Notes(),
-            cursor=arguments.cursor,
+            cursor=arguments.cursor or "",
             limit=arguments.limit,
             page_max=SEARCH_MAX,
         )

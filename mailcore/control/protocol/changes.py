@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from mailcore.control.protocol.operation import (
     MESSAGES_MAX,
@@ -94,17 +94,19 @@ class ChangeMatchingArguments(Arguments, frozen=True, kw_only=True):
     change: ChangeName
     filter: Filter
     until: WallClock | None = None  # for delay
-    route: Annotated[str, Meta(max_length=400)] = ""  # for reroute
+    route: Name | UnsetType = UNSET  # for reroute
     dry_run: bool = False
-    cut: Annotated[str, Meta(max_length=CUT_CHARACTERS_MAX)] = ""  # of a dry run: nothing newer is touched
+    cut: Annotated[str, Meta(min_length=1, max_length=CUT_CHARACTERS_MAX)] | UnsetType = (
+        UNSET  # nothing newer is touched
+    )
 
     def __post_init__(self) -> None:
         check_filter(self.filter)
         if (self.until is None) == (self.change == "delay"):
             raise WrongArgument("until is allowed, and needed, for delay only", "until")
-        if (not self.route) == (self.change == "reroute"):
+        if (self.route is UNSET) == (self.change == "reroute"):
             raise WrongArgument("route is allowed, and needed, for reroute only", "route")
-        if self.route:
+        if self.route is not UNSET:
             _check_route(self.route)
 
 

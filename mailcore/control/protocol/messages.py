@@ -17,6 +17,7 @@ from mailcore.control.protocol.operation import (
     QueueIds,
     Result,
     check_filter,
+    check_given,
 )
 from mailcore.lookup.answers import (
     Accepted,
@@ -75,7 +76,6 @@ __all__ = [
     "Reasons",
     "SearchArguments",
     "SearchPart",
-    "SearchText",
     "ShowArguments",
     "ShowPart",
     "ShownRecipient",
@@ -86,14 +86,13 @@ __all__ = [
 PAGE_MAX = 1_000  # items of one page; about 600 kB
 SEARCH_MAX = 200  # messages of one search's page; what became of each is looked up in the journal
 SEARCH_CURSOR_MAX = 4_000  # holds the searched part of each lane: with 64 receivers' lanes half of that
-SearchText = Annotated[str, Meta(max_length=1_000)]
 
 
 class ListArguments(Arguments, frozen=True, kw_only=True):
     """One page, or what could be read of it in a fifth of a second: continue while there is a cursor."""
 
     filter: Filter = Filter()
-    cursor: Annotated[str, Meta(max_length=200)] = ""
+    cursor: Annotated[str, Meta(max_length=200)] = ""  # "": the beginning
     limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = 100
 
     def __post_init__(self) -> None:
@@ -116,12 +115,15 @@ class ShowArguments(Arguments, frozen=True, kw_only=True):
 class SearchArguments(Arguments, frozen=True, kw_only=True):
     """Texts as in a filter: ``*`` and ``?`` stand for any characters. A page may be empty: continue while there is a cursor."""
 
-    queue_id: Annotated[str, Meta(pattern="^([0-9A-Z]{13,20})?$", title="queue ID")] = ""
-    message_id: SearchText = ""
-    sender: SearchText = ""
-    recipient: SearchText = ""
-    cursor: Annotated[str, Meta(max_length=SEARCH_CURSOR_MAX)] = ""
+    queue_id: QueueId | UnsetType = UNSET
+    message_id: str | UnsetType = UNSET
+    sender: str | UnsetType = UNSET
+    recipient: str | UnsetType = UNSET
+    cursor: Annotated[str, Meta(max_length=SEARCH_CURSOR_MAX)] = ""  # "": the beginning
     limit: Annotated[int, Meta(ge=1, le=SEARCH_MAX)] = 50
+
+    def __post_init__(self) -> None:
+        check_given(self)
 
 
 class DataArguments(Arguments, frozen=True, kw_only=True):

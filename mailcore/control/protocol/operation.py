@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
-from mailcore.lookup.filter import Filter
+from mailcore.lookup.filter import Filter, refusal, selects_all
+from mailcore.lookup.pattern import literal
 
 __all__ = [
     "CHUNK_BYTES_MAX",
@@ -32,6 +33,10 @@ __all__ = [
     "WallClock",
     "WrongArgument",
     "check_filter",
+    "check_given",
+    "literal",
+    "refusal",
+    "selects_all",
 ]
 
 MESSAGES_MAX = 1_000  # of one request: the manager's answer takes about as long as one sync and 1 000 records
@@ -46,7 +51,7 @@ WallClock = Annotated[float, Meta(ge=0, le=WALL_CLOCK_MAX)]
 Seconds = Annotated[float, Meta(gt=0, le=3_155_760_000)]  # a hundred years
 Offset = Annotated[int, Meta(ge=0, le=1 << 62)]
 QueueIds = Annotated[list[QueueId], Meta(max_length=MESSAGES_MAX)]
-_FILTER_TEXT_MAX = 1_000
+CONDITIONS = frozenset((*Filter.__struct_fields__, "message_id"))  # of a filter or a search; ``refusal`` knows them
 
 
 class WrongArgument(ValueError):
@@ -61,20 +66,16 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of an operation that takes none, and the base of all others."""
 
 
+def check_given(conditions: Struct, path: str = "") -> None:
+    """Checks each condition that is given, of a filter or a search: an empty value is an error. Raises WrongArgument."""
+    for name, value in msgspec.structs.asdict(conditions).items():
+        if value is not UNSET and name in CONDITIONS and (error := refusal(name, value)):
+            raise WrongArgument(f"{path}{name}: {error}", f"{path}{name}")
+
+
 def check_filter(filter_: Filter) -> None:
-    """Checks the bounds of a filter's values. Raises WrongArgument."""
-    for name in ("sender", "recipient", "destination", "lane", "reason"):
-        if len(getattr(filter_, name)) > _FILTER_TEXT_MAX:
-            raise WrongArgument(f"filter.{name} is too long; allowed: {_FILTER_TEXT_MAX} characters", f"filter.{name}")
-    for name in ("older_than_s", "younger_than_s"):
-        if not 0 <= getattr(filter_, name) <= WALL_CLOCK_MAX:
-            raise WrongArgument(f"filter.{name}: allowed is 0 or more seconds", f"filter.{name}")
-    if not 0 <= filter_.arrived_before <= WALL_CLOCK_MAX:
-        message = "filter.arrived_before: allowed is a time in seconds since 1970, or 0 for any"
-        raise WrongArgument(message, "filter.arrived_before")
-    for name in ("larger_than_bytes", "smaller_than_bytes"):
-        if getattr(filter_, name) < 0:
-            raise WrongArgument(f"filter.{name}: allowed is 0 or more", f"filter.{name}")
+    """Checks the values of a filter. Raises WrongArgument."""
+    check_given(filter_, "filter.")
 
 
 class Result(msgspec.Struct, kw_only=True):

@@ -1,0 +1,45 @@
+"""Ways to break what selects messages."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+MUTATIONS = [
+    Mutation(
+        "a condition with an empty value is left out of the filter",
+        "mailcore/control/protocol/operation.py",
+        "        if value is not UNSET and name in CONDITIONS and (error := refusal(name, value)):\n",
+        "        if value and name in CONDITIONS and (error := refusal(name, value)):\n",
+        "tests/control/test_filters.py -k limits_nothing",
+    ),
+    Mutation(
+        "a text of blanks is a pattern",
+        "mailcore/lookup/pattern.py",
+        "    if not text or text.isspace():\n",
+        "    if not text:\n",
+        "tests/control/test_filters.py -k without_a_value",
+    ),
+    Mutation(
+        "addresses compare without regard to any case",
+        "mailcore/routing/address.py",
+        "    return text.lower() if text.isascii() else text.translate(_LOWER)\n",
+        "    return text.casefold()\n",
+        "tests/lookup/test_pattern.py",
+    ),
+    Mutation(
+        "domains compare as they are written",
+        "mailcore/routing/address.py",
+        '        return a_labels(domain).removesuffix(".")\n',
+        "        return ascii_lower(domain)\n",
+        "tests/lookup/test_pattern.py",
+    ),
+    Mutation(
+        "a backslash in a pattern is skipped",
+        "mailcore/lookup/pattern.py",
+        "            parsed.append(escaped)\n",
+        '            parsed.append({"*": _ANY, "?": _ONE}.get(escaped, escaped))\n',
+        "tests/lookup/test_pattern.py",
+    ),
+]
