@@ -61,6 +61,18 @@ def _queue() -> ModuleType:
     return command
 
 
+def _route() -> ModuleType:
+    from mailcore.cli import route
+
+    return route
+
+
+def _ping() -> ModuleType:
+    from mailcore.cli import ping
+
+    return ping
+
+
 def _transport() -> ModuleType:
     from mailcore.cli import transport
 
@@ -125,11 +137,13 @@ def _demo() -> ModuleType:
 COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "mailcore": (_mailcore, "run the mail server in the foreground"),
     "status": (_status, "show processes, queue size and deliveries in progress"),
+    "ping": (_ping, "ask the control process whether it answers"),
     "doctor": (_doctor, "check this host and Waypost; print problems and remedies; change nothing"),
     "check-config": (_check_config, "check the configuration file and print all settings"),
     "inject": (_inject, "add a message from a file or stdin to the queue"),
     "import-postfix": (_import_postfix, "translate the settings of Postfix; import its queue"),
     "queue": (_queue, "show and change messages in the queue"),
+    "route": (_route, "show the routes table, and where mail for an address would go"),
     "transport": (_transport, "show and change delivery parameters while Waypost runs"),
     "destination": (_destination, "show, suspend, resume and tune destinations"),
     "report": (_report, "make the report of a day"),

@@ -7,6 +7,7 @@ import re
 import sys
 from typing import Any
 
+from mailcore.cli import service_times
 from mailcore.cli.parameter import DEFAULT, VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
 from mailcore.destination_state import DestinationState, states_of
 from mailcore.manager_answers import ActiveDestination, Destinations, Transports, ValueSet
@@ -25,6 +26,7 @@ _PERCENT = re.compile(r"[1-9]\d?%")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command to ``parser``."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    service_times.configure(commands)
     listing = commands.add_parser("list", help="list destinations: queued recipients, deliveries in progress, state")
     listing.add_argument(
         "--limit",

@@ -17,7 +17,7 @@ from mailcore.faults import Code
 from mailcore.terminal.command import DONE, NOT_DONE
 from mailcore.terminal.output import JsonLines, complain, cut, say, width
 
-__all__ = ["RECONNECT_S", "Notes", "Pages", "print_pages", "say_pages"]
+__all__ = ["RECONNECT_S", "Notes", "Pages", "Reconnection", "print_pages", "say_pages"]
 
 RECONNECT_S = 30.0  # the supervisor starts a process at most 5 s after its end; the rest is for a busy machine
 PAUSE_S = 0.1
@@ -41,6 +41,31 @@ class Notes(Protocol[C_contra]):
 
     def keys(self) -> dict[str, Any]:
         """Returns further keys of the last line."""
+
+
+class Reconnection:
+    """Says how long it is worth to ask again after the control process has ended."""
+
+    def __init__(self) -> None:
+        self._answered = False
+        self._away_since: float | None = None
+        self.count = 0  # times that the control process was away
+
+    def answered(self) -> None:
+        """Notes that the control process answers."""
+        self._answered, self._away_since = True, None
+
+    def wait(self, error: ControlError) -> None:
+        """Waits a moment. Raises ``error`` if it is final, or if the control process has been away for RECONNECT_S."""
+        begun = self._answered or error.code is Code.OUTCOME_UNKNOWN or self._away_since is not None
+        if error.code not in _AWAY or isinstance(error, TimedOut) or not begun:
+            raise error
+        if self._away_since is None:
+            self._away_since = time.monotonic()
+            self.count += 1
+        if time.monotonic() - self._away_since >= RECONNECT_S:
+            raise error
+        time.sleep(PAUSE_S)
 
 
 class Pages(Generic[P]):
@@ -69,35 +94,26 @@ class Pages(Generic[P]):
         self.notes: Notes[P] = notes
         self._left = limit
         self._page_max = page_max
-        self._answered = False
-        self._away_since: float | None = None
+        self._reconnection = Reconnection()
         self.cursor: str | None = cursor
-        self.reconnected = 0
 
     def __iter__(self) -> Iterator[P]:
         while self.cursor is not None and self._left > 0:
             asked = {**self._arguments, "cursor": self.cursor, "limit": min(self._left, self._page_max)}
             try:
                 for part in self._control.ask_parts(self._operation, self._result, asked):
-                    self._answered, self._away_since = True, None
+                    self._reconnection.answered()
                     self.notes.add(part)
                     yield part
                     self.cursor = part.cursor
                     self._left -= len(part.items)
             except ControlError as error:
-                if not self._comes_back(error):
-                    raise
-                time.sleep(PAUSE_S)
+                self._reconnection.wait(error)
 
-    def _comes_back(self, error: ControlError) -> bool:
-        """Returns True while it is worth to ask again."""
-        begun = self._answered or error.code is Code.OUTCOME_UNKNOWN
-        if error.code not in _AWAY or isinstance(error, TimedOut) or not (begun or self._away_since is not None):
-            return False
-        if self._away_since is None:
-            self._away_since = time.monotonic()
-            self.reconnected += 1
-        return time.monotonic() - self._away_since < RECONNECT_S
+    @property
+    def reconnected(self) -> int:
+        """Returns how often the control process was replaced."""
+        return self._reconnection.count
 
 
 def print_pages(pages: Pages[P]) -> int:

@@ -7,11 +7,11 @@ import argparse
 import msgspec
 
 from mailcore.control.client import Refused
-from mailcore.control.protocol.state import Processes
+from mailcore.control.protocol.state import Disk, Disks, Processes
 from mailcore.faults import Fault
 from mailcore.manager_answers import Size, State
 from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client
-from mailcore.terminal.output import print_json, rows_to_lines, say
+from mailcore.terminal.output import print_json, rows_to_lines, say, size_shown
 from mailcore.terminal.times import shown_duration
 
 __all__ = ["configure"]
@@ -30,6 +30,7 @@ def _run(arguments: argparse.Namespace) -> int:
         processes = control.ask("processes", Processes)
         state: State | None = None
         size: Size | None = None
+        disks = control.ask("disks", Disks).disks
         error: Fault | None = None
         try:
             state = control.ask("state", State)
@@ -37,11 +38,25 @@ def _run(arguments: argparse.Namespace) -> int:
         except Refused as refused:
             error = refused.fault
     if arguments.json:
-        print_json({**msgspec.structs.asdict(processes), "state": state, "size": size, "error": error})
+        print_json({**msgspec.structs.asdict(processes), "state": state, "size": size, "disks": disks, "error": error})
     else:
-        for line in _lines(processes, state, size, error):
+        for line in [*_lines(processes, state, size, error), *rows_to_lines(_disks(disks))]:
             say(line)
     return NOT_DONE if error else DONE
+
+
+def _disks(disks: list[Disk]) -> list[tuple[str, object]]:
+    """Returns a row for each disk: directories on the same one are together."""
+    together: dict[int, list[Disk]] = {}
+    for disk in disks:
+        together.setdefault(disk.device, []).append(disk)
+    rows: list[tuple[str, object]] = []
+    for of_one in together.values():
+        free, reserve = of_one[0].free_bytes, max(disk.reserve_bytes for disk in of_one)
+        kept = f", {size_shown(reserve)} of it kept for deliveries" if reserve else ""
+        names = ", ".join(disk.what for disk in of_one)
+        rows.append((f"disk of {names}", f"{size_shown(free)} free of {size_shown(of_one[0].total_bytes)}{kept}"))
+    return rows
 
 
 def _lines(processes: Processes, state: State | None, size: Size | None, error: Fault | None) -> list[str]:

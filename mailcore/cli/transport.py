@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
+from mailcore.cli import what_if
 from mailcore.cli.parameter import VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
+from mailcore.cli.what_if import GLOBAL, SCOPE_HELP, changes_of
 from mailcore.control.protocol.tuning import ChangesChecked
 from mailcore.manager_answers import Transports, ValueSet
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client
@@ -15,7 +16,6 @@ from mailcore.terminal.output import plain, print_json, say, whole_table, width
 __all__ = ["configure"]
 
 SET_HELP = "set a value; takes effect immediately and survives restarts"
-GLOBAL = "global"  # name of the scope of all transports on the command line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,9 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_common(listing)
     listing.set_defaults(run=_list)
     setting = commands.add_parser("set", help=SET_HELP, description=f"{SET_HELP.capitalize()}.")
-    setting.add_argument(
-        "transport", metavar="TRANSPORT", help=f"TRANSPORT, TRANSPORT:NEXTHOP, TRANSPORT:.DOMAIN, or {GLOBAL}"
-    )
+    setting.add_argument("transport", metavar="TRANSPORT", help=SCOPE_HELP)
     setting.add_argument("parameter", metavar="PARAMETER", help="name, as transport list shows it")
     setting.add_argument("value", metavar="VALUE", help=VALUE_HELP)
     add_end(setting)
@@ -41,12 +39,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_common(setting)
     setting.set_defaults(run=_set)
     checking = commands.add_parser("check", help="check values without setting them")
-    checking.add_argument(
-        "transport", metavar="TRANSPORT", help=f"TRANSPORT, TRANSPORT:NEXTHOP, TRANSPORT:.DOMAIN, or {GLOBAL}"
-    )
+    checking.add_argument("transport", metavar="TRANSPORT", help=SCOPE_HELP)
     checking.add_argument("changes", nargs="+", metavar="PARAMETER=VALUE", help="checked in the order given")
     add_common(checking)
     checking.set_defaults(run=_check)
+    what_if.configure(commands)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -72,13 +69,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     """Ends with NOT_DONE when a value could not be set."""
-    scope = "" if arguments.transport == GLOBAL else arguments.transport
-    changes: list[dict[str, Any]] = []
-    for text in arguments.changes:
-        parameter, equals, value = text.partition("=")
-        if not equals or not parameter:
-            raise UsageError(f"transport check: {text!r} is not PARAMETER=VALUE")
-        changes.append({"scope": scope, "parameter": parameter, "value": value_of(value)})
+    changes = changes_of("check", arguments.transport, arguments.changes)
     with control_client(arguments) as control:
         answer = control.ask("check_changes", ChangesChecked, {"changes": changes})
     faults = answer.faults

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from mailcore.cli.pages import Pages, print_pages, say_pages
-from mailcore.cli.queue import changes, history
+from mailcore.cli.queue import changes, history, message, overview
 from mailcore.cli.queue.filter import add_filters, filter_of, not_empty
 from mailcore.control.protocol.messages import PAGE_MAX, Item, ListPage, Reason, Reasons, ShownRecipient, ShowPart
 from mailcore.manager_answers import Size
@@ -52,6 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_common(size)
     size.set_defaults(run=_size)
     history.configure(commands)
+    message.configure(commands)
+    overview.configure(commands)
     changes.configure(commands)
 
 

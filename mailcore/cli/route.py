@@ -1,0 +1,66 @@
+"""``waypost route``: prints the routes table, and where mail for an address would go."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from mailcore.control.protocol.routing import Resolved, Route, Routes
+from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client
+from mailcore.terminal.output import print_json, rows_to_lines, say, whole_table, width
+
+__all__ = ["configure"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    listing = commands.add_parser("list", help="list the routes, the most specific first")
+    add_common(listing)
+    listing.set_defaults(run=_list)
+    resolving = commands.add_parser(
+        "resolve",
+        help="show where mail for an address would go: route, destination, hosts",
+        description="Show where mail for an address would go: route, destination and hosts. Nothing is sent. "
+        "Exit status 1 if the address would be refused, or no host was found.",
+    )
+    resolving.add_argument("address", metavar="ADDRESS")
+    add_common(resolving)
+    resolving.set_defaults(run=_resolve)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    with control_client(arguments) as control:
+        answer = control.ask("routes", Routes)
+    if arguments.json:
+        print_json(answer)
+        return DONE
+    rows = [_row(route) for route in (*answer.routes, answer.default)]
+    for line in whole_table(("PATTERN", "TRANSPORT", "NEXT HOP"), rows, width(sys.stdout)):
+        say(line)
+    return DONE
+
+
+def _row(route: Route) -> tuple[str, str, str]:
+    return route.pattern, route.transport, route.next_hop or "(domain of the recipient)"
+
+
+def _resolve(arguments: argparse.Namespace) -> int:
+    with control_client(arguments) as control:
+        answer = control.ask("resolve", Resolved, {"address": arguments.address})
+    if arguments.json:
+        print_json(answer)
+    else:
+        pairs: list[tuple[str, object]] = [("address", answer.address), ("route", answer.matched)]
+        if answer.refused:
+            pairs.append(("refused", answer.refused))
+        else:
+            pairs += [("transport", answer.transport), ("destination", answer.destination)]
+        for host in answer.hosts:
+            preference = "" if host.preference is None else f"{host.preference} "
+            pairs.append(("host", f"{preference}{host.name} ({', '.join(host.addresses)})"))
+        if answer.dns_error:
+            pairs.append(("no host", answer.dns_error))
+        for line in rows_to_lines(pairs):
+            say(line)
+    return NOT_DONE if answer.refused or answer.dns_error else DONE
