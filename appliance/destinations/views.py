@@ -14,6 +14,7 @@ from appliance.common.door import Door, door
 from appliance.common.templatetags.waypost import visible
 from appliance.destinations.row import NAMES_MAX, SORTS, Row, rows_of
 from appliance.tuning.parameter import Shown, shown_of
+from mailcore.control.protocol.operation import literal
 from mailcore.control.protocol.tuning import ParametersKnown
 from mailcore.manager_answers import Destinations, Transports
 
@@ -117,7 +118,7 @@ def one(request: HttpRequest, name: str) -> HttpResponse:
             "wider": suspension.get("scope", "") if suspension else "",
             "parameters": parameters,
             "live_name": name if row.known else "",
-            "queue": reverse("queue:list") + "?" + urlencode({"destination": name}),
+            "queue": reverse("queue:list") + "?" + urlencode({"destination": literal(name)}),
             "pattern": name.partition(":")[2].startswith(".") or not row.known,
             "others": others,
         },

@@ -20,6 +20,7 @@ from django.urls import reverse
 from appliance.accounts.roles import viewer
 from appliance.common.door import Door, door
 from mailcore.control.protocol.messages import AgesPart, AgesTable
+from mailcore.control.protocol.operation import literal
 from mailcore.manager_answers import Size
 
 __all__ = ["Cell", "HeatMap", "ages", "heat_map", "short"]
@@ -125,7 +126,7 @@ def _heat(count: int, most: int) -> int:
 
 
 def _link(queue: str, destination: str, low: float | None = None, high: float | None = None) -> str:
-    given = {"destination": destination, "older_than_s": low, "younger_than_s": high}
+    given = {"destination": literal(destination), "older_than_s": low, "younger_than_s": high}
     query = urlencode({name: value for name, value in given.items() if value})
     return f"{queue}?{query}" if query else queue
 

@@ -9,6 +9,7 @@ from typing import Any
 from django import forms
 
 from appliance.queue.models import Change
+from mailcore.control.protocol.operation import selects_all
 
 __all__ = ["TYPED_FROM", "ChosenForm", "CountForm", "GoForm", "chosen"]
 
@@ -82,8 +83,8 @@ class GoForm(WhyForm):
 
 
 def must_be_typed(change: Change) -> bool:
-    """Returns whether the operator must type the number: for many messages, and for the whole queue."""
-    return change.matched > TYPED_FROM or not change.filter
+    """Returns whether the operator must type the number: for many messages, and for a filter that selects the whole queue."""
+    return change.matched > TYPED_FROM or selects_all(change.filter)
 
 
 def chosen(values: Iterable[str]) -> tuple[list[str], list[tuple[str, str, int]]]:

@@ -79,7 +79,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     _check(operation)
     asked = FilterForm.of(request.POST)
     if not asked.is_valid():
-        return _sorry(request, "The filter is not valid; nothing was counted.")
+        return _sorry(request, f"The filter is not valid; nothing was counted. {asked.wrong}")
     form = _form(CountForm, RoutedCountForm, request, operation)
     if not form.is_valid():
         return _count_dialog(request, operation, form)
@@ -185,7 +185,7 @@ def _count_dialog(request: HttpRequest, operation: str, form: Any = None) -> Htt
     given = request.POST if request.method == "POST" else request.GET
     asked = FilterForm.of(given)
     if not asked.is_valid():
-        return _sorry(request, "The filter is not valid; nothing was counted.")
+        return _sorry(request, f"The filter is not valid; nothing was counted. {asked.wrong}")
     context = {
         "operation": operation,
         "doc": doc_of(operation),

@@ -40,7 +40,7 @@ def csv(request: HttpRequest) -> HttpResponse:
     """Streams the messages that match a filter as CSV."""
     asked = FilterForm.of(request.GET)
     if not asked.is_valid():
-        return HttpResponse("The filter is not valid.", status=400, content_type="text/plain")
+        return HttpResponse(f"The filter is not valid. {asked.wrong}", status=400, content_type="text/plain")
     first = read_on(door(request), asked.core, "", STEP, once=True)  # first, so that an error is still a page
     response = StreamingHttpResponse(_lines(asked, first, request.user.get_username()), content_type=CONTENT_TYPE)
     stamp = timezone.localtime().strftime("%Y-%m-%d-%H%M")

@@ -1,7 +1,10 @@
 """The filter of a page of messages: as in the URL, as the core takes it, and in words.
 
 Law: the URL holds the filter, so that an operator can send it to another; empty fields are left out. Links may also use the
-core's names (older_than_s, larger_than_bytes).
+core's names (older_than_s, larger_than_bytes). Forms send all their fields, so an empty field is not given; blanks, and any
+other value that the core would refuse, are errors at the field.
+
+Keeps law: empty-is-an-error (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ from django import forms
 
 from appliance.common.templatetags.waypost import visible
 from appliance.queue.amounts import duration_of, moment_of, size_of
+from mailcore.control.client import Refused
+from mailcore.control.protocol.operation import refusal
+from mailcore.faults import Code
 
-__all__ = ["FIELDS", "FilterForm"]
+__all__ = ["FIELDS", "FilterForm", "sentence"]
 
 TEXT_MAX = 1_000  # as the core allows
 AMOUNT_MAX = 40
@@ -33,11 +39,30 @@ DELETED = "deleted"  # the lane of deleted messages that can still be restored
 HOLD = "hold"
 
 
-class AmountField(forms.CharField):
+def sentence(error: str) -> str:
+    """Returns an error of the core as the portal writes them: with a capital and a full stop."""
+    return f"{error[:1].upper()}{error[1:].removesuffix('.')}."
+
+
+class TextField(forms.CharField):
+    """Removes blanks around a text; a text of nothing but blanks is not the same as an empty field."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(required=False, strip=False, **{"max_length": TEXT_MAX, **named})
+
+    def to_python(self, value: Any) -> str:
+        """Returns the text without blanks around it. Raises ValidationError for nothing but blanks."""
+        text = str(super().to_python(value))
+        if text.isspace():
+            raise forms.ValidationError("Only blanks. Leave the field empty for any value.")
+        return text.strip()
+
+
+class AmountField(TextField):
     """Keeps the text that was typed; ``read`` checks it."""
 
     def __init__(self, read: Callable[[str], float], **named: Any) -> None:
-        super().__init__(required=False, max_length=AMOUNT_MAX, **named)
+        super().__init__(max_length=AMOUNT_MAX, **named)
         self._read = read
 
     def validate(self, value: Any) -> None:
@@ -53,11 +78,11 @@ class AmountField(forms.CharField):
 class FilterForm(forms.Form):
     """Holds a filter. ``of`` reads it from a request; then use ``is_valid``, ``core``, ``query`` and ``words``."""
 
-    sender = forms.CharField(required=False, max_length=TEXT_MAX, help_text="<> is the sender of bounces")
-    recipient = forms.CharField(required=False, max_length=TEXT_MAX)
-    destination = forms.CharField(required=False, max_length=TEXT_MAX)
-    lane = forms.CharField(required=False, max_length=TEXT_MAX)
-    reason = forms.CharField(required=False, max_length=TEXT_MAX, help_text="a part of the last reply")
+    sender = TextField(help_text="<> is the sender of bounces")
+    recipient = TextField()
+    destination = TextField()
+    lane = TextField()
+    reason = TextField(help_text="a part of the last reply")
     older_than = AmountField(duration_of, help_text="2h, 1d12h")
     younger_than = AmountField(duration_of, help_text="15m")
     larger_than = AmountField(size_of, help_text="20k, 1.5 MB")
@@ -71,6 +96,28 @@ class FilterForm(forms.Form):
         for name, (alias, _) in AMOUNTS.items():
             data[name] = data[name] or given.get(alias, "")
         return cls(data, label_suffix="", prefix=None)
+
+    def clean(self) -> dict[str, Any]:
+        """Refuses what the core would refuse."""
+        cleaned = super().clean() or self.cleaned_data
+        for name in TEXTS:
+            if (value := cleaned.get(name)) and (error := refusal(name, value)):
+                self.add_error(name, sentence(error))
+        return cleaned
+
+    def take_refusal(self, error: Refused) -> bool:
+        """Shows a refusal of the core at the field that it names; returns False if it names none of them."""
+        where, _, what = error.argument.partition(".")
+        name = next((name for name, (theirs, _) in AMOUNTS.items() if theirs == what), what)
+        if error.code is not Code.INVALID or where != "filter" or name not in FIELDS:
+            return False
+        self.add_error(name, sentence(str(error).partition(f"{error.argument}: ")[2] or str(error)))
+        return True
+
+    @property
+    def wrong(self) -> str:
+        """Returns the errors as one text: "sender: ...", in the order of the fields."""
+        return " ".join(f"{name.replace('_', ' ')}: {each}" for name, errors in self.errors.items() for each in errors)
 
     @property
     def given(self) -> dict[str, str]:

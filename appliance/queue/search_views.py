@@ -12,8 +12,10 @@ from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import viewer
 from appliance.common.door import door
+from appliance.queue.filters import sentence
 from appliance.queue.queue_id import queue_id_in
 from mailcore.control.protocol.messages import Hit, SearchPart
+from mailcore.control.protocol.operation import refusal
 
 __all__ = ["found", "search"]
 
@@ -28,12 +30,22 @@ TOGETHER_S = 1.0  # search for this long before the browser gets the progress
 @require_safe
 def search(request: HttpRequest) -> HttpResponse:
     """Redirects a queue id to its message; searches for any other text piece by piece (``found``)."""
-    typed = request.GET.get("q", "").strip()[:TEXT_MAX]
+    given = request.GET.get("q", "")
+    typed = given.strip()[:TEXT_MAX]
     if (queue_id := queue_id_in(typed)) and not request.GET.get("text"):
         return redirect("queue:message", queue_id)
     wanted = request.GET.get("in", "")
     kinds = {wanted: KINDS[wanted]} if wanted in KINDS else KINDS
-    return render(request, "queue/search.html", {"typed": typed, "kinds": kinds, "all_kinds": KINDS, "wanted": wanted})
+    wrong = {kind: error for kind in kinds if given and (error := refusal(kind, typed))}
+    context = {
+        "typed": typed,
+        "kinds": {kind: name for kind, name in kinds.items() if kind not in wrong},
+        "all_kinds": KINDS,
+        "wanted": wanted,
+        # A Message-ID is none of the others, and <> is a sender only: searched is where the text can be.
+        "error": sentence(next(iter(wrong.values()))) if len(wrong) == len(kinds) else "",
+    }
+    return render(request, "queue/search.html", context, status=422 if context["error"] else 200)
 
 
 @viewer
@@ -42,7 +54,7 @@ def search(request: HttpRequest) -> HttpResponse:
 def found(request: HttpRequest) -> HttpResponse:
     """Renders the next rows that were found, and the progress."""
     kind, typed = request.GET.get("in", ""), request.GET.get("q", "").strip()[:TEXT_MAX]
-    if kind not in KINDS or not typed:
+    if kind not in KINDS or refusal(kind, typed):
         return HttpResponse(status=400)
     have, examined = _number(request, "have"), _number(request, "examined")
     arguments: dict[str, Any] = {

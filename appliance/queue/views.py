@@ -15,6 +15,7 @@ from appliance.common.door import door
 from appliance.queue.browsing import PAGE, Place, Reading, read_on
 from appliance.queue.change_views import recent_deletions
 from appliance.queue.filters import DELETED, HOLD, FilterForm
+from mailcore.control.client import Refused
 from mailcore.manager_answers import Size
 
 NAMES_MAX = 500  # destinations offered while the user types
@@ -34,9 +35,14 @@ def page(request: HttpRequest) -> HttpResponse:
     """Renders a page of the queue with one question to the core; the page asks for further rows itself (``rows``)."""
     asked = FilterForm.of(request.GET)
     if not asked.is_valid():
-        return render(request, "queue/list.html", {"asked": asked, "lanes": LANES, "reading": None}, status=422)
+        return _not_valid(request, asked)
     place = Place.of(request.GET)
-    reading = read_on(door(request), asked.core, place.cursor, PAGE, once=True)
+    try:
+        reading = read_on(door(request), asked.core, place.cursor, PAGE, once=True)
+    except Refused as error:
+        if asked.take_refusal(error):
+            return _not_valid(request, asked)
+        raise
     deleted = asked.lane_kind == DELETED
     context = {
         "asked": asked,
@@ -72,6 +78,10 @@ def names(request: HttpRequest) -> HttpResponse:
     destinations = sorted(size.destinations.items(), key=lambda pair: -pair[1])[:NAMES_MAX]
     context = {"names": [name for name, _ in destinations if name], "lanes": sorted(size.lanes)}
     return render(request, "queue/names_piece.html", context)
+
+
+def _not_valid(request: HttpRequest, asked: FilterForm) -> HttpResponse:
+    return render(request, "queue/list.html", {"asked": asked, "lanes": LANES, "reading": None}, status=422)
 
 
 def _pager(asked: FilterForm, place: Place, reading: Reading, have: int, examined: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from django.urls import reverse
 
 from appliance.reports import rows
 from appliance.reports.report_store import Report
+from mailcore.control.protocol.operation import literal
 
 __all__ = [
     "Column",
@@ -274,14 +275,14 @@ def _queue(**filters: str) -> str:
 
 
 def _search(text: str) -> str:
-    return f"{reverse('queue:search')}?{urlencode({'q': text})}"
+    return f"{reverse('queue:search')}?{urlencode({'q': literal(text)})}"
 
 
 # column -> where its value leads to: into the queue, or the search of messages
 _LINKS: dict[str, Callable[[str], str]] = {
-    "destination": lambda value: _queue(destination=value),
-    "destination of comparison": lambda value: _queue(destination=value),
-    "top_destination": lambda value: _queue(destination=value),
+    "destination": lambda value: _queue(destination=literal(value)),
+    "destination of comparison": lambda value: _queue(destination=literal(value)),
+    "top_destination": lambda value: _queue(destination=literal(value)),
     "sender": lambda value: _search(value) if value else _queue(sender="<>"),
     "recipient": _search,
     "queue_id": lambda value: reverse("queue:message", args=(value,)),

@@ -26,7 +26,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.positions import read_all_positions
 from mailcore.queue.exported import EXPORTED, ExportedLane, read_exported
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
-from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, fault_of, settings_of
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, fault_of, queue_id, settings_of
 from mailcore.terminal.output import JsonLines, complain_fault, plain, print_json, rows_to_lines, say, table, width
 
 __all__ = ["configure"]
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--ids", action="store_true", help="with --cut: also write a file that lists all queued messages"
     )
     parser.add_argument("--kind", choices=KINDS, help="show: only events of this kind")
-    parser.add_argument("--id", metavar="QUEUE_ID", help="show: only events of this message")
+    parser.add_argument("--id", type=queue_id, metavar="QUEUE_ID", help="show: only events of this message")
     parser.add_argument(
         "--limit", type=int, default=ROWS_SHOWN, help=f"show: maximum number of events (default: {ROWS_SHOWN})"
     )

@@ -31,7 +31,7 @@ from mailcore.control.protocol.changes import (
 from mailcore.control.protocol.operation import MESSAGES_MAX
 from mailcore.control.protocol.table import ArgumentError
 from mailcore.control.session import Session
-from mailcore.control.view import NotFound, Place, View, check_lane
+from mailcore.control.view import NotFound, Place, View
 from mailcore.faults import Code, Fault
 from mailcore.lookup.browse import Budget, Item, Stretch
 from mailcore.lookup.cutoff import Cutoff, CutoffError
@@ -143,7 +143,7 @@ class Changes:
             extra["route"] = arguments.route
         since = None if arguments.cut is UNSET else _cut(arguments.cut)
         stretches, note = await self._view.stretches()
-        check_lane(arguments.filter, stretches)
+        self._view.check_lane(arguments.filter, stretches)
         progress = MatchingProgress(
             matched=0,
             matched_recipients=0,

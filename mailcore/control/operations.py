@@ -30,7 +30,7 @@ from mailcore.control.protocol.messages import (
 from mailcore.control.protocol.operation import Access, Answerer, Arguments, Operation
 from mailcore.control.protocol.state import Child, Ping, Processes
 from mailcore.control.session import Session
-from mailcore.control.view import View, check_lane
+from mailcore.control.view import View
 from mailcore.control.waiting import why_at_rest
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.lookup.browse import REASON_CHARACTERS, Budget, Found, Item, State, Stretch
@@ -98,7 +98,7 @@ class Operations:
 
     async def _list(self, session: Session, arguments: ListArguments) -> AsyncGenerator[Any, None]:
         stretches, note = await self._view.stretches()
-        check_lane(arguments.filter, stretches)
+        self._view.check_lane(arguments.filter, stretches)
         budget = Budget(items=arguments.limit)
         page = await self._view.in_thread(
             self._view.browser.page, stretches, arguments.filter, arguments.cursor, budget

@@ -44,6 +44,7 @@ from mailcore.log.segment import SegmentTooNew
 from mailcore.lookup.archive import Archive
 from mailcore.lookup.browse import Browser, CursorError
 from mailcore.queue.exported import EXPORTED
+from mailcore.queue.lanes import configured_lanes
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import Spool
 from mailcore.routing.resolve import Refused, Routing
@@ -105,7 +106,8 @@ class ControlServer:
         )
         readers = ThreadPoolExecutor(READERS, "browse")
         processes = str(settings.run_directory / "processes.json")
-        self.view = View(browser, self.link, readers, archive)
+        lanes = configured_lanes(settings.receiver.processes, settings.queue.retry_ladder_s)
+        self.view = View(browser, self.link, readers, archive, lanes)
         tables = Tables(self.view, settings, routing)
         self.ages = Ages(self.view)
         exported = str(settings.events_directory / EXPORTED) if settings.export.enabled else ""

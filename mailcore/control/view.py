@@ -24,13 +24,11 @@ from mailcore.lookup.browse import Browser, Found, Stretch, lane_order, stretche
 from mailcore.lookup.filter import Filter
 from mailcore.lookup.pattern import text_matcher
 from mailcore.manager_answers import Cut, Progress, Working
-from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, incoming
 
-__all__ = ["NotFound", "Place", "View", "check_lane"]
+__all__ = ["NotFound", "Place", "View"]
 
 T = TypeVar("T")
 Place = tuple[str, int]  # lane, offset
-ALWAYS_THERE = (incoming(0), LOCAL, AT_ONCE, HOLD, DELETED)  # also when nothing was written there yet
 
 
 class NotFound(FaultError):
@@ -39,23 +37,22 @@ class NotFound(FaultError):
     default = Code.NOT_FOUND
 
 
-def check_lane(filter_: Filter, stretches: Mapping[str, Stretch]) -> None:
-    """Checks that the filter's lane, if given, matches one of the lanes there are. Raises ArgumentError, which names them."""
-    if filter_.lane is UNSET:
-        return
-    lanes = sorted({*stretches, *ALWAYS_THERE}, key=lane_order)
-    if not any(map(text_matcher(filter_.lane), lanes)):
-        message = f"filter.lane: there is no lane {filter_.lane!r}; there are {', '.join(lanes)}"
-        raise ArgumentError(message, argument="filter.lane")
-
-
 class View:
     """Reads the queue for all operations."""
 
     def __init__(
-        self, browser: Browser, link: ManagerLink, pool: ThreadPoolExecutor, archive: Archive | None = None
+        self,
+        browser: Browser,
+        link: ManagerLink,
+        pool: ThreadPoolExecutor,
+        archive: Archive | None = None,
+        lanes: Iterable[str] = (),
     ) -> None:
-        """``archive``: holds records that the log has removed; None where there is no archive."""
+        """``archive``: holds records that the log has removed; None where there is no archive.
+
+        ``lanes``: those of the settings, which are known also before the first message lies there.
+        """
+        self._lanes = frozenset(lanes)
         self.browser = browser
         self.archive = archive
         self.link = link
@@ -70,6 +67,15 @@ class View:
             when = datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds") if at else "its beginning"
             return stretches, f"the manager is away; as of {when}"
         return {lane: Stretch(at.browse, at.runner, at.end) for lane, at in cut.lanes.items()}, ""
+
+    def check_lane(self, filter_: Filter, stretches: Mapping[str, Stretch]) -> None:
+        """Checks that the filter's lane, if given, matches one of the lanes. Raises ArgumentError, which names them."""
+        if filter_.lane is UNSET:
+            return
+        lanes = sorted({*stretches, *self._lanes}, key=lane_order)
+        if not any(map(text_matcher(filter_.lane), lanes)):
+            message = f"filter.lane: there is no lane {filter_.lane!r}; there are {', '.join(lanes)}"
+            raise ArgumentError(message, argument="filter.lane")
 
     async def working(self, queue_ids: list[str]) -> dict[str, Progress]:
         """Returns those in the active set, by queue id; none when the manager is away."""

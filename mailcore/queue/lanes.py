@@ -6,7 +6,7 @@ A lane's interval is constant, so its envelopes come due in the order they were 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mailcore.change_rules import MessageState
 
@@ -17,6 +17,7 @@ __all__ = [
     "JOURNAL",
     "LOCAL",
     "Ladder",
+    "configured_lanes",
     "incoming",
     "interval_of",
     "is_incoming",
@@ -52,6 +53,11 @@ def incoming(receiver: int) -> str:
 def retry_lane(interval_s: int) -> str:
     """Returns the lane of a retry interval."""
     return f"{_RETRY}{interval_s}"
+
+
+def configured_lanes(receivers: int, ladder_s: Iterable[int]) -> tuple[str, ...]:
+    """Returns the lanes of mail that these settings have, whether anything was written there yet or not."""
+    return (*map(incoming, range(receivers)), LOCAL, AT_ONCE, *map(retry_lane, ladder_s), HOLD, DELETED)
 
 
 def interval_of(lane: str, undo_time_s: int) -> float | None:

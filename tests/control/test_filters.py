@@ -96,13 +96,15 @@ async def test_an_unknown_lane_is_refused_with_the_lanes_there_are(
 ) -> None:
     queue(running)
     for operation, arguments in (("list", {}), ("change_matching", {"change": "delete", "dry_run": True})):
-        with pytest.raises(Refused, match=r"incoming\.0, local, retry\.0, retry\.5, hold, deleted") as caught:
+        with pytest.raises(
+            Refused, match=r"incoming\.0, local, retry\.0, retry\.1, retry\.5, .*, hold, deleted"
+        ) as caught:
             await control.call(operation, {**arguments, "filter": {"lane": lane}})
         assert (caught.value.code, caught.value.argument) == (Code.INVALID, "filter.lane")
 
 
-@pytest.mark.parametrize("lane", ["hold", "deleted", "local", "HOLD", "retry.*", "incoming.?", "*"])
-async def test_a_lane_that_is_always_there_may_be_empty(
+@pytest.mark.parametrize("lane", ["hold", "deleted", "local", "HOLD", "retry.30", "retry.*", "incoming.?", "*"])
+async def test_a_lane_of_the_settings_may_be_empty(
     running: RunningControl, control: AsyncControlClient, lane: str
 ) -> None:
     queue(running)

@@ -55,7 +55,7 @@ NAMES_MAX = 10_000
 class TransportsArguments(Arguments, frozen=True, kw_only=True):
     """Which parameters to list: all, or those in force for one destination."""
 
-    destination: Annotated[str, Meta(max_length=400)] = ""  # only what is in force for this one
+    destination: Name | None = None  # only what is in force for this one
 
 
 class DestinationsArguments(Arguments, frozen=True, kw_only=True):
