@@ -51,6 +51,7 @@ class SimulatedDisk(Disk):
         self.capacity: int | None = None  # bytes; a write beyond is cut short and ENOSPC
         self.on_change: Callable[[str, str], None] | None = None  # looks on in front of every call in ``log``
         self.wall: Callable[[], float] = lambda: 0.0  # what files are stamped with
+        self.identified = True  # every directory carries the identity
         self._root = Directory()
         self._open: dict[int, tuple[str, File, bool]] = {}
         self._locks: dict[int, str] = {}
@@ -147,6 +148,9 @@ class SimulatedDisk(Disk):
         return [path for path, _, _ in self._open.values()]
 
     # -- Disk
+
+    def is_identified(self, path: str) -> bool:
+        return self.identified
 
     def create(self, path: str) -> int:
         self._call("create", path)

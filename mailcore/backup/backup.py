@@ -23,17 +23,18 @@ import msgspec
 
 from mailcore.backup.archive import Head
 from mailcore.backup.database import copy_database, database_url, portal_environment, sqlite_path
+from mailcore.backup.places import OF_STARTS
 from mailcore.backup.postgresql import is_postgresql
-from mailcore.backup.snapshot import Snapshot
+from mailcore.backup.snapshot import Snapshot, SnapshotFailed
 from mailcore.backup.writer import Writer
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
 from mailcore.queue.exported import EXPORTED, read_exported
+from mailcore.queue.identity import look
 from mailcore.queue.spool import FANOUT
 
 __all__ = ["Made", "make_backup"]
 
-LOCKS = ("lock",)  # of the running processes
 VERSION_TRIES = 3  # a report that is made again meanwhile gets another version
 
 
@@ -63,6 +64,8 @@ def make_backup(
 ) -> Made:
     """Writes the backup. ``copied`` is called for each file. Raises OSError, DatabaseFailed, and as ``Snapshot.take``; then
     there is no file."""
+    if queue:
+        _refuse_missing_disks(settings)
     parts = ["configuration", "keys", "portal", *(["reports"] if reports else []), *(["queue"] if queue else [])]
     notes: list[str] = []
     head = Head(metadata.version("waypost"), now, host, tuple(parts), str(config.absolute()))
@@ -103,6 +106,14 @@ def make_backup(
         snapshot.drop()
         writer.abandon()
     return Made(path, tuple(parts), writer.files, writer.bytes_read, path.stat().st_size, tuple(notes))
+
+
+def _refuse_missing_disks(settings: Settings) -> None:
+    """Raises SnapshotFailed if queue or spool does not carry the identity of the home: the backup would lack its mail."""
+    looks = look(Disk(), {name: str(path) for name, path in settings.identified_directories.items()})
+    for each in looks:
+        if each.why_not and each.name in ("queue", "spool"):
+            raise SnapshotFailed(each.why_not)
 
 
 def _configuration(writer: Writer, settings: Settings, config: Path, environment: Mapping[str, str]) -> None:
@@ -173,5 +184,5 @@ def _files(directory: Path, hidden: bool = False) -> Iterator[tuple[str, Path]]:
         folders[:] = sorted(each for each in folders if hidden or each[0] != ".")
         for each in sorted(names):
             path = Path(folder, each)
-            if (hidden or each[0] != ".") and each not in LOCKS and path.is_file() and not path.is_symlink():
+            if (hidden or each[0] != ".") and each not in OF_STARTS and path.is_file() and not path.is_symlink():
                 yield str(path.relative_to(directory)), path

@@ -9,9 +9,23 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["BEFORE", "FOLDER_MODE", "SUFFIX", "give", "give_as", "has_something", "is_mounted", "make_folder", "remove"]
+from mailcore.queue.identity import LOCK, NAME
+
+__all__ = [
+    "BEFORE",
+    "FOLDER_MODE",
+    "OF_STARTS",
+    "SUFFIX",
+    "give",
+    "give_as",
+    "has_something",
+    "is_mounted",
+    "make_folder",
+    "remove",
+]
 
 FOLDER_MODE = 0o700
+OF_STARTS = ("lock", NAME, LOCK)  # files that a start makes, with or without mail
 SUFFIX = ".restoring"  # of restored files until everything is complete
 BEFORE = ".before-"  # of files that were moved aside, with the time
 
@@ -37,7 +51,9 @@ def has_something(place: Path) -> bool:
     stay where a disk is mounted."""
     if place.is_dir():
         return any(
-            path.is_file() and path.name != "lock" and not path.relative_to(place).parts[0].startswith((SUFFIX, BEFORE))
+            path.is_file()
+            and path.name not in OF_STARTS
+            and not path.relative_to(place).parts[0].startswith((SUFFIX, BEFORE))
             for path in place.rglob("*")
         )
     return place.exists()

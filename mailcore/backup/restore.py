@@ -5,6 +5,7 @@ Laws
 - No file is put in place before the whole archive has been read and checked, and everything is synced.
 - A mount point is never renamed, only the files in it.
 - A queue has its marker (``mailcore/queue/restored.py``) before it has its name.
+- What is restored gets an identity of its own (mailcore/queue/identity.py; decision 0023).
 - While it is being put into its place ``restoring`` lies in the home, and no core starts there: killed in between, a restore is
   done again.
 - A PostgreSQL database is filled only when it is empty, and before anything gets its name: if it refuses the dump, nothing is
@@ -27,6 +28,7 @@ import msgspec
 
 from mailcore.backup.archive import Archive, BackupDamaged, Content, Folder, Head
 from mailcore.backup.database import SQLITE, sqlite_path
+from mailcore.backup.identities import directories_alone, identify_home, identify_staged
 from mailcore.backup.places import (
     BEFORE,
     FOLDER_MODE,
@@ -43,6 +45,7 @@ from mailcore.backup.queue_files import floors_of_events, make_floors, mend_queu
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk, Locked
 from mailcore.queue.exported import EXPORTED, read_exported
+from mailcore.queue.identity import Identity, IdentityError
 from mailcore.queue.versions import RESTORING
 
 __all__ = ["Restore", "RestoreRefused", "Restored", "verify"]
@@ -94,6 +97,7 @@ class Restore:
     _moved: list[Path] = field(default_factory=list)
     _links: dict[str, str] = field(default_factory=dict)
     _made_home: bool = False  # or it was empty
+    _identity: Identity | None = None  # of the restored queue; None: what carries one stays in place
 
     def __post_init__(self) -> None:
         settings = self.settings  # a link to a disk stays one
@@ -117,6 +121,7 @@ class Restore:
                     self._mend_queue(archive)
                 elif "reports" in parts:
                     self._begin_behind_events()
+                self._identify()
                 self._sync()
                 self._fill_database()
             except BaseException:
@@ -137,11 +142,18 @@ class Restore:
         except Locked:
             raise RestoreRefused(f"a Waypost runs on {self.settings.home}; stop it first") from None
         try:
-            yield
+            with directories_alone(disk, self._directories):
+                yield
+        except IdentityError as error:
+            raise RestoreRefused(error.fault.message) from None
         finally:
             if not was_there:  # it would be root's
                 path.unlink()
             disk.close(lock)
+
+    @property
+    def _directories(self) -> dict[str, str]:
+        return {name: str(path) for name, path in self.settings.identified_directories.items()}
 
     # -- earlier files
 
@@ -284,8 +296,16 @@ class Restore:
             return
         queue = self._staged_for(self.settings.queue_directory)
         make_folder(queue)
+        spool = self._staged_for(self.settings.spool_directory)  # the new queue names no file of an earlier one
+        make_folder(spool)
         make_floors(queue, floors_of_events(exported), self.now)
-        give_as(self.settings.home, [queue, *queue.rglob("*")])
+        give_as(self.settings.home, [spool, queue, *queue.rglob("*")])
+
+    def _identify(self) -> None:
+        """Gives what is restored an identity, while it is aside."""
+        staged = {name: self._staged.get(Path(path)) for name, path in self._directories.items()}
+        folders = {name: folder for name, folder in staged.items() if folder is not None}
+        self._identity = identify_staged(folders, self.settings.home, self.now) if folders else None
 
     def _sync(self) -> None:
         """Syncs the directories; the files are synced already."""
@@ -345,6 +365,8 @@ class Restore:
                 remove(place)  # directories without a file in them, as a package makes
             os.rename(self._staged[place], place)
             disk.sync_directory(str(place.parent))
+        if self._identity is not None:
+            identify_home(self._identity, self._directories)
         (home / RESTORING).unlink()
         disk.sync_directory(str(home))
 

@@ -115,6 +115,12 @@ def _restore() -> ModuleType:
     return restore
 
 
+def _identity() -> ModuleType:
+    from mailcore.cli import identity
+
+    return identity
+
+
 def _simulate() -> ModuleType:
     from mailcore.cli.simulate import command
 
@@ -151,6 +157,7 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "export": (_export, "show the progress of the event export; export now; print an event file"),
     "backup": (_backup, "save configuration, portal database and keys to one file; with --queue, also the mail"),
     "restore": (_restore, "restore a backup; restored mail is held"),
+    "identity": (_identity, "show which disks belong to this Waypost; adopt one after another is lost"),
     "simulate": (_simulate, "simulate deliveries to modelled next hops"),
     "lab": (_lab, "fake SMTP servers with scripted behaviour, for tests and demos"),
     "demo": (_demo, "fake SMTP servers and test traffic, as ./run --demo starts them"),

@@ -448,6 +448,12 @@ class Settings:
         return self.home / "events"
 
     @property
+    def identified_directories(self) -> dict[str, Path]:
+        """Returns the directories that carry the identity of this Waypost (mailcore/queue/identity.py), by name."""
+        directories = {"home": self.home, "queue": self.queue_directory, "spool": self.spool_directory}
+        return directories | ({"events": self.events_directory} if self.export.enabled else {})
+
+    @property
     def reports_directory(self) -> Path:
         """Returns the directory of the reports' tables."""
         return self.home / "reports"

@@ -6,7 +6,10 @@ and fails any call. It knows paths and file descriptors, and nothing about lanes
 Errors are OSError as the kernel raises them. Nothing here retries a failed sync: after EIO the next fsync succeeds although
 the data is lost (docs/facts.md), so a failed sync ends the use of that file.
 
-Keeps law: no-sync-retry (docs/laws.md).
+A ``Guard`` refuses to create or remove anything in a directory that is not the one any more that was checked at the start: its
+disk was unmounted, or another one lies above it.
+
+Keeps law: no-sync-retry, law: one-identity (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-__all__ = ["Buffer", "Disk", "Locked"]
+__all__ = ["Buffer", "Disk", "Guard", "Locked"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -30,19 +33,68 @@ class Locked(Exception):
     """Another process holds the lock on this path."""
 
 
+class Guard:
+    """Watches a directory. ``why_not`` reads its identity and returns why it is not ours; "" if it is."""
+
+    def __init__(self, directory: str, why_not: Callable[[], str]) -> None:
+        self.directory = directory.rstrip("/")
+        self._why_not = why_not
+        self._seen = (-1, -1)  # device and inode of the directory when it was ours
+
+    def holds(self, path: str) -> bool:
+        """Returns True if the path is the directory or is in it."""
+        return path == self.directory or path.startswith(f"{self.directory}/")
+
+    def check(self) -> None:
+        """Raises OSError unless the directory is the one that was ours. It costs one stat, and a read if it was exchanged."""
+        status = os.stat(self.directory)
+        if (status.st_dev, status.st_ino) != self._seen:
+            self.confirm()
+
+    def confirm(self) -> None:
+        """Reads the identity. Raises OSError unless it is ours."""
+        self._seen = (-1, -1)
+        status = os.stat(self.directory)
+        if why_not := self._why_not():
+            raise OSError(errno.ESTALE, why_not)
+        self._seen = (status.st_dev, status.st_ino)
+
+
 class Disk:
     """The real disk."""
 
     file_mode = _FILE_MODE  # the umask applies
     directory_mode = _DIRECTORY_MODE
+    guards: tuple[Guard, ...] = ()  # of this process; none in one that runs alone
 
     def __init__(self) -> None:
         self._kept: set[str] = (
             set()
         )  # directories whose names this process has synced; bounded by lanes and spool folders
 
+    def guard_of(self, path: str) -> Guard | None:
+        """Returns the guard of the innermost directory that holds the path."""
+        guards = [guard for guard in self.guards if guard.holds(path)]
+        return max(guards, key=lambda guard: len(guard.directory), default=None)
+
+    def check(self, path: str) -> None:
+        """Raises OSError if the guarded directory that holds the path was exchanged."""
+        if self.guards and (guard := self.guard_of(path)) is not None:
+            guard.check()
+
+    def is_identified(self, path: str) -> bool:
+        """Returns True if the directory that holds the path carries the identity of this process, which is read again.
+
+        Returns False in a process that runs alone. Raises OSError, with the reason, if the directory was exchanged.
+        """
+        guard = self.guard_of(path)
+        if guard is not None:
+            guard.confirm()
+        return guard is not None
+
     def create(self, path: str) -> int:
         """Creates a file, open for reading and writing. Raises FileExistsError if it exists."""
+        self.check(path)
         return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, self.file_mode)
 
     def open_read(self, path: str) -> int:
@@ -144,10 +196,12 @@ class Disk:
 
     def replace(self, old: str, new: str) -> None:
         """Renames a file atomically, replacing ``new`` if it exists. Unsynced."""
+        self.check(new)
         os.replace(old, new)
 
     def unlink(self, path: str) -> None:
         """Removes a name. Unsynced. Raises FileNotFoundError."""
+        self.check(path)
         os.unlink(path)
 
     def list(self, path: str) -> list[str]:
@@ -163,6 +217,7 @@ class Disk:
 
     def create_directory(self, path: str) -> None:
         """Creates one directory. Unsynced. Raises FileExistsError."""
+        self.check(path)
         os.mkdir(path, self.directory_mode)
 
     def make_directory(self, path: str) -> None:
@@ -174,6 +229,7 @@ class Disk:
         path = path.rstrip("/")
         if not path or path == "." or (path in self._kept and self.is_directory(path)):
             return
+        self.check(path)
         parent = os.path.dirname(path) or ("/" if path.startswith("/") else ".")
         self.make_directory(parent)
         found = self.is_directory(path)
@@ -190,6 +246,7 @@ class Disk:
 
     def remove_directory(self, path: str) -> None:
         """Removes an empty directory."""
+        self.check(path)
         os.rmdir(path)
         self._kept.discard(path.rstrip("/"))
 
@@ -204,6 +261,7 @@ class Disk:
 
     def lock(self, path: str) -> int:
         """Takes an exclusive lock that ends with the process; returns the descriptor that holds it. Raises Locked."""
+        self.check(path)
         fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, self.file_mode)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

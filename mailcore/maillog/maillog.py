@@ -264,6 +264,16 @@ class MailLog:
         self._line("master", f"process {word(process)} started, pid {int(pid)}")
         self._object("started", process=process, child_pid=int(pid))
 
+    def start_refused(self, why: str) -> None:
+        """Logs that nothing was started: a disk is missing or is another Waypost's."""
+        self._line("master", f"fatal: not started: {free(why)}")
+        self._object("start_refused", why=why)
+
+    def adopted(self, name: str, directory: str, who: str) -> None:
+        """Logs that an operator made a directory one of this home (``waypost identity adopt``)."""
+        self._line("master", f"identity: {word(directory)} is the {word(name)} directory by order of {free(who)}")
+        self._object("adopted", name=name, directory=directory, who=who)
+
     def recovered(self, messages: int, seconds_taken: float, held: str = "") -> None:
         """Logs a recovery: how many messages were being worked on. ``held``: why a queue from a backup is on hold."""
         self._line("qmgr", f"recovered: {messages} messages in {seconds(seconds_taken)} s")

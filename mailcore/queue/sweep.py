@@ -12,9 +12,12 @@ It must not remove a file whose envelope is still to be written, or moves from l
   removes it from the set (law: mark-after-record).
 - Where a lane is damaged, an unreadable envelope may name any file: then only files that were never completed are removed.
 
+- Where queue or spool does not carry the identity of this Waypost, nothing is removed: its files may belong to others, or
+  the envelopes that name them are on a disk that is missing (law: one-identity).
+
 Must not know: the loop. Each method says in which thread it runs.
 
-Keeps law: orphan-seen-twice (docs/laws.md).
+Keeps law: orphan-seen-twice, law: one-identity (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -153,7 +156,12 @@ class Sweep:
         return range(FANOUT)
 
     def old_ones(self, folder: int) -> list[list[str]]:
-        """Returns the queue ids of files that are old enough by name, in lists for ``watch``. Runs in a thread."""
+        """Returns the queue ids of files that are old enough by name, in lists for ``watch``. Runs in a thread.
+
+        Raises OSError if a disk was exchanged.
+        """
+        if not self._is_ours():
+            return []
         latest = self._wall() - AGE_S
         old = [queue_id for queue_id in self._queue.spool.queue_ids_in(folder) if _arrived_before(queue_id, latest)]
         return [old[at : at + IDS_MAX] for at in range(0, len(old), IDS_MAX)]
@@ -183,12 +191,17 @@ class Sweep:
         spool = self._queue.spool
         for queue_id in orphans:
             with spool.replacing:  # a bounce of the same name may be being written again
-                if not self._may_go(queue_id, search.damaged):
+                if not self._may_go(queue_id, search.damaged) or not self._is_ours():
                     continue
                 spool.remove(queue_id)
             self._seen.pop(queue_id, None)
             self.removed += 1
             self._sleep(UNLINK_REST_S)
+
+    def _is_ours(self) -> bool:
+        """Returns True if queue and spool carry our identity. Raises OSError if one of them is another by now."""
+        disk = self._queue.disk
+        return disk.is_identified(self._queue.directory) and disk.is_identified(self._queue.spool.directory)
 
     def _may_go(self, queue_id: str, completed_stay: bool) -> bool:
         spool, now = self._queue.spool, self._monotonic()
@@ -215,6 +228,8 @@ class Sweep:
     def remove_indexes(self) -> None:
         """Removes indexes whose segment is deleted: a crash lost the unlink of the index. Runs in a thread."""
         queue = self._queue
+        if not self._is_ours():
+            return
         for lane in queue.disk.list(queue.directory):
             path = os.path.join(queue.directory, lane)
             if not queue.disk.is_directory(path):

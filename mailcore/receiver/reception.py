@@ -7,9 +7,11 @@ Laws
    accepted, the log says so, and the receiver tries again every RETRY_S.
 - The manager gets a report only of what is durable, and after the mail log has it; else a delivery might be logged before
   its arrival.
+- No mail is accepted while queue or spool is another directory than at the start (law: one-identity).
 - Neither a full disk nor a lane that the manager does not read is filled further: 452 before that.
 
-Keeps law: durable-before-250, law: no-sync-retry, law: report-only-synced, law: bounded-intake (docs/laws.md).
+Keeps law: durable-before-250, law: no-sync-retry, law: report-only-synced, law: bounded-intake, law: one-identity
+(docs/laws.md).
 """
 
 from __future__ import annotations
@@ -89,6 +91,7 @@ class Reception:
         self._free_bytes = 0
         self._full = False
         self._lagging = False
+        self._away = False  # queue or spool is not the directory any more that it was at the start
 
     # -- Intake
 
@@ -101,7 +104,7 @@ class Reception:
             if now >= self._lag_look_at:
                 self._lag_look_at = now + LAG_LOOK_S
                 self._look_at_lag()
-        if self._closed:
+        if self._closed or self._away:
             return CLOSED
         if self._full or self._lagging or (size_bytes and self._free_bytes - size_bytes < self._reserve_bytes):
             return NO_SPACE
@@ -229,6 +232,17 @@ class Reception:
 
     def _look_at_disk(self) -> None:
         directories = (self._settings.queue_directory, self._settings.spool_directory)
+        try:
+            for directory in directories:
+                self._disk.check(str(directory))
+        except OSError as error:
+            if not self._away:
+                self._log.stopped_accepting(error.strerror or str(error))
+            self._away = True
+            return
+        if self._away:
+            self._away = False
+            self._log.accepting_again()
         try:
             free = [(self._disk.free_bytes(str(directory)), directory) for directory in directories]
         except OSError:  # it says so when something is written

@@ -18,13 +18,16 @@ from typing import Any, TypeAlias
 import msgspec
 
 from mailcore.config.settings import Settings
+from mailcore.log.disk import Disk
+from mailcore.queue.identity import Identity, guards_of
 from mailcore.supervisor.users import share
 
-__all__ = ["SETTINGS_NAME", "Main", "run_child", "store_settings"]
+__all__ = ["IDENTITY", "SETTINGS_NAME", "Main", "identity_variable", "run_child", "store_settings"]
 
 Main: TypeAlias = Callable[[Settings, int], None]  # of a process: its settings, its number among those of its role
 
 SETTINGS_NAME = "settings.json"
+IDENTITY = "WAYPOST_IDENTITY"  # in the environment: that of the home, which the supervisor has checked
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 # A thread that has finished a sync waits at most this long for the busy loop, instead of Python's 5 ms: messages wait for it.
 SWITCH_INTERVAL_S = 0.0005
@@ -49,6 +52,18 @@ def _read_settings(path: Path) -> Settings:
     return msgspec.json.decode(path.read_bytes(), type=Settings, dec_hook=convert)
 
 
+def identity_variable(identity: Identity) -> str:
+    """Returns the value of IDENTITY."""
+    return msgspec.json.encode(identity).decode()
+
+
+def guard(settings: Settings) -> None:
+    """Refuses every change in a directory that does not carry the identity any more, in this process."""
+    if found := os.environ.pop(IDENTITY, ""):
+        directories = {name: str(path) for name, path in settings.identified_directories.items()}
+        Disk.guards = guards_of(directories, msgspec.json.decode(found, type=Identity))
+
+
 def run_child(load: Callable[[], Main], number: int, parent: int, stored: str) -> int:
     """Runs ``load()(settings, number)`` with the settings in the file ``stored``; returns the exit status.
 
@@ -61,6 +76,7 @@ def run_child(load: Callable[[], Main], number: int, parent: int, stored: str) -
     settings = _read_settings(Path(stored))
     main = load()
     share()
+    guard(settings)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)

@@ -28,6 +28,11 @@ class Service:
         self.watchdog_s = int(watched) / 1e6 if ours and watched.isdigit() else 0.0
         self._status = ""
 
+    @property
+    def is_watched_by_systemd(self) -> bool:
+        """Returns True if systemd started this service and restarts it."""
+        return bool(self._address)
+
     def ready(self) -> None:
         """Reports that the service has started."""
         self._tell("READY=1")

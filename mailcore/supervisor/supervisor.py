@@ -3,7 +3,7 @@
 The supervisor holds the lock of the home, so only one Waypost runs on it. Children end with the supervisor
 (PR_SET_PDEATHSIG), so no orphan can block the next start. There is no shutdown: SIGTERM has the same effect as SIGKILL.
 
-Keeps law: one-waypost-per-home (docs/laws.md).
+Keeps law: one-waypost-per-home, law: one-identity (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -26,8 +27,9 @@ from mailcore.config.values import listen_address
 from mailcore.log.disk import Disk, Locked
 from mailcore.maillog.maillog import MailLog
 from mailcore.queue.exported import EXPORTED
+from mailcore.queue.identity import Held, IdentityError, establish
 from mailcore.queue.versions import NotOurs, look_at_versions
-from mailcore.supervisor.child import SETTINGS_NAME, store_settings
+from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable, store_settings
 from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import PULSE, Pulse, until_begun
 from mailcore.supervisor.service import HANDED, Service, given_listeners, unlike
@@ -40,6 +42,7 @@ BACKOFF_S_MAX = 5.0
 HEALTHY_S = 10.0  # a child that ran this long is restarted at once
 LOOK_S = 1.0  # between two looks at the children; systemd's watchdog is notified as often
 RECEIVERS_FIRST_S = 5.0  # the other processes start at the latest then; until then receivers have the processor
+REFUSED_REST_S = 5.0  # under systemd, whose RestartSec is shorter
 LOCK_WAIT_S = 3.0  # children of the previous supervisor may still be ending
 
 
@@ -74,17 +77,14 @@ class HomeError(Exception):
     """The home can't be used; the message says why."""
 
 
-def prepare_home(settings: Settings, users: Users = ALONE) -> int:
-    """Creates the directories and takes the lock; returns the descriptor that holds it. Raises HomeError."""
+def prepare_home(settings: Settings) -> int:
+    """Creates the home and takes its lock; returns the descriptor that holds it. Raises HomeError.
+
+    The directories of mail are created by ``identify``: their disks may be missing.
+    """
     disk = Disk()
     try:
-        for directory in (
-            settings.home,
-            settings.queue_directory,
-            settings.spool_directory,
-            settings.run_directory,
-            settings.log_directory,
-        ):
+        for directory in (settings.home, settings.run_directory, settings.log_directory):
             disk.make_directory(str(directory))
             if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
                 raise HomeError(f"{directory} can't be read and written by this user (uid {os.getuid()})")
@@ -101,10 +101,32 @@ def prepare_home(settings: Settings, users: Users = ALONE) -> int:
                 time.sleep(0.1)
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        users.prepare(settings)
     except OSError as error:
         raise HomeError(f"{error.filename or settings.home}: {error.strerror}") from error
     return lock
+
+
+def identify(settings: Settings) -> Held:
+    """Checks and locks the directories that carry the identity; at a first start creates them.
+
+    Raises IdentityError, HomeError.
+    """
+    directories = {name: str(path) for name, path in settings.identified_directories.items()}
+    try:
+        held = establish(
+            Disk(),
+            directories,
+            str(settings.log_directory),
+            str(settings.reports_directory),
+            time.time(),
+            lambda: secrets.token_hex(16),
+        )
+    except OSError as error:
+        raise HomeError(f"{error.filename or settings.home}: {error.strerror}") from error
+    for directory in directories.values():
+        if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+            raise HomeError(f"{directory} can't be read and written by this user (uid {os.getuid()})")
+    return held
 
 
 class Supervisor:
@@ -122,6 +144,7 @@ class Supervisor:
         users: Users = ALONE,
         listeners: Sequence[socket.socket] = (),
         service: Service | None = None,
+        held: Held | None = None,
     ) -> None:
         self.settings = settings
         self.module = module
@@ -129,6 +152,7 @@ class Supervisor:
         self.users = users
         self.listeners = listeners
         self.service = service or Service()
+        self._identity = {IDENTITY: identity_variable(held.identity)} if held is not None else {}
         self.log = MailLog(settings.log_directory)
         self.started_at = time.time()
         self._unpublished = False
@@ -184,7 +208,7 @@ class Supervisor:
                 command,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[*handed, pulse.writer],
-                env={**os.environ, **self.users.environment(child.role), **variables},
+                env={**os.environ, **self.users.environment(child.role), **self._identity, **variables},
                 **self.users.of(child.role),
             )
         except OSError as error:  # no memory or no free process; the other children continue
@@ -280,6 +304,19 @@ def _refuse_shared_ports(endpoints: Sequence[str]) -> None:
             time.sleep(0.05)
 
 
+def _refuse_start(settings: Settings, service: Service, why: str) -> None:
+    """Logs why nothing is started.
+
+    systemd starts it again at once, so it waits there. A disk that is mounted later is found by the next start.
+    """
+    log = MailLog(settings.log_directory)
+    log.start_refused(why)
+    log.close()
+    service.status(f"not started: {why}")
+    if service.is_watched_by_systemd:
+        time.sleep(REFUSED_REST_S)
+
+
 def main(settings: Settings, module: str, users: Users = ALONE) -> int:
     """Runs until it is killed; returns an exit status only if it can't start.
 
@@ -293,18 +330,23 @@ def main(settings: Settings, module: str, users: Users = ALONE) -> int:
         return 1
     users.begin()
     try:
-        lock = prepare_home(settings, users)
+        lock = prepare_home(settings)
         if not listeners:
             _refuse_shared_ports(settings.receiver.listen)
         look_at_versions(
             Disk(), str(settings.home), str(settings.queue_directory), str(settings.events_directory / EXPORTED)
         )
+        held = identify(settings)
+        users.prepare(settings)
         store_settings(settings, stored)
-    except (HomeError, NotOurs, OSError) as error:
-        print(f"waypost: {error}", file=sys.stderr)
+    except (HomeError, IdentityError, NotOurs, OSError) as error:
+        _say(str(error))
+        if isinstance(error, IdentityError):
+            _refuse_start(settings, service, error.fault.message)
         return 1
     try:
-        Supervisor(settings, module, stored, users, listeners, service).run()
+        Supervisor(settings, module, stored, users, listeners, service, held).run()
     finally:
-        os.close(lock)
+        for each in (lock, *held.locks):
+            os.close(each)
     return 0

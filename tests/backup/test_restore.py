@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import secrets
 import sqlite3
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from mailcore.config.load import load
 from mailcore.log.disk import Disk
 from mailcore.log.positions import RestartPositions, write_positions
 from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
+from mailcore.queue.identity import establish, lock_directory, look
 from mailcore.queue.versions import RESTORING, NotOurs, look_at_versions
 from tests.config.test_load import certificate
 
@@ -379,3 +381,95 @@ def test_another_home_in_a_configuration_file(tmp_path: Path, text: str, lines: 
     if "routes" not in text:
         (tmp_path / "waypost.toml").write_text(moved)
         assert load(tmp_path / "waypost.toml").home == tmp_path / 'a "home"'
+
+
+def directories_of(home: Path) -> dict[str, str]:
+    """As the configuration of ``place`` has them, and that of a home restored from it."""
+    spool = home.parent / "elsewhere" if home.name == "home" else home / "spool"
+    below = {"home": home, "queue": home / "queue", "spool": spool, "events": home / "events"}
+    return {name: str(path) for name, path in below.items()}
+
+
+def identities(home: Path) -> dict[str, str]:
+    """Directory -> identity; each must be that of the home."""
+    looks = look(Disk(), directories_of(home))
+    assert [each.why_not for each in looks] == [""] * len(looks)
+    return {each.name: each.identity.identity for each in looks if each.identity is not None}
+
+
+def start(home: Path) -> None:
+    """What a start of the core does before it starts a process; there was a queue before."""
+    segment = home / "queue" / "incoming.0" / f"{0:020}.seg"
+    segment.parent.mkdir(parents=True, exist_ok=True)
+    segment.touch()
+    held = establish(
+        Disk(), directories_of(home), str(home / "log"), str(home / "reports"), 1.0, lambda: secrets.token_hex(16)
+    )
+    for lock in held.locks:
+        os.close(lock)
+
+
+NAMES = ("home", "queue", "spool", "events")
+
+
+def test_what_is_restored_has_an_identity_of_its_own(place: Path) -> None:
+    """The original may still run, with disks that must not be taken for the copy's."""
+    start(place / "home")
+    original = set(identities(place / "home").values())
+    backup = backed_up(place, "--reports", "--queue")
+    assert run("restore", backup, "--into", place / "new") == 0
+    found = identities(place / "new")
+    assert set(found) == set(NAMES)
+    assert len(set(found.values())) == 1
+    assert original.isdisjoint(found.values())
+    start(place / "new")
+    assert run("restore", backup, "--move-aside") == 0
+    again = identities(place / "home")
+    assert len(set(again.values())) == 1
+    assert original.isdisjoint(again.values())
+    start(place / "home")
+
+
+def test_a_restore_without_the_events_takes_those_that_stay_into_the_new_identity(place: Path) -> None:
+    start(place / "home")
+    assert run("restore", backed_up(place, "--queue"), "--move-aside") == 0
+    assert set(identities(place / "home")) == set(NAMES)
+    start(place / "home")
+
+
+def test_a_restore_does_not_move_the_disk_of_another_waypost_aside(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(place / "home")
+    backup = backed_up(place, "--queue")
+    start(place / "other")
+    (place / "elsewhere").rename(place / "away")
+    (place / "elsewhere").symlink_to(place / "other" / "spool")
+    before = everything_below(place)
+    assert run("restore", backup, "--move-aside") == 1
+    assert "belongs to another Waypost" in capsys.readouterr().err
+    assert everything_below(place) == before
+    assert run("backup", place / "c", "--queue") == 1
+    assert "belongs to another Waypost" in capsys.readouterr().err
+
+
+def test_a_restore_waits_for_no_waypost_that_uses_a_directory(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start(place / "home")
+    backup = backed_up(place, "--queue")
+    lock = lock_directory(Disk(), "spool", str(place / "elsewhere"))
+    try:
+        assert run("restore", backup, "--move-aside") == 1
+        assert "another Waypost is using the spool directory" in capsys.readouterr().err
+    finally:
+        os.close(lock)
+
+
+def test_mail_in_the_spool_goes_aside_with_its_queue(place: Path) -> None:
+    """The new queue would name none of it, and the sweep delete it."""
+    start(place / "home")
+    mail = place / "elsewhere" / "00" / "Q1"
+    mail.parent.mkdir()
+    mail.write_text("mail")
+    assert run("restore", backed_up(place, "--reports"), "--move-aside") == 0
+    assert not mail.exists()
+    assert [path.read_text() for path in place.glob("elsewhere.before-*/00/Q1")] == ["mail"]

@@ -18,6 +18,7 @@ from tests.end_to_end.appliance import Appliance
 PAGE = Path(__file__).parents[2] / "docs" / "operate.md"
 COMMAND = re.compile(r"^ {4}waypost (.+)$", re.MULTILINE)
 ELSEWHERE = ("report", "doctor", "backup")  # they look at the host, or take minutes: tests of their own
+STOPPED = ("identity", "adopt")  # only while Waypost does not run: tests/supervisor/test_missing_disk.py
 MESSAGES = 3
 
 
@@ -46,7 +47,7 @@ async def test_each_command_of_the_page_does_what_it_is_told(place: Path, capsys
     try:
         ids = await asyncio.to_thread(send, appliance.port)
         for words in commands():
-            if words[0] in ELSEWHERE:
+            if words[0] in ELSEWHERE or tuple(words[:2]) == STOPPED:
                 continue
             told = [ids[0] if word == "QUEUE_ID" else word for word in words]
             if "--config" in told:

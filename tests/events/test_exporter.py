@@ -24,7 +24,7 @@ from mailcore.events.write.files import day_of
 from mailcore.events.write.retention import remove_old
 from mailcore.events.write.windows import Windows
 from mailcore.faults import Code, FaultError
-from mailcore.log.disk import Disk
+from mailcore.log.disk import Disk, Guard
 from mailcore.queue.exported import read_exported
 from tests.answers import active_destination
 from tests.events.lanes import DAY, Lanes
@@ -278,6 +278,8 @@ def test_who_asks_gets_everything_up_to_now(lanes: Lanes) -> None:
 
 
 def test_old_days_go(tmp_path: Path) -> None:
+    disk = Disk()
+    disk.guards = (Guard(str(tmp_path), lambda: ""),)
     for day in range(5):
         (tmp_path / f"dt={day_of(DAY + day * 86_400)}").mkdir()
         (tmp_path / f"dt={day_of(DAY + day * 86_400)}" / "journal.0.parquet").touch()
@@ -288,7 +290,8 @@ def test_old_days_go(tmp_path: Path) -> None:
     ):  # fmt: skip
         (tmp_path / "cuts" / name).touch()
     (tmp_path / "_exported").mkdir()
-    remove_old(Disk(), str(tmp_path), DAY + 4 * 86_400 + 10, 3)
+    assert remove_old(Disk(), str(tmp_path), DAY + 4 * 86_400 + 10, 3) == [], "it does not carry our identity"
+    remove_old(disk, str(tmp_path), DAY + 4 * 86_400 + 10, 3)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "_exported",
         "cuts",
@@ -296,7 +299,7 @@ def test_old_days_go(tmp_path: Path) -> None:
     ]
     left = ["2026-11-25T000003.0Z.ids.jsonl", "2026-11-25T000003.0Z.json"]
     assert sorted(path.name for path in (tmp_path / "cuts").iterdir()) == left
-    remove_old(Disk(), str(tmp_path), DAY + 20 * 86_400, 100)
+    remove_old(disk, str(tmp_path), DAY + 20 * 86_400, 100)
     assert [path.name for path in (tmp_path / "cuts").iterdir()] == left[1:], "who was queued is known two weeks"
 
 

@@ -149,6 +149,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.refusals_not_recorded(17)
     log.session_failed("192.0.2.7", "ValueError()")
     log.failed("manager", "the home is locked")
+    log.start_refused("the spool directory /s is empty")
+    log.adopted("spool", "/s", "anna")
     log.flush()
     found = lines(tmp_path)
     assert "waypost/pickup: 4abc: uid=0 from=<from@a.example>" in found
@@ -168,12 +170,13 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     ) in found
     assert "waypost/master: warning: process receiver.0 pid 42 ended: signal 9; restarting it" in found
     assert "waypost/master: fatal: process manager: the home is locked" in found
+    assert "waypost/master: fatal: not started: the spool directory /s is empty" in found
     assert [each["event"] for each in objects(tmp_path)] == [
         "accepted", "active", "refused", "refused", "expired", "bounced", "administered", "tuned", "tuned",
         "tuned_ended", "tuned_ended",
         "window_changed", "started", "recovered", "child_ended", "record_set_aside", "sync_failed", "disk_full",
         "stopped_accepting", "accepting_again", "accepting_paused", "lane_lags", "refusals_not_recorded",
-        "session_failed", "failed",
+        "session_failed", "failed", "start_refused", "adopted",
     ]  # fmt: skip
 
 

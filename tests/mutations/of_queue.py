@@ -13,6 +13,27 @@ HISTORIES = "tests/queue/test_laws_histories.py"
 
 MUTATIONS = [
     Mutation(
+        "the home's identity is written after those of its directories",
+        "mailcore/queue/identity.py",
+        "        disk.make_directory(home)\n        write_identity(disk, home, own)\n",
+        "        disk.make_directory(home)\n",
+        "tests/queue/test_identity.py -k first_start",
+    ),
+    Mutation(
+        "a directory without an identity is always a new one",
+        "mailcore/queue/identity.py",
+        "    marked = {} if own is None else own.marked\n",
+        "    marked: dict[str, str] = {}\n",
+        "tests/queue/test_identity.py -k had_the_identity",
+    ),
+    Mutation(
+        "the sweep does not look at the identity",
+        "mailcore/queue/sweep.py",
+        "        return disk.is_identified(self._queue.directory) and disk.is_identified(self._queue.spool.directory)\n",
+        "        return disk is not None\n",
+        "tests/queue/test_sweep.py -k identity",
+    ),
+    Mutation(
         "a spool file's directory is not synced",
         "mailcore/queue/spool.py",
         "        self.disk.sync(self._fd)\n        self.disk.sync_directory(os.path.dirname(self.path))\n",

@@ -6,11 +6,13 @@ import os
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mailcore.envelope import DataPlace, Envelope, Status
 from mailcore.log.disk import Disk
 from mailcore.queue.active import Active
+from mailcore.queue.identity import establish, guards_of, read_identity, write_identity
 from mailcore.queue.lanes import AT_ONCE, HOLD
 from mailcore.queue.queue import Queue
 from mailcore.queue.queue_id import QueueIds
@@ -35,8 +37,12 @@ class SweptSpool:
         self.incoming = Lane(home / "queue", "incoming.0", 64 << 10)
         self.wall, self.monotonic = NOW, 1000.0
         self.slept = 0.0
+        self.disk = Disk()
+        self.directories = {name: str(home / name) for name in ("home", "queue", "spool")}
+        held = establish(self.disk, self.directories, str(home / "log"), "", NOW, lambda: "1" * 32)
+        self.disk.guards = guards_of(self.directories, held.identity)
         recovered = recover(
-            Disk(),
+            self.disk,
             str(home / "queue"),
             str(home / "spool"),
             segment_bytes=64 << 10,
@@ -98,6 +104,12 @@ class SweptSpool:
         assert active is not None
         return active
 
+    def carries(self, name: str, digits: str) -> None:
+        """Gives a directory another identity, as if another Waypost's disk were mounted there."""
+        identity = read_identity(self.disk, name, self.directories[name])
+        assert identity is not None
+        write_identity(Disk(), self.directories[name], msgspec.structs.replace(identity, identity=digits))
+
 
 def message(queue_id: str) -> Envelope:
     return envelope(queue_id=queue_id, data=DataPlace.SPOOL, data_offset=DATA_AT, size_bytes=12)
@@ -116,6 +128,41 @@ def test_a_file_whose_envelope_was_never_written_goes_at_the_second_look(swept: 
     swept.wait(1)
     assert swept.one_pass() == 1
     assert not orphan.exists()
+
+
+@pytest.mark.parametrize("name", ["queue", "spool"])
+def test_nothing_goes_while_queue_or_spool_carries_another_identity(swept: SweptSpool, name: str) -> None:
+    """Of another Waypost's spool no envelope here speaks; of this one's, those of a queue that is missing do."""
+    file = swept.file(_old_ids.next())
+    swept.carries(name, "2" * 32)
+    for _ in range(3):
+        with pytest.raises(OSError, match=f"the {name} directory .* belongs to another Waypost"):
+            swept.one_pass()
+        swept.wait(AGE_S)
+    assert file.exists()
+    swept.carries(name, "1" * 32)
+    assert swept.passes() == 1
+
+
+def test_nothing_goes_when_a_disk_is_exchanged_between_the_search_and_the_removal(swept: SweptSpool) -> None:
+    file = swept.file(_old_ids.next())
+    assert swept.one_pass() == 0
+    swept.wait(AGE_S)
+    search = swept.sweep.watch([file.name])
+    assert search is not None
+    search.run()
+    orphans = swept.sweep.orphans(search)
+    swept.carries("queue", "2" * 32)
+    with pytest.raises(OSError, match="belongs to another Waypost"):
+        swept.sweep.remove(orphans, search)
+    assert file.exists()
+
+
+def test_a_process_without_an_identity_sweeps_nothing(swept: SweptSpool) -> None:
+    file = swept.file(_old_ids.next())
+    swept.disk.guards = ()
+    assert swept.passes() == 0
+    assert file.exists()
 
 
 def test_a_file_stays_until_both_kept_positions_are_from_after_the_first_look(swept: SweptSpool) -> None:

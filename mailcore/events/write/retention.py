@@ -1,4 +1,7 @@
-"""Removes old events: whole days and the cuts of those days; the queue ids of cuts are removed sooner."""
+"""Removes old events: whole days and the cuts of those days; the queue ids of cuts are removed sooner.
+
+Keeps law: one-identity (docs/laws.md).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,12 @@ _DAY = re.compile(r"dt=(\d{4}-\d{2}-\d{2})")
 
 
 def remove_old(disk: Disk, events_directory: str, now: float, keep_days: int) -> list[str]:
-    """Removes days that ended ``keep_days`` ago, and their cuts; returns the paths. The next run completes a killed one."""
+    """Removes days that ended ``keep_days`` ago, and their cuts; returns the paths. The next run completes a killed one.
+
+    Removes nothing if the directory does not carry the identity of this Waypost. Raises OSError.
+    """
+    if not disk.is_identified(events_directory):
+        return []
     oldest = day_of(max(now - keep_days * DAY_S, 0.0))
     removed = []
     for name in disk.list(events_directory):

@@ -1,0 +1,124 @@
+"""Real processes on a home of which a disk is missing, or is another's: no start, one sentence, and nothing is deleted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mailcore.lab.lab import Lab
+from tests.backup.place import command
+from tests.end_to_end.appliance import COMMAND
+from tests.running.running_core import DATA, RunningCore, route_to
+
+BIG = DATA + b"filler\r\n" * 20_000  # beyond inline_limit: it has a spool file
+REFUSING = "reject(1, 451):127.0.0.1:0"  # mail stays in the queue
+LATER = {"minimal_backoff_time": 600, "maximal_backoff_time": 600}
+START_S = 10
+
+
+def refused(core: RunningCore) -> str:
+    """What a start that must be refused says. It must be one sentence on one line."""
+    done = subprocess.run(
+        [COMMAND, "mailcore", "--config", core.config], capture_output=True, text=True, timeout=START_S, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def tree(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*")}
+
+
+async def started_once(core: RunningCore) -> str:
+    """Starts the core, gives it a message with a spool file, and ends it; returns the queue id."""
+    await core.start()
+    try:
+        queue_id = await core.send("r@example.org", data=BIG)
+        await core.until_in(queue_id, "retry.")
+    finally:
+        await core.control.close()
+        core.stop()
+    return queue_id
+
+
+@pytest.mark.parametrize("name", ["queue", "spool", "events"])
+@pytest.mark.parametrize("found", ["an empty directory", "nothing"])
+async def test_without_one_of_its_disks_it_does_not_start_and_touches_nothing(
+    tmp_path: Path, name: str, found: str
+) -> None:
+    async with Lab([REFUSING]) as lab:
+        core = RunningCore(tmp_path, {"*": route_to(lab, 0)}, {"scheduler": LATER, "export": {"enabled": True}})
+        queue_id = await started_once(core)
+        directory, away = core.home / name, tmp_path / "away"
+        directory.rename(away)
+        if found == "an empty directory":
+            directory.mkdir()
+        before = tree(core.home)
+        said = refused(core)
+        assert str(directory) in said
+        assert "waypost identity" in said
+        assert {each for each in tree(core.home) - before if not each.startswith(("log", "run"))} == set()
+        logged = [json.loads(line) for line in (core.home / "log" / "mail.jsonl").read_text().splitlines()]
+        assert [line["why"] for line in logged if line["event"] == "start_refused"] == [
+            said.removeprefix("waypost: ").rstrip("\n")
+        ]
+        if directory.is_dir():
+            directory.rmdir()
+        away.rename(directory)
+        await core.start()
+        try:
+            assert [item["queue_id"] for item in await core.listed()] == [queue_id]
+            assert core.spool_files() == [queue_id]
+        finally:
+            await core.control.close()
+            core.stop()
+
+
+async def test_a_second_home_with_the_same_spool_does_not_start(tmp_path: Path) -> None:
+    async with Lab([REFUSING]) as lab:
+        first = RunningCore(tmp_path, {"*": route_to(lab, 0)}, {"scheduler": LATER})
+        queue_id = await started_once(first)
+        (tmp_path / "two").mkdir()
+        second = RunningCore(tmp_path / "two", {"*": route_to(lab, 0)})
+        second.config.write_text(f'spool_directory = "{first.home / "spool"}"\n' + second.config.read_text())
+        said = refused(second)
+        assert str(first.home / "spool") in said
+        assert str(first.home) + ":" in said or f"{first.home}," in said or f"{first.home};" in said
+        assert first.spool_files() == [queue_id]
+
+
+async def test_a_lost_spool_is_given_up_by_a_command(tmp_path: Path) -> None:
+    async with Lab([REFUSING]) as lab:
+        core = RunningCore(tmp_path, {"*": route_to(lab, 0)}, {"scheduler": LATER})
+        await started_once(core)
+        (core.home / "spool").rename(tmp_path / "lost")
+        code, out, _ = await core._run("identity", "show")
+        why_not = {name: each["why_not"] for name, each in json.loads(out).items()}
+        assert (code, why_not.pop("spool")) == (1, refused(core).removeprefix("waypost: ").rstrip())
+        assert set(why_not.values()) == {""}
+        before = tree(core.home)
+        assert "Confirm with --yes" in await wrong(core, "identity", "adopt", "spool")
+        assert tree(core.home) == before
+        given = await command(core, "identity", "adopt", "spool", "--yes")
+        assert given["directory"] == str(core.home / "spool")
+        await core.start()
+        try:
+            await core.send("r@example.org", data=BIG)
+            running = await command(core, "identity", "adopt", "spool", "--yes", fails=True)
+            assert f"Waypost runs on {core.home}" in running
+            found = await command(core, "identity", "show")
+            assert {each["identity"] for each in found.values()} == {given["identity"]}
+            assert [line["name"] for line in core.log() if line["event"] == "adopted"] == ["spool"]
+        finally:
+            await core.control.close()
+            core.stop()
+
+
+async def wrong(core: RunningCore, *words: str) -> str:
+    code, _, err = await core._run(*words)
+    assert code == 2
+    return err
