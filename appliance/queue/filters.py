@@ -9,11 +9,12 @@ Keeps law: empty-is-an-error (docs/laws.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
+from django.http import QueryDict
 
 from appliance.common.templatetags.waypost import visible
 from appliance.queue.amounts import duration_of, moment_of, size_of
@@ -89,17 +90,24 @@ class FilterForm(forms.Form):
     smaller_than = AmountField(size_of, help_text="1 MB")
     arrived_before = AmountField(moment_of, help_text="2026-11-21T10:00")
 
+    twice: Sequence[str] = ()  # fields of the request with two values
+
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> FilterForm:
         """Returns a form with the filter of a URL; fields that are missing are empty."""
         data = {name: given.get(name, "") for name in FIELDS}
         for name, (alias, _) in AMOUNTS.items():
             data[name] = data[name] or given.get(alias, "")
-        return cls(data, label_suffix="", prefix=None)
+        form = cls(data, label_suffix="", prefix=None)
+        if isinstance(given, QueryDict):
+            form.twice = [name for name in FIELDS if len(set(given.getlist(name))) > 1]
+        return form
 
     def clean(self) -> dict[str, Any]:
         """Refuses what the core would refuse."""
         cleaned = super().clean() or self.cleaned_data
+        for name in self.twice:
+            self.add_error(name, "Given twice, with two values.")
         for name in TEXTS:
             if (value := cleaned.get(name)) and (error := refusal(name, value)):
                 self.add_error(name, sentence(error))

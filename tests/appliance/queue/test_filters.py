@@ -92,6 +92,17 @@ def test_empty_fields_are_not_given_and_blanks_around_a_value_do_not_matter(clie
     assert [each["filter"] for each in core.asked("list")] == [{}, {"sender": "a@example.org"}]
 
 
+def test_a_field_that_is_given_twice_is_told(client: Client) -> None:
+    """Otherwise the last one would count, although it may be empty."""
+    with FakeCore({"list": PAGE}) as core:
+        for query in ("sender=a@example.org&sender=", "sender=a@example.org&sender=b@example.org", "lane=&lane=hold"):
+            answer = client.get(f"/queue/?{query}")
+            assert answer.status_code == 422
+            assert f'id="id_{query.partition("=")[0]}-error"' in markup_of(answer)
+        assert core.requests == []
+        assert client.get("/queue/?sender=&sender=").status_code == 200
+
+
 def test_a_lane_that_does_not_exist_is_told_at_its_field(client: Client) -> None:
     refusal = Refusal("filter.lane: there is no lane 'x'; there are hold", Code.INVALID, "filter.lane")
     with FakeCore({"list": refusal}):
