@@ -127,6 +127,18 @@ def _simulate() -> ModuleType:
     return command
 
 
+def _completion() -> ModuleType:
+    from mailcore.cli import completion
+
+    return completion
+
+
+def _help() -> ModuleType:
+    from mailcore.cli import help
+
+    return help
+
+
 def _lab() -> ModuleType:
     from mailcore.lab import main
 
@@ -159,6 +171,8 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "restore": (_restore, "restore a backup; restored mail is held"),
     "identity": (_identity, "show which disks belong to this Waypost; adopt one after another is lost"),
     "simulate": (_simulate, "simulate deliveries to modelled next hops"),
+    "completion": (_completion, "print the completion script for bash or zsh"),
+    "help": (_help, "print the help of a command"),
     "lab": (_lab, "fake SMTP servers with scripted behaviour, for tests and demos"),
     "demo": (_demo, "fake SMTP servers and test traffic, as ./run --demo starts them"),
 }

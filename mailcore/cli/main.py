@@ -12,62 +12,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mailcore.cli.commands import COMMANDS, version
+from mailcore.cli.tree import parser_of, top_level, unknown_command
 from mailcore.config.load import ConfigError
 from mailcore.control.client import ControlError, NotRunning, TimedOut
 from mailcore.faults import Code, Fault
-from mailcore.terminal.command import DONE, INTERRUPTED, NOT_DONE, NOT_RUNNING, WRONG_USE, Parser, UsageError, fault_of
-from mailcore.terminal.nearest import did_you_mean
+from mailcore.terminal.command import DONE, INTERRUPTED, NOT_DONE, NOT_RUNNING, WRONG_USE, UsageError, fault_of
 from mailcore.terminal.output import complain_fault, say, set_json_errors
 
 __all__ = ["main"]
 
 
-def _usage() -> str:
-    longest = max(map(len, COMMANDS))
-    lines = [f"  {name:<{longest}}  {summary}" for name, (_, summary) in COMMANDS.items()]
-    return (
-        "Commands:\n" + "\n".join(lines) + "\n\nRun waypost COMMAND --help for its options. Exit statuses: docs/cli.md."
-    )
-
-
-def _top_level() -> Parser:
-    parser = Parser(
-        prog="waypost",
-        description="Waypost receives mail over SMTP, stores it in a queue, and delivers it.",
-        epilog=_usage(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="waypost [--config FILE] [--json] COMMAND ...",
-    )
-    parser.add_argument("--config", metavar="FILE", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
-    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    return parser
-
-
 def _run(argv: Sequence[str]) -> int:
-    top_level = _top_level()
-    top = top_level.parse_args(argv)
+    parser_of_all = top_level(COMMANDS)
+    top = parser_of_all.parse_args(argv)
     if top.version:
         say(f"waypost {version()}")
         return DONE
     if top.command is None:
-        top_level.print_help()
+        parser_of_all.print_help()
         return WRONG_USE
     if top.command not in COMMANDS:
-        raise UsageError(
-            f"unknown command {top.command!r}{did_you_mean(top.command, COMMANDS) or '.'} See waypost --help."
-        )
-    load, summary = COMMANDS[top.command]
+        raise unknown_command(top.command, COMMANDS)
+    load, _ = COMMANDS[top.command]
     module = load()
     if hasattr(module, "main"):
-        common = [*(("--config", str(top.config)) if top.config else ()), *(("--json",) if top.json else ())]
+        common = [*(("--config", top.config) if top.config else ()), *(("--json",) if top.json else ())]
         status: int = module.main([*top.rest, *common])
         return status
-    parser = Parser(prog=f"waypost {top.command}", description=f"{summary[0].upper()}{summary[1:]}.")
-    module.configure(parser)
-    arguments = parser.parse_args(top.rest, argparse.Namespace(config=top.config, json=top.json))
+    given = argparse.Namespace(config=Path(top.config) if top.config else None, json=top.json, commands=COMMANDS)
+    arguments = parser_of(COMMANDS, top.command).parse_args(top.rest, given)
     status = arguments.run(arguments)
     sys.stdout.flush()  # flush here, where BrokenPipeError is still caught
     return status

@@ -26,7 +26,7 @@ from mailcore.lab.hop import Hop, HopPlan
 from mailcore.lab.lab import Lab
 from mailcore.lab.traffic import Traffic
 
-__all__ = ["BEHAVIOURS", "main", "read_demo"]
+__all__ = ["BEHAVIOURS", "main", "parser", "read_demo"]
 
 BEHAVIOURS = {
     "swift.example": "accept",
@@ -106,24 +106,23 @@ async def _run(lab: Lab, traffic: Traffic) -> None:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command line."""
+    made = argparse.ArgumentParser(
         prog="waypost demo",
         description="Fake SMTP servers and gentle mixed traffic, as ./run --demo starts them.",
     )
-    parser.add_argument(
-        "--config", type=Path, default=Path("demo.toml"), metavar="FILE", help="of the demo (demo.toml)"
-    )
-    parser.add_argument("--rate", type=float, default=4.0, metavar="N", help="messages a second (4)")
-    parser.add_argument("--seed", type=int, default=0, help="of what is sent, and of what shares fall on (0)")
-    parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
-    parser.add_argument("--json", action="store_true", help="changes nothing: there is no output")
-    return parser.parse_args(argv)
+    made.add_argument("--config", type=Path, default=Path("demo.toml"), metavar="FILE", help="of the demo (demo.toml)")
+    made.add_argument("--rate", type=float, default=4.0, metavar="N", help="messages a second (4)")
+    made.add_argument("--seed", type=int, default=0, help="of what is sent, and of what shares fall on (0)")
+    made.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
+    made.add_argument("--json", action="store_true", help="changes nothing: there is no output")
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the demo until a signal; returns 0, or 1 with one line on stderr if it could not start."""
-    arguments = _arguments(argv)
+    arguments = parser().parse_args(argv)
     if arguments.with_parent:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         if os.getppid() != arguments.with_parent:  # it ended before we could say so

@@ -28,7 +28,7 @@ from mailcore.lab.control import ControlServer, ask
 from mailcore.lab.hop import HopPlan
 from mailcore.lab.lab import Lab
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
 
 _HOP_KEYS = {"name": str, "behaviour": str, "host": str, "port": int}
 _OLD_KEY = "temper"  # earlier name of "behaviour"; lang: quoted
@@ -82,27 +82,28 @@ def read_plans(path: Path) -> list[HopPlan]:
     return plans
 
 
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command line."""
+    made = argparse.ArgumentParser(
         prog="waypost lab",
         description="A set of fake SMTP servers with scripted behaviour.",
         epilog="Behaviours: accept, slow(S[,stage[,spread]]), limit(K), greylist(S), reject(share|pattern[,code[,stage]]), "
         "silent(stage[,share]), dead_for(S), rst(stage[,share]), close(stage[,share]), without(keyword); "
         "joined with +. Stages: connect, ehlo, mail, rcpt, data, body, final, quit.",
     )
-    parser.add_argument(
+    made.add_argument(
         "--hop", action="append", default=[], metavar="[NAME=]BEHAVIOUR:HOST:PORT", help="port 0: any free one"
     )
-    parser.add_argument("--file", type=Path, help="a TOML file with [[hop]] tables: name, behaviour, host, port")
-    parser.add_argument("--events", metavar="FILE|-", help="a line of JSON for each message that arrived")
-    parser.add_argument("--control", type=Path, metavar="PATH", help="a Unix socket that answers questions")
-    parser.add_argument("--ask", type=Path, metavar="PATH", help="ask the lab behind this socket, and end")
-    parser.add_argument("request", nargs="?", default='{"do": "counters"}', help="with --ask: the question")
-    parser.add_argument("--no-ledger", action="store_true", help="count arrivals but keep none in memory")
-    parser.add_argument("--seed", type=int, default=0, help="of what shares fall on (0)")
-    parser.add_argument("--json", action="store_true", help="changes nothing: the output is JSON anyway")
-    parser.add_argument("--config", help="not read: the lab knows nothing of the appliance")
-    return parser.parse_args(argv)
+    made.add_argument("--file", type=Path, help="a TOML file with [[hop]] tables: name, behaviour, host, port")
+    made.add_argument("--events", metavar="FILE|-", help="a line of JSON for each message that arrived")
+    made.add_argument("--control", type=Path, metavar="PATH", help="a Unix socket that answers questions")
+    made.add_argument("--ask", type=Path, metavar="PATH", help="ask the lab behind this socket, and end")
+    made.add_argument("request", nargs="?", default='{"do": "counters"}', help="with --ask: the question")
+    made.add_argument("--no-ledger", action="store_true", help="count arrivals but keep none in memory")
+    made.add_argument("--seed", type=int, default=0, help="of what shares fall on (0)")
+    made.add_argument("--json", action="store_true", help="changes nothing: the output is JSON anyway")
+    made.add_argument("--config", help="not read: the lab knows nothing of the appliance")
+    return made
 
 
 async def _run(lab: Lab, control: ControlServer | None, events: EventLog | None) -> None:
@@ -138,7 +139,7 @@ def _ask(path: Path, text: str) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the lab until a signal, or sends a request to one; returns the exit status: 1 if it could not start, with a
     line on stderr."""
-    arguments = _arguments(argv)
+    arguments = parser().parse_args(argv)
     events: EventLog | None = None
     try:
         if arguments.ask is not None:

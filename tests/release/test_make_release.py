@@ -94,6 +94,8 @@ def is_whole(wheel: Path) -> None:
     sources = {name for name in FILES if name.startswith(("mailcore/", "appliance/")) and name.endswith(".py")}
     shown = {f"appliance/{name}" for name in FILES if name.startswith(("templates/", "static/"))}
     assert (sources | shown) - inside == set()
+    shared = {name for name in FILES if name.startswith("share/")}
+    assert shared <= {name.partition(".data/data/")[2] for name in inside}
     assert not [name for name in inside if name.startswith("tests/") or name.endswith(".pyc")]
 
 

@@ -108,6 +108,8 @@ def test_it_is_installed_and_the_second_time_nothing_changes(
 
 def test_each_process_is_its_own_user_and_all_services_run(servers: Servers, tell: Tell) -> None:
     for one in servers.machines:
+        one.ssh("test -s /usr/local/share/man/man1/waypost-queue.1")
+        one.ssh("bash -c '. /usr/local/share/bash-completion/completions/waypost && complete -p waypost'")
         tell(f"{one.name}: exposure of core, portal, worker, beat, Redis: {each_is_its_own_user(one)}")
 
 
