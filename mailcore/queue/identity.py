@@ -100,6 +100,7 @@ class Look:
     identity: Identity | None
     why_not: str
     is_foreign: bool = False  # it carries the identity of another home
+    is_damaged: bool = False
 
 
 @dataclass(slots=True)
@@ -205,6 +206,7 @@ def look(disk: Disk, directories: Mapping[str, str]) -> list[Look]:
     own: Identity | None = None
     for name, path in directories.items():
         found: Identity | None = None
+        damaged = False
         try:
             found = read_identity(disk, name, path)
             if name == HOME:
@@ -217,9 +219,9 @@ def look(disk: Disk, directories: Mapping[str, str]) -> list[Look]:
             else:
                 why_not = "" if found is None else f"the {name} directory {path} belongs to {described(found)}"
         except IdentityDamaged as error:
-            why_not = error.fault.message
+            why_not, damaged = error.fault.message, True
         foreign = own is not None and found is not None and found.identity != own.identity
-        looks.append(Look(name, path, found, why_not, foreign))
+        looks.append(Look(name, path, found, why_not, foreign, damaged))
     return looks
 
 
