@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import os
+import smtplib
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,7 @@ import pytest
 from mailcore.lab.lab import Lab
 from tests.backup.place import command
 from tests.end_to_end.appliance import COMMAND
+from tests.eventually import eventually
 from tests.running.running_core import DATA, RunningCore, route_to
 
 BIG = DATA + b"filler\r\n" * 20_000  # beyond inline_limit: it has a spool file
@@ -122,3 +128,126 @@ async def wrong(core: RunningCore, *words: str) -> str:
     code, _, err = await core._run(*words)
     assert code == 2
     return err
+
+
+REFUSED = (AssertionError, smtplib.SMTPException, ConnectionError)  # of a message, or of its connection
+
+
+def mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+
+
+@contextlib.contextmanager
+def bound(disk: Path, directory: Path) -> Iterator[Callable[[], None]]:
+    """Mounts ``disk`` on ``directory``; yields the function that unmounts it while it is in use."""
+
+    def unmount() -> None:
+        subprocess.run(["umount", "-l", directory], check=False)
+
+    disk.mkdir(exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    mount("--bind", str(disk), str(directory))
+    try:
+        yield unmount
+    finally:
+        unmount()
+
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+
+
+@as_root
+async def test_a_disk_that_is_in_use_is_not_unmounted_by_mistake(tmp_path: Path) -> None:
+    async with Lab([REFUSING]) as lab:
+        core = RunningCore(tmp_path, {"*": route_to(lab, 0)}, {"scheduler": LATER})
+        with bound(tmp_path / "disk", core.home / "spool"):
+            await core.start()
+            try:
+                done = await asyncio.to_thread(subprocess.run, ["umount", core.home / "spool"], capture_output=True)
+                assert done.returncode != 0
+                assert b"busy" in done.stderr
+            finally:
+                await core.control.close()
+                core.stop()
+
+
+@as_root
+@pytest.mark.parametrize("name", ["queue", "spool"])
+async def test_a_disk_that_goes_away_under_a_running_core_costs_no_mail(tmp_path: Path, name: str) -> None:
+    async with Lab([REFUSING]) as lab:
+        core = RunningCore(tmp_path, {"*": route_to(lab, 0)}, {"scheduler": LATER})
+        directory, disk = core.home / name, tmp_path / "disk"
+        with bound(disk, directory) as unmount:
+            await core.start()
+            try:
+                first = await core.send("one@example.org", data=BIG)
+                await core.until_in(first, "retry.")
+                unmount()
+                # Directories as a package or tmpfiles.d makes them, below the mount point.
+                for below in ("incoming.0", "journal", *(f"{folder:02x}" for folder in range(64))):
+                    (directory / below).mkdir()
+                before = tree(directory)
+                accepted = {first}
+
+                async def refuses() -> bool:
+                    """For a second the open segment may be written to, which lies on the disk that went away."""
+                    try:
+                        accepted.add(await core.send("two@example.org", data=BIG, heard=False))
+                    except REFUSED:
+                        return True
+                    return False
+
+                await eventually(refuses, "a refusal")
+                await core.kill_now("receiver.0")
+                await core.kill_now("manager")
+                with pytest.raises(REFUSED):
+                    await core.send("three@example.org", data=BIG, heard=False)
+                await asyncio.sleep(0.5)
+                assert tree(directory) == before, "something was written below the mount point"
+                code, out, _ = await core._run("identity", "show")
+                assert (code, json.loads(out)[name]["identity"]) == (1, None)
+                mount("--bind", str(disk), str(directory))
+                await core.ready()
+                accepted.add(await core.send("four@example.org", data=BIG))
+                assert accepted == {item["queue_id"] for item in await core.listed()}
+                assert accepted <= set(core.spool_files())
+            finally:
+                await core.control.close()
+                core.stop()
+                unmount()
+
+
+@as_root
+async def test_a_disk_that_is_mounted_read_only_is_told(tmp_path: Path) -> None:
+    async with Lab([REFUSING]) as lab:
+        core = RunningCore(tmp_path, {"*": route_to(lab, 0)}, {"scheduler": LATER})
+        with bound(tmp_path / "disk", core.home / "spool"):
+            await started_once(core)
+            mount("-o", "remount,bind,ro", str(core.home / "spool"))
+            assert refused(core) == f"waypost: {core.home / 'spool'}: Read-only file system\n"
+
+
+async def test_links_to_disks_are_followed_and_a_link_that_leads_nowhere_is_told(tmp_path: Path) -> None:
+    async with Lab([REFUSING]) as lab:
+        core = RunningCore(tmp_path, {"*": route_to(lab, 0)}, {"scheduler": LATER})
+        disk = tmp_path / "disk"
+        disk.mkdir()
+        core.home.mkdir()
+        (core.home / "spool").symlink_to(disk)
+        await started_once(core)
+        disk.rename(tmp_path / "away")
+        assert f"{core.home / 'spool'} is a symbolic link to {disk}, which does not exist" in refused(core)
+
+
+async def test_a_first_start_that_is_killed_is_followed_by_one_that_succeeds(tmp_path: Path) -> None:
+    """Real kills, at any time; tests/queue/test_identity.py has each step."""
+    async with Lab([REFUSING]) as lab:
+        core = RunningCore(tmp_path, {"*": route_to(lab, 0)}, {"scheduler": LATER, "export": {"enabled": True}})
+        for number in range(6):
+            core.launch()
+            await asyncio.sleep(0.1 + 0.08 * number)
+            core.stop()
+        await started_once(core)
+        code, out, _ = await core._run("identity", "show")
+        assert code == 0
+        assert len({each["identity"] for each in json.loads(out).values()}) == 1
