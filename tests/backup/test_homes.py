@@ -19,6 +19,7 @@ from mailcore.lab.lab import Lab
 from mailcore.log.disk import Disk
 from mailcore.log.positions import read_positions
 from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, read_exported, write_exported
+from mailcore.queue.identity import Identity, write_identity
 from mailcore.queue.restored import Restored, write_restored
 from tests.backup.place import command
 from tests.end_to_end.appliance import COMMAND
@@ -120,7 +121,11 @@ def newer_exported(home: Path) -> None:
     write_exported(Disk(), str(home / "events" / EXPORTED), ExportedPositions(version=2))
 
 
-@pytest.mark.parametrize("newer", [newer_segment, newer_positions, newer_marker, newer_exported])
+def newer_identity(home: Path) -> None:
+    write_identity(Disk(), str(home), Identity("1" * 32, "home", str(home), 1.0, version=2))
+
+
+@pytest.mark.parametrize("newer", [newer_segment, newer_positions, newer_marker, newer_exported, newer_identity])
 def test_a_core_that_is_too_old_says_so_and_writes_nothing(newer: Any, tmp_path: Path) -> None:
     unpacked(HOMES[-1], tmp_path)
     home = tmp_path / "home"

@@ -27,6 +27,13 @@ MUTATIONS = [
         "tests/queue/test_identity.py -k had_the_identity",
     ),
     Mutation(
+        "a directory that was exchanged is written to",
+        "mailcore/log/disk.py",
+        "        if self.guards and (guard := self.guard_of(path)) is not None:\n",
+        "        if not self.guards and (guard := self.guard_of(path)) is not None:\n",
+        "tests/queue/test_identity.py -k guard",
+    ),
+    Mutation(
         "the sweep does not look at the identity",
         "mailcore/queue/sweep.py",
         "        return disk.is_identified(self._queue.directory) and disk.is_identified(self._queue.spool.directory)\n",
