@@ -4,12 +4,12 @@ from __future__ import annotations
 
 __all__ = ["BASH", "ZSH"]
 
-# Bash splits words at ":" and "=", too; so the line is split again at spaces, and the answer loses the part that bash keeps.
+# Bash splits words at ":" and "=", too; so the line is split again at spaces, and an answer loses the part before the last ":".
 BASH = r"""# Completion of waypost for bash; made by: waypost completion bash
 @TABLES@
 
 _waypost() {
-    local line=${COMP_LINE:0:COMP_POINT} path=waypost next= number=0 kind= opened= i word current prefix
+    local line=${COMP_LINE:0:COMP_POINT} path=waypost next= number=0 kind= opened= i word current quote=
     local -a words config=()
     read -ra words <<<"${line//\\ /_}"
     [[ $line == *[[:space:]] ]] && words+=('')
@@ -34,7 +34,6 @@ _waypost() {
         kind=${_waypost_takes["$path $next"]}
     elif [[ $current == --*=* && -z $opened ]]; then
         kind=${_waypost_takes["$path ${current%%=*}"]}
-        prefix=${current%%=*}=
         current=${current#*=}
     elif [[ $current == -* && -z $opened ]]; then
         mapfile -t COMPREPLY < <(compgen -W "${_waypost_options["$path"]}" -- "$current")
@@ -52,13 +51,21 @@ _waypost() {
         return
         ;;
     *)
-        word=$("${words[0]}" completion --values "$kind" "${config[@]}" 2>/dev/null)
-        mapfile -t COMPREPLY < <(compgen -W "$word" -- "$current")
+        # Recipients choose some names of destinations: "compgen -W" would run what is in them, and so would an unquoted word.
+        [[ $current == [\'\"]* ]] && quote=${current:0:1} && current=${current:1}
+        [[ -z $quote ]] && current=${current//\\/}
+        while IFS= read -r word; do
+            [[ $word == "$current"* ]] || continue
+            if [[ -z $quote ]]; then
+                word=${word#"${current%"${current##*[:=]}"}"}
+                printf -v word %q "$word"
+            elif [[ $word == *[\'\"\$\`\\]* ]]; then
+                continue
+            fi
+            COMPREPLY+=("$word")
+        done < <("${words[0]}" completion --values "$kind" "${config[@]}" 2>/dev/null)
         ;;
     esac
-    word=$prefix$current
-    word=${word%"${word##*[:=]}"}
-    [[ -n $word ]] && COMPREPLY=("${COMPREPLY[@]/#/$prefix}") && COMPREPLY=("${COMPREPLY[@]#"$word"}")
 }
 
 complete -F _waypost waypost

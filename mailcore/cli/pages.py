@@ -2,6 +2,8 @@
 
 Reading may be repeated, so a page whose answer broke off is asked for again: nothing of it was shown. This does not break
 never-sent-twice, which holds for each call of the client.
+
+Keeps law: list-continues (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -21,10 +21,13 @@ from tests.eventually import PATIENCE_S
 from tests.lookup.sample_messages import envelope
 
 # The command under test prints its words; the running Waypost is two lines of values.
+# Recipients choose some names of destinations: nothing in them may be run, neither by the shell nor by its user.
+HOSTILE = "relay:$(touch owned)`touch owned`;touch owned@example.org"
+DESTINATIONS = f"smtp:example.org\nsmtp:[192.0.2.1]:25\n{HOSTILE}\n"
 PROGRAM = """waypost() {
     case "$1 $2 $3" in
     "completion --values queue-ids") printf '%s\\n' 1K0RDGV4BE900 1K0RDGV4BE911 ;;
-    "completion --values destinations") printf '%s\\n' smtp:example.org smtp:[192.0.2.1]:25 ;;
+    "completion --values destinations") cat destinations ;;
     "completion --values transports") printf '%s\\n' smtp global ;;
     "completion --values parameters") printf '%s\\n' process_limit destination_rate_delay ;;
     *) printf 'RAN'; printf '<%s>' "$@"; printf '\\n' ;;
@@ -43,6 +46,7 @@ class Shell:
     def __init__(self, shell: str, script: str, directory: Path) -> None:
         (directory / "program").write_text(PROGRAM)
         (directory / "completion").write_text(script)
+        (directory / "destinations").write_text(DESTINATIONS)
         (directory / "a file.eml").write_text("")
         self._pid, self._terminal = pty.fork()
         if self._pid == 0:
@@ -109,6 +113,15 @@ def test_a_line_is_completed(shell: Shell) -> None:
         "waypost completion ba": ["completion", "bash"],
     }.items():
         assert shell.completed(line) == words, line
+
+
+def test_nothing_in_a_value_is_run(shell: Shell, tmp_path: Path) -> None:
+    assert shell.completed("waypost destination suspend relay:") == ["destination", "suspend", HOSTILE]
+    assert not (tmp_path / "owned").exists()
+    line = "waypost queue list --destination 'smtp:[19"
+    assert shell.completed(line) == ["queue", "list", "--destination", "smtp:[192.0.2.1]:25"]
+    line = "waypost queue list --destination smtp:\\[19"
+    assert shell.completed(line) == ["queue", "list", "--destination", "smtp:[192.0.2.1]:25"]
 
 
 async def test_values_are_those_of_the_running_waypost(running: RunningControl, waypost: Waypost) -> None:

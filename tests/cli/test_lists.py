@@ -85,6 +85,26 @@ async def test_when_control_does_not_come_back_the_list_says_where_it_goes_on(
     assert said.errors[0]["code"] == "unavailable"
 
 
+async def test_an_interrupted_list_says_where_it_goes_on(
+    running: RunningControl, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.write("incoming.0", *(envelope() for _ in range(10)))
+    monkeypatch.setattr("mailcore.cli.queue.command.PAGE_MAX", 4)
+    item = JsonLines.item
+
+    def interrupt(self: JsonLines, value: Any) -> None:
+        item(self, value)
+        if self.count == 6:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupting:
+        interrupting.setattr(JsonLines, "item", interrupt)
+        said = await waypost("queue", "list", "--all", "--json")
+    assert (said.status, said.end["complete"], said.end["interrupted"]) == (130, False, True)
+    rest = await waypost("queue", "list", "--all", "--json", "--cursor", said.end["cursor"])
+    assert len(rest.items) == 6, "from the page on that was not printed whole"
+
+
 # -- a real core, whose control process is killed
 
 

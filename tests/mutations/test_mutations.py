@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations import of_log, of_lookup, of_queue, of_scheduler
+from tests.mutations import of_cli, of_log, of_lookup, of_queue, of_scheduler
 from tests.mutations.mutation import Mutation
 
-MUTATIONS = [*of_log.MUTATIONS, *of_lookup.MUTATIONS, *of_queue.MUTATIONS, *of_scheduler.MUTATIONS]
+MUTATIONS = [*of_cli.MUTATIONS, *of_log.MUTATIONS, *of_lookup.MUTATIONS, *of_queue.MUTATIONS, *of_scheduler.MUTATIONS]
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300.0
 
