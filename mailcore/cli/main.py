@@ -79,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return NOT_DONE
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        set_json_errors(False)
 
 
 if __name__ == "__main__":
