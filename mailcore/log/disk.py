@@ -6,8 +6,8 @@ and fails any call. It knows paths and file descriptors, and nothing about lanes
 Errors are OSError as the kernel raises them. Nothing here retries a failed sync: after EIO the next fsync succeeds although
 the data is lost (docs/facts.md), so a failed sync ends the use of that file.
 
-A ``Guard`` refuses to create or remove anything in a directory that is not the one any more that was checked at the start: its
-disk was unmounted, or another one lies above it.
+A ``Guard`` refuses to open, list, create or remove anything in a directory that is not the one any more that was checked at the
+start: its disk was unmounted, or another one lies above it. A segment of another queue may have the same name.
 
 Keeps law: no-sync-retry, law: one-identity (docs/laws.md).
 """
@@ -47,16 +47,20 @@ class Guard:
 
     def check(self) -> None:
         """Raises OSError unless the directory is the one that was ours. It costs one stat, and a read if it was exchanged."""
-        status = os.stat(self.directory)
+        try:
+            status = os.stat(self.directory)
+        except FileNotFoundError:
+            self.confirm()
+            raise
         if (status.st_dev, status.st_ino) != self._seen:
             self.confirm()
 
     def confirm(self) -> None:
         """Reads the identity. Raises OSError unless it is ours."""
         self._seen = (-1, -1)
-        status = os.stat(self.directory)
         if why_not := self._why_not():
             raise OSError(errno.ESTALE, why_not)
+        status = os.stat(self.directory)
         self._seen = (status.st_dev, status.st_ino)
 
 
@@ -99,10 +103,12 @@ class Disk:
 
     def open_read(self, path: str) -> int:
         """Opens a file for reading; returns its descriptor."""
+        self.check(path)
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def open_write(self, path: str) -> int:
         """Opens an existing file, to rewrite bytes in place; returns its descriptor."""
+        self.check(path)
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def close(self, fd: int) -> None:
@@ -206,6 +212,7 @@ class Disk:
 
     def list(self, path: str) -> list[str]:
         """Returns the names in a directory, sorted; an empty list if it does not exist."""
+        self.check(path)
         try:
             return sorted(os.listdir(path))
         except FileNotFoundError:

@@ -368,10 +368,13 @@ def lock_directory(disk: Disk, name: str, directory: str, wait_s: float = 0.0) -
 def guards_of(directories: Mapping[str, str], own: Identity) -> tuple[Guard, ...]:
     """Returns guards for ``Disk.guards``: they refuse changes in a directory that is not ours any more."""
 
+    disk = Disk()
+    disk.guards = ()  # it is asked by the guards themselves
+
     def why_not(name: str, directory: str) -> Callable[[], str]:
         def ask() -> str:
             try:
-                return refusal(Disk(), own, name, directory)
+                return refusal(disk, own, name, directory)
             except (IdentityDamaged, OSError) as error:
                 return str(error)
 

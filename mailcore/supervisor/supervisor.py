@@ -24,6 +24,7 @@ from pathlib import Path
 
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
+from mailcore.faults import Code
 from mailcore.log.disk import Disk, Locked
 from mailcore.maillog.maillog import MailLog
 from mailcore.queue.exported import EXPORTED
@@ -109,7 +110,7 @@ def prepare_home(settings: Settings) -> int:
 def identify(settings: Settings) -> Held:
     """Checks and locks the directories that carry the identity; at a first start creates them.
 
-    Raises IdentityError, HomeError.
+    Raises IdentityError.
     """
     directories = {name: str(path) for name, path in settings.identified_directories.items()}
     try:
@@ -122,10 +123,10 @@ def identify(settings: Settings) -> Held:
             lambda: secrets.token_hex(16),
         )
     except OSError as error:
-        raise HomeError(f"{error.filename or settings.home}: {error.strerror}") from error
+        raise IdentityError(f"{error.filename or settings.home}: {error.strerror}", code=Code.INTERNAL) from error
     for directory in directories.values():
         if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-            raise HomeError(f"{directory} can't be read and written by this user (uid {os.getuid()})")
+            raise IdentityError(f"{directory} can't be read and written by this user (uid {os.getuid()})")
     return held
 
 

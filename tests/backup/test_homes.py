@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import tarfile
 from collections import Counter
@@ -140,6 +141,24 @@ def test_a_core_that_is_too_old_says_so_and_writes_nothing(newer: Any, tmp_path:
     after = tree(home)
     assert {name for name in after if not name.startswith(("log/", "run/"))} - {"lock"} == set(before)
     assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.parametrize("name", ["queue", "spool"])
+def test_an_upgrade_on_which_a_disk_is_missing_writes_nothing(name: str, tmp_path: Path) -> None:
+    """A release without identities has left mail; nothing but that mail tells that a disk is missing."""
+    unpacked(HOMES[0], tmp_path)
+    home = tmp_path / "home"
+    shutil.rmtree(home / name)
+    (home / name).mkdir()
+    core = RunningCore(tmp_path, {}, {"export": {"enabled": True}})
+    before = tree(home)
+    done = subprocess.run(
+        [COMMAND, "mailcore", "--config", core.config], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert f"the {name} directory {home / name} " in done.stderr
+    after = tree(home)
+    assert {path for path in after if not path.startswith(("log/", "run/"))} - {"lock"} == set(before)
 
 
 @pytest.mark.long

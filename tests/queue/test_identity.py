@@ -382,12 +382,18 @@ def test_a_guard_refuses_changes_in_a_directory_that_was_exchanged(tmp_path: Pat
     spool.create("a").close()
     assert disk.is_identified(directories["spool"])
     (tmp_path / "spool").rename(tmp_path / "away")
-    with pytest.raises(FileNotFoundError):
-        spool.create("b")
+    file = spool.path("a")
+    uses: list[Callable[[], object]] = [
+        lambda: spool.create("b"), lambda: spool.remove("a"), lambda: spool.read_envelope("a"), lambda: list(spool.queue_ids()),
+        lambda: disk.open_write(file), lambda: disk.make_directory(f"{directories['spool']}/00"),
+    ]  # fmt: skip
+    for use in uses:
+        with pytest.raises(OSError, match=r"the spool directory .* does not exist"):
+            use()
     (tmp_path / "spool").mkdir()
-    for change in (lambda: spool.create("b"), lambda: spool.remove("a"), lambda: disk.check(directories["spool"])):
+    for use in uses:
         with pytest.raises(OSError, match=r"the spool directory .* is empty"):
-            change()
+            use()
     with pytest.raises(OSError, match="the spool directory"):
         disk.is_identified(directories["spool"])
     assert list((tmp_path / "spool").rglob("*")) == []

@@ -106,7 +106,7 @@ class SweptSpool:
 
     def carries(self, name: str, digits: str) -> None:
         """Gives a directory another identity, as if another Waypost's disk were mounted there."""
-        identity = read_identity(self.disk, name, self.directories[name])
+        identity = read_identity(Disk(), name, self.directories[name])
         assert identity is not None
         write_identity(Disk(), self.directories[name], msgspec.structs.replace(identity, identity=digits))
 
