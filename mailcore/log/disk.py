@@ -20,7 +20,7 @@ import fcntl
 import os
 from collections.abc import Callable, Sequence
 
-__all__ = ["Buffer", "Disk", "Guard", "Locked"]
+__all__ = ["Buffer", "Disk", "Exchanged", "Guard", "Locked"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -31,6 +31,16 @@ _DIRECTORY_MODE = 0o750
 
 class Locked(Exception):
     """Another process holds the lock on this path."""
+
+
+class Exchanged(OSError):
+    """Raised if a guarded directory is not ours any more. Its text is the reason."""
+
+    def __init__(self, why_not: str) -> None:
+        super().__init__(errno.ESTALE, why_not)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 class Guard:
@@ -59,7 +69,7 @@ class Guard:
         """Reads the identity. Raises OSError unless it is ours."""
         self._seen = (-1, -1)
         if why_not := self._why_not():
-            raise OSError(errno.ESTALE, why_not)
+            raise Exchanged(why_not)
         status = os.stat(self.directory)
         self._seen = (status.st_dev, status.st_ino)
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from mailcore import processes
+from mailcore.log.disk import Disk
+from mailcore.queue.identity import Identity, write_identity
 from mailcore.supervisor import supervisor as supervisor_module
 from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import Pulse
@@ -117,6 +119,34 @@ def test_receivers_begin_before_anything_else_is_started(tmp_path: Path, monkeyp
     finally:
         signal.signal(signal.SIGCHLD, before)
         signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+
+
+def test_a_refused_start_is_logged_told_to_systemd_and_rests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """systemd would start it again five times a second."""
+    rested: list[float] = []
+    monkeypatch.setattr(supervisor_module, "REFUSED_REST_S", 0.125)
+    monkeypatch.setattr("mailcore.supervisor.supervisor.time.sleep", rested.append)
+    settings = settings_in(tmp_path / "home")
+    write_identity(Disk(), _made(settings.spool_directory), Identity("1" * 32, "spool", "/other", 1_795_000_000.0))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        address = os.path.relpath(tmp_path / "notify")
+        systemd.bind(address)
+        systemd.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        assert supervisor_module.main(settings, processes.__name__) == 1
+        told = systemd.recv(4096).decode()
+    why = f"the spool directory {settings.spool_directory} belongs to another Waypost, 11111111 (home /other, since 2026-11-18)"
+    assert told.startswith(f"STATUS=not started: {why}")
+    assert capsys.readouterr().err.startswith(f"waypost: {why}")
+    assert f"fatal: not started: {why}" in (settings.log_directory / "mail.log").read_text()
+    assert rested == [0.125]
+
+
+def _made(directory: Path) -> str:
+    directory.mkdir(parents=True)
+    return str(directory)
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["another Waypost", "another program"])
