@@ -234,11 +234,18 @@ def _what_is_there(disk: Disk, directory: str) -> str:
 
 
 def establish(
-    disk: Disk, directories: Mapping[str, str], log_directory: str, reports_directory: str, now: float, token: Token
+    disk: Disk,
+    directories: Mapping[str, str],
+    log_directory: str,
+    reports_directory: str,
+    now: float,
+    token: Token,
+    lock_wait_s: float = 0.0,
 ) -> Held:
     """Checks the identity of a home and locks its directories; at a first start writes it.
 
     ``directories`` has "home" and those of "queue", "spool", "events" that are in use. The caller holds the home's lock.
+    ``lock_wait_s``: a supervisor that was killed just now may still hold the other locks.
     Raises IdentityError, OSError; then nothing was written, or a first start is continued by the next one.
     """
     home = directories[HOME]
@@ -261,7 +268,7 @@ def establish(
     try:
         for name, path in others.items():
             disk.make_directory(path)
-            held.locks.append(lock_directory(disk, name, path))
+            held.locks.append(lock_directory(disk, name, path, lock_wait_s))
             if name not in marked and read_identity(disk, name, path) is None:
                 write_identity(disk, path, marked_as(own, name, token))
             if why_not := refusal(disk, own, name, path):  # another supervisor may have been quicker

@@ -121,6 +121,7 @@ def identify(settings: Settings) -> Held:
             str(settings.reports_directory),
             time.time(),
             lambda: secrets.token_hex(16),
+            LOCK_WAIT_S,
         )
     except OSError as error:
         raise IdentityError(f"{error.filename or settings.home}: {error.strerror}", code=Code.INTERNAL) from error

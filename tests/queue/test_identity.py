@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -416,3 +417,22 @@ def _umask() -> int:
     before = os.umask(0)
     os.umask(before)
     return before
+
+
+def test_a_supervisor_that_is_ending_is_waited_for(tmp_path: Path) -> None:
+    """Its locks end one after the other, and the next supervisor waits for the home's already."""
+    directories = {name: str(tmp_path / name) for name in ("home", "queue", "spool")}
+    held = establish(Disk(), directories, str(tmp_path / "home" / "log"), "", NOW, tokens(DIGITS))
+    with pytest.raises(IdentityError):
+        establish(Disk(), directories, str(tmp_path / "home" / "log"), "", NOW, tokens(DIGITS))
+
+    def end() -> None:
+        for lock in held.locks:
+            os.close(lock)
+
+    timer = threading.Timer(0.3, end)
+    timer.start()
+    again = establish(Disk(), directories, str(tmp_path / "home" / "log"), "", NOW, tokens(DIGITS), 30.0)
+    timer.join()
+    for lock in again.locks:
+        os.close(lock)
