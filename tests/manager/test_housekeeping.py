@@ -15,7 +15,7 @@ import pytest
 from mailcore.config.settings import Export, Queue, Settings, Transport
 from mailcore.envelope import DataPlace, Status, Verdict
 from mailcore.frames import Delivered, FrameWriter
-from mailcore.log.disk import Disk
+from mailcore.log.disk import Disk, Guard
 from mailcore.log.lane import LaneWriter
 from mailcore.manager.flow import DelivererLink
 from mailcore.manager.manager import ENTRY_BYTES_MAX, TRY_S, Manager
@@ -145,6 +145,7 @@ async def test_on_a_full_disk_nothing_is_moved(manager: Manager, tmp_path: Path)
 async def test_an_orphan_is_swept_and_said_so(manager: Manager, tmp_path: Path) -> None:
     written = time.time() - 2 * AGE_S
     spool = manager.context.queue.spool
+    spool.disk.guards = (Guard(str(tmp_path), lambda: ""),)  # this manager is started without an identity
     file = spool.create(QueueIds(3, lambda: written).next())
     file.write([b"never completed"])
     file.close()
