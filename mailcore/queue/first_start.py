@@ -151,7 +151,7 @@ def _spooled(disk: Disk, queue: str) -> Iterator[str]:
 
 
 def _why_no_events(disk: Disk, events: str, reports_directory: str) -> str:
-    if disk.exists(os.path.join(events, EXPORTED)):
+    if disk.exists(os.path.join(events, EXPORTED)) or not is_empty(disk, events):
         return ""
     with contextlib.suppress(PermissionError):  # the portal's user may own it
         if not is_empty(disk, reports_directory):

@@ -179,6 +179,9 @@ def test_an_upgrade_without_the_disk_of_the_events_is_refused() -> None:
     disk.make_directory("/base/reports/days/dt=2026-11-18")
     with pytest.raises(IdentityError, match="the events directory /base/events holds no events, but reports were made"):
         start(disk)
+    disk.make_directory("/base/events/dt=2026-11-18")
+    disk.put("/base/events/dt=2026-11-18/journal.0.parquet", b"events")
+    start(disk)
 
 
 @pytest.mark.parametrize("name", ["queue", "spool", "events"])
