@@ -33,6 +33,11 @@ class Fault(msgspec.Struct, frozen=True):
     message: str  # for a person; may be reworded at any time
     argument: str = ""  # the argument that is wrong, as "changes[2].value"; "" when none is
 
+    @property
+    def at_field(self) -> str:
+        """Returns the message for a form, which shows it at the field: without the argument in front of it."""
+        return self.message.removeprefix(f"{self.argument}: ")
+
 
 class FaultError(Exception):
     """An exception that carries a Fault. A subclass sets ``default``, the code of those raised without one."""

@@ -119,7 +119,7 @@ class FilterForm(forms.Form):
         name = next((name for name, (theirs, _) in AMOUNTS.items() if theirs == what), what)
         if error.code is not Code.INVALID or where != "filter" or name not in FIELDS:
             return False
-        self.add_error(name, sentence(str(error).partition(f"{error.argument}: ")[2] or str(error)))
+        self.add_error(name, sentence(error.fault.at_field))
         return True
 
     @property
