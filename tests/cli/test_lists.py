@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -136,12 +138,14 @@ class Killer:
     def __call__(self, lines: JsonLines, value: Any) -> None:
         self._item(lines, value)
         if lines.count in self._at:
-            pid = self._core.processes()["control"]
+            while (pid := self._core.processes().get("control", 0)) in (0, *self.killed):
+                time.sleep(0.01)  # the file that says so is written a little after the process was started again
             os.kill(pid, signal.SIGKILL)
             self.killed.append(pid)
             if self._at[lines.count]:
-                while Path(f"/proc/{pid}").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text():
-                    pass
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    while " Z " not in Path(f"/proc/{pid}/stat").read_text():
+                        pass
 
 
 @pytest.mark.parametrize(
