@@ -10,7 +10,7 @@ import enum
 
 import msgspec
 
-__all__ = ["DataPlace", "Envelope", "Options", "Origin", "Recipient", "Status", "Verdict"]
+__all__ = ["Aside", "AsideKind", "DataPlace", "Envelope", "Options", "Origin", "Recipient", "Status", "Verdict"]
 
 # Parameters of MAIL or RCPT that have no field of their own: keyword in upper case and value ("" without one), in the order
 # in which the client gave them. mailcore.esmtp has the list of parameters.
@@ -35,6 +35,29 @@ class Status(enum.IntEnum):
     DELETED = 4  # by an operator
 
 
+class AsideKind(enum.IntEnum):
+    """Why a recipient is not tried with the others of its message."""
+
+    DEFERRED = 0  # its next try is due later than that of another recipient
+    HELD = 1  # until an operator releases it
+    DELAYED = 2  # an operator's time, before which it is not tried
+    DELETED = 3  # can be undeleted until a time
+
+
+class Aside(msgspec.Struct, frozen=True, array_like=True):
+    """Says that a recipient is not tried now, and since when, until when and why. Times are wall clock, in seconds.
+
+    The queue lifetime does not pass for a recipient that an operator put aside: ``age_s`` is the message's age at that time.
+    """
+
+    kind: AsideKind
+    until: float = 0.0  # due, or deleted permanently; 0.0 of what is held
+    age_s: float = 0.0
+    why: str = ""  # the operator's reason
+    at: float = 0.0  # since when
+    before: Aside | None = None  # restored by a release or an undelete; None: it is due then
+
+
 class Recipient(msgspec.Struct, frozen=True, array_like=True):
     """One recipient of a message.
 
@@ -48,6 +71,8 @@ class Recipient(msgspec.Struct, frozen=True, array_like=True):
     route: str = ""  # an operator's reroute, "transport:next hop"; overrides the routes table
     reply: str = ""  # the last reply that deferred it, "" before the first attempt
     options: Options = ()  # parameters of RCPT
+    aside: Aside | None = None  # None: it is due when the message is
+    paused_s: int = 0  # of the message's age, the seconds that do not count for this recipient
 
 
 class DataPlace(enum.IntEnum):
@@ -94,6 +119,8 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     written_at: float = 0.0  # when a replacement came to rest: held, deleted or deferred since; 0: as received
     held_before: str | None = None  # in the deleted lane: the reason it was held for until then; None: it was not held
     options: Options = ()  # parameters of MAIL
+    aside: dict[str, int] = {}  # name of an AsideKind in lower case -> its recipients; kinds without any are left out
+    first_due_at: float = 0.0  # when all recipients are aside: the time of the first; it goes down the lanes until then
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

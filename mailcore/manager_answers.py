@@ -54,7 +54,10 @@ class Ordered(Struct, kw_only=True):
     """The result of a change, once its records are synced."""
 
     changed: int  # messages
+    recipients: int  # of these messages: those that the change applies to
+    in_flight: int  # of these recipients: those being delivered now, for whom the next hop's final reply counts
     errors: dict[str, Fault]  # queue id -> why this message was not changed
+    dead: list[str]  # of a retry: destinations of these recipients that are dead, so that they are deferred again
     elsewhere: list[str]  # queue ids of those errors for which the message may be in another lane
 
 

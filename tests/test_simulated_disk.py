@@ -15,7 +15,10 @@ INHERITED = {
     "make_directory",
     "read_whole",
     "write_whole",
-}  # built from the calls below, whose syncs are simulated
+    "check",
+    "guard_of",
+    "is_identified",
+}  # built from the calls below, whose syncs are simulated; and those of a directory's identity, which need a real one
 
 
 def test_every_call_of_the_real_disk_is_simulated() -> None:

@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mailcore.change_rules import refusal
 from mailcore.control.manager_link import ManagerAway
 from mailcore.control.protocol.changes import (
     CHANGES,
@@ -33,15 +32,18 @@ from mailcore.control.protocol.table import ArgumentError
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, Place, View
 from mailcore.faults import Code, Fault
-from mailcore.lookup.browse import Budget, Item, Stretch
+from mailcore.lookup.answers import Selected
+from mailcore.lookup.browse import Budget, Item, State, Stretch
 from mailcore.lookup.cutoff import Cutoff, CutoffError
 from mailcore.lookup.filter import Filter
 from mailcore.lookup.pattern import text_matcher
+from mailcore.lookup.selection import Selection, without
 from mailcore.manager_answers import Ordered
-from mailcore.queue.lanes import DELETED, state_in
 
 __all__ = ["Changes"]
 
+_Matching = tuple[list[Item], dict[str, Selected]]  # messages, and the recipients of each that a change selects
+DEAD_SHOWN = 20
 ERRORS_SHOWN = 100  # of a change to all that match; further errors are only counted
 LOOKS_AGAIN = 3  # for a message that has moved to another lane; between two moves it rests for seconds at least
 PROGRESS_S = 1.0  # a client hears at least this often how far it is
@@ -83,12 +85,14 @@ class Changes:
         extra: dict[str, Any],
         session: Session,
         lane: str | UnsetType = UNSET,
+        selected: Mapping[str, Selected] = {},
     ) -> ChangeResult:
         """Sends a change; looks again for messages that moved between search and change, which were not changed yet.
 
-        ``lane``: only messages in lanes that match this pattern are looked for again.
+        ``lane``: only messages in lanes that match this pattern are looked for again. ``selected``: the recipients of each
+        message, whose numbers do not change when it moves; all, if it is not there.
         """
-        changed, errors, elsewhere = await self._send_change(name, places, extra, session)
+        result, elsewhere = await self._send_change(name, places, extra, session, selected)
         in_lane = None if lane is UNSET else text_matcher(lane)
         for _ in range(LOOKS_AGAIN):
             moved = {
@@ -98,21 +102,43 @@ class Changes:
             }
             if not moved:
                 break
-            more, still, elsewhere = await self._send_change(name, moved, extra, session)
-            changed += more
-            errors = {queue_id: error for queue_id, error in errors.items() if queue_id not in moved} | still
-        return ChangeResult(changed=changed, errors=errors)
+            more, elsewhere = await self._send_change(name, moved, extra, session, selected)
+            errors = {queue_id: error for queue_id, error in result.errors.items() if queue_id not in moved}
+            result = ChangeResult(
+                changed=result.changed + more.changed,
+                recipients=result.recipients + more.recipients,
+                in_flight=result.in_flight + more.in_flight,
+                errors=errors | more.errors,
+                dead=sorted({*result.dead, *more.dead}),
+            )
+        return result
 
     async def _send_change(
-        self, name: str, places: dict[str, Place], extra: dict[str, Any], session: Session
-    ) -> tuple[int, dict[str, Fault], list[str]]:
-        """Returns the number of changed messages, the errors by queue id, and the queue ids that are in another lane."""
+        self,
+        name: str,
+        places: dict[str, Place],
+        extra: dict[str, Any],
+        session: Session,
+        selected: Mapping[str, Selected],
+    ) -> tuple[ChangeResult, list[str]]:
+        """Returns the result, and the queue ids that are in another lane."""
         if not places:
-            return 0, {}, []
-        messages = [[queue_id, lane, offset] for queue_id, (lane, offset) in places.items()]
+            return ChangeResult(changed=0, recipients=0, in_flight=0, errors={}, dead=[]), []
+        messages = []
+        for queue_id, (lane, offset) in places.items():
+            some = selected.get(queue_id)
+            numbers = [] if some is None or some.ranges is None else [some.ranges]
+            messages.append([queue_id, lane, offset, *numbers])
         link = self._view.link
         ordered = await link.order(name, Ordered, {"messages": messages, **extra}, session.who, session.why)
-        return ordered.changed, ordered.errors, ordered.elsewhere
+        result = ChangeResult(
+            changed=ordered.changed,
+            recipients=ordered.recipients,
+            in_flight=ordered.in_flight,
+            errors=ordered.errors,
+            dead=ordered.dead,
+        )
+        return result, ordered.elsewhere
 
     async def add_recipients(
         self, arguments: AddRecipientsArguments, session: Session
@@ -148,8 +174,11 @@ class Changes:
             matched=0,
             matched_recipients=0,
             changed=0,
+            changed_recipients=0,
+            in_flight=0,
             failed=0,
             errors={},
+            dead=[],
             done=False,
             manager_away=bool(note),
             note=note,
@@ -157,13 +186,18 @@ class Changes:
         if arguments.dry_run:
             progress.cut = arguments.cut or str(Cutoff.of(stretches, self._view.browser.clock()))
         said = time.monotonic()
-        async for items in self._matching(arguments, stretches, since):
+        async for items, selected in self._matching(arguments, stretches, since):
             places = {item.queue_id: (item.lane, item.offset) for item in items}
             progress.matched += len(places)
-            progress.matched_recipients += sum(item.recipient_count for item in items)
+            progress.matched_recipients += sum(selected[item.queue_id].recipients for item in items)
             if places and not arguments.dry_run:
-                result = await self._change_placed(arguments.change, places, extra, session, arguments.filter.lane)
+                result = await self._change_placed(
+                    arguments.change, places, extra, session, arguments.filter.lane, selected
+                )
                 progress.changed += result.changed
+                progress.changed_recipients += result.recipients
+                progress.in_flight += result.in_flight
+                progress.dead = sorted({*progress.dead, *result.dead})[:DEAD_SHOWN]
                 progress.failed += len(result.errors)
                 for queue_id, error in result.errors.items():
                     if len(progress.errors) < ERRORS_SHOWN:
@@ -175,17 +209,18 @@ class Changes:
 
     async def _matching(
         self, arguments: ChangeMatchingArguments, stretches: Mapping[str, Stretch], since: Cutoff | None
-    ) -> AsyncGenerator[list[Item], None]:
+    ) -> AsyncGenerator[_Matching, None]:
         """Yields the messages that match now, page by page; unless they are only counted, then those that moved during the
         reading and were seen neither in their old lane nor in their new one. No message comes twice."""
         now = self._view.browser.clock()
+        selection = Selection(arguments.change, now, scheduled=arguments.scheduled)
         filter_ = _where_it_fits(arguments.filter, arguments.change)
         if since is not None:
             filter_ = _as_of(filter_, since.at, now)
         seen = _Seen()
-        async for items in self._pages(_fitting(stretches, arguments.change), filter_, since):
+        async for items, selected in self._pages(selection, stretches, filter_, since):
             seen.add(items)
-            yield items
+            yield items, selected
         if arguments.dry_run:
             return
         filter_ = _as_of(filter_, now, self._view.browser.clock())
@@ -193,29 +228,48 @@ class Changes:
         for _ in range(LOOKS_AGAIN):
             later, _ = await self._view.stretches()
             moved = False
-            async for found in self._pages(_fitting(_beyond(stretches, later), arguments.change), filter_, since, seen):
-                seen.add(found)
-                moved = moved or bool(found)
-                yield found
+            async for items, selected in self._pages(selection, _beyond(stretches, later), filter_, since, seen):
+                seen.add(items)
+                moved = moved or bool(items)
+                yield items, selected
             if not moved:
                 break
             stretches = later
 
     async def _pages(
-        self, stretches: Mapping[str, Stretch], filter_: Filter, since: Cutoff | None, seen: _Seen | None = None
-    ) -> AsyncGenerator[list[Item], None]:
+        self,
+        selection: Selection,
+        stretches: Mapping[str, Stretch],
+        filter_: Filter,
+        since: Cutoff | None,
+        seen: _Seen | None = None,
+    ) -> AsyncGenerator[_Matching, None]:
         """Yields pages of messages that match, are not newer than the cut and were not seen. Some pages are empty."""
         browser = self._view.browser
+        lanes = selection.lanes(stretches)
         cursor: str | None = ""
         while cursor is not None:
-            page = await self._view.in_thread(browser.page, stretches, filter_, cursor, self._budget)
+            page = await self._view.in_thread(browser.page, lanes, filter_, cursor, self._budget, selection)
             cursor, items = page.cursor, page.items
             if seen is not None:
                 items = await self._view.in_thread(seen.others, items)
             if since is not None and items:
-                newer = await self._view.in_thread(since.newer, browser.disk, browser.queue_directory, stretches, items)
+                newer = await self._view.in_thread(since.newer, browser.disk, browser.queue_directory, lanes, items)
                 items = [item for item in items if item.queue_id not in newer]
-            yield items
+            selected = page.selected | await self._undelivered(items, page.selected)
+            yield [item for item in items if selected[item.queue_id].recipients], selected
+
+    async def _undelivered(self, items: list[Item], selected: Mapping[str, Selected]) -> dict[str, Selected]:
+        """Returns what remains of the selected recipients of active messages, some of which have their verdict."""
+        active = [item.queue_id for item in items if item.state == State.ACTIVE]
+        remaining: dict[str, Selected] = {}
+        for queue_id, known in (await self._view.working(active)).items():
+            count, ranges = selected[queue_id]
+            if ranges is not None:
+                remaining[queue_id] = without(ranges, known.done)
+            else:
+                remaining[queue_id] = Selected(min(count, known.remaining))
+        return remaining
 
 
 class _Seen:
@@ -241,10 +295,6 @@ class _Seen:
         return at < len(self._sorted) and self._sorted[at] == value
 
 
-def _fitting(stretches: Mapping[str, Stretch], change: str) -> dict[str, Stretch]:
-    return {lane: stretch for lane, stretch in stretches.items() if not refusal(change, state_in(lane))}
-
-
 def _beyond(before: Mapping[str, Stretch], later: Mapping[str, Stretch]) -> dict[str, Stretch]:
     """Returns the parts by which the lanes have grown; leaves out a lane whose end was unknown."""
     grown = {}
@@ -256,8 +306,8 @@ def _beyond(before: Mapping[str, Stretch], later: Mapping[str, Stretch]) -> dict
 
 
 def _where_it_fits(filter_: Filter, change: str) -> Filter:
-    """Returns the filter, for undelete limited to the lane of deleted messages, which other filters never show."""
-    return msgspec.structs.replace(filter_, lane=DELETED) if change == "undelete" and filter_.lane is UNSET else filter_
+    """Returns the filter, for undelete with the lane of deleted messages, which other filters never show."""
+    return msgspec.structs.replace(filter_, lane="*") if change == "undelete" and filter_.lane is UNSET else filter_
 
 
 def _cut(text: str) -> Cutoff:

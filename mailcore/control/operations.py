@@ -34,8 +34,9 @@ from mailcore.control.view import View
 from mailcore.control.waiting import why_at_rest
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.lookup.browse import REASON_CHARACTERS, Budget, Found, Item, State, Stretch
+from mailcore.lookup.selection import states_in
 from mailcore.manager_answers import Progress, Reason, Reasons
-from mailcore.queue.lanes import state_in
+from mailcore.queue.aside import with_its_state
 
 __all__ = ["Answers", "Operations"]
 
@@ -132,14 +133,15 @@ class Operations:
             envelope=_details(found.envelope),
             working=working,
             explain=explanation,
-            changes=_changes_that_fit(item),
+            changes=_changes_that_fit(item, found.envelope),
             manager_away=bool(note),
             note=note,
         )
         if arguments.recipients:
+            now = self._view.browser.clock()
             batches = self._view.browser.recipients(found)
             while (batch := await self._view.in_thread(next, batches, None)) is not None:
-                yield ShowPart(recipients=[_recipient(each, working) for each in batch])
+                yield ShowPart(recipients=[_recipient(each, found, working, now) for each in batch])
 
     async def _explain(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
         explanation = await self._why_active(arguments.queue_id)
@@ -179,9 +181,10 @@ def _read_json(path: str, type_: type[T]) -> T:
         return type_()  # there is no supervisor: a process started by hand, or a test
 
 
-def _changes_that_fit(item: Item) -> list[str]:
-    state = MessageState.ACTIVE if item.state == State.ACTIVE else state_in(item.lane)
-    return [change for change in CHANGES if not refusal(change, state)]
+def _changes_that_fit(item: Item, envelope: Envelope) -> list[str]:
+    """Returns the changes that fit at least one recipient."""
+    states = states_in(envelope, item.lane, MessageState.ACTIVE if item.state == State.ACTIVE else None)
+    return [change for change in CHANGES if any(not refusal(change, state) for state in states)]
 
 
 def _overlay(item: Item, working: Progress | None) -> None:
@@ -193,7 +196,8 @@ def _overlay(item: Item, working: Progress | None) -> None:
         item.reason = next(reversed(working.replies.values()))[:REASON_CHARACTERS]
 
 
-def _recipient(recipient: Recipient, working: Progress | None) -> ShownRecipient:
+def _recipient(recipient: Recipient, found: Found, working: Progress | None, now: float) -> ShownRecipient:
+    aside = with_its_state(recipient, found.envelope, found.lane, now).aside
     reply = recipient.reply if working is None else working.replies.get(recipient.number, recipient.reply)
     return ShownRecipient(
         number=recipient.number,
@@ -201,6 +205,9 @@ def _recipient(recipient: Recipient, working: Progress | None) -> ShownRecipient
         destination=recipient.route or recipient.destination,
         reply=reply[:REASON_CHARACTERS],
         done=working is not None and recipient.number in working.done,
+        state="" if aside is None else aside.kind.name.lower(),
+        until=0.0 if aside is None else aside.until,
+        why="" if aside is None else aside.why,
     )
 
 

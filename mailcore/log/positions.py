@@ -31,7 +31,8 @@ __all__ = [
 ]
 
 _MAGIC = b"WAYREST\0"
-VERSION = 1
+VERSION = 2
+WITHOUT_ASIDE = 1  # the version that is written as long as every version can read the queue
 _HEAD = struct.Struct("<8sHHII")  # magic, version, 0, length, CRC-32C of all that, without itself, and the body
 _CHECKED = _HEAD.size - 4
 NAME = "restart"
@@ -78,12 +79,14 @@ class RestartPositions(msgspec.Struct, frozen=True, array_like=True):
     counts: dict[str, Counts] = {}  # lane -> what rests there, for lanes the manager writes
     destinations: dict[str, int] = {}  # destination -> recipients resting in those lanes, bounded by names_counted
     other_destinations: int = 0  # recipients of destinations beyond that
+    aside: bool = False  # a recipient may be held or deleted while others of its message are tried; from version 2 on
 
 
 def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> None:
     """Writes the positions atomically, synced, and keeps the previous ones. Raises OSError; the old ones are then valid."""
     body = msgspec.msgpack.encode(positions)
-    head = _HEAD.pack(_MAGIC, VERSION, 0, len(body), 0)[:_CHECKED]
+    version = VERSION if positions.aside else WITHOUT_ASIDE
+    head = _HEAD.pack(_MAGIC, version, 0, len(body), 0)[:_CHECKED]
     data = head + struct.pack("<I", google_crc32c.extend(google_crc32c.value(head), body)) + body
     new = os.path.join(directory, f"{NAME}.new")
     with contextlib.suppress(FileNotFoundError):

@@ -8,7 +8,7 @@ Law: values only, no I/O.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -63,6 +63,14 @@ class Item(Struct, kw_only=True):
     attempts: int
     reason: str  # the last reply, or why it is held
     destinations: list[str]  # the first DESTINATIONS_SHOWN known ones
+    aside: dict[str, int] = {}  # deferred, held, delayed or deleted -> recipients in a state of their own
+
+
+class Selected(NamedTuple):
+    """The recipients of one message that a change selects: how many, and their numbers as ranges; None: all that it fits."""
+
+    recipients: int
+    ranges: list[list[int]] | None = None
 
 
 class Page(Struct, kw_only=True):
@@ -72,6 +80,7 @@ class Page(Struct, kw_only=True):
     cursor: str | None
     examined: int  # records read
     damage: list[str] = []  # the first DAMAGES_SHOWN places that could not be read, for a person
+    selected: dict[str, Selected] = {}  # queue id -> the recipients that a change selects
 
 
 class Hit(Struct, kw_only=True):

@@ -27,9 +27,11 @@ from mailcore.log.positions import RestartPositions, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import Record, RecordType
 from mailcore.log.segment import Damage
-from mailcore.lookup.answers import DAMAGES_SHOWN, DESTINATIONS_SHOWN, RECIPIENTS_SHOWN, Item, Page
+from mailcore.lookup.answers import DAMAGES_SHOWN, DESTINATIONS_SHOWN, RECIPIENTS_SHOWN, Item, Page, Selected
 from mailcore.lookup.filter import Filter, Matcher
 from mailcore.lookup.pattern import text_matcher
+from mailcore.lookup.selection import Selection
+from mailcore.queue.aside import ranges_of
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, is_incoming
 from mailcore.queue.records import decode_envelope, decode_recipients
 
@@ -138,14 +140,22 @@ class Browser:
     monotonic: Callable[[], float]
     route_of: Callable[[Recipient], str] = field(default=_unrouted)
 
-    def page(self, stretches: Mapping[str, Stretch], filter_: Filter, cursor: str, budget: Budget) -> Page:
-        """Returns the page that begins at ``cursor`` ("" is the beginning). Raises CursorError, OSError."""
+    def page(
+        self,
+        stretches: Mapping[str, Stretch],
+        filter_: Filter,
+        cursor: str,
+        budget: Budget,
+        selection: Selection | None = None,
+    ) -> Page:
+        """Returns the page that begins at ``cursor`` ("" is the beginning); with ``selection``, only messages of which it
+        selects recipients, and which these are. Raises CursorError, OSError."""
         lanes = _lanes(stretches, filter_)
         first, offset = _parse_cursor(cursor)
         if first:
             lanes = [lane for lane in lanes if lane_order(lane) >= lane_order(first)]
         matcher = Matcher(filter_, self.clock(), self.route_of)
-        page = _PageInMaking(budget, self.monotonic() + budget.seconds)
+        page = _PageInMaking(budget, self.monotonic() + budget.seconds, selection)
         for lane in lanes:
             stretch = stretches[lane]
             start = max(stretch.start, offset) if lane == first else stretch.start
@@ -208,10 +218,10 @@ class Browser:
                     envelope = _envelope(record)
                     if envelope is None:
                         page.damage.append(f"{lane}:{record.offset}: an envelope that cannot be read")
-                    elif matcher.of_envelope(envelope) and self._recipients_match(
-                        reader, record.offset, envelope, matcher, page
+                    elif matcher.of_envelope(envelope) and (
+                        found := self._match(reader, Found(lane, record.offset, envelope), matcher, page)
                     ):
-                        page.add(_item(lane, record.offset, stretch.runner, envelope))
+                        page.add(_item(lane, record.offset, stretch.runner, envelope, found.address), found.selected)
                 if page.full or (page.examined & 63 == 0 and self.monotonic() >= page.until):
                     stopped = record.end
                     break
@@ -221,20 +231,48 @@ class Browser:
                 page.damage.append(f"{lane}:{each.offset} to {each.end}: {each.what}")
         return stopped
 
-    def _recipients_match(
-        self, reader: LaneReader, offset: int, envelope: Envelope, matcher: Matcher, page: _PageInMaking
-    ) -> bool:
-        if not matcher.asks_recipients:
-            return True
-        because = envelope.held_because
-        if any(matcher.of_recipient(each, because) for each in envelope.recipients):
-            return True
-        for batch in envelope.batches:
+    def _match(self, reader: LaneReader, found: Found, matcher: Matcher, page: _PageInMaking) -> _Match | None:
+        """Returns what matches of a message; None if nothing does."""
+        envelope, selection = found.envelope, page.selection
+        if selection is None:
+            if not matcher.asks_recipients:
+                return _Match("")
+            address = next((each.address for each in self._matching(reader, found, matcher, page)), None)
+            return None if address is None else _Match(address)
+        if not selection.may_fit(envelope, found.lane):
+            return None
+        if not matcher.asks_recipients and selection.fits_all(envelope, found.lane):
+            return _Match("", Selected(envelope.recipient_count))
+        numbers = [
+            each.number
+            for each in self._matching(reader, found, matcher, page)
+            if selection.fits(each, envelope, found.lane)
+        ]
+        if not numbers:
+            return None
+        some = matcher.asks_recipients or len(numbers) < envelope.recipient_count
+        return _Match("", Selected(len(numbers), ranges_of(sorted(numbers)) if some else None))
+
+    def _matching(self, reader: LaneReader, found: Found, matcher: Matcher, page: _PageInMaking) -> Iterator[Recipient]:
+        """Yields the recipients that match."""
+        because = found.envelope.held_because
+        for each in found.envelope.recipients:
+            if matcher.of_recipient(each, because):
+                yield each
+        for batch in found.envelope.batches:
             page.examined += 1
-            for recipients in _batch(reader, batch, offset):
-                if any(matcher.of_recipient(each, because) for each in recipients):
-                    return True
-        return False
+            for recipients in _batch(reader, batch, found.offset):
+                for each in recipients:
+                    if matcher.of_recipient(each, because):
+                        yield each
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """Holds the match of a message: the first matching address, if addresses were asked for, and the selected recipients."""
+
+    address: str
+    selected: Selected | None = None
 
 
 class _OpenLane:
@@ -251,18 +289,22 @@ class _OpenLane:
 
 
 class _PageInMaking:
-    def __init__(self, budget: Budget, until: float) -> None:
+    def __init__(self, budget: Budget, until: float, selection: Selection | None) -> None:
         self.budget = budget
         self.until = until
+        self.selection = selection
         self.examined = 0
         self.damage: list[str] = []
         self._items: dict[str, Item] = {}
+        self._selected: dict[str, Selected] = {}
 
-    def add(self, item: Item) -> None:
+    def add(self, item: Item, selected: Selected | None) -> None:
         before = self._items.get(item.queue_id)
         if before is None or before.generation < item.generation:
             self._items.pop(item.queue_id, None)
             self._items[item.queue_id] = item
+            if selected is not None:
+                self._selected[item.queue_id] = selected
 
     @property
     def full(self) -> bool:
@@ -274,6 +316,7 @@ class _PageInMaking:
             cursor=cursor,
             examined=self.examined,
             damage=self.damage[:DAMAGES_SHOWN],
+            selected=self._selected,
         )
 
 
@@ -325,7 +368,8 @@ def _file_end(disk: Disk, path: str) -> int:
         return 0
 
 
-def _item(lane: str, offset: int, runner: int, envelope: Envelope) -> Item:
+def _item(lane: str, offset: int, runner: int, envelope: Envelope, matching: str = "") -> Item:
+    """Returns the item of a list; ``matching`` is the address that was asked for, which is then shown."""
     if lane == HOLD:
         state = State.HELD
     elif lane == DELETED:
@@ -345,12 +389,18 @@ def _item(lane: str, offset: int, runner: int, envelope: Envelope) -> Item:
         generation=envelope.generation,
         state=state,
         sender=envelope.sender,
-        recipients=[each.address for each in envelope.recipients[:RECIPIENTS_SHOWN]],
+        recipients=_shown_recipients(envelope, matching),
         recipient_count=envelope.recipient_count,
         size_bytes=envelope.size_bytes,
         arrived_at=envelope.arrived_at,
-        due_at=max(envelope.due_at, envelope.not_before),
+        due_at=max(envelope.due_at, envelope.not_before, envelope.first_due_at),
         attempts=envelope.attempts,
         reason=(envelope.held_because or (replies[-1] if replies else ""))[:REASON_CHARACTERS],
         destinations=list(destinations)[:DESTINATIONS_SHOWN],
+        aside=envelope.aside,
     )
+
+
+def _shown_recipients(envelope: Envelope, matching: str) -> list[str]:
+    shown = [each.address for each in envelope.recipients[:RECIPIENTS_SHOWN]]
+    return [matching, *shown[: RECIPIENTS_SHOWN - 1]] if matching and matching not in shown else shown

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mailcore.envelope import Recipient, Verdict
+from mailcore.envelope import AsideKind, Recipient, Verdict
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.passes import Passes
 from mailcore.queue.active import Active
+from mailcore.queue.aside import is_due, paused_s
+from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import RecipientReader
 from mailcore.routing.address import ascii_lower
@@ -41,11 +43,12 @@ class Admission:
         context = self.context
         envelope = active.envelope
         if context.restored.backup_at:
-            active.order = context.restored.order(active, context.wall()) or active.order
-        if active.order is not None:
+            active.orders = context.restored.orders(active, context.wall())
+        # Held or deleted mail is here only after a crash, or was injected with a hold: it returns to where it rests.
+        if active.orders or active.lane in (HOLD, DELETED) or envelope.held_because:
             self.passes.over(active)
             return
-        if envelope.not_before and self.passes.wait_longer(active):
+        if (envelope.not_before or envelope.first_due_at) and self.passes.wait_longer(active):
             return
         if envelope.generation:
             context.log.active(envelope)
@@ -72,10 +75,20 @@ class Admission:
         resolve, route, done = context.routing.resolve, context.queue.sizes.route, active.done
         entering: list[tuple[int, str, str]] = []
         unroutable: list[Verdict] = []
+        deleted: list[int] = []
+        wall = context.wall() if active.envelope.aside else 0.0
         for recipient in recipients:
             number = recipient.number
             if number in done:
                 continue
+            if recipient.aside is not None:
+                if not is_due(recipient.aside, wall):
+                    continue
+                if recipient.aside.kind is AsideKind.DELETED:
+                    deleted.append(number)
+                    continue
+            if recipient.aside is not None or recipient.paused_s:
+                active.paused[number] = paused_s(recipient, active.age_s)
             active.pending[number] = recipient
             resolved = resolve(recipient.address, recipient.route)
             if isinstance(resolved, Refused):
@@ -88,6 +101,8 @@ class Admission:
             entering.append((number, resolved.transport, destination))
         if entering or active.stripped:  # every batch is reported to the scheduler, even if all in it are done
             context.scheduler.admit(active.queue_id, active.unread_recipients, entering, now)
+        if deleted:
+            self.passes.delete_finally(active, deleted)
         if unroutable:
             self.passes.settle_ourselves(active, unroutable)
         elif active.pass_over:
@@ -102,7 +117,7 @@ class Admission:
             if active is not None:
                 asked[queue_id] = active, count
         for queue_id, (active, count) in list(asked.items()):
-            over = active_set.get(queue_id) is not active or active.ending or active.order is not None
+            over = active_set.get(queue_id) is not active or active.ending or active.orders
             if active.settling and not over:
                 continue  # otherwise 100 000 unroutable recipients could be in memory at once
             del asked[queue_id]

@@ -337,7 +337,7 @@ class Flow:
         context.go_on()
 
     def _look(self, active: Active) -> None:
-        if active.order is not None:
+        if active.orders:
             self.stop_for_order(active)
         elif active.pass_over:
             self.passes.over(active)
@@ -358,7 +358,7 @@ class Flow:
         for flight in link.flights.values():
             context.scheduler.report(flight.entry.number, (), False, context.now())
             flight.active.in_flight -= 1
-            if flight.active.order is not None:
+            if flight.active.orders:
                 self.stop_for_order(flight.active)
         link.flights.clear()
         context.go_on()

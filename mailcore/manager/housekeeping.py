@@ -42,7 +42,7 @@ class Housekeeping:
             return
         now = context.now()
         for active in self.compaction.active(now):
-            active.order = sent_round(active, context.wall())
+            active.orders.append(sent_round(active, context.wall()))
             self.flow.stop_for_order(active)
         self.compaction.move_held(now)
 

@@ -10,24 +10,28 @@ Keeps law: answered-after-sync (docs/laws.md).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import msgspec
 
-from mailcore.change_rules import MessageState, refusal
-from mailcore.envelope import DataPlace, Envelope, Origin
-from mailcore.faults import Code, Fault, FaultError
+from mailcore.change_rules import MessageState
+from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
+from mailcore.faults import Code, FaultError
 from mailcore.frames import Request
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.passes import Passes
+from mailcore.manager.placing import Placing, change_of
 from mailcore.manager_answers import Injected, Ordered
 from mailcore.queue.active import Active
+from mailcore.queue.aside import HELD, NUMBERS, RANGES_MAX, Change, numbers_in, with_its_state
 from mailcore.queue.lanes import LOCAL, retry_lane, state_in
 from mailcore.queue.queue import Elsewhere, Gone
+from mailcore.queue.recipients import recipients_at
 from mailcore.queue.records import Administrative
-from mailcore.queue.undelete import HELD
+from mailcore.queue.rewrite import remaining_recipients
 from mailcore.routing.address import is_mailbox
 from mailcore.routing.route import RouteError, parse_route
 
@@ -36,6 +40,9 @@ __all__ = ["BadRequest", "Orders"]
 MESSAGES_MAX = 1_000  # of one request, so that mail is not kept waiting
 BUSY_TRIES = 100  # how often a message whose pass is ending is looked at
 BUSY_S = 0.02  # between them; a spool file is synced in less
+DESTINATIONS_KEPT = 20  # of one message
+DEAD_SHOWN = 20  # destinations in the answer to a retry
+ORDERS_MAX = 100  # records of changes that wait for deliveries in flight of one message
 
 
 class BadRequest(FaultError):
@@ -65,20 +72,31 @@ class Orders:
         _check(operation, messages, arguments)
         self._check_route(arguments)
         changed: list[Active] = []
-        errors: dict[str, Fault] = {}
-        elsewhere: list[str] = []
-        for queue_id, lane, offset in messages:
+        answer = Ordered(changed=0, recipients=0, in_flight=0, errors={}, dead=[], elsewhere=[])
+        destinations: set[str] = set()
+        for queue_id, lane, offset, *numbers in messages:
+            some = {**arguments, NUMBERS: numbers[0]} if numbers and numbers[0] is not None else arguments
             try:
-                changed.append(await self._order(queue_id, lane, offset, operation, arguments, request))
+                fit = await self._order(queue_id, lane, offset, operation, some, request)
             except Gone as gone:
-                errors[queue_id] = gone.fault
+                answer.errors[queue_id] = gone.fault
                 if isinstance(gone, Elsewhere):
-                    elsewhere.append(queue_id)
+                    answer.elsewhere.append(queue_id)
+                continue
+            changed.append(fit.active)
+            answer.changed += 1
+            answer.recipients += fit.recipients
+            answer.in_flight += fit.in_flight
+            destinations |= fit.destinations
         if changed:
             await self.context.commit.wait()
             self.context.go_on()
             await self._until_seen(changed)
-        return Ordered(changed=len(changed), errors=errors, elsewhere=elsewhere)
+            if operation == "retry":
+                answer.dead = sorted(filter(self.context.scheduler.is_dead, destinations))[:DEAD_SHOWN]
+        elif self.context.queue.is_moving(answer.elsewhere):
+            await self.flow_checkpoint()  # then a new search finds them where they came to rest a moment ago
+        return answer
 
     async def _until_seen(self, changed: Sequence[Active]) -> None:
         """Waits until the next reader finds the messages in their new lanes. The change itself is durable already.
@@ -108,10 +126,13 @@ class Orders:
 
     async def _order(
         self, queue_id: str, lane: str, offset: int, operation: str, arguments: dict[str, Any], request: Request
-    ) -> Active:
-        """Raises Gone."""
+    ) -> _Fit:
+        """Appends the records of one message's change. Raises Gone."""
         context = self.context
-        order = Administrative(operation, queue_id, request.who, request.why, context.wall(), arguments)
+        orders = [
+            Administrative(operation, queue_id, request.who, request.why, context.wall(), some)
+            for some in _parts(arguments)
+        ]
         for _ in range(BUSY_TRIES):
             active = context.queue.active.get(queue_id)
             if active is None or not active.ending:
@@ -120,28 +141,50 @@ class Orders:
         else:
             raise Gone("message is being moved to another lane; retry in a second", code=Code.BUSY)
         if active is not None:
-            _check_fits(operation, _state_of_active(active.order), active.order)
-            if operation in ("delete", "undelete") and (held := context.restored.held_before(active)) is not None:
-                order = msgspec.structs.replace(order, arguments={**arguments, HELD: held})
-            context.queue.administer(order)
-            active.order = order
-            self.flow.stop_for_order(active)
+            if len(active.orders) + len(orders) > ORDERS_MAX:
+                text = f"{len(active.orders)} changes wait for deliveries in flight; retry when they have ended"
+                raise Gone(text, code=Code.BUSY)
+            fit = self._fit_active(active, orders)
         elif any(known.queue_id == queue_id for known, _ in context.queue.recovered):
             raise Gone("message is still being recovered after the restart; retry", code=Code.BUSY)
         elif context.restored.covers(lane, offset):
             raise Gone("message came out of a backup and is about to be held; retry then", code=Code.BUSY)
         else:
-            try:
-                _check_fits(operation, state_in(lane))
-            except Gone:
-                context.queue.resting(lane, offset, queue_id)  # raises when the message is no longer in this lane
-                raise
+            fitting = self._check_fits_at_rest(lane, offset, queue_id, orders)
             active = context.queue.claim(lane, offset, queue_id, context.now())
-            context.queue.administer(order)
-            active.order = order
-            self.passes.over(active)
+            fit = _Fit(active, len(fitting.numbers), 0, fitting.destinations)
+        active = fit.active
+        why = context.restored.held_if_undeleted(active.lane, active.offset) if operation == "undelete" else None
+        for order in orders:
+            told = order if why is None else msgspec.structs.replace(order, arguments={**order.arguments, HELD: why})
+            context.queue.administer(told)
+            active.orders.append(told)
+        self.flow.stop_for_order(active)
         context.log.administered(queue_id, operation, request.who, request.why)
-        return active
+        return fit
+
+    def _fit_active(self, active: Active, orders: Sequence[Administrative]) -> _Fit:
+        """Counts the recipients that the change fits, after the orders that wait for deliveries in flight. Raises Gone."""
+        context = self.context
+        changes = [change_of(context, active, order) for order in orders]
+        placing = Placing(context, active, 0)
+        recipients = map(placing.after_orders, remaining_recipients(context.queue, active))
+        fitting = _fitting(changes, recipients, MessageState.ACTIVE)
+        flying = {n for flight in self.flow.flights() if flight.active is active for n in flight.entry.recipients}
+        return _Fit(active, len(fitting.numbers), len(flying.intersection(fitting.numbers)), fitting.destinations)
+
+    def _check_fits_at_rest(self, lane: str, offset: int, queue_id: str, orders: Sequence[Administrative]) -> _Fitting:
+        """Returns the recipients of a message at rest that the change fits. Raises Gone."""
+        context = self.context
+        _, envelope = context.queue.resting(lane, offset, queue_id)
+        now = context.wall()
+        changes = [Change(order, age_s=envelope.age_s, undo_time_s=context.queue.undo_time_s) for order in orders]
+        recipients = (
+            with_its_state(recipient, envelope, lane, now)
+            for some in recipients_at(context.queue, lane, offset, envelope)
+            for recipient in some
+        )
+        return _fitting(changes, recipients, state_in(lane))
 
     async def inject(self, request: Request) -> Injected:
         """Puts a message whose spool file is complete into ``local``, or into a retry lane until ``not_before``."""
@@ -181,25 +224,51 @@ class Orders:
         await future
 
 
-_PLACED = ("hold", "delete", "delay", "retry", "undelete", "release")  # where it rests: the last counts
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """A message that a change fits, with the number of its recipients, and how many of them are being delivered now."""
+
+    active: Active
+    recipients: int
+    in_flight: int
+    destinations: frozenset[str]  # of the recipients, the first DESTINATIONS_KEPT
 
 
-def _state_of_active(order: Administrative | None) -> MessageState:
-    """Returns the state of a message being worked on; an order that waits for deliveries in flight counts as done."""
-    if order is None:
-        return MessageState.ACTIVE
-    if order.operation == "hold" or (order.operation == "undelete" and HELD in order.arguments):
-        return MessageState.HELD
-    return MessageState.DELETED if order.operation == "delete" else MessageState.ACTIVE
+class _Fitting(NamedTuple):
+    """The recipients that a change fits."""
+
+    numbers: list[int]
+    destinations: frozenset[str]
 
 
-def _check_fits(operation: str, state: MessageState, order: Administrative | None = None) -> None:
-    """Raises Gone when the change does not fit the state, or the order that waits for deliveries in flight."""
-    if why := refusal(operation, state):
+def _fitting(changes: Sequence[Change], recipients: Iterable[Recipient], otherwise: MessageState) -> _Fitting:
+    """Returns the recipients that the change fits. Raises Gone if there is none."""
+    fitting: list[int] = []
+    destinations: set[str] = set()
+    why = ""
+    for recipient in recipients:
+        for change in changes:
+            if change.covers(recipient.number):
+                refused = change.refusal(recipient, otherwise)
+                if not refused:
+                    fitting.append(recipient.number)
+                    if recipient.destination and len(destinations) < DESTINATIONS_KEPT:
+                        destinations.add(recipient.destination)
+                why = why or refused
+                break
+    if fitting:
+        return _Fitting(fitting, frozenset(destinations))
+    if why:
         raise Gone(why, code=Code.CONFLICT)
-    if order is not None and (operation not in _PLACED or order.operation not in _PLACED):
-        text = f"{order.operation} waits for deliveries in flight; retry when they have ended"
-        raise Gone(text, code=Code.BUSY)
+    raise Gone("its recipients are finished", code=Code.NOT_FOUND)
+
+
+def _parts(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the arguments once for each record: the numbers of many recipients are divided."""
+    ranges = arguments.get(NUMBERS)
+    if ranges is None or len(ranges) <= RANGES_MAX:
+        return [arguments]
+    return [{**arguments, NUMBERS: ranges[at : at + RANGES_MAX]} for at in range(0, len(ranges), RANGES_MAX)]
 
 
 def _check(operation: str, messages: Sequence[Any] | None, arguments: dict[str, Any]) -> None:
@@ -212,12 +281,16 @@ def _check(operation: str, messages: Sequence[Any] | None, arguments: dict[str, 
     for message in messages:
         if not (
             isinstance(message, list | tuple)
-            and len(message) == 3
+            and len(message) in (3, 4)
             and isinstance(message[0], str)
             and isinstance(message[1], str)
             and isinstance(message[2], int)
         ):
-            raise BadRequest(f"messages: {message!r} is not [queue id, lane, offset]", argument="messages")
+            raise BadRequest(f"messages: {message!r} is not [queue id, lane, offset, numbers]", argument="messages")
+        try:
+            numbers_in(message[3] if len(message) == 4 else None)
+        except ValueError as error:
+            raise BadRequest(f"messages: {message[0]}: {error}", argument="messages") from None
     if operation == "delay" and not isinstance(arguments.get("until"), int | float):
         raise BadRequest("until: a time in seconds since 1970 is needed", argument="until")
     if operation == "reroute" and not arguments.get("route"):

@@ -21,6 +21,7 @@ from mailcore.envelope import Envelope, Origin, Status, Verdict
 from mailcore.manager_answers import BalanceTerms, Reply
 from mailcore.manager_answers import Outcomes as OutcomesAnswer
 from mailcore.queue.active import Active
+from mailcore.queue.aside import counts_of
 from mailcore.queue.lanes import DELETED
 from mailcore.queue.rewrite import numbers_used
 from mailcore.queue.sizes import Amount, Sizes
@@ -91,11 +92,15 @@ class Balance:
     def replace(self, active: Active, lane: str, replacement: Envelope) -> None:
         """Counts a message that moved to ``lane``: it may be deleted or undeleted there, or have more recipients."""
         self.added += numbers_used(replacement) - numbers_used(active.envelope)
-        if lane == DELETED:
-            if active.lane != DELETED:
-                _add(self.deleted, 1, replacement.recipient_count)
-        elif active.lane == DELETED:
-            _add(self.undeleted, 1, replacement.recipient_count)
+        before = active.remaining if active.lane == DELETED else active.deleted
+        counted, deleted = counts_of(replacement, lane)
+        after = counted if lane == DELETED else deleted
+        if lane == DELETED != active.lane:
+            self.deleted[0] += 1
+        elif active.lane == DELETED != lane:
+            self.undeleted[0] += 1
+        self.deleted[1] += max(after - before, 0)
+        self.undeleted[1] += max(before - after, 0)
 
     def finish(self, active: Active) -> None:
         """Counts the end of a message."""

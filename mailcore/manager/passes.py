@@ -18,12 +18,14 @@ from mailcore.bounce.dsn import bounce, bounce_queue_id, bounce_sender
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient, Status, Verdict
 from mailcore.log.lane import LaneFailed
 from mailcore.manager.context import ManagerContext
+from mailcore.manager.placing import Placing
 from mailcore.queue.active import Active
-from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
+from mailcore.queue.aside import SLACK_S, paused_s
+from mailcore.queue.lanes import DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import all_recipients, whole_envelope
-from mailcore.queue.records import Administrative, Place
-from mailcore.queue.rewrite import numbers_used, own_deliveries, remaining_recipients, write_replacement
+from mailcore.queue.records import Administrative, Delivery, Place
+from mailcore.queue.rewrite import VERDICTS_PER_RECORD, own_deliveries, remaining_recipients, write_replacement
 from mailcore.queue.spool import DATA_AT
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 
@@ -37,7 +39,6 @@ HEADER_BYTES_MAX = (
 AGAIN_S = 10.0  # before the end of a pass that failed for lack of disk space is retried
 ROOM_MAX = 1_000  # messages put back in one step
 ROOM_S = 0.1  # between two steps: 10 000 a second is more than can arrive
-WHEEL_S = 1.0  # scheduled mail may start this long before its time
 
 
 class Passes:
@@ -52,12 +53,14 @@ class Passes:
         context = self.context
         active.ending = True
         try:
-            if active.order is not None:
-                self._obey(active, active.order)
+            if active.orders:
+                self._obey(active)
+            elif active.deferred and context.age_s(active) >= context.lifetime_s(active) and self._expire(active):
+                return
+            elif active.has_aside:
+                self._place(active)
             elif not active.deferred:
                 self._end(active, None)
-            elif context.age_s(active) >= context.lifetime_s(active):
-                self._expire(active)
             else:
                 interval = context.ladder().next_interval(context.age_s(active))
                 self._end(active, functools.partial(self._defer, active, retry_lane(interval), interval))
@@ -68,10 +71,10 @@ class Passes:
         """Logs unreadable recipients: the message stays active and its segment is kept (law: damage-set-aside)."""
         self.context.log.failed("manager", str(gone))
 
-    def _defer(self, active: Active, lane: str, interval_s: int) -> Rest:
+    def _defer(self, active: Active, lane: str, interval_s: int, *, attempted: bool = True) -> Rest:
         context = self.context
         replacement = write_replacement(
-            context.queue, active, lane, interval_s, age_s=context.age_s(active), attempted=True
+            context.queue, active, lane, interval_s, age_s=context.age_s(active), attempted=attempted
         )
         return lane, replacement
 
@@ -123,8 +126,11 @@ class Passes:
         self.context.loop.call_later(AGAIN_S, self._end_again, active, replace)
 
     def _end_again(self, active: Active, replace: Callable[[], Rest] | None) -> None:
+        self._or_unreadable(functools.partial(self._end, active, replace))
+
+    def _or_unreadable(self, end: Callable[[], None]) -> None:
         try:
-            self._end(active, replace)
+            end()
         except Gone as gone:
             self._unreadable(gone)
 
@@ -207,16 +213,24 @@ class Passes:
 
     # -- verdicts of our own
 
-    def _expire(self, active: Active) -> None:
+    def _expire(self, active: Active) -> bool:
+        """Ends the recipients whose queue lifetime is over; returns False if there is none. Raises Gone."""
         context = self.context
-        context.log.expired(active.queue_id, active.envelope.sender)
+        age_s, lifetime_s = context.age_s(active), context.lifetime_s(active)
         verdicts = []
         for recipient in remaining_recipients(context.queue, active):
+            if recipient.number not in active.deferred or age_s - paused_s(recipient, active.age_s) < lifetime_s:
+                continue
             reply = f"message has been in the queue too long, last: {recipient.reply}"
             verdicts.append(Verdict(recipient.number, Status.EXPIRED, "4.4.7", reply))
             active.pending[recipient.number] = recipient
-        active.deferred.clear()
+        if not verdicts:
+            return False
+        context.log.expired(active.queue_id, active.envelope.sender)
+        for verdict in verdicts:
+            del active.deferred[verdict.number]
         self.settle_ourselves(active, verdicts)
+        return True
 
     def settle_ourselves(self, active: Active, verdicts: Sequence[Verdict]) -> None:
         """Records verdicts without a delivery, for recipients in ``pending``; after the sync the pass may end."""
@@ -240,82 +254,92 @@ class Passes:
             context.balance.settle(context.queue.sizes, active, verdicts)
             active.settle(verdicts)
             active.ending = False
-            if active.pass_over or (active.order is not None and not (active.in_flight or active.unsynced)):
-                self.over(active)
-            elif active.unread:
-                context.go_on()  # the next batch was not read while these verdicts waited
+            self._after(active)
 
         context.commit.then(synced)
 
-    # -- orders
-
-    def _obey(self, active: Active, order: Administrative) -> None:
-        """Carries out an operator's order; no delivery of the message is in flight."""
+    def delete_finally(self, active: Active, numbers: Sequence[int]) -> None:
+        """Records that deleted recipients cannot be undeleted any more; after the sync the pass may end."""
         context = self.context
+        for at in range(0, len(numbers), VERDICTS_PER_RECORD):
+            some = tuple(
+                [Verdict(n, Status.DELETED, "2.0.0", "deleted") for n in numbers[at : at + VERDICTS_PER_RECORD]]
+            )
+            context.queue.deliver(Delivery(active.queue_id, active.envelope.generation, some, context.wall(), "none"))
+        active.unsynced += 1
+        active.settling += 1
+
+        def synced(error: LaneFailed | None) -> None:
+            if error is not None:
+                raise error
+            active.unsynced -= 1
+            active.settling -= 1
+            active.done.update(numbers)
+            active.deleted -= len(numbers)
+            self._after(active)
+
+        context.commit.then(synced)
+
+    def _after(self, active: Active) -> None:
+        """Ends the pass if nothing is left of it, now that verdicts of our own are synced."""
+        if active.pass_over or (active.orders and not (active.in_flight or active.unsynced or active.ending)):
+            self.over(active)
+        elif active.unread:
+            self.context.go_on()  # the next batch was not read while these verdicts waited
+
+    # -- orders, and recipients aside
+
+    def _obey(self, active: Active) -> None:
+        """Carries out the orders of operators; no delivery of the message is in flight. Raises Gone."""
+        self._uncount(active)
+        bounced = list(Placing(self.context, active, 0).bounced())
+        if bounced:
+            self._refuse(active, bounced)
+        else:
+            self._place(active)
+
+    def _uncount(self, active: Active) -> None:
         for destination in active.destinations.values():
-            context.queue.sizes.route(destination, -1)
+            self.context.queue.sizes.route(destination, -1)
         active.destinations.clear()
-        operation, arguments = order.operation, order.arguments
-        added = self._added(active, arguments.get("recipients", ()))
-        if not added and next(remaining_recipients(context.queue, active), None) is None:
+
+    def _place(self, active: Active, *, attempted: bool | None = None) -> None:
+        """Writes the message to where its first recipient is due; finishes it if none remains. Raises Gone."""
+        context = self.context
+        tried = bool(active.deferred) if attempted is None else attempted
+        age_s = context.age_s(active) - max(active.paused.values(), default=0)  # of the youngest recipient
+        placing = Placing(context, active, context.ladder().next_interval(age_s))
+        place = placing.place()
+        if place is None:
             self._end(active, None)
             return
-        if operation == "bounce":
-            active.order = None
-            self._refuse_all(
-                active, f"returned to sender by the operator: {order.why}" if order.why else "returned by the operator"
-            )
-            return
-        lane, interval, until = AT_ONCE, 0, active.envelope.not_before
-        held = context.restored.held_before(active)
-        held_because = order.why if operation in ("hold", "delete") else ""
-        if operation == "hold":
-            lane = HOLD
-        elif operation == "delete":
-            lane, interval = DELETED, context.queue.undo_time_s
-        elif operation == "undelete" and held is not None:
-            lane, held_because = HOLD, held
-        elif operation == "retry":
-            until = 0.0
-        elif operation == "delay":
-            until = float(arguments["until"])
-            interval = context.ladder().towards(until - context.wall())
-            lane = retry_lane(interval)
-        route = str(arguments.get("route", ""))
-
-        def change(recipient: Recipient) -> Recipient:
-            return msgspec.structs.replace(recipient, route=route) if route else recipient
+        tally = placing.tally
 
         def replace() -> Rest:
-            return lane, write_replacement(
+            return place.lane, write_replacement(
                 context.queue,
                 active,
-                lane,
-                interval,
+                place.lane,
+                place.interval_s,
                 age_s=context.age_s(active),
-                attempted=bool(active.deferred),
-                not_before=until,
-                held_because=held_because,
-                held_before=held if operation == "delete" else None,
-                change=change,
-                added=added,
+                attempted=tried,
+                not_before=place.not_before,
+                first_due_at=place.first_due_at,
+                held_because=tally.why if place.lane in (HOLD, DELETED) else "",
+                held_before=tally.held_before if place.lane == DELETED else None,
+                change=placing,
+                added=placing.added,
             )
 
         self._end(active, replace)
 
-    def _added(self, active: Active, addresses: Sequence[str]) -> list[Recipient]:
-        """Returns numbers for new recipients; a number is never used twice, over all generations of the message."""
-        first = numbers_used(active.envelope)
-        return [Recipient(first + i, address) for i, address in enumerate(addresses)]
-
-    def _refuse_all(self, active: Active, reply: str) -> None:
+    def _refuse(self, active: Active, bounced: Sequence[tuple[Recipient, Administrative]]) -> None:
         verdicts = []
-        for recipient in list(remaining_recipients(self.context.queue, active)):
+        for recipient, order in bounced:
+            reply = f"returned to sender by the operator: {order.why}" if order.why else "returned by the operator"
             verdicts.append(Verdict(recipient.number, Status.BOUNCED, "5.7.0", reply))
             active.pending[recipient.number] = recipient
-        active.deferred.clear()
-        active.unread.clear()
-        active.unread_recipients = 0
+            active.deferred.pop(recipient.number, None)
         self.settle_ourselves(active, verdicts)
 
     # -- room for others
@@ -349,37 +373,26 @@ class Passes:
     def _put_back(self, active: Active, now: float) -> None:
         context = self.context
         context.scheduler.withdraw(active.queue_id, now)
-        for destination in active.destinations.values():
-            context.queue.sizes.route(destination, -1)
-        destinations, active.destinations = active.destinations, {}
         interval = context.ladder().next_interval(0.0)
-
-        def change(recipient: Recipient) -> Recipient:
-            destination = destinations.get(recipient.number)
-            if destination is None:
-                return recipient
-            return msgspec.structs.replace(recipient, destination=destination, reply="its destination is suspended")
-
-        def replace() -> Rest:
-            return retry_lane(interval), write_replacement(
-                context.queue,
-                active,
-                retry_lane(interval),
-                interval,
-                age_s=context.age_s(active),
-                attempted=bool(active.deferred),
-                change=change,
-            )
-
+        attempted = bool(active.deferred)
+        for number, destination in active.destinations.items():
+            active.deferred[number] = (destination, "its destination is suspended")
+        self._uncount(active)
         active.ending = True
         context.count("put_back")
-        self._end_again(active, replace)
+        if active.has_aside:
+            active.rested_until = context.wall() + interval
+            self._or_unreadable(functools.partial(self._place, active, attempted=attempted))
+        else:
+            lane = retry_lane(interval)
+            self._end_again(active, functools.partial(self._defer, active, lane, interval, attempted=attempted))
 
     def wait_longer(self, active: Active) -> bool:
-        """Moves scheduled mail into the longest retry lane that ends before its time; False if it may start now."""
+        """Moves a message into the longest retry lane that ends before its time; False if it may start now."""
         context = self.context
-        left = active.envelope.not_before - context.wall()
-        if left <= WHEEL_S:
+        envelope = active.envelope
+        left = max(envelope.not_before, envelope.first_due_at) - context.wall()
+        if left <= SLACK_S:
             return False
         interval = context.ladder().towards(left)
         lane = retry_lane(interval)
@@ -390,9 +403,11 @@ class Passes:
                 active,
                 lane,
                 interval,
-                age_s=active.envelope.age_s,  # its age does not grow while it waits for its time
+                # its age does not grow while it waits for an operator's time
+                age_s=envelope.age_s if envelope.not_before else context.age_s(active),
                 attempted=False,
-                not_before=active.envelope.not_before,
+                not_before=envelope.not_before,
+                first_due_at=envelope.first_due_at,
             )
 
         active.ending = True

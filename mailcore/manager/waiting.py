@@ -35,11 +35,12 @@ def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], act
         sentence = "pass finished; the result is being written to disk"
         reasons.append(Reason(state="ending", recipients=active.remaining, sentence=sentence))
         return reasons
-    if active.order is not None:
+    if active.orders:
+        order = active.orders[-1]
         count = active.in_flight
         deliveries = "1 delivery" if count == 1 else f"{count} deliveries"
         flights = f"{deliveries} in progress" if count else "the results to be written"
-        sentence = f"{active.order.operation} requested (by {active.order.who or 'unknown'}); waiting for {flights}"
+        sentence = f"{order.operation} requested (by {order.who or 'unknown'}); waiting for {flights}"
         reasons.append(Reason(state="ordered", recipients=active.remaining, sentence=sentence, in_flight=count))
     if active.deferred:
         reply = next(reversed(active.deferred.values()))[1][:REPLY_CHARACTERS]

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from mailcore.envelope import Envelope, Recipient, Verdict
+from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import Administrative
 
 __all__ = ["Active", "DataAt"]
@@ -52,7 +53,10 @@ class Active:
     unsynced: int = 0  # DELIVERY records that are not on disk yet
     settling: int = 0  # of these, records with our own verdicts
     ending: bool = False  # the pass is over and its end is being written
-    order: Administrative | None = None  # an operator's order, carried out once nothing is in flight
+    orders: list[Administrative] = field(default_factory=list)  # of operators, carried out once nothing is in flight
+    paused: dict[int, int] = field(default_factory=dict)  # number -> ``Recipient.paused_s``, of those with any
+    deleted: int = 0  # recipients that are deleted, can be undeleted and are not counted as queued
+    rested_until: float = 0.0  # wall clock; an operator took the message out of its lane before this time
     recovered: bool = False  # from the journal: a spool file may exist although the envelope says inline
 
     @property
@@ -74,6 +78,12 @@ class Active:
             if verdict.status in (2, 3):  # BOUNCED, EXPIRED
                 self.refused.append(verdict)
                 self.refused_recipients[verdict.number] = recipient
+
+    @property
+    def has_aside(self) -> bool:
+        """Returns True if the state of some recipient decides where the message rests."""
+        envelope = self.envelope
+        return bool(envelope.aside) or self.lane in (HOLD, DELETED) or bool(envelope.held_because)
 
     @property
     def pass_over(self) -> bool:

@@ -96,6 +96,7 @@ class Checkpoints:
             sizes.stored(),
             dict(sizes.resting_destinations.named),
             sizes.resting_destinations.other,
+            queue.some_aside,
         )
         dirty, queue.marks.dirty = queue.marks.dirty, set()
         unmarked, queue.awaiting_checkpoint = queue.awaiting_checkpoint, []

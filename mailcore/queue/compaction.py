@@ -30,6 +30,7 @@ from mailcore.log.reader import LaneReader
 from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, RecordType, magic_of
 from mailcore.log.segment import FIRST_RECORD, READ_BYTES, Segment
 from mailcore.queue.active import Active
+from mailcore.queue.aside import MOVE, with_its_state
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.queue import Gone, Queue
 from mailcore.queue.records import Administrative, decode_envelope
@@ -100,7 +101,7 @@ class Compaction:
                 active.floor < upto.get(active.lane, 0)
                 and now - active.read_at >= ACTIVE_S
                 and not active.ending
-                and active.order is None
+                and not active.orders
             ):
                 found.append(active)
                 if len(found) >= MOVES_MAX:
@@ -180,13 +181,14 @@ class Compaction:
             attempted=False,
             not_before=envelope.not_before,
             held_because=envelope.held_because,
+            change=lambda recipient: with_its_state(recipient, envelope, HOLD, 0.0),
         )
         queue.replaced(active, HOLD, replacement)
 
 
 def sent_round(active: Active, at: float) -> Administrative:
     """Returns the order that moves a message. It needs no record: after a crash the message is where it was."""
-    return Administrative("retry", active.queue_id, WHO, "its segment is nearly empty", at)
+    return Administrative(MOVE, active.queue_id, WHO, "its segment is nearly empty", at)
 
 
 def living_bytes(segment: Segment, end: int) -> int:

@@ -52,8 +52,15 @@ class Known:
     refused: list[Verdict] = field(default_factory=list)  # of this generation: a bounce is owed
     replacement: Place | None = None
     bounce: Place | None = None
-    order: Administrative | None = None  # an operator's change that is not carried out yet
+    orders: list[Administrative] = field(default_factory=list)  # changes of operators that are not carried out yet
+    restated: int = 0  # of these, how many the last START was followed by
+    deleted: int = 0  # recipients that are deleted and can be undeleted
     older: list[Place] = field(default_factory=list)  # envelopes of lower generations: garbage, marked or not
+
+    @property
+    def remaining(self) -> int:
+        """Returns the number of recipients that count as queued."""
+        return max(self.recipients - len(self.done) - self.deleted, 0)
 
 
 @dataclass(slots=True)
@@ -86,6 +93,7 @@ def fold(records: Iterable[Record], counted_to: int) -> Folded:
                         continue
                     if verdict.number not in known.done:
                         known.done.add(verdict.number)
+                        known.deleted -= verdict.status == Status.DELETED and known.deleted > 0
                         if delivery.generation == known.generation and verdict.status in (
                             Status.BOUNCED,
                             Status.EXPIRED,
@@ -105,7 +113,7 @@ def fold(records: Iterable[Record], counted_to: int) -> Folded:
             change = decode_administrative(record.body)
             known = folded.messages.get(change.queue_id)
             if known is not None:
-                known.order = change
+                _order(known, change)
         elif record.type == RecordType.FINISH:
             finish = decode_finish(record.body)
             _name(folded, finish.bounce)
@@ -124,7 +132,7 @@ def _start(folded: Folded, record: Record, counted_to: int) -> None:
     if not is_incoming(lane):
         folded.started[lane] = max(folded.started.get(lane, -1), start.place.offset)
     if record.offset >= counted_to and start.resting:
-        folded.taken.append((start.place.lane, start.recipients, start.resting))
+        folded.taken.append((start.place.lane, start.recipients - start.deleted, start.resting))
     known = folded.messages.get(start.queue_id)
     if known is None:
         known = Known(start.queue_id, start.generation, start.place, start.recipients, _floor(start))
@@ -137,15 +145,26 @@ def _start(folded: Folded, record: Record, counted_to: int) -> None:
         known.done = set()
         known.stage, known.replacement, known.bounce = Stage.WORKING, None, None
         known.refused.clear()
-        known.order = None
+        known.orders.clear()
     elif start.generation == known.generation:
         # Restated by a recovery that did not believe the REPLACED or FINISH before it.
         known.stage, known.replacement, known.bounce = Stage.WORKING, None, None
+    known.restated = 0
+    known.deleted = start.deleted
     known.done.update(start.done)
     for verdict in start.refused:
         if start.generation == known.generation and all(verdict.number != v.number for v in known.refused):
             known.done.add(verdict.number)
             known.refused.append(verdict)
+
+
+def _order(known: Known, change: Administrative) -> None:
+    """Adds an order. A START that is written again is followed by all orders: a crash may keep it and lose some of them."""
+    if change.anew and known.restated < len(known.orders):
+        known.orders[known.restated] = change
+    else:
+        known.orders.append(change)
+    known.restated += change.anew
 
 
 def _floor(start: Start) -> int:

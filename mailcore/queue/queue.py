@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import struct
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import msgspec
@@ -31,10 +31,11 @@ from mailcore.log.record import Record, RecordType
 from mailcore.log.segment import Damage
 from mailcore.queue.active import Active, DataAt
 from mailcore.queue.arrivals import count_arrivals
+from mailcore.queue.aside import counts_of
 from mailcore.queue.damage import SetAside
 from mailcore.queue.floors import Floors
 from mailcore.queue.fold import Known
-from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, interval_of, is_incoming
+from mailcore.queue.lanes import JOURNAL, interval_of, is_incoming
 from mailcore.queue.marks import Marks
 from mailcore.queue.records import (
     Administrative,
@@ -121,6 +122,7 @@ class Queue:
         self.spool_garbage: deque[tuple[int, str]] = deque()
         self.watched: set[str] = set()  # queue ids that the sweep looks for; marking a message removes it
         self.sequence = 0  # of the newest restart positions
+        self.some_aside = False  # since ever: an older version would deliver what is held, so it must not start here
         self.marks = Marks(disk)
 
     # -- lanes
@@ -174,14 +176,16 @@ class Queue:
         runner.take()
         if self.taken.get(envelope.queue_id, -1) >= envelope.generation:
             return None
-        active = self._begin(runner.lane, record, envelope, now)
-        if runner.lane not in (HOLD, DELETED):
-            active.order = self._back(runner.lane, envelope)
-        return active
+        return self._begin(runner.lane, record, envelope, now)
 
     def claim(self, lane: str, offset: int, queue_id: str, now: float) -> Active:
         """Takes a message out of the middle of its lane, for an operator. Raises Elsewhere."""
-        return self._begin(lane, *self.resting(lane, offset, queue_id), now)
+        record, envelope = self.resting(lane, offset, queue_id)
+        active = self._begin(lane, record, envelope, now)
+        interval = interval_of(lane, self.undo_time_s)
+        if interval:  # as the runner does: no clock makes it wait longer than its lane
+            active.rested_until = max(min(envelope.due_at, self.clock() + interval), envelope.first_due_at)
+        return active
 
     def resting(self, lane: str, offset: int, queue_id: str) -> tuple[Record, Envelope]:
         """Returns the message that rests at this position. Raises Elsewhere."""
@@ -229,31 +233,27 @@ class Queue:
         active.done_before = frozenset(known.done_before - known.done)
         active.refused = list(known.refused)
         active.recovered = True
-        active.order = known.order or self._back(lane, envelope)
-        active.remaining = max(known.recipients - len(known.done), 0)
+        active.orders = list(known.orders)
+        active.deleted = known.deleted
+        active.remaining = known.remaining
         return active
 
-    def _back(self, lane: str, envelope: Envelope) -> Administrative | None:
-        """Returns the order that puts a message back into the hold or deleted lane, where messages are never due.
-
-        A crash may have kept the START of such a message and lost the order after it. A message injected with a hold also
-        arrives in an ordinary lane, where it is exported, and moves on to hold.
-        """
-        operation = {HOLD: "hold", DELETED: "delete"}.get(lane) or ("hold" if envelope.held_because else None)
-        if operation is None:
-            return None
-        return Administrative(operation, envelope.queue_id, "", envelope.held_because, self.clock())
-
     def _begin(self, lane: str, record: Record, envelope: Envelope, now: float) -> Active:
-        count = envelope.recipient_count
+        count, deleted = counts_of(envelope, lane)
         resting = envelope.resting or {"": count}
         floor = min(envelope.batches, default=-1)
-        start = self.journal.append(
-            RecordType.START,
-            encode(Start(envelope.queue_id, envelope.generation, Place(lane, record.offset), count, floor, resting)),
+        began = Start(
+            envelope.queue_id,
+            envelope.generation,
+            Place(lane, record.offset),
+            envelope.recipient_count,
+            floor,
+            resting,
+            deleted=deleted,
         )
+        start = self.journal.append(RecordType.START, encode(began))
         active = self._active(lane, record, envelope, start, now)
-        active.remaining = count
+        active.remaining, active.deleted = count, deleted
         self.starts[start] = envelope.queue_id
         self.taken[envelope.queue_id] = envelope.generation
         self.floor(lane).hold(active.floor)
@@ -339,12 +339,16 @@ class Queue:
         assert replacement.data is DataPlace.SPOOL
         assert replacement.generation == envelope.generation + 1
         offset = append_envelope(self.writer(lane), replacement)
-        self.sizes.rest(lane, replacement.recipient_count, replacement.resting)
+        self.sizes.rest(lane, counts_of(replacement, lane)[0], replacement.resting)
         self.journal.append(
             RecordType.REPLACED,
             encode(Replaced(envelope.queue_id, envelope.generation, Place(lane, offset), bounce, self.clock())),
         )
         self.awaiting_checkpoint.append(self._leave(active, spooled=False))
+
+    def is_moving(self, queue_ids: Collection[str]) -> bool:
+        """Returns True if one of the messages came to rest where no reader finds it before the next checkpoint."""
+        return bool(queue_ids) and any(unmarked.queue_id in queue_ids for unmarked in self.awaiting_checkpoint)
 
     def _leave(self, active: Active, spooled: bool) -> Unmarked:
         envelope = active.envelope

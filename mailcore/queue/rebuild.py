@@ -12,6 +12,7 @@ from __future__ import annotations
 from mailcore.log.disk import Disk
 from mailcore.log.positions import Counts, LanePosition, RestartPositions
 from mailcore.log.record import RecordType
+from mailcore.queue.aside import counts_of
 from mailcore.queue.fold import fold
 from mailcore.queue.lanes import DELETED, JOURNAL
 from mailcore.queue.queue import Queue
@@ -43,7 +44,7 @@ def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartP
             envelope = decode_envelope(record.body)
             known = folded.messages.get(envelope.queue_id)
             if known is None or known.generation < envelope.generation:
-                count = envelope.recipient_count
+                count, _ = counts_of(envelope, lane)
                 sizes.rest(lane, count, {} if lane == DELETED else envelope.resting or {"": count})
     return RestartPositions(
         0,
@@ -54,6 +55,7 @@ def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartP
         {lane: Counts(*counts) for lane, counts in sizes.resting.items()},
         dict(sizes.resting_destinations.named),
         sizes.resting_destinations.other,
+        aside=True,  # it may be so
     )
 
 

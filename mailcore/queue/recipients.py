@@ -5,8 +5,8 @@ memory; the rest of a record is a place in it (``Active.unread``, ``Active.unrea
 more than a few, so that a waiting message holds no more recipients than the scheduler counts.
 
 Laws
-- Each recipient that is not done is read exactly once in a pass. The count of unread recipients is an estimate for the
-  scheduler; the places decide.
+- Each recipient that is not done, and not aside, is read exactly once in a pass. The count of unread recipients is an
+  estimate for the scheduler; the places decide.
 - An unreadable record raises Gone: the message then stays in the working state (law: damage-set-aside).
 
 Keeps law: believe-only-a-match, law: recipient-read-once, law: memory-bounded (docs/laws.md).
@@ -22,10 +22,11 @@ import msgspec
 from mailcore.envelope import Envelope, Recipient
 from mailcore.log.record import Record, RecordType
 from mailcore.queue.active import Active
+from mailcore.queue.aside import is_due
 from mailcore.queue.queue import Gone, Queue
 from mailcore.queue.records import decode_envelope, decode_recipients
 
-__all__ = ["RecipientReader", "all_recipients", "read_batch", "whole_envelope"]
+__all__ = ["RecipientReader", "all_recipients", "read_batch", "recipients_at", "whole_envelope"]
 
 KEPT_MAX = 10  # recipients that an envelope keeps in memory, read or not; the default of message_recipient_minimum
 RECORDS_MAX = 10  # records read for one batch, so that ten thousand recipients that are done do not delay a turn
@@ -55,12 +56,13 @@ class RecipientReader:
         return self.read(active, count)
 
     def read(self, active: Active, count: int) -> list[Recipient]:
-        """Returns the next ``count`` recipients that are not done. Raises Gone.
+        """Returns the next ``count`` recipients that are not done and due. Raises Gone.
 
         Returns fewer at the end, or where many are done; ``unread`` says which.
         """
         found: list[Recipient] = []
         unread, done = active.unread, active.done
+        now = self._queue.clock()
         for _ in range(RECORDS_MAX):
             if not unread or len(found) == count:
                 break
@@ -73,7 +75,7 @@ class RecipientReader:
             at = active.unread_at
             for recipient in recipients[at:]:
                 at += 1
-                if recipient.number not in done:
+                if recipient.number not in done and is_due(recipient.aside, now):
                     found.append(recipient)
                     if len(found) == count:
                         break
@@ -117,13 +119,24 @@ def whole_envelope(queue: Queue, active: Active) -> Envelope:
 
 def read_batch(queue: Queue, active: Active, offset: int) -> tuple[Recipient, ...]:
     """Returns a RECIPIENTS record of the message. Raises Gone if it is damaged; the reader reports the damage."""
-    record = _read(queue, active, offset)
+    return _decoded(_read(queue, active, offset), active.queue_id, active.lane, offset)
+
+
+def _decoded(record: Record | None, queue_id: str, lane: str, offset: int) -> tuple[Recipient, ...]:
     if record is not None and record.type == RecordType.RECIPIENTS:
         try:
             return decode_recipients(record.body)
         except msgspec.MsgspecError:
             pass
-    raise Gone(f"the recipients of {active.queue_id} at {active.lane}:{offset} can't be read")
+    raise Gone(f"the recipients of {queue_id} at {lane}:{offset} can't be read")
+
+
+def recipients_at(queue: Queue, lane: str, offset: int, envelope: Envelope) -> Iterator[Sequence[Recipient]]:
+    """Yields all recipients of a message at rest, a record at a time. Raises Gone."""
+    yield envelope.recipients
+    for batch in envelope.batches:
+        record = queue.reader(lane).read(batch, offset + 1)
+        yield _decoded(record, envelope.queue_id, lane, batch)
 
 
 def all_recipients(queue: Queue, active: Active) -> Iterator[Sequence[Recipient]]:

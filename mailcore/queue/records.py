@@ -53,6 +53,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
     ``resting`` holds the recipients per destination as they were counted while the message rested in its lane, so that counts
     can be brought up to date from the journal. ``recipients`` is the number in the envelope. In the START of a restated
     message (decision 0006), ``done`` holds the recipients that are done, and ``refused`` the verdicts that still need a bounce.
+    ``deleted`` recipients, which can still be undeleted, do not count as queued.
     """
 
     queue_id: str
@@ -63,6 +64,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
     resting: dict[str, int] = {}
     done: tuple[int, ...] = ()
     refused: tuple[Verdict, ...] = ()
+    deleted: int = 0
 
 
 class Delivery(msgspec.Struct, frozen=True, array_like=True):

@@ -28,6 +28,7 @@ from mailcore.log.positions import LanePosition, PositionsDamaged, RestartPositi
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
+from mailcore.queue.aside import counts_of
 from mailcore.queue.checkpoint import SUFFIX_BYTES_MAX, Checkpoints
 from mailcore.queue.exported import Keeper
 from mailcore.queue.fold import Folded, Known, Stage, fold
@@ -84,6 +85,7 @@ def recover(
     )
     positions = _positions(disk, queue)
     queue.sequence = positions.sequence
+    queue.some_aside = positions.aside
     queue.sizes.restore(positions.counts, positions.destinations, positions.other_destinations)
 
     folded = _read_journal(disk, queue, positions)
@@ -179,7 +181,8 @@ def _confirmed(queue: Queue, positions: RestartPositions, folded: Folded) -> Res
         for one in queue.reader(lane).records(recorded.end, record.end):
             if one.type == RecordType.ENVELOPE:  # the counts are older than it
                 envelope = decode_envelope(one.body)
-                queue.sizes.rest(lane, envelope.recipient_count, envelope.resting or {"": envelope.recipient_count})
+                count, _ = counts_of(envelope, lane)
+                queue.sizes.rest(lane, count, envelope.resting or {"": count})
     return msgspec.structs.replace(positions, lanes=lanes)
 
 
@@ -245,5 +248,5 @@ def _state_anew(queue: Queue, working: list[Known]) -> None:
         queue.starts[start] = known.queue_id
         queue.taken[known.queue_id] = known.generation
         queue.floor(known.place.lane).hold(known.floor)
-        queue.sizes.work(known.place.lane, 1, max(known.recipients - len(known.done), 0))
+        queue.sizes.work(known.place.lane, 1, known.remaining)
         queue.recovered.append((known, start))

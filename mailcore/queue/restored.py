@@ -27,7 +27,6 @@ from mailcore.log.disk import Disk
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL
 from mailcore.queue.records import Administrative
-from mailcore.queue.undelete import held_before
 
 __all__ = ["NAME", "NOT_RESTORED", "Restored", "RestoredDamaged", "read_restored", "write_restored"]
 
@@ -73,27 +72,26 @@ class Restored(msgspec.Struct, frozen=True):
             or (lane == LOCAL and envelope.origin is Origin.BOUNCE and bool(envelope.held_because))
         )
 
-    def order(self, active: Active, wall: float) -> Administrative | None:
-        """Returns the order that holds a message instead of scheduling it; None: it is scheduled.
+    def orders(self, active: Active, wall: float) -> list[Administrative]:
+        """Returns the message's orders, and behind them the one that holds a message of the backup.
 
-        An operator's order in the backup is kept as far as it delivers nothing: added recipients, another route.
+        An operator's orders in the backup come first, as far as they deliver nothing: so what was deleted stays deleted, and
+        what was held keeps its own reason.
         """
         if not self.is_held_back(active.lane, active.offset, active.envelope):
-            return None
-        before = active.order
-        if before is not None and before.operation in ("hold", "delete"):
-            return before
-        arguments = {} if before is None else before.arguments
-        why = held_before(active) or self.why
-        return Administrative("hold", active.queue_id, "", why, wall, arguments)
+            return active.orders
+        hold = Administrative("hold", active.queue_id, "", self.why, wall)
+        orders: list[Administrative] = []
+        for order in active.orders:
+            if order.operation == "delete":
+                orders.append(hold)  # so that it is held when it is undeleted
+            if order.operation != "bounce":
+                orders.append(order)
+        return [*orders, hold]
 
-    def held_before(self, active: Active) -> str | None:
-        """Returns the reason with which a deleted message must be held when it is undeleted; None: it is not held.
-
-        A message that was held before the backup keeps its own reason.
-        """
-        why = held_before(active)
-        return self.why if why is None and active.offset < self.lanes.get(active.lane, 0) else why
+    def held_if_undeleted(self, lane: str, offset: int) -> str | None:
+        """Returns the reason for which a message is held when it is undeleted, if its deletion is from the backup."""
+        return self.why if offset < self.lanes.get(lane, 0) else None
 
 
 NOT_RESTORED = Restored()

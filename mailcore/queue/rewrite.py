@@ -10,14 +10,23 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Recipient, Status, Verdict
+from mailcore.envelope import RECIPIENTS_PER_RECORD, AsideKind, DataPlace, Envelope, Recipient, Status, Verdict
 from mailcore.queue.active import Active
+from mailcore.queue.aside import PAUSES, named
+from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.queue import RESTING_NAMES_MAX, Queue
 from mailcore.queue.recipients import all_recipients
 from mailcore.queue.records import Delivery, append_recipients
 from mailcore.queue.spool import DATA_AT
 
-__all__ = ["finish_deleted", "numbers_used", "own_deliveries", "remaining_recipients", "write_replacement"]
+__all__ = [
+    "VERDICTS_PER_RECORD",
+    "finish_deleted",
+    "numbers_used",
+    "own_deliveries",
+    "remaining_recipients",
+    "write_replacement",
+]
 
 VERDICTS_PER_RECORD = 1_000  # as RECIPIENTS: a DELIVERY record stays small
 
@@ -64,6 +73,7 @@ def write_replacement(
     age_s: float,
     attempted: bool,
     not_before: float = 0.0,
+    first_due_at: float = 0.0,
     held_because: str = "",
     held_before: str | None = None,
     change: Callable[[Recipient], Recipient] = lambda recipient: recipient,
@@ -78,6 +88,7 @@ def write_replacement(
     batches: list[int] = []
     resting: dict[str, int] = {}
     count = 0
+    kinds = [0] * len(AsideKind)
     writer = queue.writer(lane)
 
     def everybody() -> Iterator[Recipient]:
@@ -86,10 +97,14 @@ def write_replacement(
 
     for recipient in map(change, everybody()):
         count += 1
-        name = recipient.destination
-        if name not in resting and len(resting) >= RESTING_NAMES_MAX:
-            name = ""
-        resting[name] = resting.get(name, 0) + 1
+        aside = recipient.aside
+        if aside is not None:
+            kinds[aside.kind] += 1
+        if aside is None or aside.kind is not AsideKind.DELETED or lane == DELETED:
+            name = recipient.destination
+            if name not in resting and len(resting) >= RESTING_NAMES_MAX:
+                name = ""
+            resting[name] = resting.get(name, 0) + 1
         if len(first) < RECIPIENTS_PER_RECORD:
             first.append(recipient)
             continue
@@ -99,6 +114,8 @@ def write_replacement(
             batch = []
     if batch:
         batches.append(append_recipients(writer, batch))
+    if lane not in (HOLD, DELETED) and any(kinds[kind] for kind in PAUSES) and kinds[AsideKind.DELAYED] != count:
+        queue.some_aside = True  # older versions only know whether a message is held or delayed as a whole
     envelope = active.envelope
     now = queue.clock()
     inline = envelope.data is DataPlace.INLINE
@@ -119,6 +136,8 @@ def write_replacement(
         numbers_used=numbers_used(envelope) + len(added),
         written_at=now,
         held_before=held_before,
+        aside=named(kinds),
+        first_due_at=first_due_at,
     )
 
 

@@ -85,7 +85,8 @@ def state_known(queue: Queue, known: Known) -> int:
         known.floor,
         known.done,
         known.refused,
-        known.order,
+        known.orders,
+        known.deleted,
     )
 
 
@@ -100,7 +101,8 @@ def _state_active(queue: Queue, active: Active) -> int:
         active.floor,
         active.done - active.done_before,
         active.refused,
-        active.order,
+        active.orders,
+        active.deleted,
     )
 
 
@@ -113,18 +115,19 @@ def _state(
     floor: int,
     done: Collection[int],
     refused: Sequence[Verdict],
-    order: Administrative | None,
+    orders: Sequence[Administrative],
+    deleted: int,
 ) -> int:
-    """Appends START (several if many verdicts still need a bounce) and the pending order; returns the first offset."""
+    """Appends START (several if many verdicts still need a bounce) and the pending orders; returns the first offset."""
     floor = -1 if floor == place.offset else floor
     parts = range(0, max(len(refused), 1), REFUSED_PER_RECORD)
     first = -1
     for at in parts:
         some = tuple(refused[at : at + REFUSED_PER_RECORD])
         numbers = tuple(sorted(done)) if at == 0 else ()
-        body = encode(Start(queue_id, generation, place, recipients, floor, {}, numbers, some))
+        body = encode(Start(queue_id, generation, place, recipients, floor, {}, numbers, some, deleted))
         offset = journal.append(RecordType.START, body)
         first = offset if first < 0 else first
-    if order is not None:
+    for order in orders:
         journal.append(RecordType.ADMINISTRATIVE, encode(msgspec.structs.replace(order, anew=True)))
     return first

@@ -357,6 +357,11 @@ class Scheduler:
         known = self._destinations.active.get(destination)
         return None if known is None else (known.open_window, known.limit)
 
+    def is_dead(self, destination: str) -> bool:
+        """Returns whether mail of the destination is deferred without an attempt. One without mail may be dead, too."""
+        known = self._destinations.active.get(destination) or self._destinations.idle.get(destination)
+        return known is not None and (known.dead_until is not None or known.transport.dead_until is not None)
+
     def take_window_changes(self) -> list[WindowChange]:
         """Returns the window changes since the last call that destination_concurrency_feedback_debug wants logged."""
         return self._destinations.take_changes()

@@ -190,7 +190,7 @@ async def test_active_messages_are_told_from_others(running: RunningControl, way
 async def test_recipients_are_added(running: RunningControl, waypost: Waypost) -> None:
     message = envelope()
     running.write("incoming.0", message)
-    running.manager.answers["add_recipients"] = lambda _: {"changed": 1, "errors": {}, "elsewhere": []}
+    running.manager.answers["add_recipients"] = lambda _: {"changed": 1, "recipients": 2, "errors": {}, "elsewhere": []}
     said = await waypost("queue", "add-recipient", message.queue_id, "b@example.org", "c@example.org", "--why", "asked")
     assert (said.status, said.out) == (0, f"2 recipients added to {message.queue_id}\n")
     (request,) = running.manager.asked("add_recipients")

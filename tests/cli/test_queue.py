@@ -159,6 +159,7 @@ def accept(running: RunningControl, *changes: str) -> None:
     for change in changes:
         running.manager.answers[change] = lambda given: {
             "changed": len(given["messages"]),
+            "recipients": len(given["messages"]),
             "errors": {},
             "elsewhere": [],
         }
@@ -196,7 +197,7 @@ async def test_ids_may_come_from_stdin(
     accept(running, "hold")
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(each.queue_id for each in envelopes) + "\n\n"))
     said = await waypost("queue", "hold", "-", "--json")
-    assert said.json == {"changed": 1500, "errors": {}}
+    assert said.json == {"changed": 1500, "recipients": 1500, "in_flight": 0, "errors": {}, "dead": []}
     assert [len(request.arguments["messages"]) for request in running.manager.asked("hold")] == [1000, 500]
 
 

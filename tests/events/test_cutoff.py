@@ -137,8 +137,8 @@ def test_an_order_stated_anew_is_one_order(machine: SimulatedMachine, export: Ex
     machine.accept(1)
     machine.durable()
     active = begun(machine)
-    active.order = Administrative("hold", active.queue_id, "ann", "", 1.0)
-    machine.queue.administer(active.order)
+    active.orders.append(Administrative("hold", active.queue_id, "ann", "", 1.0))
+    machine.queue.administer(active.orders[0])
     machine.sync()
     again = SimulatedMachine(machine.disk.crash(Nothing()), machine.outside, machine.segment_bytes)  # states it anew
     again.checkpoints.keeper = Keeper(Disk(), export.state_directory, 1 << 40, again.clock, _never)

@@ -100,7 +100,7 @@ async def test_a_message_that_waits_for_long_does_not_keep_the_lane(manager: Man
     await finish(manager, actives[2:])
     assert segments(tmp_path) > 5
     manager.housekeeping.before_checkpoint()
-    assert actives[0].order is None, "it has only just come"
+    assert not actives[0].orders, "it has only just come"
     later(manager, ACTIVE_S + 60)
     manager.housekeeping.before_checkpoint()
     await eventually(lambda: not manager.context.queue.active)
@@ -110,7 +110,7 @@ async def test_a_message_that_waits_for_long_does_not_keep_the_lane(manager: Man
     assert segments(tmp_path) == 1
     for before in actives[:2]:
         after = manager.context.queue.active[before.queue_id]
-        assert (after.lane, after.envelope.generation, after.order) == (AT_ONCE, 1, None)
+        assert (after.lane, after.envelope.generation, after.orders) == (AT_ONCE, 1, [])
         assert after.envelope.attempts == 0, "nobody has tried it"
         assert manager.context.queue.read_data(after, SIZE) == bytes(SIZE)
     size = manager.context.queue.sizes.summary()
@@ -124,8 +124,7 @@ async def test_what_is_in_flight_is_waited_for(manager: Manager, tmp_path: Path)
     later(manager, ACTIVE_S + 60)
     actives[0].in_flight = 1
     manager.housekeeping.before_checkpoint()
-    assert actives[0].order is not None
-    assert actives[0].order.who == WHO
+    assert [order.who for order in actives[0].orders] == [WHO]
     assert not actives[0].ending
     assert actives[0].queue_id in manager.context.queue.active
     actives[0].in_flight = 0
@@ -139,7 +138,7 @@ async def test_on_a_full_disk_nothing_is_moved(manager: Manager, tmp_path: Path)
     later(manager, ACTIVE_S + 60)
     manager.context.stalled = "the disk is full"
     manager.housekeeping.before_checkpoint()
-    assert actives[0].order is None
+    assert not actives[0].orders
 
 
 async def test_an_orphan_is_swept_and_said_so(manager: Manager, tmp_path: Path) -> None:

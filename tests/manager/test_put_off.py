@@ -217,7 +217,7 @@ async def test_an_order_for_what_is_being_put_off_is_obeyed(home: Home, monkeypa
     active = manager.context.queue.active[queue_id]
     order = Administrative("hold", queue_id, "operator", "because", manager.context.wall())
     manager.context.queue.administer(order)
-    active.order = order
+    active.orders.append(order)
     manager.flow.stop_for_order(active)
     await turns(manager, lambda: queue_id not in manager.context.queue.active)
     assert manager.context.queue.sizes.summary().lanes["hold"] == Amount(messages=1, recipients=1)

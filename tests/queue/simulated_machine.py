@@ -234,7 +234,7 @@ class SimulatedMachine:
         self.load(active)
         change = Administrative(operation, active.queue_id, "operator", "because", self.outside.now)
         self.queue.administer(change)
-        active.order = change
+        active.orders.append(change)
         self.sync()
         if operation == "delete":
             self.outside.deleted.add(active.queue_id)
@@ -244,10 +244,10 @@ class SimulatedMachine:
 
     def obey(self, active: Active) -> bool:
         """After a recovery: an order that was not carried out is. True when there was one."""
-        if active.order is None:
+        if not active.orders and active.lane not in (HOLD, DELETED):
             return False
         self.load(active)
-        operation = active.order.operation
+        operation = active.orders[-1].operation if active.orders else {HOLD: "hold", DELETED: "delete"}[active.lane]
         lane = {"hold": HOLD, "delete": DELETED}.get(operation, AT_ONCE)
         self.end(active, lane, UNDO_S if lane == DELETED else 0.0)
         return True

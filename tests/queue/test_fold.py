@@ -79,14 +79,30 @@ def test_done_adds_up_over_generations_and_what_a_bounce_was_written_for_does_no
     assert message.older == [Place("incoming.0", 64)]
 
 
-def test_the_last_order_counts_until_the_message_is_replaced() -> None:
-    hold = Administrative("hold", "M", "who", "why", 0.0)
+def test_orders_count_one_after_the_other_until_the_message_is_replaced() -> None:
+    hold = Administrative("hold", "M", "who", "why", 0.0, {"numbers": [[1, 1]]})
     delete = Administrative("delete", "M", "who", "why", 0.0)
-    assert known(start(), hold, delete).order == delete
+    assert known(start(), hold, delete).orders == [hold, delete]
     replaced = Replaced("M", 0, Place("hold", 64))
     assert known(start(), hold, replaced).stage is Stage.REPLACED
-    assert known(start(), hold, replaced, start(1, 64, "hold")).order is None
-    assert known(start(), hold, start()).order == hold  # stated anew by a recovery: it stands
+    assert known(start(), hold, replaced, start(1, 64, "hold")).orders == []
+
+
+def test_orders_are_neither_lost_nor_doubled_by_a_start_that_is_written_again() -> None:
+    hold, delete = (Administrative(operation, "M", "who", "why", 0.0) for operation in ("hold", "delete"))
+    again = [msgspec.structs.replace(order, anew=True) for order in (hold, delete)]
+    assert known(start(), hold, start()).orders == [hold], "a crash kept the START and lost what followed it"
+    assert known(start(), hold, delete, start(), again[0]).orders == [again[0], delete]
+    assert known(start(), hold, delete, start(), *again, start(), *again).orders == again
+    assert known(start(), *again).orders == again, "the records before it are deleted"
+    assert known(start(), *again, hold).orders == [*again, hold]
+
+
+def test_deleted_recipients_count_as_deleted_until_their_deletion_is_permanent() -> None:
+    assert known(start(deleted=2)).remaining == 1
+    permanent = known(start(deleted=2), delivery(r0=Status.DELETED))
+    assert (permanent.deleted, permanent.remaining) == (1, 1)
+    assert known(start(deleted=2), delivery(r0=Status.DELETED), start(deleted=1, done=(0,))).remaining == 1
 
 
 def test_what_ends_another_generation_ends_nothing() -> None:

@@ -49,7 +49,7 @@ class TidyStory(test_laws_histories.Story):
         for active in self.compaction.active(self._later()):
             if active in self.active and active.remaining:
                 self.active.remove(active)
-                active.order = sent_round(active, self.machine.outside.now)
+                active.orders.append(sent_round(active, self.machine.outside.now))
                 self.machine.end(active, AT_ONCE, 0.0)
 
     def _move_held(self) -> None:

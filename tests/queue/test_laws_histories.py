@@ -93,7 +93,7 @@ class Story:
         for active in compaction.active(machine.monotonic):
             if active in self.active:
                 self.active.remove(active)
-                active.order = sent_round(active, machine.outside.now)
+                active.orders.append(sent_round(active, machine.outside.now))
                 machine.obey(active)
         look = compaction.hold_look(machine.monotonic)
         if look is not None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from mailcore.envelope import Origin
+from mailcore.envelope import AsideKind, Origin, Recipient
 from mailcore.log.disk import Disk
 from mailcore.queue.active import Active, DataAt
+from mailcore.queue.aside import Change
 from mailcore.queue.records import Administrative
 from mailcore.queue.restored import NAME, NOT_RESTORED, Restored, RestoredDamaged, read_restored, write_restored
 from tests.lookup.sample_messages import NOW, envelope
@@ -21,45 +22,59 @@ def active(lane: str = "incoming.0", offset: int = 4999, order: str = "", **fiel
     message = Active(envelope(**fields), lane, offset, offset, 0, DataAt("", 0, 0), 0.0, 0.0)
     if order:
         arguments = {"recipients": ["new@example.org"], "route": "smtp:elsewhere"}
-        message.order = Administrative(order, message.queue_id, "somebody", "their reason", NOW, arguments)
+        message.orders.append(Administrative(order, message.queue_id, "somebody", "their reason", NOW, arguments))
     return message
 
 
+def hold_of(restored: Restored, message: Active) -> Administrative | None:
+    """The order that holds it, behind those it had."""
+    orders = restored.orders(message, NOW)
+    return orders[-1] if orders and orders[-1].operation == "hold" and not orders[-1].who else None
+
+
 def test_what_lies_below_is_held_and_what_came_since_is_not() -> None:
-    order = RESTORED.order(active(), NOW)
+    order = hold_of(RESTORED, active())
     assert order is not None
     assert (order.operation, order.why) == ("hold", RESTORED.why)
     assert "may have been delivered since" in RESTORED.why
-    assert RESTORED.order(active(offset=5000), NOW) is None
-    assert RESTORED.order(active("retry.60"), NOW) is None  # a lane the backup had not
-    assert RESTORED.order(active("hold"), NOW) is None  # released by somebody since
-    assert NOT_RESTORED.order(active(offset=0), NOW) is None
+    assert hold_of(RESTORED, active(offset=5000)) is None
+    assert hold_of(RESTORED, active("retry.60")) is None  # a lane the backup had not
+    assert hold_of(RESTORED, active("hold")) is None  # released by somebody since
+    assert hold_of(NOT_RESTORED, active(offset=0)) is None
 
 
 def test_what_was_being_released_in_the_backup_is_held_again_and_that_once() -> None:
-    assert RESTORED.order(active("hold", order="release", queue_id="TAKEN", generation=2), NOW) is not None
-    assert RESTORED.order(active("hold", order="release", queue_id="TAKEN", generation=3), NOW) is None
+    assert hold_of(RESTORED, active("hold", order="release", queue_id="TAKEN", generation=2)) is not None
+    assert hold_of(RESTORED, active("hold", order="release", queue_id="TAKEN", generation=3)) is None
 
 
-@pytest.mark.parametrize("operation", ["retry", "reroute", "delay", "bounce", "release", "undelete", "add_recipients"])
-def test_an_order_of_the_backup_delivers_nothing_but_its_recipients_and_its_route_are_kept(operation: str) -> None:
+@pytest.mark.parametrize("operation", ["retry", "reroute", "delay", "release", "undelete", "add_recipients"])
+def test_an_order_of_the_backup_is_carried_out_in_front_of_the_hold(operation: str) -> None:
     message = active(order=operation)
-    assert message.order is not None
-    order = RESTORED.order(message, NOW)
-    assert order is not None
-    assert order.operation == "hold"
-    assert order.arguments == message.order.arguments
+    assert [order.operation for order in RESTORED.orders(message, NOW)] == [operation, "hold"]
 
 
-@pytest.mark.parametrize("operation", ["hold", "delete"])
-def test_an_order_of_the_backup_that_delivers_nothing_is_carried_out(operation: str) -> None:
-    message = active(order=operation)
-    assert RESTORED.order(message, NOW) is message.order
+def test_what_was_about_to_be_deleted_in_the_backup_is_held_when_it_is_undeleted() -> None:
+    orders = RESTORED.orders(active(order="delete"), NOW)
+    recipient = Recipient(0, "a@example.org")
+    for order in [*orders, Administrative("undelete", "Q", "ann", "", NOW)]:
+        recipient = Change(order, age_s=0.0, undo_time_s=3600)(recipient)
+    assert recipient.aside is not None
+    assert (recipient.aside.kind, recipient.aside.why) == (AsideKind.HELD, RESTORED.why)
+
+
+def test_an_order_of_the_backup_sends_no_bounce() -> None:
+    assert [order.operation for order in RESTORED.orders(active(order="bounce"), NOW)] == ["hold"]
+
+
+def test_what_was_deleted_in_the_backup_is_held_when_it_is_undeleted() -> None:
+    assert RESTORED.held_if_undeleted("incoming.0", 4999) == RESTORED.why
+    assert RESTORED.held_if_undeleted("incoming.0", 5000) is None
 
 
 def test_a_bounce_that_was_made_held_is_held_wherever_it_lies() -> None:
-    assert RESTORED.order(active("local", 9000, origin=Origin.BOUNCE, held_because="why"), NOW) is not None
-    assert RESTORED.order(active("local", 9000, origin=Origin.BOUNCE), NOW) is None
+    assert hold_of(RESTORED, active("local", 9000, origin=Origin.BOUNCE, held_because="why")) is not None
+    assert hold_of(RESTORED, active("local", 9000, origin=Origin.BOUNCE)) is None
 
 
 def test_the_marker_is_read_as_it_was_written(tmp_path: Path) -> None:

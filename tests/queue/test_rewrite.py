@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from mailcore.envelope import DataPlace, Envelope, Origin, Recipient, Status, Verdict
+from mailcore.envelope import Aside, AsideKind, DataPlace, Envelope, Origin, Recipient, Status, Verdict
 from mailcore.log.record import RecordType
 from mailcore.queue import rewrite
 from mailcore.queue.active import Active
@@ -12,7 +13,7 @@ from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import read_batch
 from mailcore.queue.records import decode_recipients
 from mailcore.queue.rewrite import numbers_used, remaining_recipients, write_replacement
-from tests.queue.simulated_machine import INCOMING, OutsideMemory, SimulatedMachine
+from tests.queue.simulated_machine import HOME, INCOMING, OutsideMemory, SimulatedMachine
 from tests.simulated_disk import SimulatedDisk
 
 DESTINATION = "smtp:example.org"
@@ -150,3 +151,41 @@ def test_recipients_that_cannot_be_read_are_said_to_be_gone(machine: SimulatedMa
     active = taken(machine, 5)
     with pytest.raises(Gone, match=f"{active.queue_id} at {INCOMING}"):
         read_batch(machine.queue, active, active.offset)  # an envelope, no recipients
+
+
+@pytest.mark.parametrize(
+    ("lane", "kinds", "refused"),
+    [
+        ("retry.300", [None, None], False),
+        ("retry.300", [AsideKind.DEFERRED, AsideKind.DEFERRED], False),
+        ("retry.300", [AsideKind.DELAYED, AsideKind.DELAYED], False),
+        ("hold", [AsideKind.HELD, AsideKind.HELD], False),
+        ("deleted", [AsideKind.DELETED, AsideKind.DELETED], False),
+        ("retry.300", [AsideKind.HELD, None], True),
+        ("retry.300", [AsideKind.DELETED, AsideKind.DEFERRED], True),
+        ("retry.300", [AsideKind.DELAYED, None], True),
+    ],
+)
+def test_an_older_version_does_not_start_where_some_recipients_are_held(
+    lane: str, kinds: list[AsideKind | None], refused: bool
+) -> None:
+    """It knows only what a message is as a whole, and would deliver them."""
+    machine = SimulatedMachine(SimulatedDisk(), OutsideMemory())
+    active = taken(machine, len(kinds))
+
+    def change(recipient: Recipient) -> Recipient:
+        kind = kinds[recipient.number]
+        return msgspec.structs.replace(recipient, aside=None if kind is None else Aside(kind, 1.0))
+
+    envelope = write_replacement(machine.queue, active, lane, 300, age_s=0.0, attempted=False, change=change)
+    assert sum(envelope.aside.values()) == sum(kind is not None for kind in kinds)
+    machine.queue.spool.store(msgspec.structs.replace(envelope, recipients=()), b"x" * envelope.size_bytes)
+    machine.queue.replaced(active, lane, envelope)
+    machine.checkpoint()
+    version = machine.disk.image(f"{HOME}/restart")[8]
+    assert version == (2 if refused else 1)
+    machine.checkpoint()
+    assert machine.disk.image(f"{HOME}/restart.previous")[8] == version
+    again = SimulatedMachine(machine.disk.kill(), machine.outside)
+    again.checkpoint()
+    assert again.disk.image(f"{HOME}/restart")[8] == version, "it is not forgotten by a restart"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -64,6 +65,10 @@ def configure(commands: Any) -> None:
             parser.add_argument(
                 "--to", type=not_empty, required=True, metavar="ROUTE", help="TRANSPORT:NEXTHOP, as in [routes]"
             )
+        if change == "retry":
+            parser.add_argument(
+                "--scheduled", action="store_true", help="with --all-matching: also recipients that are delayed"
+            )
         _add_rest(parser)
         parser.set_defaults(run=_change, change=change)
     purging = commands.add_parser(
@@ -102,6 +107,8 @@ def _change(arguments: argparse.Namespace) -> int:
         raise UsageError(f"queue {arguments.change}: filters need --all-matching and cannot be combined with queue IDs")
     if not arguments.all_matching and arguments.dry_run:
         raise UsageError(f"queue {arguments.change}: --dry-run needs --all-matching")
+    if arguments.change == "retry" and arguments.scheduled and not arguments.all_matching:
+        raise UsageError("queue retry: --scheduled needs --all-matching; a named message is retried in any case")
     with control_client(arguments) as control:
         if arguments.all_matching:
             return _change_matching(arguments, control)
@@ -115,7 +122,8 @@ def _extra(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _change_named(arguments: argparse.Namespace, control: ControlClient) -> int:
-    changed = 0
+    changed = recipients = in_flight = 0
+    dead: set[str] = set()
     errors: dict[str, Fault] = {}
     for batch in _batches(arguments.change, arguments.queue_ids, errors):
         try:
@@ -126,8 +134,11 @@ def _change_named(arguments: argparse.Namespace, control: ControlClient) -> int:
                 complain(f"{changed} messages were {_DONE[arguments.change]} before this error:")
             raise
         changed += answer.changed
+        recipients += answer.recipients
+        in_flight += answer.in_flight
+        dead |= set(answer.dead)
         errors |= answer.errors
-    result = ChangeResult(changed=changed, errors=errors)
+    result = ChangeResult(changed=changed, recipients=recipients, in_flight=in_flight, errors=errors, dead=sorted(dead))
     if arguments.json:
         print_json(result)
     else:
@@ -172,18 +183,21 @@ def _lines_of_stdin(errors: dict[str, Fault]) -> Iterator[str]:
 
 def _change_matching(arguments: argparse.Namespace, control: ControlClient) -> int:
     request = {"change": arguments.change, "filter": filter_of(arguments), **_extra(arguments)}
+    if getattr(arguments, "scheduled", False):
+        request["scheduled"] = True
     if not arguments.yes or arguments.dry_run:
         counted = control.ask("change_matching", MatchingProgress, request | {"dry_run": True})
         if arguments.dry_run:
             if arguments.json:
-                print_json({"matched": counted.matched, "changed": 0, "errors": {}})
+                matched = {"matched": counted.matched, "matched_recipients": counted.matched_recipients}
+                print_json(matched | {"changed": 0, "changed_recipients": 0, "errors": {}})
             else:
-                say(_matching(counted.matched))
+                say(_matching(counted))
             return DONE
         if not counted.matched:
             _report_matching(arguments, counted)
             return DONE
-        if not _asked(arguments, counted.matched):
+        if not _asked(arguments, counted):
             return NOT_DONE
         request["cut"] = counted.cut  # messages that arrived after the count are not changed
     progress: MatchingProgress | None = None
@@ -201,17 +215,18 @@ def _change_matching(arguments: argparse.Namespace, control: ControlClient) -> i
     return NOT_DONE if progress.failed else DONE
 
 
-def _asked(arguments: argparse.Namespace, matched: int) -> bool:
+def _asked(arguments: argparse.Namespace, counted: MatchingProgress) -> bool:
     """Asks for confirmation. Raises UsageError if stdin is not a terminal."""
     if not sys.stdin.isatty() or arguments.json:
-        raise UsageError(f"{_matching(matched)}; nothing was changed. Confirm with --yes, or count with --dry-run")
-    answer = input(f"{arguments.change} {_messages(matched)}? [y/N] ")
+        raise UsageError(f"{_matching(counted)}; nothing was changed. Confirm with --yes, or count with --dry-run")
+    answer = input(f"{arguments.change} {_amount(counted.matched, counted.matched_recipients)}? [y/N] ")
     return answer.strip().lower() in ("y", "yes")
 
 
 def _report_matching(arguments: argparse.Namespace, progress: MatchingProgress) -> None:
     if arguments.json:
-        kept = ("matched", "changed", "failed", "errors", "manager_away", "note")
+        amounts = ("matched", "matched_recipients", "changed", "changed_recipients", "in_flight", "failed")
+        kept = (*amounts, "errors", "dead", "manager_away", "note")
         print_json({name: getattr(progress, name) for name in kept})
     else:
         _report(arguments, progress, progress.failed)
@@ -222,12 +237,25 @@ def _report(arguments: argparse.Namespace, answer: ChangeResult | MatchingProgre
         complain(f"{plain(named)}: {error.message}")
     if failed > ERRORS_SHOWN:
         complain(f"and {failed - ERRORS_SHOWN} more")
-    say(f"{_messages(answer.changed)} {_DONE[arguments.change]}")
+    recipients = answer.recipients if isinstance(answer, ChangeResult) else answer.changed_recipients
+    say(f"{_amount(answer.changed, recipients)} {_DONE[arguments.change]}")
+    if answer.in_flight:
+        say(f"{_recipients(answer.in_flight)} of them being delivered now: if that succeeds, the change comes too late")
+    for destination in answer.dead:
+        say(f"{plain(destination)} is dead: its mail is deferred again without an attempt. To try it now:")
+        say(f"  waypost destination resume {shlex.quote(plain(destination))}")
 
 
-def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count} messages"
+def _amount(messages: int, recipients: int) -> str:
+    """Returns "2 messages (5 recipients)"; the recipients are left out if there is one for each message."""
+    count = "1 message" if messages == 1 else f"{messages} messages"
+    return count if recipients == messages else f"{count} ({_recipients(recipients)})"
 
 
-def _matching(count: int) -> str:
-    return "1 message matches" if count == 1 else f"{count} messages match"
+def _recipients(count: int) -> str:
+    return "1 recipient" if count == 1 else f"{count} recipients"
+
+
+def _matching(counted: MatchingProgress) -> str:
+    verb = "matches" if counted.matched == 1 else "match"
+    return f"{_amount(counted.matched, counted.matched_recipients)} {verb}"

@@ -95,6 +95,7 @@ class ChangeMatchingArguments(Arguments, frozen=True, kw_only=True):
     filter: Filter
     until: WallClock | None = None  # for delay
     route: Name | UnsetType = UNSET  # for reroute
+    scheduled: bool = False  # for retry: also recipients that an operator or the sender delayed
     dry_run: bool = False
     cut: Annotated[str, Meta(min_length=1, max_length=CUT_CHARACTERS_MAX)] | UnsetType = (
         UNSET  # nothing newer is touched
@@ -108,6 +109,8 @@ class ChangeMatchingArguments(Arguments, frozen=True, kw_only=True):
             raise WrongArgument("route is allowed, and needed, for reroute only", "route")
         if self.route is not UNSET:
             _check_route(self.route)
+        if self.scheduled and self.change != "retry":
+            raise WrongArgument("scheduled is allowed for retry only", "scheduled")
 
 
 class ChangeResult(Result):
@@ -117,8 +120,11 @@ class ChangeResult(Result):
     internal (its records cannot be read).
     """
 
-    changed: int
+    changed: int  # messages
+    recipients: int  # of these messages: those that the change applies to
+    in_flight: int  # of these recipients: those being delivered now; if they are delivered, the change comes too late
     errors: dict[str, Fault]  # queue id -> why this message was not changed
+    dead: list[str]  # of a retry: dead destinations of these recipients, which are deferred without an attempt
 
 
 class MatchingProgress(Result, omit_defaults=True):
@@ -127,8 +133,11 @@ class MatchingProgress(Result, omit_defaults=True):
     matched: int
     matched_recipients: int
     changed: int
+    changed_recipients: int
+    in_flight: int  # of these recipients: those being delivered now; if they are delivered, the change comes too late
     failed: int
     errors: dict[str, Fault]  # queue id -> why; the first 100
+    dead: list[str]  # of a retry: dead destinations of these recipients; the first 20
     done: bool
     manager_away: bool  # it could not be asked where to read: what is counted may be out of date
     note: str  # "" or that, with the time of what was counted
@@ -152,7 +161,7 @@ OPERATIONS = (
     Operation("release", ChangeArguments, _CHANGE, _RESOLVED, "ends a hold; due at once", ChangeResult),
     Operation("retry", ChangeArguments, _CHANGE, _RESOLVED, "due at once", ChangeResult),
     Operation("delay", DelayArguments, _CHANGE, _RESOLVED, "not before a time", ChangeResult),
-    Operation("reroute", RerouteArguments, _CHANGE, _RESOLVED, "all its recipients take another route", ChangeResult),
+    Operation("reroute", RerouteArguments, _CHANGE, _RESOLVED, "its recipients take another route", ChangeResult),
     Operation("bounce", ChangeArguments, _CHANGE, _RESOLVED, "returned to its sender now", ChangeResult),
     Operation(
         "add_recipients", AddRecipientsArguments, _CHANGE, _RESOLVED, "more recipients for a message", ChangeResult

@@ -178,6 +178,9 @@ class ShownRecipient(Result):
     destination: str  # "" when it is not routed yet
     reply: str  # the last one; "" when there is none
     done: bool  # has its final verdict in this pass
+    state: str  # held, deleted, delayed, deferred, or "" when it is due with its message
+    until: float  # wall clock; 0.0 when the state has no end, or there is none
+    why: str  # the operator's reason, "" when none was given
 
 
 class ShowPart(Result):

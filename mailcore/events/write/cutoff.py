@@ -199,9 +199,9 @@ def _working(folded: Folded, positions: RestartPositions) -> Iterator[Queued]:
         over = known.stage is not Stage.WORKING
         if over and all(_counts(place, positions) for place in (known.replacement, known.bounce) if place is not None):
             continue
-        added = 0
-        if known.order is not None and known.order.operation == "add_recipients":
-            added = len(known.order.arguments.get("recipients", ()))
+        added = sum(
+            len(order.arguments.get("recipients", ())) for order in known.orders if order.operation == "add_recipients"
+        )
         yield Queued(known.place.lane, known.queue_id, _left(known) + added)
 
 
