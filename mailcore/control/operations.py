@@ -208,6 +208,7 @@ def _recipient(recipient: Recipient, found: Found, working: Progress | None, now
         state="" if aside is None else aside.kind.name.lower(),
         until=0.0 if aside is None else aside.until,
         why="" if aside is None else aside.why,
+        since=0.0 if aside is None else aside.at,
     )
 
 

@@ -1,7 +1,7 @@
 """Explains why a message at rest waits: in one sentence for people, and as data. The manager explains active messages.
 
 The explanation is read from the message's lane, as of now: the message is held, deleted, scheduled, due at a time, or due and
-not taken up yet. Times are wall-clock seconds in the data, local time in the sentence. Pure: no I/O, no clock.
+not taken up yet. Recipients that changes put into states of their own have reasons of their own. Times are wall-clock seconds in the data, local time in the sentence. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -11,22 +11,25 @@ from typing import Any
 
 import msgspec
 
-from mailcore.envelope import Envelope
+from mailcore.envelope import Aside, AsideKind, Envelope, Recipient
 from mailcore.lookup.browse import REASON_CHARACTERS, Found, Stretch
 from mailcore.manager_answers import Reason
 from mailcore.queue.lanes import DELETED, HOLD, interval_of
 
 __all__ = ["why_at_rest"]
 
-GROUPS_MAX = 20  # destinations listed one by one; all others are one sum
+GROUPS_MAX = 20  # groups listed one by one; all others are one sum
+_ORDER = ("deferred", "delayed", "held", "deleted")
 
 
 def why_at_rest(found: Found, stretch: Stretch | None, now: float, manager_away: bool) -> list[Reason]:
     """Returns one reason for each group of recipients.
 
-    States: held, deleted, scheduled, deferred, due, queued, being taken up, more.
+    States: held, deleted, delayed, scheduled, deferred, due, queued, being taken up, more.
     """
     envelope, lane = found.envelope, found.lane
+    if envelope.aside:
+        return _by_recipient(found, stretch, now, manager_away)
     if lane == HOLD:
         return [_held(envelope)]
     if lane == DELETED:
@@ -39,6 +42,67 @@ def why_at_rest(found: Found, stretch: Stretch | None, now: float, manager_away:
             return [_scheduled(envelope, due_at)]
         return _deferred(envelope, due_at)
     return [_due(found, stretch, due_at, manager_away)]
+
+
+def _by_recipient(found: Found, stretch: Stretch | None, now: float, manager_away: bool) -> list[Reason]:
+    """Returns a reason for each group of recipients whose states differ; recipients in RECIPIENTS records are only in the
+    sums."""
+    envelope, lane = found.envelope, found.lane
+    groups: dict[tuple[Any, ...], Reason] = {}
+    left = dict(envelope.aside)  # not in a group yet
+    for recipient in envelope.recipients:
+        aside = recipient.aside
+        if aside is None:
+            continue
+        name = aside.kind.name.lower()
+        if aside.kind is AsideKind.DEFERRED:
+            key: tuple[Any, ...] = (name, aside.until, recipient.route or recipient.destination)
+        else:
+            key = (name, aside.until, aside.at, aside.why, aside.before)
+        if key not in groups and len(groups) == GROUPS_MAX:
+            continue
+        there = groups.get(key)
+        groups[key] = _of_aside(recipient, aside, envelope, 1 if there is None else there.recipients + 1)
+        left[name] = left.get(name, 0) - 1
+    reasons = sorted(groups.values(), key=lambda group: _ORDER.index(group.state))
+    for name in _ORDER:
+        if (more := left.get(name, 0)) > 0:
+            others = "more " if any(group.state == name for group in reasons) else ""
+            sentence = f"{others}{name}; each recipient of the message shows since when, until when and why"
+            reasons.append(Reason(state=name, recipients=more, sentence=sentence))
+    with_the_message = envelope.recipient_count - sum(envelope.aside.values())
+    if with_the_message > 0:
+        interval = interval_of(lane, 0) or 0.0
+        due_at = min(envelope.due_at, now + interval) if interval else 0.0
+        due = _due(found, stretch, due_at, manager_away)
+        reasons.insert(0, msgspec.structs.replace(due, recipients=with_the_message))
+    return reasons
+
+
+def _of_aside(recipient: Recipient, aside: Aside, envelope: Envelope, count: int) -> Reason:
+    """Returns the reason of ``count`` recipients with this state."""
+    if aside.kind is AsideKind.DEFERRED:
+        reply = recipient.reply[:REASON_CHARACTERS]
+        return _waiting_for_try(envelope, count, recipient.route or recipient.destination, aside.until, reply)
+    since, before = aside.at or None, aside.before
+    began = f" since {_shown(aside.at)}" if aside.at else ""
+    if aside.kind is AsideKind.HELD:
+        later = ""
+        if before is not None and before.kind is AsideKind.DELAYED:
+            later = f"; then it is not sent before {_shown(before.until)}"
+        sentence = f"held{began} until an operator releases it{_because(aside.why)}{later}"
+        return Reason(state="held", recipients=count, sentence=sentence, since=since, reason=aside.why)
+    if aside.kind is AsideKind.DELAYED:
+        sentence = f"delayed{began}: not to be sent before {_shown(aside.until)}{_because(aside.why)}"
+        return Reason(
+            state="delayed", recipients=count, sentence=sentence, since=since, until=aside.until, reason=aside.why
+        )
+    held = before is not None and before.kind is AsideKind.HELD
+    again = f", and is held again then{_because(before.why)}" if before is not None and held else ""
+    sentence = f"deleted{began}{_because(aside.why)}; it can be undeleted until {_shown(aside.until)}{again}"
+    return Reason(
+        state="deleted", recipients=count, sentence=sentence, since=since, until=aside.until, reason=aside.why
+    )
 
 
 def _held(envelope: Envelope) -> Reason:
@@ -75,28 +139,28 @@ def _deferred(envelope: Envelope, due_at: float) -> list[Reason]:
         there[0] += 1
         there[1] = recipient.reply or there[1]
     groups = []
-    tried = "" if envelope.attempts == 1 else f" after {envelope.attempts} tries"
     for destination, (count, said) in by_destination.items():
-        reply = str(said)[:REASON_CHARACTERS]
-        last = f"; last: {reply}" if reply else ""
-        what = f"deferred{tried}: the next try" if envelope.attempts else "not tried yet: the first try"
-        sentence = f"{what} is due at {_shown(due_at)}{last}"
-        groups.append(
-            Reason(
-                state="deferred",
-                recipients=count,
-                sentence=sentence,
-                destination=destination,
-                until=due_at,
-                attempts=envelope.attempts,
-                reply=reply,
-            )
-        )
+        groups.append(_waiting_for_try(envelope, count, destination, due_at, str(said)[:REASON_CHARACTERS]))
     more = envelope.recipient_count - sum(group.recipients for group in groups)
     if more > 0:
         sentence = f"{more} more recipients wait for the same time"
         groups.append(Reason(state="more", recipients=more, sentence=sentence, until=due_at))
     return groups
+
+
+def _waiting_for_try(envelope: Envelope, count: int, destination: str, due_at: float, reply: str) -> Reason:
+    tried = "" if envelope.attempts == 1 else f" after {envelope.attempts} tries"
+    last = f"; last: {reply}" if reply else ""
+    what = f"deferred{tried}: the next try" if envelope.attempts else "not tried yet: the first try"
+    return Reason(
+        state="deferred",
+        recipients=count,
+        sentence=f"{what} is due at {_shown(due_at)}{last}",
+        destination=destination,
+        until=due_at,
+        attempts=envelope.attempts,
+        reply=reply,
+    )
 
 
 def _due(found: Found, stretch: Stretch | None, due_at: float, manager_away: bool) -> Reason:

@@ -65,6 +65,22 @@ class Item(Struct, kw_only=True):
     destinations: list[str]  # the first DESTINATIONS_SHOWN known ones
     aside: dict[str, int] = {}  # deferred, held, delayed or deleted -> recipients in a state of their own
 
+    @property
+    def main_state(self) -> str:
+        """Returns the state to show first: the message's, unless it only says that each recipient is in one by a change."""
+        if self.state == "deferred" and sum(self._by_changes.values()) >= self.recipient_count:
+            return next(iter(self._by_changes), self.state)
+        return self.state
+
+    @property
+    def apart(self) -> dict[str, int]:
+        """Returns the recipients that changes put into another state than the one to show first, by their state."""
+        return {state: count for state, count in self._by_changes.items() if state != self.main_state}
+
+    @property
+    def _by_changes(self) -> dict[str, int]:
+        return {state: self.aside[state] for state in ("delayed", "held", "deleted") if self.aside.get(state)}
+
 
 class Selected(NamedTuple):
     """The recipients of one message that a change selects: how many, and their numbers as ranges; None: all that it fits."""

@@ -161,12 +161,17 @@ class Matcher:
         return self._sender is None or self._sender(envelope.sender)
 
     def of_recipient(self, recipient: Recipient, held_because: str) -> bool:
-        """Returns True if this one recipient fulfils all conditions on recipients."""
+        """Returns True if this one recipient fulfils all conditions on recipients.
+
+        ``held_because`` is the message's reason; it counts for a recipient that has none of its own.
+        """
         if self._recipient is not None and not self._recipient(recipient.address):
             return False
         reason = self._reason
-        if reason is not None and not (reason in recipient.reply.casefold() or reason in held_because.casefold()):
-            return False
+        if reason is not None:
+            because = held_because if recipient.aside is None else recipient.aside.why
+            if reason not in recipient.reply.casefold() and reason not in because.casefold():
+                return False
         if self._destination is None:
             return True
         return self._destination(recipient.route or recipient.destination or self._route_of(recipient))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+import msgspec
 import pytest
+from msgspec import UNSET
 
 from mailcore.control.waiting import GROUPS_MAX, why_at_rest
-from mailcore.envelope import Envelope, Recipient
+from mailcore.envelope import Aside, AsideKind, Envelope, Recipient
 from mailcore.lookup.browse import Found, Stretch
 from mailcore.manager_answers import Reason
 from tests.lookup.sample_messages import NOW, deferred, envelope
@@ -115,3 +118,63 @@ def test_without_a_manager_what_is_due_waits_for_one_and_the_rest_for_its_time()
 
 def test_a_time_that_is_none_is_shown_all_the_same() -> None:
     assert "1e+300" not in why("hold", envelope(written_at=1e300))[0].sentence
+
+
+def mixed(*asides: Aside | None, **fields: Any) -> Envelope:
+    """A message with one recipient for each state."""
+    recipients = tuple(
+        Recipient(number, f"{number}@x.example", "smtp:x.example", "", "450 busy", aside=aside)
+        for number, aside in enumerate(asides)
+    )
+    names = [each.kind.name.lower() for each in asides if each is not None]
+    return envelope(recipients=recipients, aside={name: names.count(name) for name in names}, attempts=2, **fields)
+
+
+HELD = Aside(AsideKind.HELD, at=NOW - 60, why="looks odd")
+DELETED = Aside(AsideKind.DELETED, NOW + 3600, at=NOW - 50, why="spam", before=HELD)
+DELAYED = Aside(AsideKind.DELAYED, NOW + 7200, at=NOW - 40, why="tonight")
+
+
+def test_recipients_in_states_of_their_own_each_say_theirs() -> None:
+    first, second = (Aside(AsideKind.DEFERRED, NOW + left) for left in (100, 200))
+    groups = why("retry.300", mixed(HELD, first, DELETED, HELD, DELAYED, second, first, first_due_at=NOW + 100))
+    assert [(each.state, each.recipients, each.until, each.reason, each.since) for each in groups] == [
+        ("deferred", 2, NOW + 100, UNSET, UNSET),
+        ("deferred", 1, NOW + 200, UNSET, UNSET),
+        ("delayed", 1, NOW + 7200, "tonight", NOW - 40),
+        ("held", 2, UNSET, "looks odd", NOW - 60),
+        ("deleted", 1, NOW + 3600, "spam", NOW - 50),
+    ]
+    only(groups[:1], f"deferred after 2 tries: the next try is due at {DATE}; last: 450 busy")
+    only(groups[2:3], f"delayed since {DATE}: not to be sent before {DATE}: tonight")
+    only(groups[3:4], f"held since {DATE} until an operator releases it: looks odd")
+    sentence = f"deleted since {DATE}: spam; it can be undeleted until {DATE}, and is held again then: looks odd"
+    only(groups[4:], sentence)
+
+
+def test_beside_a_held_recipient_the_others_are_due() -> None:
+    due, held = why("retry.0", mixed(HELD, None, None))
+    assert (due.state, due.recipients) == ("queued", 2)
+    assert (held.state, held.recipients) == ("held", 1)
+
+
+def test_held_out_of_a_delay_says_what_comes_after_the_release() -> None:
+    held = msgspec.structs.replace(HELD, before=DELAYED)
+    only(
+        why("hold", mixed(held)),
+        f"held since {DATE} until an operator releases it: looks odd; then it is not sent before {DATE}",
+    )
+
+
+def test_states_of_recipients_in_records_of_their_own_are_counted() -> None:
+    counts = {"held": 2_000, "deferred": 500}
+    message = envelope(recipients=(), recipient_count=2_700, aside=counts, first_due_at=NOW + 9)
+    groups = why("retry.60", message)
+    assert [(each.state, each.recipients) for each in groups] == [("queued", 200), ("deferred", 500), ("held", 2_000)]
+
+
+def test_more_reasons_than_anybody_reads_are_a_sum_for_each_state() -> None:
+    asides = [msgspec.structs.replace(HELD, why=f"reason {number}") for number in range(GROUPS_MAX + 5)]
+    groups = why("retry.60", mixed(*asides, DELETED))
+    assert [(each.state, each.recipients) for each in groups[GROUPS_MAX:]] == [("held", 5), ("deleted", 1)]
+    only(groups[GROUPS_MAX : GROUPS_MAX + 1], "more held; each recipient of the message shows .*")

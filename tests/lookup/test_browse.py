@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.envelope import Envelope, Recipient
+from mailcore.envelope import Aside, AsideKind, Envelope, Recipient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.log.segment import FIRST_RECORD, READ_BYTES
 from mailcore.lookup.browse import Browser, Budget, CursorError, Item, Page, Stretch, lane_order, stretches_of
 from mailcore.lookup.filter import Filter
+from mailcore.lookup.selection import Selected, Selection
 from tests.lookup.sample_messages import NOW, Lane, deferred, envelope
 
 
@@ -235,6 +236,41 @@ def test_one_recipient_must_fulfil_all_that_is_asked_of_recipients(queue: Queue)
     queue.lane("retry.5").write(envelope(recipients=pair))
     assert len(queue.ids(recipient="a@example.org", reason="busy")) == 1
     assert queue.ids(recipient="a@example.org", reason="greylisted") == []
+
+
+def test_the_reason_of_a_recipient_is_its_own_and_not_that_of_another(queue: Queue) -> None:
+    """As an undo asks: who was deleted earlier, for another reason, stays deleted."""
+    pair = (
+        Recipient(0, "a@example.org", aside=Aside(AsideKind.DELETED, NOW + 60, why="first (change A)")),
+        Recipient(1, "b@example.org", aside=Aside(AsideKind.DELETED, NOW + 90, why="second (change B)")),
+        Recipient(2, "c@example.org"),
+    )
+    message = envelope(recipients=pair, held_because="second (change B)", aside={"deleted": 2})
+    queue.lane("retry.5").write(message)
+    for reason, numbers in (("(change A)", [[0, 0]]), ("(change B)", [[1, 1]])):
+        page = queue.browser.page(
+            queue.stretches, Filter(reason=reason, lane="*"), "", Budget(items=10), Selection("undelete", NOW)
+        )
+        assert page.selected == {message.queue_id: Selected(1, numbers)}
+
+
+@pytest.mark.parametrize(
+    ("lane", "aside", "main", "apart"),
+    [
+        ("retry.300", {"deferred": 1, "held": 2}, "deferred", {"held": 2}),
+        ("retry.300", {"delayed": 3}, "delayed", {}),
+        ("retry.300", {"held": 2, "deleted": 1}, "held", {"deleted": 1}),
+        ("hold", {"held": 3}, "held", {}),
+        ("deleted", {"deleted": 3}, "deleted", {}),
+        ("incoming.0", {"deleted": 1}, "queued", {"deleted": 1}),
+    ],
+)
+def test_the_states_to_show_of_a_message(
+    queue: Queue, lane: str, aside: dict[str, int], main: str, apart: dict[str, int]
+) -> None:
+    queue.lane(lane).write(envelope(["a@b.example", "c@d.example", "e@f.example"], aside=aside))
+    (item,) = queue.all(Filter(lane="*"))
+    assert (item.main_state, item.apart) == (main, apart)
 
 
 def long_list(lane: Lane, count: int) -> Envelope:

@@ -181,6 +181,7 @@ class ShownRecipient(Result):
     state: str  # held, deleted, delayed, deferred, or "" when it is due with its message
     until: float  # wall clock; 0.0 when the state has no end, or there is none
     why: str  # the operator's reason, "" when none was given
+    since: float  # wall clock, of that state; 0.0 when it was not recorded, or there is none
 
 
 class ShowPart(Result):
