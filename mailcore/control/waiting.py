@@ -1,7 +1,8 @@
 """Explains why a message at rest waits: in one sentence for people, and as data. The manager explains active messages.
 
 The explanation is read from the message's lane, as of now: the message is held, deleted, scheduled, due at a time, or due and
-not taken up yet. Recipients that changes put into states of their own have reasons of their own. Times are wall-clock seconds in the data, local time in the sentence. Pure: no I/O, no clock.
+not taken up yet. Recipients that changes put into states of their own have reasons of their own. Times are wall-clock seconds
+in the data, local time in the sentence. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations

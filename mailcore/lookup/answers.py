@@ -37,6 +37,7 @@ __all__ = [
     "Page",
     "Placed",
     "Segment",
+    "Selected",
     "ServiceTimes",
     "TimedReply",
 ]

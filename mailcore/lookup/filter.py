@@ -163,7 +163,7 @@ class Matcher:
     def of_recipient(self, recipient: Recipient, held_because: str) -> bool:
         """Returns True if this one recipient fulfils all conditions on recipients.
 
-        ``held_because`` is the message's reason; it counts for a recipient that has none of its own.
+        ``held_because`` is the message's reason; it counts for a recipient that does not have its own.
         """
         if self._recipient is not None and not self._recipient(recipient.address):
             return False
