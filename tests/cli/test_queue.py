@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from mailcore.envelope import Aside, AsideKind, Recipient
 from mailcore.faults import Code
+from mailcore.terminal.times import shown
 from tests.cli.running_control import Waypost
 from tests.control.fake_manager import reasons
 from tests.control.running_control import RunningControl
@@ -107,6 +109,44 @@ async def test_one_message_is_shown(running: RunningControl, waypost: Waypost) -
     shown = (await waypost("queue", "show", message.queue_id, "--json")).json
     assert shown["message"]["lane"] == "retry.300"
     assert [each["address"] for each in shown["recipients"]] == ["anna@example.org"]
+
+
+async def test_recipients_in_states_of_their_own(running: RunningControl, waypost: Waypost) -> None:
+    asides = (
+        None,
+        Aside(AsideKind.HELD, at=NOW - 60, why="looks \x1b[31modd"),
+        Aside(AsideKind.DELAYED, NOW + 3600, why="tonight"),
+        Aside(AsideKind.DELETED, NOW + 7200, at=NOW - 50, why="spam"),
+        Aside(AsideKind.DEFERRED, NOW + 90),
+    )
+    message = envelope(
+        recipients=tuple(Recipient(number, f"r{number}@x.example", aside=each) for number, each in enumerate(asides)),
+        aside={"held": 1, "delayed": 1, "deleted": 1, "deferred": 1},
+        due_at=NOW + 90,
+    )
+    running.write("retry.300", message)
+    said = await waypost("queue", "list")
+    assert said.out.splitlines()[0].split()[:2] == [message.queue_id, "deferred"]
+    assert "  1 recipient delayed, 1 recipient held, 1 recipient deleted\n" in said.out
+    (item,) = (await waypost("queue", "list", "--json")).items
+    assert item["aside"] == {"held": 1, "delayed": 1, "deleted": 1, "deferred": 1}
+    said = await waypost("queue", "show", message.queue_id)
+    assert re.search(r"state: +deferred; 1 recipient delayed, 1 recipient held, 1 recipient deleted\n", said.out)
+    assert said.out.endswith(
+        "  r0@x.example\n"
+        f"  r1@x.example\n      held since {shown(NOW - 60)}: looks \\x1b[31modd\n"
+        f"  r2@x.example\n      delayed until {shown(NOW + 3600)}: tonight\n"
+        f"  r3@x.example\n      deleted since {shown(NOW - 50)}: spam; can be undeleted until {shown(NOW + 7200)}\n"
+        f"  r4@x.example\n      next attempt {shown(NOW + 90)}\n"
+    )
+    recipients = (await waypost("queue", "show", message.queue_id, "--json")).json["recipients"]
+    assert [(each["state"], each["until"], each["since"], each["why"]) for each in recipients] == [
+        ("", 0, 0, ""),
+        ("held", 0, NOW - 60, "looks \x1b[31modd"),
+        ("delayed", NOW + 3600, 0, "tonight"),
+        ("deleted", NOW + 7200, NOW - 50, "spam"),
+        ("deferred", NOW + 90, 0, ""),
+    ]
 
 
 async def test_why_it_waits_is_told_a_line_for_each_reason(running: RunningControl, waypost: Waypost) -> None:

@@ -110,21 +110,28 @@ class _Notes:
 def _item_lines(item: Item, now: float) -> list[str]:
     """Formats a message as mailq does: sender and time, recipients, and the reason for waiting."""
     sender = plain(item.sender) or "<>"
-    head = f"{item.queue_id:<13}  {item.state:<8}  {size_shown(item.size_bytes):>6}  {shown(item.arrived_at)}"
+    head = f"{item.queue_id:<13}  {item.main_state:<8}  {size_shown(item.size_bytes):>6}  {shown(item.arrived_at)}"
     lines = [f"{head}  {sender}"]
     shown_recipients = ", ".join(plain(address) for address in item.recipients[:2])
     more = item.recipient_count - len(item.recipients[:2])
     to = shown_recipients + (f" and {more} more" if shown_recipients and more > 0 else "")
     lines.append(f"  to {to or str(item.recipient_count) + ' recipients'}")
     waits = []
-    if item.state == "deferred":
+    if item.main_state == "deferred":
         left = item.due_at - now
         waits.append(f"next attempt in {shown_duration(left)}" if left > 0 else "due")
     if item.reason:
         waits.append(plain(item.reason))
     if waits:
         lines.append(f"  {': '.join(waits)}")
+    if item.apart:
+        lines.append(f"  {_apart(item)}")
     return lines
+
+
+def _apart(item: Item) -> str:
+    """Formats the recipients in other states than the one that is shown first: 1 recipient held, 2 recipients deleted."""
+    return ", ".join(f"{count} recipient{'' if count == 1 else 's'} {state}" for state, count in item.apart.items())
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -149,7 +156,7 @@ def _say_message(first: ShowPart) -> None:
     client = f"{details.client_address}:{details.client_port} ({details.helo})" if details.client_address else ""
     pairs: list[tuple[str, object]] = [
         ("queue ID", item.queue_id),
-        ("state", item.state),
+        ("state", f"{item.main_state}; {_apart(item)}" if item.apart else item.main_state),
         ("lane", f"{item.lane}:{item.offset}, generation {item.generation}"),
         ("sender", item.sender or "<>"),
         ("arrived", f"{shown(item.arrived_at)} ({shown_duration(time.time() - item.arrived_at)} ago)"),
@@ -172,8 +179,26 @@ def _say_recipient(recipient: ShownRecipient) -> None:
     done = " (done)" if recipient.done else ""
     destination = f"  {plain(recipient.destination)}" if recipient.destination else ""
     say(f"  {plain(recipient.address)}{done}{destination}")
+    if state := _state_of(recipient):
+        say(f"      {state}")
     if recipient.reply:
         say(f"      {plain(recipient.reply)}")
+
+
+def _state_of(recipient: ShownRecipient) -> str:
+    """Formats the state of a recipient that is not due with its message: held since ...: reason."""
+    since = f" since {shown(recipient.since)}" if recipient.since else ""
+    why = f": {plain(recipient.why)}" if recipient.why else ""
+    match recipient.state:
+        case "held":
+            return f"held{since}{why}"
+        case "delayed":
+            return f"delayed until {shown(recipient.until)}{why}"
+        case "deleted":
+            return f"deleted{since}{why}; can be undeleted until {shown(recipient.until)}"
+        case "deferred":
+            return f"next attempt {shown(recipient.until)}"
+    return ""
 
 
 def _explain(arguments: argparse.Namespace) -> int:
@@ -194,9 +219,9 @@ def _say_why(reasons: list[Reason]) -> None:
 
 
 def _next_try(item: Item) -> str:
-    if item.state == "held":
+    if item.main_state == "held":
         return "when it is released"
-    if item.state == "deleted":
+    if item.main_state == "deleted":
         return f"none; can be undeleted until {shown(item.due_at)}"
     return shown(item.due_at) if item.due_at else "immediately"
 
