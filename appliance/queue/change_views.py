@@ -12,7 +12,18 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from appliance.accounts.roles import operator, viewer
 from appliance.common.door import door
 from appliance.queue.change_forms import ChosenForm, CountForm, GoForm, RouteForm, WhyForm, chosen
-from appliance.queue.changing import OPERATIONS, TooMany, change_chosen, count, doc_of, go, in_background, past_of, undo
+from appliance.queue.changing import (
+    OF_RECIPIENTS,
+    OPERATIONS,
+    TooMany,
+    change_chosen,
+    count,
+    doc_of,
+    go,
+    in_background,
+    past_of,
+    undo,
+)
 from appliance.queue.filters import FilterForm
 from appliance.queue.models import Change, Phase
 from mailcore.control.client import Refused
@@ -190,6 +201,7 @@ def _count_dialog(request: HttpRequest, operation: str, form: Any = None) -> Htt
         "operation": operation,
         "doc": doc_of(operation),
         "asked": asked,
+        "of_some": bool(OF_RECIPIENTS & asked.core.keys()),
         "form": form or _form(CountForm, RoutedCountForm, request, operation),
         "needs_more": operation == "reroute",
     }
@@ -214,9 +226,19 @@ def _context(it: Change, **more: Any) -> dict[str, Any]:
         "doc": doc_of(it.operation),
         "form": GoForm(it) if counted else None,
         "undo_form": WhyForm(initial={"why": f"undo of: {it.why}"[:300]}),
-        "missing": max(it.undoes.changed - it.changed, 0) if it.undoes is not None else 0,
+        "of_some": bool(OF_RECIPIENTS & (it.undoes or it).filter.keys()),
+        "missing": _missing(it),
         **more,
     }
+
+
+def _missing(it: Change) -> int:
+    """Returns how many recipients an undo did not find; of a deletion whose recipients were not counted, how many messages."""
+    if it.undoes is None:
+        return 0
+    if it.undoes.changed_recipients:
+        return max(it.undoes.changed_recipients - it.changed_recipients, 0)
+    return max(it.undoes.changed - it.changed, 0)
 
 
 def _piece(request: HttpRequest, it: Change, status: int = 200, **more: Any) -> HttpResponse:

@@ -2,8 +2,9 @@
 
 Laws: every change has a reason, an entry in the audit log, and a row in ``Change``. Matching messages are counted first, and
 newer messages are left unchanged (the core's ``cut``). The reason in the journal contains the change's tag; an undo restores
-exactly the messages with this tag. The result of a change is recorded even if the core fails. If the portal ends during a
-change, the core stops between two steps, and the row shows as abandoned.
+exactly the recipients with this tag, also of messages whose other recipients were deleted by another change. The result of a
+change is recorded even if the core fails. If the portal ends during a change, the core stops between two steps, and the row
+shows as abandoned.
 """
 
 from __future__ import annotations
@@ -22,30 +23,44 @@ from django.utils import timezone
 from appliance.audit.record import audited, record
 from appliance.common.door import as_outcome, door_of
 from appliance.common.templatetags.waypost import span
-from appliance.queue.filters import DELETED
 from appliance.queue.models import Change, Phase
 from appliance.queue.owner_process import own
 from mailcore.control.client import ControlError, NotRunning, Refused
 from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
 from mailcore.faults import Fault
 
-__all__ = ["OPERATIONS", "TooMany", "change_chosen", "count", "doc_of", "go", "in_background", "past_of", "undo"]
+__all__ = [
+    "OF_RECIPIENTS",
+    "OPERATIONS",
+    "TooMany",
+    "change_chosen",
+    "count",
+    "doc_of",
+    "go",
+    "in_background",
+    "past_of",
+    "undo",
+]
 
 # operation -> what it does, for its dialog
 OPERATIONS = {
-    "delete": "The messages are removed from the queue. This can be undone for {undo}.",
-    "undelete": "The messages return to the queue: held messages are held again, all others are due at once.",
-    "hold": "The messages are not delivered until an operator releases them.",
-    "release": "The hold ends; the messages are due at once.",
-    "retry": "The messages are due at once, without waiting for their next attempt.",
-    "reroute": "The remaining recipients of the messages go to another next hop, due at once.",
-    "bounce": "The messages are returned to their senders now. This cannot be undone.",
+    "delete": "The recipients are removed from the queue. This can be undone for {undo}.",
+    "undelete": "The recipients return to the queue: who was held is held again, all others are due at once.",
+    "hold": "The recipients are not delivered to until an operator releases them.",
+    "release": "The hold ends; the recipients are due at once, or when their delay ends.",
+    "retry": "The recipients are due at once, without waiting for their next attempt.",
+    "reroute": "The recipients go to another next hop. A held recipient stays held; a deferred one is due at once.",
+    "bounce": "The recipients are returned to the senders now. This cannot be undone.",
 }
+OF_RECIPIENTS = frozenset({"recipient", "destination", "reason"})  # conditions of a filter that select recipients
 _PAST = {
     "delete": "deleted", "undelete": "undeleted", "hold": "held", "release": "released", "retry": "due at once",
     "reroute": "rerouted", "bounce": "bounced",
 }  # fmt: skip
 AT_ONCE_MAX = 4  # counts and changes of matching messages, under way in one portal process
+_PROGRESS = (
+    "matched", "matched_recipients", "changed", "changed_recipients", "in_flight", "failed", "errors", "heard_at",
+)  # fmt: skip
 SAVED_S = 0.5  # between two accesses to the row: write the progress, read whether an operator wants to stop
 
 _slots = threading.BoundedSemaphore(AT_ONCE_MAX)
@@ -83,7 +98,8 @@ def change_chosen(request: HttpRequest, change: Change) -> None:
         entry.before = {"change": change.tag, "queue_ids": queue_ids}
         result = door_of(change.who).ask_change(change.operation, ChangeResult, arguments, why=change.told_why)
         change.changed, change.failed, change.errors = result.changed, len(result.errors), _texts(result.errors)
-        entry.after = {"changed": change.changed, "failed": change.failed, "errors": change.errors}
+        change.changed_recipients, change.in_flight = result.recipients, result.in_flight
+        entry.after = _after(change)
         if change.route:
             entry.after["route"] = change.route
         entry.words = _sum(change)
@@ -133,21 +149,22 @@ def go(request: HttpRequest, change: Change) -> None:
             if _follow(change, {"cut": change.cut} if change.cut else {}, why=change.told_why):
                 change.phase = Phase.STOPPED
         finally:
-            entry.after = {"changed": change.changed, "failed": change.failed, "errors": change.errors}
+            entry.after = _after(change)
             if change.route:
                 entry.after["route"] = change.route
         entry.words = _sum(change)
 
 
 def undo(request: HttpRequest, deletion: Change, why: str) -> Change:
-    """Undeletes the messages that ``deletion`` deleted: those in the lane deleted with its tag. Raises TooMany."""
+    """Undeletes the recipients that ``deletion`` deleted: those with its tag. Raises TooMany."""
     change = Change(
         who=deletion.who if not request.user.is_authenticated else request.user.get_username(),
         operation="undelete",
-        filter={"lane": DELETED, "reason": deletion.mark},
+        filter={"reason": deletion.mark},
         words=f"messages deleted by change {deletion.tag}",
         why=why,
         matched=deletion.changed,
+        matched_recipients=deletion.changed_recipients,
         undoes=deletion,
     )
     in_background(go, request, change)
@@ -169,10 +186,11 @@ def _follow(change: Change, extra: dict[str, Any], why: str = "") -> bool:
                 change.matched, change.matched_recipients = progress.matched, progress.matched_recipients
             change.cut = progress.cut or change.cut
             change.changed, change.failed, change.errors = progress.changed, progress.failed, _texts(progress.errors)
+            change.changed_recipients, change.in_flight = progress.changed_recipients, progress.in_flight
             if time.monotonic() - saved >= SAVED_S:
                 saved = time.monotonic()
                 change.heard_at = timezone.now()
-                change.save(update_fields=["matched", "matched_recipients", "changed", "failed", "errors", "heard_at"])
+                change.save(update_fields=_PROGRESS)
                 if not progress.done and Change.objects.filter(pk=change.pk, stop_wanted=True).exists():
                     return True
     return False
@@ -213,8 +231,18 @@ def _texts(errors: Mapping[str, Fault]) -> dict[str, str]:
     return {queue_id: fault.message for queue_id, fault in errors.items()}
 
 
+def _after(change: Change) -> dict[str, Any]:
+    """Returns the result as the audit log keeps it."""
+    recipients = {"changed_recipients": change.changed_recipients, "in_flight": change.in_flight}
+    return {"changed": change.changed, **recipients, "failed": change.failed, "errors": change.errors}
+
+
 def _sum(change: Change) -> str:
-    words = f"{change.changed} {past_of(change.operation)}"
+    recipients = change.changed_recipients
+    of_them = (
+        f" ({recipients} recipient{'' if recipients == 1 else 's'})" if recipients not in (0, change.changed) else ""
+    )
+    words = f"{change.changed}{of_them} {past_of(change.operation)}"
     if change.failed:
         words += f", {change.failed} failed"
     if change.phase == Phase.STOPPED:

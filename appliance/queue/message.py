@@ -35,6 +35,9 @@ class RecipientRow:
     state: str
     destination: str  # or the relay of the last attempt; "" where there is none
     reply: str
+    since: float = 0.0  # of its state; 0.0 if it is not known
+    until: float = 0.0  # of its state; 0.0 without an end
+    why: str = ""  # the operator's reason
 
 
 @dataclass
@@ -65,7 +68,7 @@ class Message:
     def state(self) -> str:
         """Returns its state; for a message that has left the queue, how it ended."""
         if self.item is not None:
-            return self.item.state
+            return self.item.main_state
         if self.finished is None:
             return "unknown"
         if self.finished.how == "deleted":
@@ -148,9 +151,10 @@ def _rows(remaining: list[ShownRecipient], history: History) -> list[RecipientRo
         before = rows.get(each.number)
         if each.done and before is not None:
             continue
-        state = "done" if each.done else "deferred" if each.reply else "waiting"
+        state = "done" if each.done else each.state or ("deferred" if each.reply else "waiting")
         reply = each.reply or (before.reply if before is not None else "")
-        rows[each.number] = RecipientRow(each.number, each.address, state, each.destination, reply)
+        apart = () if each.done else (each.since, each.until, each.why)
+        rows[each.number] = RecipientRow(each.number, each.address, state, each.destination, reply, *apart)
     return [rows[number] for number in sorted(rows)]
 
 

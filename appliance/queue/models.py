@@ -61,6 +61,8 @@ class Change(models.Model):
     matched = models.PositiveBigIntegerField(default=0)
     matched_recipients = models.PositiveBigIntegerField(default=0)
     changed = models.PositiveBigIntegerField(default=0)
+    changed_recipients = models.PositiveBigIntegerField(default=0)  # 0 also of changes before they were counted
+    in_flight = models.PositiveBigIntegerField(default=0)  # of these: being delivered when the change was made
     failed = models.PositiveBigIntegerField(default=0)
     errors = models.JSONField(default=dict)  # queue id -> why not; the first hundred
     error = models.CharField(max_length=1000, blank=True)

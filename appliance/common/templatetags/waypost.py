@@ -27,7 +27,7 @@ _UTC_TIME = re.compile(r"\b20\d\d-[01]\d-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d\+00:00\
 # The colour of a state's badge: of mail, of a recipient, of a report's run. Other states have none.
 _BADGE_KINDS = {
     **dict.fromkeys(("delivered", "done"), "good"),
-    **dict.fromkeys(("held", "active", "running", "asked"), "accent"),
+    **dict.fromkeys(("held", "delayed", "active", "running", "asked"), "accent"),
     **dict.fromkeys(("deferred", "stopped"), "warn"),
     **dict.fromkeys(("bounced", "expired", "deleted", "deleted for good", "failed", "red"), "bad"),
 }
@@ -170,6 +170,25 @@ def share(value: float | None) -> str:
 def badge_kind(state: str) -> str:
     """Returns the CSS class of a state's badge: good, accent, warn or bad; empty for a state without a colour."""
     return _BADGE_KINDS.get(state, "")
+
+
+@register.simple_tag
+def amount(messages: int, recipients: int, exact: bool = False) -> str:
+    """Returns “2 messages (5 recipients)”. If there is one for each message, they are only said with ``exact``."""
+    words = f"{number(messages)} message{'' if messages == 1 else 's'}"
+    if not recipients or (recipients == messages and not exact):
+        return words
+    return f"{words} ({number(recipients)} recipient{'' if recipients == 1 else 's'})"
+
+
+@register.filter
+def recipient_numbers(ranges: Any) -> str:
+    """Returns ranges of recipients as a page numbers them, from 1 on: 1, 4–6. Anything else is returned as text."""
+    try:
+        pairs = [(first + 1, last + 1) for first, last in ranges]
+    except (TypeError, ValueError):
+        return str(ranges)
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in pairs)
 
 
 @register.filter

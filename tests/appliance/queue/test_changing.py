@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -16,7 +17,7 @@ from django.utils import timezone
 
 from appliance.audit.models import Entry, Outcome
 from appliance.queue.change_views import recent_deletions
-from appliance.queue.changing import AT_ONCE_MAX, change_chosen, count, go, in_background
+from appliance.queue.changing import AT_ONCE_MAX, change_chosen, count, go, in_background, undo
 from appliance.queue.models import Change, Phase
 from appliance.queue.owner_process import _named, is_gone, own
 from mailcore.control.client import TimedOut
@@ -79,7 +80,7 @@ def test_a_change_whose_process_was_killed_is_told_at_the_next_look(client: Clie
     eventually_blocking(lambda: change.abandoned)  # a process that ended and was not waited for has ended
     text = markup_of(client.get(page))
     assert "The portal stopped during this change" in text
-    assert "At least 2 were deleted" in text
+    assert "At least 2 messages were deleted" in text
     assert f'hx-post="{page}undo/"' in text
     process.wait()
     assert change.abandoned
@@ -116,3 +117,58 @@ def test_a_manager_that_ends_in_the_middle_has_not_refused(request_: HttpRequest
     assert kept.phase == Phase.UNKNOWN
     assert kept.can_be_undone, "some of it may have been made"
     assert Entry.objects.get(action="queue.delete").outcome == Outcome.UNKNOWN
+
+
+def words_of(client: Client, request: HttpRequest, change: Change) -> str:
+    """Returns the text of a change's page, as the operator of the request sees it."""
+    assert isinstance(request.user, User)
+    request.user.groups.add(Group.objects.get(name="operator"))
+    client.force_login(request.user)
+    return " ".join(re.sub(r"<[^>]*>", " ", markup_of(client.get(f"/queue/changes/{change.tag}/"))).split())
+
+
+def test_recipients_are_counted_changed_and_told_beside_their_messages(client: Client, request_: HttpRequest) -> None:
+    change = Change(who="olga", operation="hold", filter={"recipient": "*@b"}, words="recipient *@b", why="spam")
+    change.phase = Phase.COUNTING
+    counted = {"matched": 2, "matched_recipients": 5, "done": True, "cut": "cut"}
+    made = counted | {"changed": 2, "changed_recipients": 4, "in_flight": 1}
+    with FakeCore({"change_matching": lambda given: counted if given.get("dry_run") else made}):
+        count(request_, change)
+        text = words_of(client, request_, change)
+        assert "2 messages, 5 recipients, counted" in text
+        assert "Only the recipients that match are changed" in text
+        assert "Hold 2 messages (5 recipients)" in text
+        change.phase = Phase.RUNNING
+        go(request_, change)
+    kept = Change.objects.get(pk=change.tag)
+    assert (kept.changed, kept.changed_recipients, kept.in_flight, kept.matched_recipients) == (2, 4, 1, 5)
+    text = words_of(client, request_, change)
+    assert "2 messages (4 recipients) held." in text
+    assert "1 recipient was being delivered when the change was made" in text
+    entry = Entry.objects.filter(action="queue.hold").latest("pk")
+    assert entry.after is not None
+    assert (entry.after["changed_recipients"], entry.after["in_flight"]) == (4, 1)
+    assert "2 (4 recipients) held" in entry.words
+    Change.objects.update(phase=Phase.RUNNING, ended_at=None)
+    text = words_of(client, request_, change)
+    assert "2 of 2 held, 4 of 5 recipients, 1 recipient being delivered now" in text
+
+
+def test_an_undo_asks_for_the_recipients_of_its_deletion_wherever_their_messages_rest(
+    client: Client, request_: HttpRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "appliance.queue.changing.in_background", lambda target, request, change: target(request, change)
+    )
+    deletion = Change.objects.create(
+        who="olga", operation="delete", filter={"recipient": "x@b"}, words="recipient x@b", why="spam", phase=Phase.DONE,
+        ended_at=timezone.now(), matched=2, changed=2, changed_recipients=3,
+    )  # fmt: skip
+    answer = {"matched": 1, "matched_recipients": 2, "changed": 1, "changed_recipients": 2, "done": True}
+    with FakeCore({"change_matching": answer}) as core:
+        made = undo(request_, deletion, "asked for")
+        (asked,) = core.asked("change_matching")
+    assert (asked["change"], asked["filter"]) == ("undelete", {"reason": deletion.mark})
+    Change.objects.filter(pk=made.pk).update(phase=Phase.DONE)
+    text = words_of(client, request_, made)
+    assert "1 message (2 recipients) undeleted. 1 deleted recipient was not found" in text

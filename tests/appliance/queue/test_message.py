@@ -1,0 +1,93 @@
+"""The page of one message and its row in the list, with recipients in states of their own."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from tests.appliance.fake_core import FakeCore, Parts
+from tests.appliance.markup import markup_of
+
+pytestmark = pytest.mark.django_db
+
+QUEUE_ID = "1K0RDGV4BE900"
+NOW = time.time()
+ITEM = {
+    "queue_id": QUEUE_ID, "lane": "retry.300", "state": "deferred", "sender": "s@a.example", "recipients": ["r0@x.example"],
+    "recipient_count": 5, "arrived_at": NOW - 600, "due_at": NOW + 90,
+    "aside": {"deferred": 1, "held": 2, "delayed": 1, "deleted": 1},
+}  # fmt: skip
+
+
+def recipient(
+    number: int, state: str, since: float = 0.0, until: float = 0.0, why: str = "", **more: Any
+) -> dict[str, Any]:
+    address = f"r{number}@x.example"
+    return {"number": number, "address": address, "state": state, "since": since, "until": until, "why": why, **more}
+
+
+RECIPIENTS = [
+    recipient(0, "held", NOW - 60, why="looks <b>odd</b>"),
+    recipient(1, "deleted", NOW - 50, NOW + 3600, "spam"),
+    recipient(2, "delayed", NOW - 40, NOW + 7200, "tonight"),
+    recipient(3, "deferred", until=NOW + 90, reply="450 busy"),
+    recipient(4, "held", NOW - 60, why="delivered meanwhile", done=True),
+]
+
+
+@pytest.fixture
+def viewer(client: Client) -> Client:
+    vera = User.objects.create_user("vera")
+    vera.groups.add(Group.objects.get(name="viewer"))
+    client.force_login(vera)
+    return client
+
+
+def words(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
+
+
+def test_each_recipient_shows_its_state_until_when_and_why(viewer: Client) -> None:
+    change: dict[str, Any] = {"event": "administrative", "at": NOW, "operation": "hold", "who": "ann", "why": ""}
+    change["arguments"] = {"numbers": [[0, 0], [3, 4]]}
+    answers = {
+        "show": Parts([{"message": ITEM, "envelope": {}, "explain": [], "changes": []}, {"recipients": RECIPIENTS}]),
+        "history": {"done": True, "events": [change]},
+        "headers": {},
+    }
+    with FakeCore(answers):
+        html = markup_of(viewer.get(f"/queue/{QUEUE_ID}/"))
+    clock = r"[\d:-]+( [\d:]+)?"
+    rows = [words(row) for row in re.findall(r"<tr>(.*?)</tr>", html) if "@x.example" in row]
+    for row, expected in zip(
+        rows,
+        (
+            rf"1 r0@x.example held held since {clock} – looks &lt;b&gt;odd&lt;/b&gt;",
+            rf"2 r1@x.example deleted deleted {clock} ; can be undeleted until {clock} – spam",
+            rf"3 r2@x.example delayed delayed until {clock} – tonight",
+            r"4 r3@x.example deferred next attempt in .* 450 busy",
+            r"5 r4@x.example done",
+        ),
+        strict=True,
+    ):
+        assert re.fullmatch(expected, row), row
+    assert "deferred 1 delayed 2 held 1 deleted 5 recipients left" in words(html)
+    assert "recipients No. 1, 4–5" in words(html)
+
+
+def test_the_list_says_beside_the_state_which_recipients_are_in_another(viewer: Client) -> None:
+    others = [
+        ITEM | {"aside": {"deleted": 5}, "lane": "deleted", "state": "deleted"},
+        ITEM | {"aside": {"delayed": 5}},
+        ITEM | {"aside": {"held": 4, "deleted": 1}},
+    ]
+    with FakeCore({"list": {"items": [ITEM, *others], "cursor": None}}):
+        html = markup_of(viewer.get("/queue/"))
+    rows = [words(row) for row in re.findall(r"<tr>(.*?)</tr>", html) if QUEUE_ID in row]
+    states = [row.removeprefix(QUEUE_ID).split("s@a.example")[0].strip() for row in rows]
+    assert states == ["deferred 1 delayed 2 held 1 deleted", "deleted", "delayed", "held 1 deleted"]
