@@ -12,9 +12,10 @@ from mailcore.envelope import Aside, AsideKind, Envelope, Recipient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.log.segment import FIRST_RECORD, READ_BYTES
+from mailcore.lookup.answers import Selected
 from mailcore.lookup.browse import Browser, Budget, CursorError, Item, Page, Stretch, lane_order, stretches_of
 from mailcore.lookup.filter import Filter
-from mailcore.lookup.selection import Selected, Selection
+from mailcore.lookup.selection import Selection
 from tests.lookup.sample_messages import NOW, Lane, deferred, envelope
 
 
