@@ -161,7 +161,7 @@ def undo(request: HttpRequest, deletion: Change, why: str) -> Change:
         who=deletion.who if not request.user.is_authenticated else request.user.get_username(),
         operation="undelete",
         filter={"reason": deletion.mark},
-        words=f"messages deleted by change {deletion.tag}",
+        words=f"recipients deleted by change {deletion.tag}",
         why=why,
         matched=deletion.changed,
         matched_recipients=deletion.changed_recipients,
