@@ -14,12 +14,11 @@ from mailcore.change_rules import MessageState, refusal
 from mailcore.envelope import Aside, AsideKind, Envelope, Recipient
 from mailcore.lookup.answers import Selected
 from mailcore.queue.aside import numbers_in, ranges_of, state_of, with_its_state
-from mailcore.queue.lanes import state_in
+from mailcore.queue.lanes import DELETED, HOLD, state_in
 
 __all__ = ["Selection", "states_in", "without"]
 
 T = TypeVar("T")
-_OF_RECIPIENTS = ("release", "undelete")  # fit recipients of messages in any lane
 
 
 class Selection:
@@ -32,10 +31,15 @@ class Selection:
         self._no_delayed = change == "retry" and not scheduled
 
     def lanes(self, lanes: Mapping[str, T]) -> dict[str, T]:
-        """Returns the lanes in which the change may fit a recipient."""
-        if self.change in _OF_RECIPIENTS:
-            return dict(lanes)
-        return {lane: value for lane, value in lanes.items() if not refusal(self.change, state_in(lane))}
+        """Returns the lanes in which the change may fit a recipient.
+
+        In all lanes but two, a message may have recipients in any state: it rests where the first of them is due.
+        """
+        return {
+            lane: value
+            for lane, value in lanes.items()
+            if lane not in (HOLD, DELETED) or not refusal(self.change, state_in(lane))
+        }
 
     def may_fit(self, envelope: Envelope, lane: str) -> bool:
         """Returns False if the envelope alone says that the change fits none of its recipients."""
