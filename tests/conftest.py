@@ -13,7 +13,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.golden_files import Golden
 
-pytest.register_assert_rewrite("tests.queue.simulated_machine")  # the audit's asserts say what they compared
+pytest.register_assert_rewrite(
+    "tests.queue.audit", "tests.queue.simulated_machine"
+)  # their asserts say what they compared
 
 
 # How long an example takes says something of the machine, and nothing of the code.

@@ -17,7 +17,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.positions import read_all_positions
 from mailcore.log.record import RecordType
 from mailcore.queue.exported import Keeper
-from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL
+from mailcore.queue.lanes import JOURNAL, LOCAL
 from mailcore.queue.records import Administrative, Place, Replaced, Start, encode
 from tests.events.lanes import Lanes
 from tests.events.reading import checksum, ends, left, rows
@@ -57,7 +57,7 @@ def test_who_is_done_is_not_queued_and_who_waits_anywhere_is(machine: SimulatedM
     machine.durable()
     first = begun(machine)
     assert first.queue_id == waiting
-    machine.order(first, "hold", HOLD)
+    machine.order(first, "hold")
     second = begun(machine)
     machine.attempt(second, {0: Status.DELIVERED, 1: Status.DEFERRED})
     new = machine.accept(2)
@@ -155,7 +155,7 @@ def test_deleted_mail_is_queued_until_it_cannot_be_undone_and_then_each_recipien
     machine.durable()
     active = begun(machine)
     machine.attempt(active, {0: Status.DELIVERED})
-    machine.order(active, "delete", DELETED, UNDO_S)
+    machine.order(active, "delete")
     settle(machine)
     assert queued(machine) == {queue_id: 2}
     machine.wait(UNDO_S + 1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from mailcore.envelope import Envelope, Status
+from mailcore.envelope import Envelope, Recipient, Status
+from tests.queue.wishes import Wish
 
 __all__ = ["OutsideMemory", "Resting"]
 
@@ -23,7 +24,8 @@ class OutsideMemory:
         )  # arrived while a verdict was not synced yet: may come again
         self.synced: dict[tuple[str, int], Status] = {}  # final verdicts that are recorded
         self.owed: dict[tuple[str, int], str] = {}  # refused recipient -> id of the bounce that must tell of it
-        self.deleted: set[str] = set()
+        self.wishes: dict[tuple[str, int], Wish] = {}  # what the answered orders say of a recipient
+        self.ordering: dict[tuple[str, int], Wish] = {}  # what they say if the order that has no answer yet counts
         self.maybe: set[str] = set()  # being accepted: may be there or not
 
     def copy(self) -> OutsideMemory:
@@ -32,8 +34,19 @@ class OutsideMemory:
         copy.accepted = dict(self.accepted)
         copy.arrived, copy.in_flight = self.arrived.copy(), self.in_flight.copy()
         copy.synced, copy.owed = dict(self.synced), dict(self.owed)
-        copy.deleted, copy.maybe = set(self.deleted), set(self.maybe)
+        copy.wishes, copy.ordering, copy.maybe = dict(self.wishes), dict(self.ordering), set(self.maybe)
         return copy
+
+    def wish(self, queue_id: str, number: int) -> Wish:
+        return self.wishes.get((queue_id, number), Wish())
+
+    def possible(self, queue_id: str, number: int) -> list[Wish]:
+        """What may be found of a recipient: the answered orders, and with them one that may have been recorded."""
+        also = self.ordering.get((queue_id, number))
+        return [self.wish(queue_id, number), *([also] if also is not None else [])]
+
+    def may_be_gone(self, queue_id: str, number: int, undo_s: float) -> bool:
+        return any(wish.may_be_gone(self.now, undo_s) for wish in self.possible(queue_id, number))
 
 
 @dataclass
@@ -43,5 +56,10 @@ class Resting:
     lane: str
     offset: int
     envelope: Envelope
-    numbers: list[int]  # recipients still to be dealt with
+    recipients: list[Recipient]  # still to be dealt with, after the orders
+    queued: int  # of these, those that count as queued
     refused: list[int] = field(default_factory=list)  # a bounce is owed for them
+
+    @property
+    def numbers(self) -> list[int]:
+        return [recipient.number for recipient in self.recipients]

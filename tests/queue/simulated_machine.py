@@ -9,18 +9,21 @@ says whether what it holds is what it must hold.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Any
 
 import msgspec
 
-from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Origin, Recipient, Status, Verdict
+from mailcore.envelope import RECIPIENTS_PER_RECORD, AsideKind, DataPlace, Envelope, Origin, Recipient, Status, Verdict
 from mailcore.log.lane import LaneWriter
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
 from mailcore.queue.active import Active
+from mailcore.queue.aside import NUMBERS, Change, is_due, paused_s, ranges_of, with_its_state
 from mailcore.queue.checkpoint import SUFFIX_BYTES_MAX, unlink
-from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, LOCAL, retry_lane
+from mailcore.queue.fold import Known
+from mailcore.queue.lanes import DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Queue
 from mailcore.queue.recipients import read_batch
 from mailcore.queue.records import (
@@ -34,12 +37,12 @@ from mailcore.queue.records import (
 )
 from mailcore.queue.recovery import recover
 from mailcore.queue.rewrite import finish_deleted, write_replacement
-from mailcore.queue.sizes import Amount
 from mailcore.queue.spool import DATA_AT, Spool
+from tests.queue.machine_passes import MachinePasses
 from tests.queue.outside_memory import OutsideMemory, Resting
 from tests.simulated_disk import SimulatedDisk
 
-__all__ = ["HOME", "INCOMING", "RETRY_S", "SPOOL", "UNDO_S", "OutsideMemory", "SimulatedMachine", "audit"]
+__all__ = ["HOME", "INCOMING", "RETRY_S", "SPOOL", "UNDO_S", "OutsideMemory", "SimulatedMachine"]
 
 HOME = "/queue"
 SPOOL = "/spool"
@@ -75,6 +78,7 @@ class SimulatedMachine:
         self.checkpoints = self.recovered.checkpoints
         self.receiver_spool = Spool(disk, SPOOL)
         self.monotonic = 0.0
+        self.passes = MachinePasses(self)
         self.durable()
 
     def clock(self) -> float:
@@ -154,36 +158,59 @@ class SimulatedMachine:
         return self.queue.claim(found.lane, found.offset, queue_id, self.monotonic)
 
     def load(self, active: Active) -> None:
-        """All recipients of the message into ``pending``."""
-        for recipient in active.envelope.recipients:
-            if recipient.number not in active.done and recipient.number not in active.deferred:
-                active.pending[recipient.number] = recipient
+        """All recipients of the message that are due into ``pending``. A deletion whose time is over ends."""
+        deleted = []
+        recipients = list(active.envelope.recipients)
         while active.unread:
-            for recipient in read_batch(self.queue, active, active.unread.pop(0)):
-                if recipient.number not in active.done:
-                    active.pending[recipient.number] = recipient
+            recipients += read_batch(self.queue, active, active.unread.pop(0))
+        for recipient in recipients:
+            number, aside = recipient.number, recipient.aside
+            if number in active.done or number in active.deferred or not is_due(aside, self.outside.now):
+                continue
+            if aside is not None and aside.kind is AsideKind.DELETED:
+                deleted.append(number)
+                continue
+            if aside is not None or recipient.paused_s:
+                active.paused[number] = paused_s(recipient, active.age_s)
+            active.pending[number] = recipient
         active.unread_recipients = 0
+        if deleted:
+            self.passes.delete_finally(active, deleted)
 
-    def attempt(self, active: Active, outcomes: dict[int, Status]) -> None:
-        """One transaction: the next hop takes or refuses, the DELIVERY is synced, and only then acted on."""
-        outside, queue_id = self.outside, active.queue_id
-        verdicts = self.attempt_unsynced(active, outcomes)
+    def is_active(self, active: Active) -> bool:
+        return self.queue.active.get(active.queue_id) is active
+
+    def attempt(self, active: Active, outcomes: dict[int, Status], given_before: Collection[int] = ()) -> None:
+        """One transaction: the next hop takes or refuses, the DELIVERY is synced, and only then acted on.
+
+        ``given_before``: the deliverer had these before an order came.
+        """
+        verdicts = self.attempt_unsynced(active, outcomes, given_before)
         self.sync()
         final = [verdict for verdict in verdicts if verdict.status is not Status.DEFERRED]
-        for verdict in final:
-            outside.synced[queue_id, verdict.number] = verdict.status
-            if verdict.status is Status.DELIVERED:
-                outside.in_flight[queue_id, verdict.number] -= 1
-            elif active.envelope.sender:
-                outside.owed[queue_id, verdict.number] = f"{queue_id}B{active.envelope.generation}"
+        self.tell_outside(active, final)
         active.remaining -= len(final)
         self.queue.sizes.work(active.lane, 0, -len(final))
         active.settle(verdicts)
 
-    def attempt_unsynced(self, active: Active, outcomes: dict[int, Status]) -> list[Verdict]:
+    def tell_outside(self, active: Active, final: Collection[Verdict]) -> None:
+        """Verdicts are synced."""
+        outside, queue_id = self.outside, active.queue_id
+        for verdict in final:
+            outside.synced[queue_id, verdict.number] = verdict.status
+            if verdict.status is Status.DELIVERED:
+                outside.in_flight[queue_id, verdict.number] -= 1
+            elif verdict.status is Status.BOUNCED and active.envelope.sender:
+                outside.owed[queue_id, verdict.number] = f"{queue_id}B{active.envelope.generation}"
+
+    def attempt_unsynced(
+        self, active: Active, outcomes: dict[int, Status], given_before: Collection[int] = ()
+    ) -> list[Verdict]:
         outside, queue_id = self.outside, active.queue_id
         verdicts = []
         for number, status in outcomes.items():
+            wish = outside.wish(queue_id, number)
+            assert number in given_before or wish.may_be_tried(outside.now), f"{queue_id}:{number} is tried, but {wish}"
             if status is Status.DELIVERED:
                 outside.arrived[queue_id, number] += 1
                 outside.in_flight[queue_id, number] += 1
@@ -196,7 +223,10 @@ class SimulatedMachine:
         self.queue.journal_synced(self.queue.journal.durable)
 
     def end(self, active: Active, lane: str = retry_lane(RETRY_S), interval_s: float = RETRY_S) -> None:
-        """The end of a pass, as ``process/passes`` does it: data, bounce, then REPLACED or FINISH."""
+        """The end of a pass: data, bounce, then REPLACED or FINISH. With orders or recipients aside, the manager does it."""
+        if active.orders or active.has_aside:
+            self.passes.over(active)
+            return
         queue, envelope = self.queue, active.envelope
         remaining = active.remaining
         if remaining and envelope.data is DataPlace.INLINE:
@@ -205,14 +235,14 @@ class SimulatedMachine:
             queue.spool.store(spooled, data)
         bounce: Place | None = None
         if active.refused and envelope.sender:
-            bounce = queue.put(LOCAL, *self._bounce(active))
+            bounce = queue.put(LOCAL, *self.bounce_of(active))
         if remaining:
             replacement = write_replacement(queue, active, lane, interval_s, age_s=active.age_s, attempted=True)
             queue.replaced(active, lane, replacement, bounce)
         else:
             queue.finish(active, bounce)
 
-    def _bounce(self, active: Active) -> tuple[Envelope, bytes]:
+    def bounce_of(self, active: Active) -> tuple[Envelope, bytes]:
         numbers = sorted(verdict.number for verdict in active.refused)
         data = ",".join(map(str, numbers)).encode()
         envelope = Envelope(
@@ -229,28 +259,34 @@ class SimulatedMachine:
         )
         return envelope, data
 
-    def order(self, active: Active, operation: str, lane: str, interval_s: float = 0.0) -> None:
+    def order(self, active: Active, operation: str, numbers: Collection[int] | None = None, **arguments: Any) -> None:
         """An operator's change, answered once its record is synced; then it is carried out."""
-        self.load(active)
-        change = Administrative(operation, active.queue_id, "operator", "because", self.outside.now)
+        self.give(active, operation, numbers, **arguments)
+        self.passes.over(active)
+
+    def give(self, active: Active, operation: str, numbers: Collection[int] | None = None, **arguments: Any) -> None:
+        """An operator's change of some recipients, None: of all; it is carried out later."""
+        outside, queue_id = self.outside, active.queue_id
+        if numbers is not None:
+            arguments[NUMBERS] = ranges_of(sorted(numbers))
+        change = Administrative(operation, queue_id, "operator", "because", outside.now, arguments)
+        outside.ordering = {
+            (queue_id, number): outside.wish(queue_id, number).after(operation, outside.now, arguments)
+            for number in (range(outside.accepted.get(queue_id, 1)) if numbers is None else numbers)
+        }
         self.queue.administer(change)
         active.orders.append(change)
         self.sync()
-        if operation == "delete":
-            self.outside.deleted.add(active.queue_id)
-        elif operation == "undelete":
-            self.outside.deleted.discard(active.queue_id)
-        self.end(active, lane, interval_s)
+        outside.wishes.update(outside.ordering)
+        outside.ordering = {}
 
     def obey(self, active: Active) -> bool:
-        """After a recovery: an order that was not carried out is. True when there was one."""
-        if not active.orders and active.lane not in (HOLD, DELETED):
-            return False
-        self.load(active)
-        operation = active.orders[-1].operation if active.orders else {HOLD: "hold", DELETED: "delete"}[active.lane]
-        lane = {"hold": HOLD, "delete": DELETED}.get(operation, AT_ONCE)
-        self.end(active, lane, UNDO_S if lane == DELETED else 0.0)
-        return True
+        """What enters the active set and is not to be tried goes to where it belongs, as ``Admission`` does it."""
+        envelope = active.envelope
+        if active.orders or active.lane in (HOLD, DELETED) or envelope.held_because:
+            self.passes.over(active)
+            return True
+        return bool(envelope.not_before or envelope.first_due_at) and self.passes.wait_longer(active)
 
     def checkpoint(self) -> None:
         checkpoint = self.checkpoints.take()
@@ -282,17 +318,29 @@ class SimulatedMachine:
                 envelope = decode_envelope(record.body)
                 if self.queue.taken.get(envelope.queue_id, -1) >= envelope.generation:
                     continue
-                yield Resting(lane, record.offset, envelope, self._numbers(reader, envelope))
+                yield self._resting(Place(lane, record.offset), envelope, reader)
             reader.close()
 
-    def _numbers(self, reader: LaneReader, envelope: Envelope) -> list[int]:
-        numbers = [recipient.number for recipient in envelope.recipients]
+    def _resting(self, place: Place, envelope: Envelope, reader: LaneReader, known: Known | None = None) -> Resting:
+        """The message as it is there, and its recipients after the orders that the journal has of it."""
+        recipients = list(envelope.recipients)
         for offset in envelope.batches:
             record = reader.read(offset)
             assert record is not None, f"the recipients of {envelope.queue_id} are gone"
-            numbers += [recipient.number for recipient in decode_recipients(record.body)]
-        assert len(numbers) == envelope.recipient_count
-        return numbers
+            recipients += decode_recipients(record.body)
+        assert len(recipients) == envelope.recipient_count
+        orders, refused = (known.orders, [verdict.number for verdict in known.refused]) if known else ([], [])
+        done = known.done | known.done_before if known else set()
+        recipients = [
+            with_its_state(each, envelope, place.lane, self.outside.now)
+            for each in recipients
+            if each.number not in done
+        ]
+        deleted = [each for each in recipients if each.aside is not None and each.aside.kind is AsideKind.DELETED]
+        queued = len(recipients) - (0 if place.lane == DELETED else len(deleted))
+        for order in orders:
+            recipients = list(map(Change(order, age_s=0.0, undo_time_s=UNDO_S), recipients))
+        return Resting(place.lane, place.offset, envelope, recipients, queued, refused)
 
     def recovered_messages(self) -> Iterator[Resting]:
         """What recovery found being worked on, before any of it is taken up."""
@@ -302,76 +350,4 @@ class SimulatedMachine:
             assert record is not None, f"the envelope of {known.queue_id} is gone"
             envelope = decode_envelope(record.body)
             assert (envelope.queue_id, envelope.generation) == (known.queue_id, known.generation)
-            done = known.done | known.done_before
-            numbers = [number for number in self._numbers(reader, envelope) if number not in done]
-            yield Resting(
-                known.place.lane, known.place.offset, envelope, numbers, [verdict.number for verdict in known.refused]
-            )
-
-
-def audit(disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000) -> SimulatedMachine:
-    """Recovers and compares. Nothing acknowledged is lost, nothing recorded as done is due again, nothing is there twice."""
-    machine = SimulatedMachine(disk, outside.copy(), segment_bytes)
-    found: dict[str, Resting] = {}
-    bounces: dict[str, Resting] = {}
-    for resting in [*machine.recovered_messages(), *machine.browse()]:
-        queue_id = resting.envelope.queue_id
-        kind = bounces if resting.envelope.origin is Origin.BOUNCE else found
-        assert queue_id not in kind, f"{queue_id} is there twice: {kind[queue_id]} and {resting}"
-        kind[queue_id] = resting
-        _check_data(machine, resting)
-    for queue_id in found.keys() - outside.accepted.keys() - outside.maybe:
-        raise AssertionError(f"{queue_id} was never sent")
-    for queue_id, recipients in outside.accepted.items():
-        done = {number for number in range(recipients) if (queue_id, number) in outside.synced}
-        left = set(range(recipients)) - done
-        arrived = {number for number in left if outside.arrived[queue_id, number]}
-        there = found.get(queue_id)
-        numbers = set(there.numbers) if there is not None else set()
-        if queue_id in outside.deleted and there is None:
-            continue
-        # A verdict may be found although nobody was told that it is synced.
-        spoken_of = set(there.refused) if there is not None else set()
-        for bounce in bounces.values():
-            if bounce.envelope.queue_id.startswith(f"{queue_id}B"):
-                spoken_of |= set(map(int, bounce.envelope.helo.split(",")))
-        lost = left - arrived - numbers - spoken_of
-        assert not lost, f"{queue_id}: {sorted(lost)} are lost; found {there}"
-        assert not numbers & done, f"{queue_id}: {sorted(numbers & done)} are done and due again; found {there}"
-    for (queue_id, number), bounce_id in outside.owed.items():
-        notice, message = bounces.get(bounce_id), found.get(queue_id)
-        told = notice is not None and str(number) in notice.envelope.helo.split(",")
-        told = told or (bounce_id, 0) in outside.synced or bounce_id in outside.deleted
-        owed = message is not None and number in message.refused
-        maybe = outside.arrived[bounce_id, 0] > 0  # in flight when the power went: it may come again
-        assert told or owed or maybe, f"{queue_id}: nobody is told that {number} was refused"
-        assert not (told and owed), f"{queue_id}: the sender is told twice of {number}: {notice}, {message}"
-    _check_sizes(machine, [*found.values(), *bounces.values()])
-    return machine
-
-
-def _check_data(machine: SimulatedMachine, resting: Resting) -> None:
-    envelope = resting.envelope
-    if envelope.origin is Origin.BOUNCE:
-        return
-    disk, queue = machine.disk, machine.queue
-    record = queue.reader(resting.lane).read(resting.offset)
-    assert record is not None
-    at = queue.data_at(resting.lane, record, envelope)
-    data = disk.image(at.path)[at.offset : at.offset + at.length]
-    assert data.startswith(b"Subject: " + envelope.queue_id.encode()), f"the data of {envelope.queue_id} is gone"
-    assert len(data) == envelope.size_bytes
-
-
-def _check_sizes(machine: SimulatedMachine, everything: list[Resting]) -> None:
-    """``queue size`` equals a full browse."""
-    lanes: dict[str, Amount] = {}
-    for resting in everything:
-        if resting.lane != DELETED:
-            lane = lanes.setdefault(resting.lane, Amount(messages=0, recipients=0))
-            lane.messages += 1
-            lane.recipients += len(resting.numbers)
-    summary = machine.queue.sizes.summary()
-    assert summary.lanes == lanes
-    assert summary.recipients == sum(lane.recipients for lane in lanes.values())
-    assert sum(summary.destinations.values()) == summary.recipients
+            yield self._resting(known.place, envelope, reader, known)

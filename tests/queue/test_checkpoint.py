@@ -8,11 +8,12 @@ import pytest
 
 from mailcore.envelope import Status, Verdict
 from mailcore.queue.active import Active
-from mailcore.queue.lanes import HOLD, JOURNAL
+from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.records import Delivery
 from mailcore.queue.recovery import recover
 from mailcore.queue.suffix import REFUSED_PER_RECORD, shorten
-from tests.queue.simulated_machine import HOME, INCOMING, SPOOL, UNDO_S, OutsideMemory, SimulatedMachine, audit
+from tests.queue.audit import audit
+from tests.queue.simulated_machine import HOME, INCOMING, SPOOL, UNDO_S, OutsideMemory, SimulatedMachine
 from tests.queue.test_compaction import audit_at_every_change, bases, deliver, settle, take_in
 from tests.simulated_disk import SimulatedDisk
 
@@ -135,10 +136,7 @@ def test_it_may_be_stated_again_after_a_recovery(machine: SimulatedMachine) -> N
 
 def test_an_order_that_stands_is_stated_with_it(machine: SimulatedMachine) -> None:
     (waiting,) = take_in(machine, 1)
-    end = machine.end
-    machine.end = lambda *_: None  # type: ignore[method-assign]
-    machine.order(waiting, "hold", HOLD)
-    machine.end = end  # type: ignore[method-assign]
+    machine.give(waiting, "hold")
     busy(machine)
     assert shorten(machine.queue, BOUND) == 1
     machine.checkpoint()

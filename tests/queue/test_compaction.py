@@ -14,7 +14,8 @@ from mailcore.queue.aside import MOVE
 from mailcore.queue.compaction import ACTIVE_S, HOLD_LOOK_S, LOOK_S, MOVES_MAX, Compaction, living_bytes, sent_round
 from mailcore.queue.lanes import AT_ONCE, HOLD
 from mailcore.queue.sizes import Amount
-from tests.queue.simulated_machine import HOME, INCOMING, OutsideMemory, SimulatedMachine, audit
+from tests.queue.audit import audit
+from tests.queue.simulated_machine import HOME, INCOMING, OutsideMemory, SimulatedMachine
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
 SEGMENT_BYTES = 6000
@@ -47,12 +48,12 @@ def hold_all_release_but(machine: SimulatedMachine, kept: Callable[[int], bool],
     """Held messages, of which all but some are released and delivered; the queue ids of those."""
     actives = take_in(machine, count)
     for active in actives:
-        machine.order(active, "hold", HOLD)
+        machine.order(active, "hold")
     machine.checkpoint()
     stay = [active.queue_id for number, active in enumerate(actives) if kept(number)]
     for active in actives:
         if active.queue_id not in stay:
-            machine.order(machine.claim(active.queue_id), "release", AT_ONCE)
+            machine.order(machine.claim(active.queue_id), "release")
     machine.checkpoint()
     while (released := machine.begin()) is not None:
         machine.load(released)
@@ -110,7 +111,7 @@ def test_a_held_message_among_many_released_ones_moves_and_its_segments_go(machi
 def test_why_a_message_is_held_moves_with_it(machine: SimulatedMachine) -> None:
     (active,) = take_in(machine, 1)
     active.orders.clear()
-    machine.order(active, "hold", HOLD)
+    machine.order(active, "hold")
     machine.checkpoint()
     (before,) = machine.browse()
     compaction = Compaction(machine.queue, 0.25)
@@ -182,7 +183,7 @@ def test_the_hold_lane_is_looked_through_again_only_when_it_has_changed(machine:
     machine.wait(HOLD_LOOK_S)
     assert not look(machine, compaction)
     resting = next(machine.browse())
-    machine.order(machine.claim(resting.envelope.queue_id), "release", AT_ONCE)
+    machine.order(machine.claim(resting.envelope.queue_id), "release")
     machine.wait(HOLD_LOOK_S)
     assert look(machine, compaction)
 

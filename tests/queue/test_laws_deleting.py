@@ -15,7 +15,8 @@ from mailcore.queue.checkpoint import Checkpoint
 from mailcore.queue.damage import damaged_path
 from mailcore.queue.lanes import JOURNAL, LOCAL
 from mailcore.queue.marks import FILES_MAX
-from tests.queue.simulated_machine import HOME, INCOMING, RETRY_S, SimulatedMachine, audit
+from tests.queue.audit import audit
+from tests.queue.simulated_machine import HOME, INCOMING, RETRY_S, SimulatedMachine
 from tests.queue.steps import Nothing, begun, defer_all, deliver_all, new_machine
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 

@@ -13,7 +13,8 @@ from mailcore.queue.records import (
     append_envelope,
 )
 from mailcore.queue.sizes import QueueSize
-from tests.queue.simulated_machine import RETRY_S, SPOOL, UNDO_S, SimulatedMachine, audit
+from tests.queue.audit import audit
+from tests.queue.simulated_machine import RETRY_S, SPOOL, SimulatedMachine
 from tests.queue.steps import RETRY, Nothing, begun, defer_all, new_machine
 from tests.simulated_disk import PowerLoss, RandomChoice, every
 
@@ -107,7 +108,7 @@ def test_an_order_that_was_answered_is_carried_out_after_a_crash() -> None:
         machine, outside, disk = new_machine()
         machine.accept(2)
         machine.durable()
-        machine.order(begun(machine), operation, lane, UNDO_S)
+        machine.order(begun(machine), operation)
         again = audit(disk.crash(Nothing()), outside, 1 << 20)
         active = again.begin()
         assert active is not None

@@ -19,7 +19,8 @@ from mailcore.queue.records import (
     decode_replaced,
     encode,
 )
-from tests.queue.simulated_machine import HOME, INCOMING, RETRY_S, OutsideMemory, SimulatedMachine, audit
+from tests.queue.audit import audit
+from tests.queue.simulated_machine import HOME, INCOMING, RETRY_S, OutsideMemory, SimulatedMachine
 from tests.queue.steps import RETRY, Nothing, begun, defer_all, deliver_all, new_machine
 from tests.simulated_disk import SimulatedDisk, every
 

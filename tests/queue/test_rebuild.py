@@ -7,7 +7,8 @@ import random
 import pytest
 
 from mailcore.log.positions import NAME, PREVIOUS
-from tests.queue.simulated_machine import HOME, OutsideMemory, SimulatedMachine, audit
+from tests.queue.audit import audit
+from tests.queue.simulated_machine import HOME, OutsideMemory, SimulatedMachine
 from tests.queue.test_laws_histories import SEGMENT_BYTES, Story
 from tests.simulated_disk import SimulatedDisk
 

@@ -13,14 +13,15 @@ from mailcore.envelope import DataPlace, Envelope, Status
 from mailcore.log.disk import Disk
 from mailcore.queue.active import Active
 from mailcore.queue.identity import establish, guards_of, read_identity, write_identity
-from mailcore.queue.lanes import AT_ONCE, HOLD
+from mailcore.queue.lanes import AT_ONCE
 from mailcore.queue.queue import Queue
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.recovery import recover
 from mailcore.queue.spool import DATA_AT
 from mailcore.queue.sweep import AGE_S, CHECKPOINTS, PASS_S, Sweep
 from tests.lookup.sample_messages import Lane, envelope
-from tests.queue.simulated_machine import UNDO_S, OutsideMemory, SimulatedMachine, audit
+from tests.queue.audit import audit
+from tests.queue.simulated_machine import UNDO_S, OutsideMemory, SimulatedMachine
 from tests.simulated_disk import SimulatedDisk
 
 NOW = 1_795_000_000.0
@@ -336,7 +337,7 @@ def test_no_message_of_a_random_history_loses_its_data(seed: int) -> None:
         if actives and rng.random() < 0.7:
             active = actives.pop(rng.randrange(len(actives)))
             if rng.random() < 0.2:
-                machine.order(active, "hold", HOLD)
+                machine.order(active, "hold")
             else:
                 verdict = rng.choice([Status.DELIVERED, Status.DEFERRED, Status.BOUNCED])
                 machine.attempt(active, dict.fromkeys(active.pending, verdict))

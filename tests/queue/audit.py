@@ -1,0 +1,91 @@
+"""The audit of a disk as it was found: recovery, and what it finds against what everybody outside remembers."""
+
+from __future__ import annotations
+
+from mailcore.envelope import Origin
+from mailcore.queue.lanes import DELETED
+from mailcore.queue.sizes import Amount
+from tests.queue.outside_memory import OutsideMemory, Resting
+from tests.queue.simulated_machine import UNDO_S, SimulatedMachine
+from tests.queue.wishes import agreed
+from tests.simulated_disk import SimulatedDisk
+
+__all__ = ["audit"]
+
+
+def audit(disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000) -> SimulatedMachine:
+    """Recovers and compares. Nothing acknowledged is lost, nothing recorded as done is due again, nothing is there twice."""
+    machine = SimulatedMachine(disk, outside.copy(), segment_bytes)
+    found: dict[str, Resting] = {}
+    bounces: dict[str, Resting] = {}
+    for resting in [*machine.recovered_messages(), *machine.browse()]:
+        queue_id = resting.envelope.queue_id
+        kind = bounces if resting.envelope.origin is Origin.BOUNCE else found
+        assert queue_id not in kind, f"{queue_id} is there twice: {kind[queue_id]} and {resting}"
+        kind[queue_id] = resting
+        _check_data(machine, resting)
+    for queue_id in found.keys() - outside.accepted.keys() - outside.maybe:
+        raise AssertionError(f"{queue_id} was never sent")
+    for queue_id, recipients in outside.accepted.items():
+        done = {number for number in range(recipients) if (queue_id, number) in outside.synced}
+        left = set(range(recipients)) - done
+        arrived = {number for number in left if outside.arrived[queue_id, number]}
+        there = found.get(queue_id)
+        numbers = set(there.numbers) if there is not None else set()
+        # A verdict may be found although nobody was told that it is synced.
+        spoken_of = set(there.refused) if there is not None else set()
+        for bounce in bounces.values():
+            if bounce.envelope.queue_id.startswith(f"{queue_id}B"):
+                spoken_of |= set(map(int, bounce.envelope.helo.split(",")))
+        lost = left - arrived - numbers - spoken_of
+        lost = {number for number in lost if not outside.may_be_gone(queue_id, number, UNDO_S)}
+        assert not lost, f"{queue_id}: {sorted(lost)} are lost; found {there}"
+        assert not numbers & done, f"{queue_id}: {sorted(numbers & done)} are done and due again; found {there}"
+    for (queue_id, number), bounce_id in outside.owed.items():
+        notice, message = bounces.get(bounce_id), found.get(queue_id)
+        told = notice is not None and str(number) in notice.envelope.helo.split(",")
+        told = told or (bounce_id, 0) in outside.synced or outside.may_be_gone(bounce_id, 0, UNDO_S)
+        owed = message is not None and number in message.refused
+        maybe = outside.arrived[bounce_id, 0] > 0  # in flight when the power went: it may come again
+        assert told or owed or maybe, f"{queue_id}: nobody is told that {number} was refused"
+        assert not (told and owed), f"{queue_id}: the sender is told twice of {number}: {notice}, {message}"
+    for resting in [*found.values(), *bounces.values()]:
+        _check_states(resting, outside)
+    _check_sizes(machine, [*found.values(), *bounces.values()])
+    return machine
+
+
+def _check_states(resting: Resting, outside: OutsideMemory) -> None:
+    """Each recipient is held, deleted, delayed and rerouted as the operators were told, and nobody else is."""
+    queue_id = resting.envelope.queue_id
+    for recipient in resting.recipients:
+        wishes = outside.possible(queue_id, recipient.number)
+        good = agreed(wishes, recipient.aside, recipient.route, outside.now)
+        assert good, f"{queue_id}: {recipient} in {resting.lane}, but {wishes}"
+
+
+def _check_data(machine: SimulatedMachine, resting: Resting) -> None:
+    envelope = resting.envelope
+    if envelope.origin is Origin.BOUNCE:
+        return
+    disk, queue = machine.disk, machine.queue
+    record = queue.reader(resting.lane).read(resting.offset)
+    assert record is not None
+    at = queue.data_at(resting.lane, record, envelope)
+    data = disk.image(at.path)[at.offset : at.offset + at.length]
+    assert data.startswith(b"Subject: " + envelope.queue_id.encode()), f"the data of {envelope.queue_id} is gone"
+    assert len(data) == envelope.size_bytes
+
+
+def _check_sizes(machine: SimulatedMachine, everything: list[Resting]) -> None:
+    """``queue size`` equals a full browse."""
+    lanes: dict[str, Amount] = {}
+    for resting in everything:
+        if resting.lane != DELETED:
+            lane = lanes.setdefault(resting.lane, Amount(messages=0, recipients=0))
+            lane.messages += 1
+            lane.recipients += resting.queued
+    summary = machine.queue.sizes.summary()
+    assert summary.lanes == lanes
+    assert summary.recipients == sum(lane.recipients for lane in lanes.values())
+    assert sum(summary.destinations.values()) == summary.recipients
