@@ -29,6 +29,7 @@ __all__ = ["NotFound", "Place", "View"]
 
 T = TypeVar("T")
 Place = tuple[str, int]  # lane, offset
+LOOKS = 3  # for one message; between two moves it rests for seconds at least
 
 
 class NotFound(FaultError):
@@ -87,11 +88,13 @@ class View:
             return {}
 
     async def find(self, queue_id: str, stretches: dict[str, Stretch]) -> Found:
-        """Returns the message. Raises NotFound."""
-        found = (await self.in_thread(self.browser.find, stretches, [queue_id])).get(queue_id)
-        if found is None:
-            raise NotFound(f"there is no message {queue_id} in the queue")
-        return found
+        """Returns the message. Looks again for one that moves to another lane meanwhile. Raises NotFound."""
+        for _ in range(LOOKS):
+            found = (await self.in_thread(self.browser.find, stretches, [queue_id])).get(queue_id)
+            if found is not None:
+                return found
+            stretches, _note = await self.stretches()
+        raise NotFound(f"there is no message {queue_id} in the queue")
 
     async def places(self, queue_ids: Iterable[str]) -> dict[str, Place]:
         """Returns the places of the messages; leaves out those not in the queue. Raises ManagerAway, OutcomeUnknown."""

@@ -7,6 +7,7 @@ import os
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from mailcore.control.client import AsyncControlClient, Refused
@@ -149,6 +150,26 @@ async def test_without_the_manager_a_list_says_of_when_it_is() -> None:
 
 
 # -- showing
+
+
+async def test_a_message_that_moves_meanwhile_is_shown(running: RunningControl, control: AsyncControlClient) -> None:
+    """It lies beyond the end that the manager told, and has left the lane where it lay."""
+    message = envelope()
+    (left,) = running.write("retry.5", message)
+    running.lane("retry.30")
+
+    def cut(_: Any) -> dict[str, Any]:
+        before = running.cut()
+        if len(running.manager.asked("cut")) == 1:
+            running.write("retry.30", msgspec.structs.replace(message, generation=1))
+            running.lane("retry.5").mark_garbage(left)
+        return {"lanes": before}
+
+    running.manager.answers["cut"] = cut
+    shown = await control.call("show", {"queue_id": message.queue_id, "recipients": False})
+    assert shown["message"]["lane"] == "retry.30"
+    with refused(Code.NOT_FOUND):
+        await control.call("show", {"queue_id": "1K0RDGV4BE900"})
 
 
 async def test_a_message_is_shown_with_all_its_recipients(running: RunningControl, control: AsyncControlClient) -> None:

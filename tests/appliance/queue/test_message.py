@@ -35,7 +35,7 @@ RECIPIENTS = [
     recipient(0, "held", NOW - 60, why="looks <b>odd</b>"),
     recipient(1, "deleted", NOW - 50, NOW + 3600, "spam"),
     recipient(2, "delayed", NOW - 40, NOW + 7200, "tonight"),
-    recipient(3, "deferred", until=NOW + 90, reply="450 busy"),
+    recipient(3, "deferred", until=NOW + 3 * 86_400, reply="450 busy"),
     recipient(4, "held", NOW - 60, why="delivered meanwhile", done=True),
 ]
 
