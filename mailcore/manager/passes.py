@@ -10,7 +10,7 @@ Keeps law: data-before-replacement, law: bounce-before-finish (docs/laws.md).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -235,16 +235,8 @@ class Passes:
     def settle_ourselves(self, active: Active, verdicts: Sequence[Verdict]) -> None:
         """Records verdicts without a delivery, for recipients in ``pending``; after the sync the pass may end."""
         context = self.context
-        for delivery in own_deliveries(active, verdicts, context.wall()):
-            context.queue.deliver(delivery)
-        active.unsynced += 1
-        active.settling += 1
 
-        def synced(error: LaneFailed | None) -> None:
-            if error is not None:
-                raise error
-            active.unsynced -= 1
-            active.settling -= 1
+        def synced() -> None:
             waited = max(context.wall() - active.envelope.arrived_at, 0.0)
             for verdict in verdicts:
                 recipient = active.pending[verdict.number]
@@ -254,18 +246,30 @@ class Passes:
             context.balance.settle(context.queue.sizes, active, verdicts)
             active.settle(verdicts)
             active.ending = False
-            self._after(active)
 
-        context.commit.then(synced)
+        self._settle(active, own_deliveries(active, verdicts, context.wall()), synced)
 
     def delete_finally(self, active: Active, numbers: Sequence[int]) -> None:
         """Records that deleted recipients cannot be undeleted any more; after the sync the pass may end."""
-        context = self.context
+        wall = self.context.wall()
+        deliveries = []
         for at in range(0, len(numbers), VERDICTS_PER_RECORD):
             some = tuple(
                 [Verdict(n, Status.DELETED, "2.0.0", "deleted") for n in numbers[at : at + VERDICTS_PER_RECORD]]
             )
-            context.queue.deliver(Delivery(active.queue_id, active.envelope.generation, some, context.wall(), "none"))
+            deliveries.append(Delivery(active.queue_id, active.envelope.generation, some, wall, "none"))
+
+        def synced() -> None:
+            active.done.update(numbers)
+            active.deleted -= len(numbers)
+
+        self._settle(active, deliveries, synced)
+
+    def _settle(self, active: Active, deliveries: Iterable[Delivery], effect: Callable[[], None]) -> None:
+        """Appends records of our own verdicts; after their sync they take effect, and the pass may end."""
+        context = self.context
+        for delivery in deliveries:
+            context.queue.deliver(delivery)
         active.unsynced += 1
         active.settling += 1
 
@@ -274,8 +278,7 @@ class Passes:
                 raise error
             active.unsynced -= 1
             active.settling -= 1
-            active.done.update(numbers)
-            active.deleted -= len(numbers)
+            effect()
             self._after(active)
 
         context.commit.then(synced)

@@ -65,12 +65,13 @@ class Placing:
         bounces = [change for change in self._changes if change.operation == "bounce"]
         if not bounces:
             return
-        for recipient in map(self.now, remaining_recipients(self._context.queue, self._active)):
+        for before in map(self.now, remaining_recipients(self._context.queue, self._active)):
+            recipient = before
             for change, order in zip(self._changes, self._active.orders, strict=True):
                 if change.bounces(recipient):
                     yield recipient, order
                     break
-                recipient = change(recipient)  # noqa: PLW2901  # one change after the other
+                recipient = change(recipient)
 
     def place(self) -> Place | None:
         """Returns where the message rests; None if no recipient remains. Raises Gone."""
