@@ -1,4 +1,4 @@
-"""Completion in real shells: a line is typed, the tabulator key is pressed, and the shell runs what is there then."""
+"""Completion in real shells: the test types a line and presses the Tab key, and the shell runs the completed line."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ async def held(core: RunningCore) -> set[str]:
 
 
 class Killer:
-    """Kills the control process when so many items were printed; waits for its end, or not."""
+    """Kills the control process after a number of printed items; it can wait until the process has ended."""
 
     def __init__(self, core: RunningCore, at: dict[int, bool]) -> None:
         self._core = core

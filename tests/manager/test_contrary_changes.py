@@ -1,6 +1,6 @@
 """Two operators change the same recipients at once, in contrary ways, and the manager is killed meanwhile.
 
-Whatever each of them is told adds up, each recipient ends as one of them said, and nobody else is touched."""
+Both answers add up, each recipient ends in the state that one of them ordered, and no other recipient changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def send_all(port: int) -> None:
 
 
 async def until_at_rest(core: RunningCore) -> None:
-    """Until none is being moved: whoever was released was tried again, and waits again."""
+    """Waits until no message moves: a released recipient is tried again, and then waits again."""
 
     async def resting() -> bool:
         items = [*await core.listed(), *await core.listed(lane="deleted")]

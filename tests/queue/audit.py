@@ -32,7 +32,7 @@ def audit(disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000
         arrived = {number for number in left if outside.arrived[queue_id, number]}
         there = found.get(queue_id)
         numbers = set(there.numbers) if there is not None else set()
-        # A verdict may be found although nobody was told that it is synced.
+        # The journal may have a verdict whose sync was not reported before the crash.
         spoken_of = set(there.refused) if there is not None else set()
         for bounce in bounces.values():
             if bounce.envelope.queue_id.startswith(f"{queue_id}B"):

@@ -1,4 +1,4 @@
-"""Filters of the portal: an empty field is not given, and a value that selects nothing is told at its field."""
+"""Filters of the portal: an empty field limits nothing, and the form shows an error beside each value that is not allowed."""
 
 from __future__ import annotations
 
