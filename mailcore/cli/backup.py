@@ -20,7 +20,7 @@ from mailcore.backup.snapshot import SnapshotFailed
 from mailcore.config.load import load
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
-from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, config_path
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, config_path, file_name
 from mailcore.terminal.output import complain, print_json, rows_to_lines, say, size_shown
 
 __all__ = ["configure", "head_fields"]
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command to ``parser``."""
     add_common(parser)
     parser.add_argument(
-        "place", type=_place, metavar="FILE", help=f"new file; in a directory, the name is waypost-HOST-TIME{ENDING}"
+        "place", type=file_name, metavar="FILE", help=f"new file; in a directory, the name is waypost-HOST-TIME{ENDING}"
     )
     parser.add_argument("--queue", action="store_true", help="include the queue; its mail is held after a restore")
     parser.add_argument("--reports", action="store_true", help="include events and reports")
@@ -43,22 +43,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _place(given: str) -> Path:
-    """Parses FILE. Raises argparse.ArgumentTypeError if its directory does not exist."""
+    """Returns FILE as a path. Raises UsageError if its directory does not exist."""
     path = Path(given)
     if not (path if given.endswith("/") else path.parent).is_dir():
-        raise argparse.ArgumentTypeError(f"no such directory: {path if given.endswith('/') else path.parent}")
+        missing = path if given.endswith("/") else path.parent
+        raise UsageError(f"backup: argument FILE: no such directory: {missing}", argument="FILE")
     return path
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    place = _place(arguments.place)
     if arguments.verify:
         if arguments.queue or arguments.reports:
             raise UsageError("backup: --verify cannot be combined with --queue or --reports")
-        return _verify(arguments.place, arguments.json)
+        return _verify(place, arguments.json)
     config = config_path(arguments)
     settings = load(config)
     now, host = time.time(), settings.receiver.hostname or socket.gethostname()
-    path: Path = arguments.place
+    path = place
     if path.is_dir():
         path /= f"waypost-{host}-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}{ENDING}"
     if path.exists():

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from mailcore.control.protocol.injection import Injected
 from mailcore.control.protocol.operation import CHUNK_BYTES_MAX, Nothing
-from mailcore.terminal.command import DONE, UsageError, add_common, control_client, moment
+from mailcore.terminal.command import DONE, UsageError, add_common, control_client, file_name, moment
 from mailcore.terminal.output import print_json, say
 from mailcore.terminal.times import TIME_FORMS
 
@@ -23,7 +23,9 @@ HEADER_BYTES_MAX = CHUNK_BYTES_MAX  # the From field must be within this
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command to ``parser``."""
-    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="message with header; default: - (stdin)")
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", default="-", type=file_name, help="message with header; default: - (stdin)"
+    )
     parser.add_argument(
         "--from",
         dest="sender",

@@ -13,7 +13,7 @@ from mailcore.faults import Code, Fault
 from mailcore.log.disk import Disk
 from mailcore.log.segment import SegmentTooNew
 from mailcore.lookup.dump import add_options, items, line_of
-from mailcore.terminal.command import DONE, NOT_DONE, add_common, config_path, fault_of
+from mailcore.terminal.command import DONE, NOT_DONE, add_common, config_path, fault_of, file_name
 from mailcore.terminal.output import JsonLines, complain_fault, say
 
 __all__ = ["configure"]
@@ -33,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "path",
         metavar="PATH",
         nargs="?",
+        type=file_name,
         help="a segment (.seg), a lane's directory, or a queue directory; default: the queue of the configuration",
     )
     add_options(dumping)

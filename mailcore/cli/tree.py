@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
-from mailcore.terminal.command import Parser, UsageError
+from mailcore.terminal.command import Parser, UsageError, file_name
 from mailcore.terminal.nearest import did_you_mean
 
 __all__ = [
@@ -69,11 +69,12 @@ def top_level(commands: Table) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="waypost [--config FILE] [--json] COMMAND ...",
     )
-    parser.add_argument("--config", metavar="FILE", help=argparse.SUPPRESS)
+    parser.add_argument("--config", metavar="FILE", type=file_name, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    # The parser of the command reads it again, and knows which of it are names of files.
+    parser.add_argument("rest", nargs=argparse.REMAINDER, type=file_name, help=argparse.SUPPRESS)
     return parser
 
 

@@ -88,6 +88,14 @@ def _result(response: Response) -> Any:
     return response.result
 
 
+def _encoded(request: Request) -> bytes:
+    try:
+        return encode(request)
+    except UnicodeEncodeError as error:  # half of a surrogate pair, or a byte that Python could not decode
+        text = error.object.encode("ascii", "backslashreplace").decode()
+        raise Refused(f"'{text}' is not UTF-8; nothing was done", code=Code.INVALID) from None
+
+
 def _timed_out(operation: str) -> TimedOut:
     known = OPERATIONS.get(operation)
     if known is not None and known.access is Access.READ:
@@ -155,6 +163,7 @@ class ControlClient:
     ) -> Generator[Any, None, None]:
         """Yields the parts of the answer as they arrive. ``timeout_s`` is for each part. Raises ControlError."""
         number = next(self._numbers)
+        request = _encoded(Request(number, operation, arguments or {}, self._who, why))
         connection = self._connect()
         finished = False
         try:
@@ -162,7 +171,7 @@ class ControlClient:
             with contextlib.suppress(
                 BrokenPipeError, ConnectionResetError
             ):  # the server's last answer may still be readable
-                connection.sendall(encode(Request(number, operation, arguments or {}, self._who, why)))
+                connection.sendall(request)
             while not finished:
                 response = self._read(connection, number)
                 finished = response.last or response.error is not None
@@ -261,10 +270,11 @@ class AsyncControlClient:
         """Yields the parts of the answer as they arrive. Raises ControlError."""
         async with self._one_at_a_time:
             number = next(self._numbers)
+            request = _encoded(Request(number, operation, arguments or {}, self._who, why))
             reader, writer = await self._connect()
             finished = False
             try:
-                writer.write(encode(Request(number, operation, arguments or {}, self._who, why)))
+                writer.write(request)
                 while not finished:
                     async with asyncio.timeout(self._timeout_s):
                         response = await self._read(reader, number)

@@ -22,6 +22,7 @@ from mailcore.control.client import ControlClient
 from mailcore.control.protocol.operation import QUEUE_ID_PATTERN
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.terminal.nearest import did_you_mean
+from mailcore.terminal.output import plain
 from mailcore.terminal.times import TimeError, duration_of, time_of
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "control_client",
     "duration",
     "fault_of",
+    "file_name",
     "moment",
     "queue_id",
     "settings_of",
@@ -88,6 +90,14 @@ class Parser(argparse.ArgumentParser):
         option = first.partition("=")[0]
         self.error(f"unknown option {option!r}{did_you_mean(option, self._option_string_actions)}")
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        # Names of files are any bytes. All other text is printed, stored or sent, and that needs UTF-8.
+        is_file = action.type in (Path, file_name)
+        of_subcommand = isinstance(action, argparse._SubParsersAction)  # its own parser checks them
+        if not is_file and not of_subcommand and not _is_utf8(arg_string):
+            raise argparse.ArgumentError(action, f"'{plain(arg_string)}' is not UTF-8")
+        return super()._get_value(action, arg_string)
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             see = f"See {self.prog} --help."
@@ -124,6 +134,19 @@ def add_common(parser: argparse.ArgumentParser, *, document: bool = True) -> Non
         help="configuration file; default: ./waypost.toml, otherwise /etc/waypost/waypost.toml",
     )
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=DOCUMENT if document else LINES)
+
+
+def file_name(text: str) -> str:
+    """Returns the name of a file unchanged, also one that is not UTF-8; an argparse type."""
+    return text
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a byte that Python could not decode
+        return False
+    return True
 
 
 def fault_of(error: OSError, path: str = "") -> Fault:
@@ -183,7 +206,7 @@ def _who() -> str:
     """Returns the name of the calling user; under sudo, of the user who called sudo."""
     for name in ("SUDO_USER", "LOGNAME"):
         if os.environ.get(name):
-            return os.environ[name]
+            return plain(os.environ[name])
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
