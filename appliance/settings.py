@@ -164,6 +164,7 @@ ACCOUNT_RATE_LIMITS = {
 }
 MFA_ADAPTER = "appliance.accounts.adapter.MFAAdapter"
 MFA_FORMS = {
+    "activate_totp": "appliance.accounts.forms.ActivateForm",
     "authenticate": "appliance.accounts.forms.CodeForm",
     "reauthenticate": "appliance.accounts.forms.CodeAgainForm",
 }
@@ -227,7 +228,7 @@ STATICFILES_DIRS = [ASSETS / "static"]
 STATIC_ROOT = PORTAL_DIRECTORY / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},  # nothing is uploaded
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "appliance.common.static_files.StaticFiles"},
 }
 FILE_UPLOAD_MAX_MEMORY_SIZE = 64 << 10
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 3_000  # a page of 1 000 messages selected
@@ -249,12 +250,23 @@ CELERY_WORKER_SEND_TASK_EVENTS = False
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {"client": {"()": "appliance.common.faults.OfClient"}},
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "stream": sys.stderr, "formatter": "line"}},
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "stream": sys.stderr, "formatter": "line"},
+        "stderr_of_clients": {
+            "class": "logging.StreamHandler",
+            "stream": sys.stderr,
+            "formatter": "line",
+            "filters": ["client"],
+        },
+    },
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {
         # Responses 403 and 404 are pages; thirty log lines for each would bury real errors.
         "django.request": {"level": "ERROR"},
+        # Requests that no browser sends, such as one with another Host: one line, because any client can cause them.
+        "django.security": {"handlers": ["stderr_of_clients"], "propagate": False},
         # It writes down the names that were typed, which may be passwords; the audit has what happened.
         "axes": {"level": "ERROR"},
     },

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from allauth.account import forms as account
 from allauth.core import context
+from allauth.mfa.adapter import get_adapter
 from allauth.mfa.base import forms as mfa
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.forms import ActivateTOTPForm
+from allauth.mfa.totp.internal.auth import TOTP
 from axes.handlers.proxy import AxesProxyHandler
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_login_failed
 from django.core.exceptions import ValidationError
 
-__all__ = ["ChangePasswordForm", "CodeAgainForm", "CodeForm", "ReauthenticateForm"]
+__all__ = ["ActivateForm", "ChangePasswordForm", "CodeAgainForm", "CodeForm", "ReauthenticateForm"]
 
 
 def refuse_when_locked(user: User) -> None:
@@ -30,6 +34,19 @@ def refuse_when_locked(user: User) -> None:
 def failed(user: User) -> None:
     """Counts a wrong password or code towards the lock-out."""
     user_login_failed.send(__name__, credentials={"username": user.get_username()}, request=context.request)
+
+
+class ActivateForm(ActivateTOTPForm):  # type: ignore[misc]
+    """Sets up TOTP. Its code counts as used: a person who saw it cannot sign in with it."""
+
+    def clean_code(self) -> str:
+        """Checks the code and marks it as used. Raises ValidationError."""
+        code: str = super().clean_code()
+        data = {"secret": get_adapter().encrypt(self.secret)}
+        enrolled = TOTP(Authenticator(user=self.user, type=Authenticator.Type.TOTP, data=data))
+        if not enrolled.validate_code(code):  # its 30 s have just ended
+            raise get_adapter().validation_error("incorrect_code")
+        return code
 
 
 class _Code:

@@ -198,6 +198,19 @@ def test_totp_is_set_up_and_asked_for(django_capture_on_commit_callbacks: Callab
     assert ("user.totp", "operator") in actions()
 
 
+def test_the_code_of_the_enrolment_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)  # its 30 s do not end in this test
+    user("operator")
+    first = Client()
+    sign_in(first, "operator")
+    secret, _ = enrol(first)
+    second = Client()
+    sign_in(second, "operator")
+    assert second.post("/accounts/two-factor/code/", {"code": code(secret)}).status_code == 200
+    assert second.get(INSIDE).status_code == 302, "the code was used to enrol"
+
+
 def test_codes_cannot_be_tried_for_long() -> None:
     user("operator")
     first = Client()
