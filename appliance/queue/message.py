@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from appliance.common.door import Door
-from appliance.queue.timeline import ShownAttempt, Timeline, fates, timeline
+from appliance.queue.timeline import ShownAttempt, ShownSettled, Timeline, fates, timeline
 from mailcore.control.client import Refused
 from mailcore.control.protocol.messages import (
     Accepted,
@@ -73,8 +73,8 @@ class Message:
             return "unknown"
         if self.finished.how == "deleted":
             return "deleted for good"
-        attempts = (event for event in self.history.events if isinstance(event, ShownAttempt))
-        statuses = {verdict.status for event in attempts for verdict in event.verdicts}
+        settled = (event for event in self.history.events if isinstance(event, ShownAttempt | ShownSettled))
+        statuses = {verdict.status for event in settled for verdict in event.verdicts}
         return next((each for each in ("bounced", "expired", "delivered") if each in statuses), "finished")
 
     @property

@@ -20,9 +20,10 @@ from mailcore.control.protocol.messages import (
     Finished,
     History,
     Moved,
+    Settled,
 )
 
-__all__ = ["ShownAttempt", "Timeline", "fates", "timeline"]
+__all__ = ["ShownAttempt", "ShownSettled", "Timeline", "fates", "timeline"]
 
 WIDTH = 1000.0  # of a bar's drawing; it is stretched to its column
 LEAST = 4.0  # a delay above 0 is at least this wide, so that it can be seen
@@ -59,7 +60,17 @@ class ShownAttempt:
     event: str = "attempt"
 
 
-ShownEvent = ShownAttempt | Accepted | Deferred | Moved | BounceQueued | Administered | Finished
+@dataclass
+class ShownSettled:
+    """Holds verdicts that were given without an attempt."""
+
+    at: float
+    verdicts: list[AttemptVerdict]  # the first VERDICTS_SHOWN
+    more: int  # verdicts that are not shown
+    event: str = "settled"
+
+
+ShownEvent = ShownAttempt | ShownSettled | Accepted | Deferred | Moved | BounceQueued | Administered | Finished
 
 
 @dataclass
@@ -90,7 +101,13 @@ def timeline(history: History) -> Timeline:
     told.waited_max = max((a for a, *_ in delays), default=0.0)
     told.tried_max = max((sum(rest) for _, *rest in delays), default=0.0)
     for event in history.events:
-        told.events.append(_shown(event, told) if isinstance(event, Attempt) else event)
+        match event:
+            case Attempt():
+                told.events.append(_shown(event, told))
+            case Settled():
+                told.events.append(ShownSettled(event.at, event.verdicts[:VERDICTS_SHOWN], _more(event)))
+            case _:
+                told.events.append(event)
     return told
 
 
@@ -98,14 +115,14 @@ def fates(history: History) -> dict[int, tuple[AttemptVerdict, str]]:
     """Returns the last verdict, and its relay, by the number of its recipient, as far as history has it."""
     last: dict[int, tuple[AttemptVerdict, str]] = {}
     for event in history.events:
-        if isinstance(event, Attempt):
-            last.update((verdict.number, (verdict, event.relay)) for verdict in event.verdicts)
+        if isinstance(event, Attempt | Settled):
+            relay = event.relay if isinstance(event, Attempt) else "none"
+            last.update((verdict.number, (verdict, relay)) for verdict in event.verdicts)
     return last
 
 
 def _shown(attempt: Attempt, told: Timeline) -> ShownAttempt:
     a, *rest = _delays(attempt)
-    shown = attempt.verdicts[:VERDICTS_SHOWN]
     return ShownAttempt(
         at=attempt.at,
         destination=attempt.destination,
@@ -113,9 +130,13 @@ def _shown(attempt: Attempt, told: Timeline) -> ShownAttempt:
         tls=attempt.tls,
         waited=_bars("a", [a], told.waited_max),
         tried=_bars("bcd", rest, told.tried_max),
-        verdicts=shown,
-        more=len(attempt.verdicts) - len(shown) + attempt.verdicts_left_out,
+        verdicts=attempt.verdicts[:VERDICTS_SHOWN],
+        more=_more(attempt),
     )
+
+
+def _more(event: Attempt | Settled) -> int:
+    return max(len(event.verdicts) - VERDICTS_SHOWN, 0) + event.verdicts_left_out
 
 
 def _delays(attempt: Attempt) -> list[float]:

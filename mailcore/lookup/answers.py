@@ -149,7 +149,7 @@ class Accepted(_Event, tag="accepted"):
 
 
 class AttemptVerdict(Struct, kw_only=True):
-    """The verdict for one recipient of an attempt."""
+    """The verdict for one recipient, of an attempt or without one."""
 
     number: int
     address: str  # "" when it is not known: the envelope is deleted
@@ -161,10 +161,17 @@ class AttemptVerdict(Struct, kw_only=True):
 class Attempt(_Event, tag="attempt"):
     """An attempt at delivery."""
 
-    destination: str  # "": it ended without a delivery
+    destination: str
     relay: str
     tls: str  # "" without TLS
     delays: list[float]  # seconds: before the manager, in the queue, connecting, transmitting
+    verdicts: list[AttemptVerdict]
+    verdicts_left_out: int
+
+
+class Settled(_Event, tag="settled"):
+    """Recipients ended without an attempt: they were deleted, returned by an operator or expired, or have no route."""
+
     verdicts: list[AttemptVerdict]
     verdicts_left_out: int
 
@@ -207,7 +214,7 @@ class Finished(_Event, tag="finished"):
     bounce: Placed | None  # None: without a bounce
 
 
-HistoryEvent = Accepted | Attempt | Deferred | Moved | BounceQueued | Administered | Finished
+HistoryEvent = Accepted | Attempt | Settled | Deferred | Moved | BounceQueued | Administered | Finished
 
 
 class History(Struct, kw_only=True):

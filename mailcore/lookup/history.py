@@ -16,7 +16,7 @@ from datetime import datetime
 
 from mailcore.bounce.dsn import bounce_queue_id
 from mailcore.envelope import Envelope
-from mailcore.lookup.answers import Attempt, Deferred, History, HistoryEvent, Moved, Placed
+from mailcore.lookup.answers import Attempt, Deferred, History, HistoryEvent, Moved, Placed, Settled
 from mailcore.lookup.archive import Archive, Trouble, Window
 from mailcore.lookup.browse import WITHOUT_END, Browser, Found
 from mailcore.lookup.timeline import Timeline, accepted
@@ -164,7 +164,7 @@ class HistoryReader:
         events: list[HistoryEvent] = [accepted(envelopes[0][0].envelope)] if envelopes else []
         resting = {found.envelope.generation: found.envelope for found, _ in envelopes}
         for event in timeline.events:
-            if isinstance(event, Attempt):
+            if isinstance(event, Attempt | Settled):
                 for verdict in event.verdicts:
                     verdict.address = timeline.names.get(verdict.number, "")
             elif isinstance(event, Deferred | Moved) and (envelope := resting.get(event.generation)) is not None:

@@ -26,6 +26,7 @@ from mailcore.lookup.answers import (
     HistoryEvent,
     Moved,
     Placed,
+    Settled,
 )
 from mailcore.lookup.tracing import Body
 from mailcore.queue.lanes import interval_of
@@ -83,7 +84,7 @@ class Timeline:
                 self._add(Finished(at=body.at, how=body.why, bounce=bounce))
             case Administrative():
                 self._administrative(body)
-        said = elsewhere and isinstance(body, Finish | Replaced) and not isinstance(self.events[-1], Attempt)
+        said = elsewhere and isinstance(body, Finish | Replaced) and not isinstance(self.events[-1], Attempt | Settled)
         if said and not isinstance(body, Administrative) and body.generation in self.refused:
             self.unbounced.append((self.events[-1], body.generation))
 
@@ -141,6 +142,20 @@ class Timeline:
         self.ends += sum(verdict.status != Status.DEFERRED for verdict in delivery.verdicts)
         if any(verdict.status in (Status.BOUNCED, Status.EXPIRED) for verdict in delivery.verdicts):
             self.refused.add(delivery.generation)
+        verdicts = [
+            AttemptVerdict(
+                number=verdict.number,
+                address="",
+                status=Status(verdict.status).name.lower(),
+                dsn=verdict.dsn,
+                reply=verdict.reply[:REPLY_CHARACTERS],
+            )
+            for verdict in told
+        ]
+        left_out = len(delivery.verdicts) - len(told)
+        if not delivery.is_attempt:
+            self._add(Settled(at=delivery.at, verdicts=verdicts, verdicts_left_out=left_out))
+            return
         self._add(
             Attempt(
                 at=delivery.at,
@@ -148,17 +163,8 @@ class Timeline:
                 relay=delivery.relay,
                 tls=delivery.tls,
                 delays=list(delivery.delays),
-                verdicts=[
-                    AttemptVerdict(
-                        number=verdict.number,
-                        address="",
-                        status=Status(verdict.status).name.lower(),
-                        dsn=verdict.dsn,
-                        reply=verdict.reply[:REPLY_CHARACTERS],
-                    )
-                    for verdict in told
-                ],
-                verdicts_left_out=len(delivery.verdicts) - len(told),
+                verdicts=verdicts,
+                verdicts_left_out=left_out,
             )
         )
 

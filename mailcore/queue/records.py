@@ -79,6 +79,11 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
     delays: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # a/b/c/d, seconds
     destination: str = ""
 
+    @property
+    def is_attempt(self) -> bool:
+        """Returns False for our own verdicts, such as those of a deletion: nothing was sent, so there are no delays."""
+        return self.relay != "none" or any(self.delays)
+
 
 class Replaced(msgspec.Struct, frozen=True, array_like=True):
     """Says that the message rests at ``place`` with generation + 1; ``bounce`` is the envelope of this pass's bounce."""

@@ -60,6 +60,18 @@ async def test_a_history_for_people(past: Past, waypost: Waypost) -> None:
     assert "    relay mx[192.0.2.1]:25, delays 1/2/0.25/0.5 s" in lines
 
 
+async def test_a_deletion_is_no_attempt(past: Past, waypost: Waypost) -> None:
+    life = past.recorded.arrive(["a@example.org"])
+    life.start()
+    life.settle(Status.DELETED, 0)
+    life.finish("deleted")
+    lines = (await waypost("queue", "history", life.queue_id)).out.splitlines()
+    assert [line[21:] for line in lines[1:]] == [
+        "ended without a delivery attempt", lines[2][21:], "finished (deleted)",
+    ]  # fmt: skip
+    assert lines[2] == "    deleted  a@example.org: deleted"
+
+
 async def test_a_history_for_programs(past: Past, waypost: Waypost) -> None:
     history = (await waypost("queue", "history", past.life.queue_id, "--json")).json
     assert history["complete"] is True

@@ -155,6 +155,13 @@ class Life:
             ),
         )
 
+    def settle(self, status: Status, *numbers: int, destination: str = "") -> None:
+        """Recipients end by verdicts of our own."""
+        verdicts = tuple(Verdict(number, status, "2.0.0", status.name.lower()) for number in numbers)
+        message, at = self.envelope, self.recorded.now
+        delivery = Delivery(message.queue_id, message.generation, verdicts, at, "none", destination=destination)
+        self.recorded.say(RecordType.DELIVERY, delivery)
+
     def replace(self, lane: str, *numbers: int) -> None:
         """It rests in a lane again; ``numbers``: who is left."""
         before = Place(self.lane, self.offset)

@@ -90,6 +90,23 @@ def test_what_an_operator_did_is_told_with_who_and_why(recorded: RecordedLives) 
     assert history.complete
 
 
+def test_a_deletion_or_an_expiry_is_no_attempt(recorded: RecordedLives) -> None:
+    life = recorded.arrive(["a@example.org", "b@example.org"])
+    life.start()
+    life.settle(Status.EXPIRED, 0, destination="smtp:x")
+    life.order("delete", "spam")
+    life.replace("deleted", 1)
+    life.start()
+    life.settle(Status.DELETED, 1)
+    life.finish("deleted")
+    events = events_of(recorded.history(life.queue_id))
+    assert [event["event"] for event in events] == [
+        "accepted", "settled", "administrative", "replaced", "settled", "finished",
+    ]  # fmt: skip
+    assert [(v["address"], v["status"]) for v in events[4]["verdicts"]] == [("b@example.org", "deleted")]
+    assert events[4].keys() == {"at", "event", "verdicts", "verdicts_left_out"}
+
+
 def test_a_message_that_only_arrived_is_all_told(recorded: RecordedLives) -> None:
     life = recorded.arrive()
     recorded.arrive()

@@ -22,6 +22,7 @@ from mailcore.control.protocol.messages import (
     Hit,
     Moved,
     SearchPart,
+    Settled,
 )
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, queue_id
 from mailcore.terminal.output import complain, plain, print_json, say, size_shown
@@ -77,6 +78,7 @@ def _event_lines(event: HistoryEvent) -> Iterator[str]:
     if isinstance(event, Attempt):
         delays = "/".join(f"{delay:.2g}" for delay in event.delays)
         yield f"    relay {plain(event.relay)}, delays {delays} s{', ' + plain(event.tls) if event.tls else ''}"
+    if isinstance(event, Attempt | Settled):
         for verdict in event.verdicts:
             recipient = plain(verdict.address) or f"recipient {verdict.number}"
             yield f"    {verdict.status}  {recipient}: {plain(verdict.reply)}"
@@ -92,8 +94,9 @@ def _summary(event: HistoryEvent) -> str:
             sender = plain(event.sender) or "<>"
             return f"accepted{client}: {sender} to {recipients}, {size_shown(event.size_bytes)}"
         case Attempt():
-            destination = plain(event.destination)
-            return f"attempt{' for ' + destination if destination else ', without a delivery'}"
+            return f"attempt{' for ' + plain(event.destination) if event.destination else ''}"
+        case Settled():
+            return "ended without a delivery attempt"
         case Deferred():
             return f"deferred until {shown(event.due_at)}"
         case Moved():

@@ -36,6 +36,7 @@ from mailcore.lookup.answers import (
     Moved,
     Oldest,
     Page,
+    Settled,
 )
 from mailcore.lookup.filter import Filter
 from mailcore.manager_answers import Cut, Progress, Reason, Reasons, Working
@@ -76,6 +77,7 @@ __all__ = [
     "Reasons",
     "SearchArguments",
     "SearchPart",
+    "Settled",
     "ShowArguments",
     "ShowPart",
     "ShownRecipient",

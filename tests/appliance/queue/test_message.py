@@ -80,6 +80,19 @@ def test_each_recipient_shows_its_state_until_when_and_why(viewer: Client) -> No
     assert "recipients No. 1, 4–5" in words(html)
 
 
+def test_a_deletion_is_shown_as_an_end_without_an_attempt(viewer: Client) -> None:
+    verdict = {"number": 0, "address": "r0@x.example", "status": "deleted", "dsn": "2.0.0", "reply": "deleted"}
+    settled = {"event": "settled", "at": NOW, "verdicts": [verdict] * 21, "verdicts_left_out": 2}
+    finished = {"event": "finished", "at": NOW, "how": "deleted", "bounce": None}
+    history = {"done": True, "events": [settled, finished]}
+    with FakeCore({"show": Parts([{"message": ITEM, "envelope": {}}]), "history": history, "headers": {}}):
+        html = words(markup_of(viewer.get(f"/queue/{QUEUE_ID}/")))
+    assert "Ended without an attempt" in html
+    assert "deleted r0@x.example : 2.0.0 deleted" in html
+    assert "and 3 more recipients" in html
+    assert "a: before the manager" not in html
+
+
 def test_the_list_says_beside_the_state_which_recipients_are_in_another(viewer: Client) -> None:
     others = [
         ITEM | {"aside": {"deleted": 5}, "lane": "deleted", "state": "deleted"},
