@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from mailcore.faults import Fault
 from mailcore.queue.sizes import Amount, QueueSize
-from mailcore.scheduler.snapshot import DestinationSnapshot, PlainValue, SchedulerSnapshot
+from mailcore.scheduler.snapshot import DestinationSnapshot, PlainValue, SchedulerSnapshot, StateUntil
 
 __all__ = [
     "ActiveDestination",
@@ -34,6 +34,7 @@ __all__ = [
     "Reply",
     "Size",
     "State",
+    "StateUntil",
     "Transports",
     "ValueSet",
     "Working",
@@ -232,6 +233,7 @@ class Outcomes(Struct, kw_only=True):
     bounced: int = 0
     expired: int = 0  # these were deferred before, and count there too
     success_share: float | None = None  # of all tries; None: none was made
+    recent_share: float | None = None  # of the tries of the last minutes; None: too few of them were made
     last_delivered_at: float | None = None
     last_replies: list[Reply] = []  # the newest one first
 
@@ -244,6 +246,7 @@ class ActiveDestination(DestinationSnapshot, kw_only=True):
     bounced: int = 0
     expired: int = 0
     success_share: float | None = None
+    recent_share: float | None = None
     last_delivered_at: float | None = None
     last_replies: list[Reply] = []
 
@@ -255,6 +258,7 @@ class Destinations(Struct, kw_only=True):
     without_mail: dict[str, Outcomes]  # those that replied last, the newest first
     queued: dict[str, int]  # -> recipients anywhere in the queue, most first
     suspended: dict[str, float | None]  # scope -> until when; None: until it is resumed
+    states: dict[str, list[StateUntil]]  # of each name above but ""; the first is the one to show
 
 
 class InForce(Struct, kw_only=True, omit_defaults=True):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from appliance.destinations.row import rows_of
-from appliance.live.snapshot import destinations_of, trouble_of
-from mailcore.destination_state import DestinationState, states_of
-from tests.answers import active_destination, destinations
+import pytest
 
-FLAGS = ("transport_dead", "dead", "suspended", "resting", "full", "transport_resting", "transport_full")
+from mailcore.destination_state import DestinationState, is_failing, states_of
+
+FLAGS = ("transport_dead", "dead", "suspended", "failing", "resting", "full", "transport_resting", "transport_full")
 BLOCKING = list(DestinationState)[:-2]
 
 
@@ -19,7 +18,9 @@ def test_every_condition_is_named_in_the_schedulers_order() -> None:
         given: dict[str, Any] = dict(zip(FLAGS, flags, strict=True))
         busy = 3 if given.pop("full") else 1
         blocking = [state for state, holds in zip(BLOCKING, flags, strict=True) if holds]
-        assert states_of(busy=busy, window=3, **given) == (blocking or [DestinationState.DELIVERING])
+        if blocking in ([], [DestinationState.FAILING]):
+            blocking.append(DestinationState.DELIVERING)
+        assert states_of(busy=busy, window=3, **given) == blocking
 
 
 def test_without_a_window_nothing_is_full_and_without_a_delivery_it_is_ready() -> None:
@@ -27,11 +28,26 @@ def test_without_a_window_nothing_is_full_and_without_a_delivery_it_is_ready() -
     assert states_of(window=0) == [DestinationState.READY]
 
 
-def test_table_and_overview_put_the_same_state_first() -> None:
-    known = active_destination(dead_until=9.0, limit=5, queued=1, suspended=True, suspended_until=20.0)
-    answer = destinations(destinations={"smtp:a.example": known}, queued={"smtp:a.example": 1})
-    [row] = rows_of(answer).rows
-    [trouble] = trouble_of(destinations_of(answer), answer, lambda _name, _count: 0.0)
-    assert row.states[0] is DestinationState.DEAD
-    assert row.badges[0].words.startswith(trouble["kind"])
-    assert trouble["until"] == row.badges[0].until == 9.0
+@pytest.mark.parametrize(
+    ("tries", "share", "queued", "deferred_at", "delivered_at", "failing"),
+    [
+        (20.0, 0.04, False, None, 9.0, True),
+        (20.0, 0.75, True, None, 9.0, False),
+        (9.0, 0.04, True, None, 9.0, False),  # too few to say so
+        (0.0, None, True, 9.0, None, True),
+        (0.0, None, True, 9.0, 8.0, True),
+        (0.0, None, True, 8.0, 9.0, False),
+        (0.0, None, False, 9.0, None, False),  # nothing waits there any more
+        (0.0, None, True, None, None, False),
+    ],
+)
+def test_a_destination_is_failing(
+    tries: float,
+    share: float | None,
+    queued: bool,
+    deferred_at: float | None,
+    delivered_at: float | None,
+    failing: bool,
+) -> None:
+    said = is_failing(tries=tries, share=share, queued=queued, deferred_at=deferred_at, delivered_at=delivered_at)
+    assert said is failing

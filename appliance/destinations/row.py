@@ -1,24 +1,40 @@
-"""A destination as the portal shows it: the core's answers about it in one row, and its state in words.
+"""A destination as the portal shows it: the core's answers about it in one row, and its states as badges.
 
 Law: values only. A value that is missing in the core's answer is None here, never a guess.
+
+Keeps law: one-state (docs/laws.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from mailcore.destination_state import DestinationState, states_of
-from mailcore.manager_answers import ActiveDestination, Destinations, Outcomes, Reply
+from mailcore.destination_state import IN_TROUBLE, DestinationState
+from mailcore.manager_answers import ActiveDestination, Destinations, Outcomes, Reply, StateUntil
 
 __all__ = ["NAMES_MAX", "SORTS", "Badge", "Row", "Table", "badges", "rows_of"]
 
 NAMES_MAX = 1_000  # destinations that the core names in one answer
 FULL_METER = 100  # the width of a meter in its own units
+_STYLES = {
+    DestinationState.TRANSPORT_DEAD: "bad",
+    DestinationState.DEAD: "bad",
+    DestinationState.SUSPENDED: "warn",
+    DestinationState.FAILING: "bad",
+    DestinationState.WINDOW_FULL: "accent",
+    DestinationState.TRANSPORT_FULL: "accent",
+    DestinationState.DELIVERING: "accent",
+    DestinationState.READY: "good",
+}
 
 
 @dataclass(frozen=True)
 class Badge:
-    """Holds one badge. ``kind`` is its style: "", good, warn, bad, accent. ``until``: end of the state, on the wall clock."""
+    """Holds one badge: a state as the core calls it. ``kind`` is its style: "", good, warn, bad, accent.
+
+    ``until``: end of the state, on the wall clock.
+    """
 
     words: str
     kind: str = ""
@@ -32,8 +48,9 @@ class Row:
     name: str
     known: ActiveDestination | Outcomes | None = None  # its outcomes; with mail also the scheduler's state
     queued: int | None = None  # recipients, in all lanes
-    suspended_until: float | None = None
-    suspended: bool = False
+    states: list[StateUntil] = field(
+        default_factory=list
+    )  # the first is the one to show; empty: the core does not know it
 
     @property
     def transport(self) -> str:
@@ -77,8 +94,10 @@ class Row:
 
     @property
     def success_share(self) -> float | None:
-        """Returns the share of delivered recipients among all attempts since the manager started."""
-        return self.known.success_share if self.known else None
+        """Returns the share delivered: of the attempts of the last minutes or, if these are few, since the manager started."""
+        if self.known is None:
+            return None
+        return self.known.success_share if self.known.recent_share is None else self.known.recent_share
 
     @property
     def site_failures(self) -> int | None:
@@ -108,27 +127,24 @@ class Row:
         return reason or (self.last_reply.reply if self.last_reply else "")
 
     @property
-    def failing(self) -> bool:
-        """Returns whether the latest deferred reply is newer than the latest delivery. Permanent refusals do not count."""
-        deferred = [each.at for each in self.replies if each.status == "deferred"]
-        return bool(deferred) and max(deferred) > (self.last_delivered_at or 0)
+    def suspended(self) -> bool:
+        """Returns whether it is suspended, by a suspension of its own or of a pattern."""
+        return any(each.state == DestinationState.SUSPENDED for each in self.states)
 
     @property
-    def states(self) -> list[DestinationState]:
-        """Returns the states that keep the next delivery from starting, as the core reported them."""
-        return states_of(
-            dead=self.dead_until is not None,
-            suspended=self.suspended,
-            resting=bool(self.active and self.active.rest_s),
-            busy=self.busy or 0,
-            window=self.window,
-        )
+    def suspended_until(self) -> float | None:
+        """Returns the end of its suspension, in wall-clock seconds; None without an end, and if it is not suspended."""
+        return next((each.until for each in self.states if each.state == DestinationState.SUSPENDED), None)
+
+    @property
+    def state(self) -> str:
+        """Returns its first state; "" if the core does not know it."""
+        return self.states[0].state if self.states else ""
 
     @property
     def in_trouble(self) -> bool:
         """Returns whether it is dead, suspended or failing."""
-        cohorts = self.active.fail_cohorts if self.active else 0
-        return bool(self.dead_until or self.suspended or self.failing or cohorts > 0)
+        return any(each.state in IN_TROUBLE for each in self.states)
 
     @property
     def meter(self) -> dict[str, float]:
@@ -141,27 +157,13 @@ class Row:
 
     @property
     def badges(self) -> list[Badge]:
-        """Returns the badges of its states, the worst first."""
-        return badges(self)
+        """Returns the badges of its states, the first state in front."""
+        return badges(self.states)
 
 
-def badges(row: Row) -> list[Badge]:
-    """Returns the badges of a destination's states, the worst first; never empty."""
-    states = row.states
-    found = []
-    if DestinationState.DEAD in states:
-        found.append(Badge("dead until", "bad", row.dead_until))
-    if DestinationState.SUSPENDED in states:
-        found.append(Badge("suspended until" if row.suspended_until else "suspended", "warn", row.suspended_until))
-    if DestinationState.RATE_DELAY in states:
-        found.append(Badge("rate delay"))
-    if not found and row.failing:
-        found.append(Badge("failing", "warn"))
-    if row.busy:
-        found.append(Badge("window full" if DestinationState.WINDOW_FULL in states else "busy", "accent"))
-    if not found:
-        found.append(Badge("fine", "good") if row.last_delivered_at else Badge("idle"))
-    return found
+def badges(states: Iterable[StateUntil]) -> list[Badge]:
+    """Returns the badges of a destination's states, in their order."""
+    return [Badge(each.state, _STYLES.get(DestinationState(each.state), ""), each.until) for each in states]
 
 
 @dataclass
@@ -176,22 +178,22 @@ class Table:
 
 def rows_of(answer: Destinations) -> Table:
     """Returns the table of an answer to ``destinations``: those with mail, with outcomes, and suspended ones, each once."""
-    suspended = answer.suspended
     queued = {name: count for name, count in answer.queued.items() if name}
     rows: dict[str, Row] = {}
     for name in dict.fromkeys((*answer.destinations, *queued, *answer.without_mail)):
-        active = answer.destinations.get(name)
-        own = name in suspended
-        rows[name] = Row(
-            name,
-            active or answer.without_mail.get(name),
-            queued.get(name, 0),
-            suspended[name] if own else active.suspended_until if active else None,
-            own or bool(active and active.suspended),
-        )
-    patterns = [Row(name, None, None, until, True) for name, until in sorted(suspended.items()) if name not in rows]
+        known = answer.destinations.get(name) or answer.without_mail.get(name)
+        rows[name] = Row(name, known, queued.get(name, 0), answer.states.get(name, []))
+    patterns = [Row(name, states=answer.states.get(name, [])) for name in sorted(answer.suspended) if name not in rows]
     full = any(len(each) >= NAMES_MAX for each in (answer.destinations, queued, answer.without_mail))
     return Table(list(rows.values()), answer.queued.get("", 0), full, patterns)
+
+
+def _severity(row: Row) -> int:
+    """Returns the rank of its first state: dead before suspended before failing, and all others after these."""
+    states = list(DestinationState)
+    return next(
+        (states.index(DestinationState(each.state)) for each in row.states if each.state in IN_TROUBLE), len(states)
+    )
 
 
 def _number(value: float | None) -> float:
@@ -201,7 +203,7 @@ def _number(value: float | None) -> float:
 # The parameter "sort" of the URL -> key; the biggest first, except for names and shares.
 SORTS = {
     "name": lambda row: row.name,
-    "trouble": lambda row: (-bool(row.dead_until), -row.suspended, -row.in_trouble, -_number(row.queued)),
+    "trouble": lambda row: (_severity(row), -_number(row.queued)),
     "window": lambda row: -_number(row.window),
     "busy": lambda row: -_number(row.busy),
     "queued": lambda row: -_number(row.queued),

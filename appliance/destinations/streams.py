@@ -38,14 +38,14 @@ async def one(request: HttpRequest, name: str) -> HttpResponseBase:
 def live_list(state: LiveState) -> Part:
     """Renders the cells of all destinations that the hub knows of.
 
-    ``values["names"]``: destination -> whether it is dead or suspended.
+    ``values["names"]``: destination -> whether it is in trouble.
     """
     if state.destinations is None:
         return Part()
     rows = rows_of(state.destinations).rows
     text = render_to_string("destinations/rows.html", {"rows": rows})
     cells = {html.unescape(cell[1]): cell[0] for cell in _CELL.finditer(text)}
-    return Part(cells, {"names": {row.name: bool(row.dead_until or row.suspended) for row in rows}})
+    return Part(cells, {"names": {row.name: row.in_trouble for row in rows}})
 
 
 def live_destination(state: LiveState, *, name: str) -> Part:

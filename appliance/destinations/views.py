@@ -16,7 +16,8 @@ from appliance.destinations.row import NAMES_MAX, SORTS, Row, rows_of
 from appliance.tuning.parameter import Shown, shown_of
 from mailcore.control.protocol.operation import literal
 from mailcore.control.protocol.tuning import ParametersKnown
-from mailcore.manager_answers import Destinations, Transports
+from mailcore.destination_state import DestinationState
+from mailcore.manager_answers import Destinations, StateUntil, Transports
 
 __all__ = ["known_row", "listed", "one"]
 
@@ -28,7 +29,12 @@ COLUMNS = (  # sort, heading, class, hint
     ("busy", "Busy", "num", "deliveries in progress"),
     ("queued", "Queued", "num", "recipients in the queue, in all lanes"),
     ("messages", "Messages", "num", "active messages: those that the scheduler holds in memory"),
-    ("success", "Success", "num", "share of recipients delivered, of all attempts since the manager started"),
+    (
+        "success",
+        "Success",
+        "num",
+        "share of recipients delivered, of the attempts of the last minutes, or since the manager started",
+    ),
     ("failures", "Failures", "num", "deliveries that failed to connect or in the handshake, since the manager started"),
     ("", "Last reply", "", "the latest reply that was not a success"),
 )
@@ -95,7 +101,8 @@ def one(request: HttpRequest, name: str) -> HttpResponse:
     suspension = values.get("suspended_until")
     if suspension is not None:
         until = suspension.get("value")
-        row.suspended, row.suspended_until = True, until if isinstance(until, int | float) else None
+        if not row.suspended:  # no mail is queued for it, so the core does not list it; its suspension is a pattern's
+            row.states = [StateUntil(DestinationState.SUSPENDED, until if isinstance(until, int | float) else None)]
     parameters = [
         {
             "name": parameter,

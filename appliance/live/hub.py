@@ -12,11 +12,10 @@ once for all readers. ``hub.snapshot`` holds:
     pace          the same over the last ten seconds, for lines
     queue         messages, recipients, active, in_flight, destinations (how many),
                   lanes {lane: {messages, recipients, interval_s}}
-    destinations  {name: {queued, window, limit, busy, success, failure (the feedback), dead_until, suspended, suspended_until,
-                  delivered, deferred, bounced, success_share}}: the 100 with the most mail, then suspended ones and those heard
-                  of last; what is None is not known, as the window of one that is not active
-    trouble       [{name, text, url, kind, until, queued, success_share, reason, reason_at}]; ``text`` and ``reason`` are
-                  harmless to show
+    destinations  {name: {queued, window, limit, busy, success, failure (the feedback)}}: the 100 with the most mail, then
+                  suspended ones and those heard of last; what is None is not known, as the window of one that is not active
+    trouble       [{name, text, url, badges (words, kind, until), queued, success_share, reason, reason_at}]; ``text`` and
+                  ``reason`` are harmless to show
     processes     [{name, pid (None: gone), since, restarts}]
     oldest        {queue_id, arrived_at, sender, destination, url} of the longest queued message (or None); oldest_as_of
     disks         [{what, path, total_bytes, free_bytes, reserve_bytes}]
@@ -75,8 +74,6 @@ HEARTBEAT_S = 15.0  # proxies close connections that are silent for a minute
 RATE_S = 60.0
 PACE_S = 10.0
 DESTINATION_LINES = ("queued", "window", "limit", "busy", "success", "failure")
-DESTINATION_ROW = (*DESTINATION_LINES, "delivered", "deferred", "bounced")
-SHARE_S = 900.0
 
 _log = logging.getLogger("waypost.live")
 
@@ -278,13 +275,13 @@ class Hub:
             "pace": self._per_minute(PACE_S),
             "queue": queue_of(state, size),
             "destinations": destinations,
-            "trouble": trouble_of(destinations, answer, lambda name, count: self._rings[name].gain(count, SHARE_S)[0]),
+            "trouble": trouble_of(answer),
         }
 
     def _ring(self, name: str) -> Ring:
         ring = self._rings.get(name)
         if ring is None:
-            ring = Ring(DESTINATION_ROW, RING_ROWS)
+            ring = Ring(DESTINATION_LINES, RING_ROWS)
             self._rings[name] = ring
             if len(self._rings) > RINGS_MAX:
                 self._rings.popitem(last=False)

@@ -5,16 +5,17 @@ Law: a name or reply that a page shows as text has passed ``visible``; the keys 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from django.urls import reverse
 from django.utils.http import urlencode
 
 from appliance.common.templatetags.waypost import visible
+from appliance.destinations.row import SORTS, rows_of
 from mailcore.control.protocol.messages import Oldest
 from mailcore.control.protocol.state import Child
-from mailcore.destination_state import DestinationState, states_of
 from mailcore.manager_answers import Destinations, Outcomes, Size, State
 
 __all__ = [
@@ -40,9 +41,6 @@ COUNTS = {
     "deleted": "recipients_deleted",
     "undeleted": "recipients_undeleted",
 }
-TROUBLE = {DestinationState.DEAD: "dead", DestinationState.SUSPENDED: "suspended"}
-LOW_SHARE = 0.75  # of the tries of the last minutes; below, a destination is in trouble
-TRIES_MIN = 10  # below, a share means nothing
 TROUBLE_MAX = 20  # on one page
 
 
@@ -79,27 +77,19 @@ def _lane_order(lane: str) -> tuple[int, float, str]:
 
 def destinations_of(answer: Destinations) -> dict[str, dict[str, Any]]:
     """Returns the numbers of destinations: those with the most mail first, then suspended ones, then those without mail."""
-    queued, suspended = answer.queued, answer.suspended
+    queued = answer.queued
     by_mail = sorted({*queued, *answer.destinations} - {""}, key=lambda name: -queued.get(name, 0))
-    others = [name for name in [*suspended, *answer.without_mail] if name not in by_mail]
+    others = [name for name in [*answer.suspended, *answer.without_mail] if name not in by_mail]
     rows: dict[str, dict[str, Any]] = {}
     for name in [*by_mail[:DESTINATIONS_MAX], *others]:
         if len(rows) >= 2 * DESTINATIONS_MAX:
             break
         active = answer.destinations.get(name)
-        outcomes = active or answer.without_mail.get(name) or Outcomes()
         rows[name] = {
             "queued": queued.get(name, 0),
             "window": active.window if active else None,
             "limit": active.limit if active else None,
             "busy": active.busy if active else 0,
-            "dead_until": active.dead_until if active else None,
-            "suspended": name in suspended or bool(active and active.suspended),
-            "suspended_until": suspended.get(name) or (active.suspended_until if active else None),
-            "delivered": outcomes.delivered,
-            "deferred": outcomes.deferred,
-            "bounced": outcomes.bounced,
-            "success_share": outcomes.success_share,
             "success": active.success if active else None,
             "failure": active.failure if active else None,
         }
@@ -119,44 +109,26 @@ def oldest_of(oldest: Oldest | None) -> dict[str, Any] | None:
     }
 
 
-def trouble_of(
-    destinations: Mapping[str, Mapping[str, Any]],
-    answer: Destinations,
-    gained: Callable[[str, str], float],
-) -> list[dict[str, Any]]:
-    """Returns destinations in trouble, ``TROUBLE_MAX`` at most. ``gained``: rise of a count in the last minutes."""
+def trouble_of(answer: Destinations) -> list[dict[str, Any]]:
+    """Returns the destinations that are in trouble, ``TROUBLE_MAX`` at most: the worst state first, then the most mail."""
+    rows = [row for row in rows_of(answer).rows if row.in_trouble]
+    rows.sort(key=SORTS["trouble"])
     found: list[dict[str, Any]] = []
-    for name, row in destinations.items():
-        good, bad = gained(name, "delivered"), gained(name, "deferred") + gained(name, "bounced")
-        share = good / (good + bad) if good + bad else None
-        kind = _trouble(row, good + bad, share)
-        if kind and len(found) < TROUBLE_MAX:
-            reason, reason_at = _reason(answer, name)
-            found.append(
-                {
-                    "name": name,
-                    "text": visible(name),
-                    "url": reverse("destinations:one", args=[name]),
-                    "kind": kind,
-                    "until": row["dead_until"] if kind == TROUBLE[DestinationState.DEAD] else row["suspended_until"],
-                    "queued": row["queued"],
-                    "success_share": row["success_share"] if share is None else share,
-                    "reason": reason,
-                    "reason_at": reason_at,
-                }
-            )
+    for row in rows[:TROUBLE_MAX]:
+        reason, reason_at = _reason(answer, row.name)
+        found.append(
+            {
+                "name": row.name,
+                "text": visible(row.name),
+                "url": reverse("destinations:one", args=[row.name]),
+                "badges": [asdict(badge) for badge in row.badges],
+                "queued": row.queued,
+                "success_share": row.success_share,
+                "reason": reason,
+                "reason_at": reason_at,
+            }
+        )
     return found
-
-
-def _trouble(row: Mapping[str, Any], tries: float, share: float | None) -> str:
-    state = states_of(dead=row["dead_until"] is not None, suspended=row["suspended"])[0]
-    if state in TROUBLE:
-        return TROUBLE[state]
-    if share is not None and tries >= TRIES_MIN and share < LOW_SHARE:
-        return "low success"
-    if row["window"] == 1 and (row["limit"] or 0) > 1 and row["queued"]:
-        return "window collapsed"
-    return ""
 
 
 def _reason(answer: Destinations, name: str) -> tuple[str, float | None]:

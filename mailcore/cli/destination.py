@@ -9,8 +9,8 @@ from typing import Any
 
 from mailcore.cli import service_times
 from mailcore.cli.parameter import DEFAULT, VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
-from mailcore.destination_state import DestinationState, states_of
-from mailcore.manager_answers import ActiveDestination, Destinations, Transports, ValueSet
+from mailcore.destination_state import DestinationState
+from mailcore.manager_answers import Destinations, Transports, ValueSet
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment
 from mailcore.terminal.output import JsonLines, plain, print_json, say, table, whole_table, width
@@ -75,10 +75,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _list(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
         answer = control.ask("destinations", Destinations, {"limit": arguments.limit})
-    names = dict.fromkeys((*answer.queued, *answer.suspended, *answer.destinations))
+    names = dict.fromkeys((*answer.queued, *answer.suspended, *answer.destinations, *answer.without_mail))
     if arguments.json:
         lines = JsonLines()
-        for name in dict.fromkeys((*names, *answer.without_mail)):
+        for name in names:
             lines.item(_item(name, answer))
         # Each part of the answer has at most as many destinations as were asked for.
         most = max(len(answer.queued), len(answer.suspended), len(answer.destinations), len(answer.without_mail))
@@ -93,7 +93,7 @@ def _list(arguments: argparse.Namespace) -> int:
                 _queued(name, answer),
                 known.busy if known else 0,
                 f"{known.window:g}" if known else "-",
-                _state(name, known, answer.suspended),
+                _state(name, answer),
             )
         )
     heads = ("DESTINATION", "RECIPIENTS", "BUSY", "WINDOW", "STATE")
@@ -113,6 +113,7 @@ def _item(name: str, answer: Destinations) -> dict[str, Any]:
     return {
         "destination": name,
         "recipients": _queued(name, answer),
+        "states": answer.states.get(name, []),
         "suspended": name in answer.suspended,
         "suspended_until": answer.suspended.get(name),
         "active": answer.destinations.get(name),
@@ -120,22 +121,15 @@ def _item(name: str, answer: Destinations) -> dict[str, Any]:
     }
 
 
-def _state(name: str, known: ActiveDestination | None, suspended: dict[str, float | None]) -> str:
-    """Returns why the next delivery cannot start; "" for a destination that only waits its turn."""
-    if known is None:
-        return f"suspended {_suspended_until(suspended[name])}" if name in suspended else ""
-    states = states_of(
-        dead=known.dead_until is not None,
-        suspended=name in suspended or known.suspended,
-        resting=bool(known.rest_s),
-        busy=known.busy,
-        window=known.window,
-    )
-    if states[0] is DestinationState.DEAD and known.dead_until is not None:
-        return f"dead until {shown(known.dead_until)}"
-    if states[0] is DestinationState.SUSPENDED:
-        return f"suspended {_suspended_until(suspended.get(name) or known.suspended_until)}"
-    return "" if states[0] is DestinationState.READY else states[0].value
+def _state(name: str, answer: Destinations) -> str:
+    """Returns the states of a destination, with the end of those that have one: dead until 12:00:00, window full."""
+    words = []
+    for each in answer.states.get(name, ()):
+        until = f" until {shown(each.until)}" if each.until else ""
+        if not until and each.state == DestinationState.SUSPENDED:
+            until = " until it is resumed"
+        words.append(each.state + until)
+    return ", ".join(words)
 
 
 def _suspend(arguments: argparse.Namespace) -> int:

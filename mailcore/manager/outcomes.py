@@ -12,11 +12,13 @@ Keeps law: outcomes-balance (docs/laws.md).
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from typing import Any
 
 from mailcore.balance import Scope, difference
+from mailcore.destination_state import TRIES_MIN, is_failing
 from mailcore.envelope import Envelope, Origin, Status, Verdict
 from mailcore.manager_answers import BalanceTerms, Reply
 from mailcore.manager_answers import Outcomes as OutcomesAnswer
@@ -31,7 +33,10 @@ __all__ = ["Balance", "Outcome", "Outcomes"]
 REPLIES_MAX = 5  # kept for a destination: enough to see whether its replies are the same
 REPLY_CHARACTERS = 300  # of a reply kept; a thousand destinations' replies are then 1.5 MB
 
+RECENT_S = 900.0  # a try counts for as long, less and less: long enough to hold several retries of deferred mail
+
 _DEFERRED = int(Status.DEFERRED)
+_EXPIRED = int(Status.EXPIRED)
 
 
 class Balance:
@@ -171,14 +176,50 @@ def _add(pair: list[int], messages: int, recipients: int) -> None:
 class Outcome:
     """Verdicts and newest replies of one destination."""
 
-    __slots__ = ("by_status", "last_delivered_at", "replies")
+    __slots__ = (
+        "by_status",
+        "deferred_at",
+        "last_delivered_at",
+        "recent_at",
+        "recent_delivered",
+        "recent_tries",
+        "replies",
+    )
 
     def __init__(self) -> None:
         self.by_status = [0] * len(Status)
         self.last_delivered_at: float | None = None
+        self.deferred_at: float | None = None  # the last time
+        self.recent_at = 0.0  # as of when the next two are; both fade with RECENT_S
+        self.recent_tries = 0.0
+        self.recent_delivered = 0.0
         self.replies: dict[tuple[int, str], list[Any]] = {}  # (status, reply) -> [at, dsn, relay, times], newest last
 
-    def answer(self) -> OutcomesAnswer:
+    def tried(self, tries: int, delivered: int, at: float) -> None:
+        """Counts recipients that were tried, among those of the last minutes."""
+        fading = self._fading(at)
+        self.recent_at = at
+        self.recent_tries = self.recent_tries * fading + tries
+        self.recent_delivered = self.recent_delivered * fading + delivered
+
+    def failing(self, now: float, *, queued: bool) -> bool:
+        """Returns whether the destination does not take its mail. ``queued``: mail waits for it."""
+        return is_failing(
+            tries=self.recent_tries * self._fading(now),
+            share=self._recent_share(now),
+            queued=queued,
+            deferred_at=self.deferred_at,
+            delivered_at=self.last_delivered_at,
+        )
+
+    def _fading(self, now: float) -> float:
+        return math.exp(min((self.recent_at - now) / RECENT_S, 0.0))  # a clock that is set back fades nothing
+
+    def _recent_share(self, now: float) -> float | None:
+        enough = self.recent_tries * self._fading(now) >= TRIES_MIN
+        return self.recent_delivered / self.recent_tries if enough else None
+
+    def answer(self, now: float) -> OutcomesAnswer:
         """Returns the counts and the newest replies."""
         delivered, deferred, bounced = (self.by_status[s] for s in (Status.DELIVERED, Status.DEFERRED, Status.BOUNCED))
         tried = delivered + deferred + bounced
@@ -188,6 +229,7 @@ class Outcome:
             bounced=bounced,
             expired=self.by_status[Status.EXPIRED],
             success_share=delivered / tried if tried else None,
+            recent_share=self._recent_share(now),
             last_delivered_at=self.last_delivered_at,
             last_replies=[
                 Reply(at=at, reply=reply, status=Status(status).name.lower(), dsn=dsn, relay=relay, times=n)
@@ -217,20 +259,35 @@ class Outcomes:
         else:
             known.move_to_end(destination)
         by_status = outcome.by_status
+        tries, delivered = len(verdicts), 0
         for verdict in verdicts:
             status = verdict.status
             by_status[status] += 1
             if status == 0:  # DELIVERED; the member itself would cost ten times as much here
                 outcome.last_delivered_at = at
+                delivered += 1
             else:
+                if status == _DEFERRED:
+                    outcome.deferred_at = at
+                elif status == _EXPIRED:  # it was deferred before, and counted as a try then
+                    tries -= 1
                 _keep(outcome.replies, verdict, relay, at)
+        if tries:
+            outcome.tried(tries, delivered, at)
 
-    def of(self, destination: str) -> OutcomesAnswer:
+    def of(self, destination: str, now: float) -> OutcomesAnswer:
         """Returns the outcomes of a destination; for "smtp:user@next hop", those of its next hop."""
+        return self._outcome(destination).answer(now)
+
+    def failing(self, destination: str, now: float, *, queued: bool) -> bool:
+        """Returns whether a destination does not take its mail. ``queued``: mail waits for it."""
+        return self._outcome(destination).failing(now, queued=queued)
+
+    def _outcome(self, destination: str) -> Outcome:
         outcome = self._known.get(destination)
         if outcome is None and "@" in destination:
             outcome = self._known.get(f"{destination.partition(':')[0]}:{destination.rpartition('@')[2]}")
-        return (outcome or NOTHING).answer()
+        return outcome or NOTHING
 
     def latest(self, count: int) -> list[str]:
         """Returns the ``count`` destinations with the newest replies, newest first."""

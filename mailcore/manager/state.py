@@ -1,4 +1,7 @@
-"""The manager's answers about its live state, sizes, positions, and why a message waits."""
+"""The manager's answers about its live state, sizes, positions, and why a message waits.
+
+Keeps law: one-state (docs/laws.md).
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ from mailcore.manager_answers import (
     Progress,
     Reasons,
     Size,
+    StateUntil,
     Working,
     WrittenPositions,
 )
@@ -182,25 +186,43 @@ class State:
         limit = min(int(arguments.get("limit") or 100), NAMES_MAX)
         context = self.context
         snapshot = context.scheduler.snapshot(context.now(), limit)
-        offset = context.wall() - context.now()
+        wall = context.wall()
+        offset = wall - context.now()
         rows = {name: self._active(name, row, offset) for name, row in snapshot.destinations.items()}
         others = [name for name in context.outcomes.latest(limit) if name not in rows]
         queued = context.queue.sizes.summary().destinations
+        most = dict(sorted(queued.items(), key=lambda item: -item[1])[:limit])
         suspended = {
             scope: until
             for scope, values in self.tuned.values.items()
-            if isinstance(until := values.get(SUSPENDED_UNTIL), int | float) and until > context.wall()
+            if isinstance(until := values.get(SUSPENDED_UNTIL), int | float) and until > wall
         }
+        mail = {name: row.queued or row.busy for name, row in rows.items()} | {
+            n: 1 for n, count in most.items() if count
+        }
+        names = dict.fromkeys((*rows, *others, *most, *suspended))
+        names.pop("", None)
         return Destinations(
             destinations=rows,
-            without_mail={name: context.outcomes.of(name) for name in others},
-            queued=dict(sorted(queued.items(), key=lambda item: -item[1])[:limit]),
+            without_mail={name: context.outcomes.of(name, wall) for name in others},
+            queued=most,
             suspended={scope: None if math.isinf(until) else until for scope, until in suspended.items()},
+            states={name: self._states(name, queued=bool(mail.get(name))) for name in names},
         )
+
+    def _states(self, name: str, *, queued: bool) -> list[StateUntil]:
+        """Returns the states of a destination, with times of the wall clock. ``queued``: mail waits for it."""
+        context = self.context
+        now, wall = context.now(), context.wall()
+        failing = context.outcomes.failing(name, wall, queued=queued)
+        return [
+            StateUntil(each.state, None if each.until is None or math.isinf(each.until) else each.until + wall - now)
+            for each in context.scheduler.states(name, now, failing=failing)
+        ]
 
     def _active(self, name: str, row: DestinationSnapshot, offset: float) -> ActiveDestination:
         """Adds the outcomes, and converts times of the scheduler's clock to wall clock."""
-        outcomes = msgspec.structs.asdict(self.context.outcomes.of(name))
+        outcomes = msgspec.structs.asdict(self.context.outcomes.of(name, self.context.wall()))
         answer = ActiveDestination(**msgspec.structs.asdict(row), **outcomes)
         for time in ("dead_until", SUSPENDED_UNTIL):
             if (until := getattr(answer, time)) is not None:

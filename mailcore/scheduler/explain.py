@@ -34,8 +34,8 @@ def explain(
     """Returns one dict for each group of recipients: ``state``, ``recipients`` (their number), ``sentence`` and the numbers in
     it; ``destination`` and ``transport`` if the group has them.
 
-    States: in flight, transport dead, destination dead, suspended, destination rate delay, window full, transport rate
-    delay, transport full, behind, next, unread, more.
+    States: in flight, transport dead, dead, suspended, rate delay, window full, transport rate delay, transport full, behind,
+    next, unread, more.
     """
     groups: list[dict[str, Any]] = []
     for entry, destination, tried in flights:

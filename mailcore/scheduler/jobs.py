@@ -196,12 +196,16 @@ class Destination:
         """Returns whether it could take a delivery now, as far as it alone decides."""
         return self.queued > 0 and self.busy < self.window.concurrency and not self.barred
 
-    def states(self) -> list[DestinationState]:
-        """Returns what keeps its next delivery from starting, its transport included, the first condition in front."""
+    def states(self, *, failing: bool = False) -> list[DestinationState]:
+        """Returns what keeps its next delivery from starting, its transport included, the first condition in front.
+
+        ``failing`` is not known here; it is passed on.
+        """
         transport = self.transport
         return states_of(
             dead=self.dead_until is not None,
             suspended=self.parameters.suspended_until is not None,
+            failing=failing,
             resting=self.rest_until is not None,
             busy=self.busy,
             window=self.window.concurrency,

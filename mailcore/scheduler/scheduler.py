@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from mailcore.destination_state import DestinationState, states_of
 from mailcore.scheduler.destinations import Destinations, WindowChange
 from mailcore.scheduler.entry import Deferral, Entry
 from mailcore.scheduler.explain import explain
@@ -30,8 +31,10 @@ from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters, Value
 from mailcore.scheduler.preemption import classify, count_selected, preempt
 from mailcore.scheduler.snapshot import (
     SchedulerSnapshot,
+    StateUntil,
     describe_destination,
     describe_transport,
+    ends_of,
     parameters_in_force,
     with_most_mail,
 )
@@ -351,6 +354,32 @@ class Scheduler:
             destinations_total=len(shown),
             destinations={each.name: describe_destination(each, now) for each in with_most_mail(shown, names_max)},
         )
+
+    def states(self, name: str, now: float, *, failing: bool = False) -> list[StateUntil]:
+        """Returns the states of a destination, with or without mail, or of a pattern; the first is the one to show.
+
+        ``failing``: its outcomes say so, which the scheduler does not know.
+        """
+        self._timetable.run(now)
+        active = self._destinations.active.get(name)
+        if active is not None:
+            ends = ends_of(active)
+            return [StateUntil(state, ends.get(state)) for state in active.states(failing=failing)]
+        # It has no mail that waits for room, so it only matters what would still hold when mail comes.
+        idle, suspended = self._destinations.idle.get(name), self.tuning.get(name, SUSPENDED_UNTIL)
+        transport = self._destinations.transports.get(name.partition(":")[0])
+        ends = {
+            DestinationState.TRANSPORT_DEAD: None if transport is None else transport.dead_until,
+            DestinationState.DEAD: None if idle is None else idle.dead_until,
+            DestinationState.SUSPENDED: suspended if isinstance(suspended, float) else None,
+        }
+        states = states_of(
+            dead=ends[DestinationState.DEAD] is not None,
+            suspended=suspended is not None,
+            failing=failing,
+            transport_dead=ends[DestinationState.TRANSPORT_DEAD] is not None,
+        )
+        return [StateUntil(state, ends.get(state)) for state in states]
 
     def window(self, destination: str) -> tuple[int, int] | None:
         """Returns a destination's window (0 if dead) and limit; None if it has no mail. A snapshot would cost more."""

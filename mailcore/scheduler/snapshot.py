@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from mailcore.destination_state import DestinationState
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.jobs import Destination, Transport
 from mailcore.scheduler.tuning import Tuning
@@ -17,14 +18,23 @@ __all__ = [
     "DestinationSnapshot",
     "PlainValue",
     "SchedulerSnapshot",
+    "StateUntil",
     "TransportSnapshot",
     "describe_destination",
     "describe_transport",
+    "ends_of",
     "parameters_in_force",
     "with_most_mail",
 ]
 
 PlainValue = int | float | bool | str  # of a parameter; a feedback as text
+
+
+class StateUntil(msgspec.Struct, array_like=True):
+    """A state of a destination, as it is shown."""
+
+    state: str  # one of DestinationState
+    until: float | None = None  # its end; None: without an end, or it is not known
 
 
 class TransportSnapshot(msgspec.Struct, kw_only=True):
@@ -144,6 +154,18 @@ def describe_destination(destination: Destination, now: float) -> DestinationSna
         given_back=destination.given_back,
         site_failures=destination.site_failures,
     )
+
+
+def ends_of(destination: Destination) -> dict[str, float | None]:
+    """Returns when those of a destination's states end that have an end: state -> time."""
+    transport = destination.transport
+    return {
+        DestinationState.TRANSPORT_DEAD: transport.dead_until,
+        DestinationState.DEAD: destination.dead_until,
+        DestinationState.SUSPENDED: destination.parameters.suspended_until,
+        DestinationState.RATE_DELAY: destination.rest_until,
+        DestinationState.TRANSPORT_RATE_DELAY: transport.rest_until,
+    }
 
 
 def _plain(value: PlainValue | Feedback) -> PlainValue:

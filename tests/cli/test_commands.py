@@ -219,6 +219,7 @@ async def test_destinations_are_listed_suspended_and_resumed(running: RunningCon
         "destinations": {"smtp:example.org": {"busy": 3, "window": 5}},
         "queued": {"smtp:example.org": 12, "": 1},
         "suspended": {"smtp:example.net": None},
+        "states": {"smtp:example.org": [["delivering", None]], "smtp:example.net": [["suspended", None]]},
     }
     lines = [line.split() for line in (await waypost("destination", "list")).out.splitlines()]
     assert lines[1] == ["smtp:example.org", "12", "3", "5", "delivering"]
@@ -246,6 +247,7 @@ async def test_recipients_that_are_destinations_are_listed_with_their_mail(
         "destinations": {"smtp:a@example.org": {"busy": 1, "window": 5, "queued": 7}},
         "queued": {},
         "suspended": {},
+        "states": {"smtp:a@example.org": [["delivering", None]]},
     }
     lines = [line.split() for line in (await waypost("destination", "list")).out.splitlines()]
     assert lines[1:] == [["smtp:a@example.org", "7", "1", "5", "delivering"]]

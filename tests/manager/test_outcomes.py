@@ -12,7 +12,7 @@ import pytest
 from mailcore.control.client import AsyncControlClient, Refused
 from mailcore.envelope import Status, Verdict
 from mailcore.lab.lab import Lab
-from mailcore.manager.outcomes import REPLIES_MAX, REPLY_CHARACTERS, Outcomes
+from mailcore.manager.outcomes import RECENT_S, REPLIES_MAX, REPLY_CHARACTERS, Outcomes
 from mailcore.manager_answers import Reply
 from tests.running.catcher import Catcher
 from tests.running.running_core import DATA, RunningCore, Sections, route_to, running
@@ -26,7 +26,7 @@ def verdict(status: Status, reply: str = "250 ok", number: int = 0) -> Verdict:
 
 
 def test_a_destination_nobody_has_heard_of_has_no_share() -> None:
-    told = Outcomes(10).of("smtp:example.org")
+    told = Outcomes(10).of("smtp:example.org", 7.0)
     assert (told.delivered, told.deferred, told.bounced, told.expired) == (0, 0, 0, 0)
     assert told.success_share is None
     assert told.last_delivered_at is None
@@ -38,11 +38,27 @@ def test_recipients_are_counted_and_the_share_is_of_those_tried() -> None:
     good = [verdict(Status.DELIVERED, number=number) for number in range(3)]
     outcomes.note("smtp:a", [*good, verdict(Status.BOUNCED, "550 no", 3)], "a[192.0.2.1]:25", 5.0)
     outcomes.note("smtp:a", [verdict(Status.EXPIRED, "too long")], "none", 6.0)
-    told = outcomes.of("smtp:a")
+    told = outcomes.of("smtp:a", 7.0)
     assert (told.delivered, told.bounced, told.expired) == (3, 1, 1)
     assert told.success_share == 0.75
     assert told.last_delivered_at == 5.0
-    assert outcomes.of("smtp:b").delivered == 0
+    assert outcomes.of("smtp:b", 7.0).delivered == 0
+
+
+def test_the_share_of_the_last_minutes_fades_and_says_who_is_failing() -> None:
+    outcomes = Outcomes(10)
+    outcomes.note("smtp:a", [verdict(Status.DELIVERED, number=number) for number in range(500)], "a", 5.0)
+    assert not outcomes.failing("smtp:a", 5.0, queued=True)
+    later = 5.0 + 6 * RECENT_S
+    outcomes.note("smtp:a", [verdict(Status.BOUNCED, "550 no", number) for number in range(25)], "a", later)
+    told = outcomes.of("smtp:a", later)
+    assert told.success_share == 500 / 525
+    assert told.recent_share is not None
+    assert told.recent_share < 0.06
+    assert outcomes.failing("smtp:a", later, queued=False)
+    assert not outcomes.failing("smtp:a", later + 6 * RECENT_S, queued=True), "so few tries say nothing any more"
+    outcomes.note("smtp:a", [verdict(Status.EXPIRED, number=number) for number in range(25)], "none", later)
+    assert outcomes.of("smtp:a", later).recent_share == told.recent_share, "what expires was not tried again"
 
 
 def test_the_last_replies_are_distinct_and_the_newest_comes_first() -> None:
@@ -50,7 +66,7 @@ def test_the_last_replies_are_distinct_and_the_newest_comes_first() -> None:
     for at in range(REPLIES_MAX + 2):
         outcomes.note("smtp:a", [verdict(Status.DEFERRED, f"450 {at}")], f"relay {at}", at)
     outcomes.note("smtp:a", [verdict(Status.DEFERRED, "450 3", n) for n in range(2)], "another", 99.0)
-    replies = outcomes.of("smtp:a").last_replies
+    replies = outcomes.of("smtp:a", 7.0).last_replies
     assert [each.reply for each in replies] == ["450 3", "450 6", "450 5", "450 4", "450 2"]
     assert replies[0] == Reply(at=99.0, reply="450 3", status="deferred", dsn="4.0.0", relay="another", times=3)
 
@@ -58,7 +74,7 @@ def test_the_last_replies_are_distinct_and_the_newest_comes_first() -> None:
 def test_a_long_reply_is_cut() -> None:
     outcomes = Outcomes(10)
     outcomes.note("smtp:a", [verdict(Status.BOUNCED, "5" * 2000)], "", 0.0)
-    assert len(outcomes.of("smtp:a").last_replies[0].reply) == REPLY_CHARACTERS
+    assert len(outcomes.of("smtp:a", 7.0).last_replies[0].reply) == REPLY_CHARACTERS
 
 
 def test_who_was_heard_of_longest_ago_is_forgotten_first() -> None:
@@ -66,13 +82,13 @@ def test_who_was_heard_of_longest_ago_is_forgotten_first() -> None:
     for name in ("a", "b", "a", "c"):
         outcomes.note(name, [verdict(Status.DELIVERED)], "", 0.0)
     assert outcomes.latest(10) == ["c", "a"]
-    assert outcomes.of("b").delivered == 0
+    assert outcomes.of("b", 7.0).delivered == 0
 
 
 def test_one_recipient_as_a_destination_has_its_next_hops_outcome() -> None:
     outcomes = Outcomes(2)
     outcomes.note("bulk:example.org", [verdict(Status.DELIVERED)], "", 0.0)
-    assert outcomes.of("bulk:user@example.org").delivered == 1
+    assert outcomes.of("bulk:user@example.org", 7.0).delivered == 1
 
 
 async def test_rows_say_what_came_of_mail_and_what_was_answered_last(tmp_path: Path) -> None:

@@ -257,4 +257,12 @@ MUTATIONS = [
         "        pass",
         "tests/queue/test_rewrite.py",
     ),
+    # States
+    Mutation(
+        "a destination that does not take its mail is not called failing",
+        "mailcore/manager/state.py",
+        "        failing = context.outcomes.failing(name, wall, queued=queued)\n",
+        "        failing = False\n",
+        "tests/end_to_end/test_one_state.py -k failing",
+    ),
 ]

@@ -61,14 +61,14 @@ def test_a_dead_destination_and_a_dead_transport_say_until_when_and_why() -> Non
             entry.number, entry.recipients, failure == "site", NOW, transport_failure=failure != "site", reply=words
         )
         if failure == "site":
-            assert why(scheduler, "A") == [("destination dead", "destination dead for 300 s more: 421 too busy")]
+            assert why(scheduler, "A") == [("dead", "destination dead for 300 s more: 421 too busy")]
     for queue_id in "ABC":
         assert why(scheduler, queue_id) == [("transport dead", "transport dead for 60 s more: no route")]
 
 
 def test_rate_delays() -> None:
     for scope, state, sentence in (
-        ("destination", "destination rate delay", "rate delay of the destination: next delivery in 7.0 s"),
+        ("destination", "rate delay", "rate delay of the destination: next delivery in 7.0 s"),
         ("transport", "transport rate delay", "rate delay of the transport: next delivery in 7.0 s"),
     ):
         scheduler = one(**{f"{scope}_rate_delay": 7.0})

@@ -6,6 +6,7 @@ import pytest
 
 from mailcore.scheduler.parameters import TransportParameters
 from mailcore.scheduler.scheduler import Scheduler
+from mailcore.scheduler.snapshot import StateUntil
 from tests.scheduler.test_scheduler import NOW, admit, make
 
 A = "smtp:a.example"
@@ -50,7 +51,7 @@ def dead() -> Scheduler:
     for queue_id in "ABC":
         admit(scheduler, queue_id, A)
     deliver(scheduler, NOW, site_failure=True)
-    assert scheduler.explain("B", NOW)[0]["state"] == "destination dead"
+    assert scheduler.explain("B", NOW)[0]["state"] == "dead"
     return scheduler
 
 
@@ -106,3 +107,17 @@ def test_a_destination_needs_a_transport_and_may_have_any_name() -> None:
         scheduler.set(":a", "destination_concurrency_limit", 3, NOW)
     scheduler.admit("M", 0, [(0, "smtp", "")], NOW)
     deliver(scheduler, NOW)
+
+
+def test_a_destination_has_its_states_also_without_mail_and_by_a_pattern() -> None:
+    scheduler = make()
+    assert scheduler.states(A, NOW) == [StateUntil("ready")]
+    scheduler.set("smtp:.example", "suspended_until", NOW + 60, NOW)
+    assert scheduler.states(A, NOW, failing=True) == [StateUntil("suspended", NOW + 60), StateUntil("failing")]
+    assert scheduler.states("smtp:.example", NOW) == [StateUntil("suspended", NOW + 60)]
+    assert scheduler.states(A, NOW + 60) == [StateUntil("ready")]
+    scheduler = dead()
+    (until,) = [each.until for each in scheduler.states(A, NOW) if each.state == "dead"]
+    while scheduler.defer(NOW) is not None:
+        pass
+    assert scheduler.states(A, NOW)[0] == StateUntil("dead", until), "also when its mail is deferred"

@@ -65,11 +65,11 @@ def is_true(pair: Pair, queue_id: str, group: Group) -> bool:
     match group["state"]:
         case "suspended":
             return now < model.suspended[name]
-        case "destination dead":
+        case "dead":
             return destination.dead_until is not None
         case "transport dead":
             return transport.dead_until is not None
-        case "destination rate delay":
+        case "rate delay":
             return destination.delayed_until is not None and now < destination.delayed_until
         case "transport rate delay":
             return transport.delayed_until is not None and now < transport.delayed_until
@@ -89,7 +89,7 @@ def lift(pair: Pair, queue_id: str, group: Group) -> None:
     match group["state"]:
         case "suspended":
             pair.set(name, "suspended_until", None)
-        case "destination dead" | "transport dead" | "destination rate delay" | "transport rate delay":
+        case "dead" | "transport dead" | "rate delay" | "transport rate delay":
             until = group["until"]
             assert until > pair.now
             pair.now = until

@@ -39,6 +39,7 @@ def destinations(_: dict[str, Any]) -> dict[str, Any]:
         "without_mail": {"smtp:quiet.example": {"last_delivered_at": time.time(), "last_replies": []}},
         "queued": {NAME: 7, "smtp:<i>x</i>.example": 1, "": 40},
         "suspended": {"smtp:.example.net": None},
+        "states": {NAME: [["dead", time.time() + 300]], "smtp:.example.net": [["suspended", None]]},
     }
 
 

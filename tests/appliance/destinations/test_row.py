@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from appliance.destinations.row import SORTS, Row, rows_of
+from mailcore.manager_answers import StateUntil
 from tests.answers import active_destination, destinations
-
-QUIET: dict[str, Any] = {"last_replies": [], "last_delivered_at": None, "success_share": None}
 
 
 def reply(at: float, status: str = "deferred", words: str = "450 later") -> dict[str, Any]:
@@ -23,10 +22,6 @@ def reply(at: float, status: str = "deferred", words: str = "450 later") -> dict
     }
 
 
-def words_of(row: Row) -> list[str]:
-    return [badge.words for badge in row.badges]
-
-
 def test_what_the_core_says_in_four_places_becomes_one_row_each() -> None:
     table = rows_of(
         destinations(
@@ -34,6 +29,7 @@ def test_what_the_core_says_in_four_places_becomes_one_row_each() -> None:
             without_mail={"smtp:b.example": {"last_delivered_at": 5.0}},
             queued={"smtp:c.example": 7, "smtp:a.example": 4, "": 12},
             suspended={"smtp:c.example": None, "smtp:.example.net": 99.0},
+            states={"smtp:c.example": [["suspended", None]], "smtp:.example.net": [["suspended", 99.0]]},
         )
     )
     assert {row.name: row.queued for row in table.rows} == {
@@ -47,28 +43,32 @@ def test_what_the_core_says_in_four_places_becomes_one_row_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "words", "trouble"),
+    ("states", "badges", "trouble"),
     [
-        ({}, ["idle"], False),
-        ({"last_delivered_at": 5.0}, ["fine"], False),
-        ({"busy": 1, "window": 5}, ["busy"], False),
-        ({"busy": 5, "window": 5}, ["window full"], False),
-        ({"dead_until": 50.0, "busy": 0}, ["dead until"], True),
-        ({"rest_s": 3.0}, ["rate delay"], False),
-        ({"last_replies": [reply(9.0)], "last_delivered_at": 5.0}, ["failing"], True),
-        ({"last_replies": [reply(4.0)], "last_delivered_at": 5.0}, ["fine"], False),
-        ({"last_replies": [reply(9.0, "bounced")], "last_delivered_at": 5.0}, ["fine"], False),
+        (["ready"], [("ready", "good")], False),
+        (["window full"], [("window full", "accent")], False),
+        (["dead", "suspended"], [("dead", "bad"), ("suspended", "warn")], True),
+        (["rate delay"], [("rate delay", "")], False),
+        (["failing", "delivering"], [("failing", "bad"), ("delivering", "accent")], True),
+        (["transport dead"], [("transport dead", "bad")], True),
+        ([], [], False),
     ],
 )
-def test_its_state_is_told_in_words(known: dict[str, Any], words: list[str], trouble: bool) -> None:
-    row = Row("smtp:a.example", active_destination(**known), 0)
-    assert words_of(row) == words
+def test_its_badges_are_the_words_of_the_core(states: list[str], badges: list[tuple[str, str]], trouble: bool) -> None:
+    row = Row("smtp:a.example", None, 0, [StateUntil(state) for state in states])
+    assert [(badge.words, badge.kind) for badge in row.badges] == badges
     assert row.in_trouble is trouble
 
 
-def test_a_suspension_says_until_when_and_stands_before_what_is_under_way() -> None:
-    assert words_of(Row("smtp:a", active_destination(busy=1, window=2), 0, 70.0, True)) == ["suspended until", "busy"]
-    assert words_of(Row("smtp:a", None, 0, None, True)) == ["suspended"]
+def test_a_suspension_says_until_when() -> None:
+    row = Row("smtp:a", None, 0, [StateUntil("suspended", 70.0), StateUntil("delivering")])
+    assert (row.suspended, row.suspended_until) == (True, 70.0)
+    assert row.badges[0].until == 70.0
+
+
+def test_the_share_shown_is_that_of_the_last_minutes_if_there_is_one() -> None:
+    assert Row("smtp:a", active_destination(success_share=0.9, recent_share=0.04)).success_share == 0.04
+    assert Row("smtp:a", active_destination(success_share=0.9)).success_share == 0.9
 
 
 def test_its_last_words_are_why_it_is_dead_or_else_the_last_reply() -> None:
@@ -84,10 +84,10 @@ def test_a_meter_shows_window_and_busy_as_parts_of_the_limit() -> None:
 
 def test_what_is_in_trouble_comes_first_and_the_dead_before_the_others() -> None:
     rows = [
-        Row("fine", active_destination(busy=9), 900),
-        Row("suspended", None, 1, None, True),
-        Row("failing", active_destination(last_replies=[reply(2.0)]), 50),
-        Row("dead", active_destination(dead_until=9.0), 0),
+        Row("fine", active_destination(busy=9), 900, [StateUntil("delivering")]),
+        Row("suspended", None, 1, [StateUntil("suspended")]),
+        Row("failing", active_destination(), 50, [StateUntil("failing"), StateUntil("ready")]),
+        Row("dead", active_destination(), 0, [StateUntil("dead", 9.0)]),
     ]
     assert [row.name for row in sorted(rows, key=SORTS["trouble"])] == ["dead", "suspended", "failing", "fine"]
     assert next(row.name for row in sorted(rows, key=SORTS["queued"])) == "fine"

@@ -147,33 +147,34 @@ async def test_destinations_have_lines_of_their_own_and_there_are_only_so_many()
 
 async def test_destinations_in_trouble_come_with_the_reason_in_the_remotes_own_words() -> None:
     reply = {"at": 3.0, "reply": "451 <b>no\x1b[31m", "status": "deferred", "dsn": "4.0.0", "relay": "", "times": 2}
-    rows = {
-        "smtp:dead.example": row(dead_until=9_000.0, reason="connection refused"),
-        "smtp:held.example": row(suspended=True, suspended_until=None),
-        "smtp:bad.example": row(delivered=0),
-        "smtp:one.example": row(window=1),
-        "smtp:good.example": row(),
-    }
-    told = {
-        "destinations": rows,
+    told: dict[str, dict[str, Any]] = {
+        "destinations": {
+            "smtp:good.example": row(),
+            "smtp:bad.example": row(delivered=2, deferred=18, recent_share=0.1, last_replies=[reply]),
+            "smtp:dead.example": row(reason="connection refused"),
+        },
         "without_mail": {},
-        "queued": {"smtp:one.example": 4},
+        "queued": {"smtp:good.example": 40, "smtp:bad.example": 4},
         "suspended": {"smtp:held.example": None},
+        "states": {
+            "smtp:good.example": [["delivering", None]],
+            "smtp:bad.example": [["failing", None], ["window full", None]],
+            "smtp:dead.example": [["dead", 9_000.0]],
+        },
     }
-    now = [5_000.0]
+    told["queued"]["smtp:held.example"] = 1
+    told["states"]["smtp:held.example"] = [["suspended", None]]
     with FakeCore(answers(destinations=told)):
-        async with ticking(patient(wall=lambda: now[0])) as hub:
-            await hub.tick()
-            rows["smtp:bad.example"] = row(delivered=2, deferred=18, last_replies=[reply])
-            now[0] += 10
+        async with ticking(patient()) as hub:
             await hub.tick()
     trouble = {each["name"]: each for each in hub.snapshot["trouble"]}
-    assert {name: each["kind"] for name, each in trouble.items()} == {
-        "smtp:dead.example": "dead",
-        "smtp:held.example": "suspended",
-        "smtp:bad.example": "low success",
-        "smtp:one.example": "window collapsed",
+    assert {name: [badge["words"] for badge in each["badges"]] for name, each in trouble.items()} == {
+        "smtp:dead.example": ["dead"],
+        "smtp:held.example": ["suspended"],
+        "smtp:bad.example": ["failing", "window full"],
     }
+    assert list(trouble) == ["smtp:dead.example", "smtp:held.example", "smtp:bad.example"]
+    assert trouble["smtp:dead.example"]["badges"][0]["until"] == 9_000.0
     assert trouble["smtp:dead.example"]["reason"] == "connection refused"
     assert trouble["smtp:bad.example"]["reason"] == "451 <b>no\\x1b[31m"
     assert trouble["smtp:bad.example"]["success_share"] == 0.1

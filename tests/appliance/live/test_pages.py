@@ -43,7 +43,13 @@ async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
     made = Hub(lambda timeout_s: async_door("test", timeout_s), readers_max=2)
     reply = {"at": 3.0, "reply": "<script>x</script>\u202e", "status": "deferred", "dsn": "", "relay": "", "times": 1}
     rows = {"smtp:<b>.example": row(dead_until=9.0, last_replies=[reply])}
-    told = {"destinations": rows, "without_mail": {}, "queued": {}, "suspended": {}}
+    told = {
+        "destinations": rows,
+        "without_mail": {},
+        "queued": {},
+        "suspended": {},
+        "states": {"smtp:<b>.example": [["dead", 9.0]]},
+    }
     with FakeCore(answers(destinations=told, state=state(accepted=12, delivered=5, queued=7))):
         await made.tick()
         monkeypatch.setattr(listening, "_hub", made)
