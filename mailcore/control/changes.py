@@ -157,10 +157,9 @@ class Changes:
         self, session: Session, arguments: ChangeMatchingArguments
     ) -> AsyncGenerator[MatchingProgress, None]:
         """Changes all that match, or counts them. Yields progress. Raises ManagerAway when it is to change anything."""
-        if not arguments.dry_run and not self._view.link.connected:
-            raise ManagerAway(
-                "the manager is not running; mail is still accepted while the disk has room, but nothing can be changed"
-            )
+        absence = self._view.link.absence
+        if not arguments.dry_run and absence:
+            raise ManagerAway(f"{absence}; mail is still accepted while the disk has room, but nothing can be changed")
         assert arguments.change in CHANGES
         extra: dict[str, Any] = {}
         if arguments.until is not None:

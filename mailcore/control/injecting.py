@@ -57,8 +57,8 @@ class Injecting:
             )
         if self._under_way >= INJECTIONS_MAX:
             raise InjectionRefused(f"{INJECTIONS_MAX} messages are being handed in already; try again", code=Code.BUSY)
-        if not self._link.connected:
-            raise ManagerAway("the manager is not running; mail is still accepted over SMTP while the disk has room")
+        if self._link.absence:
+            raise ManagerAway(f"{self._link.absence}; mail is still accepted over SMTP while the disk has room")
         self._under_way += 1
         try:
             session.injection = await self._in_thread(self._open, session, arguments)

@@ -2,7 +2,8 @@
 
 Laws: while the manager is away a request fails at once and says so; a request that was under way when the connection broke
 fails as *unknown*, because its record may have been written. Nothing is sent twice. Bounded: at most REQUESTS_MAX requests
-wait for an answer.
+wait for an answer. A manager that is connected and silent (stopped, or stuck) costs one question QUESTION_S_MAX; until it
+answers again, requests fail at once.
 
 Keeps law: never-sent-twice (docs/laws.md).
 """
@@ -27,7 +28,9 @@ R = TypeVar("R", bound=msgspec.Struct)
 REQUESTS_MAX = 1_000
 RECONNECT_S_MIN = 0.05
 RECONNECT_S_MAX = 1.0  # a restarted manager is seen within a second
-ANSWER_S_MAX = 60.0  # a disk may take long to sync; beyond it something is broken
+ANSWER_S_MAX = 60.0  # of a change: a disk may take long to sync; beyond it something is broken
+QUESTION_S_MAX = 1.5  # of what only reads, which is answered in milliseconds; a person hears within two seconds
+PROBE_S = 30.0  # between two probes of a silent manager: each waits in its socket until it runs again
 READ_BYTES = 256 << 10
 
 
@@ -66,12 +69,15 @@ class ManagerLink:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._writer: asyncio.StreamWriter | None = None
+        self._silent: asyncio.Task[None] | None = None  # asks until the manager answers again
         self.tried = asyncio.Event()  # the first attempt to connect is over
 
     @property
-    def connected(self) -> bool:
-        """Returns whether the manager is connected now."""
-        return self._writer is not None
+    def absence(self) -> str:
+        """Returns why the manager can't be asked now, as the beginning of a sentence; "" while it answers."""
+        if self._writer is None:
+            return "the manager is not running"
+        return "" if self._silent is None else "the manager runs but does not answer"
 
     async def run(self) -> None:
         """Connects, reads answers, connects again; ends only by being cancelled."""
@@ -92,6 +98,7 @@ class ManagerLink:
                 await self._read(reader)
             finally:
                 self._writer = None
+                self._answers_again()
                 writer.close()
                 with contextlib.suppress(OSError):
                     await writer.wait_closed()
@@ -99,9 +106,20 @@ class ManagerLink:
             await asyncio.sleep(delay)
 
     async def call(self, operation: str, arguments: dict[str, Any], who: str = "", why: str = "") -> Any:
-        """Returns the result. Raises ManagerAway, ManagerRefused, OutcomeUnknown."""
-        if self._writer is None:
-            raise ManagerAway("the manager is not running; mail is still accepted while the disk has room")
+        """Returns the result of a change. Raises ManagerAway, ManagerRefused, OutcomeUnknown."""
+        try:
+            return await self._call(operation, arguments, ANSWER_S_MAX, who, why)
+        except TimeoutError:
+            raise OutcomeUnknown(
+                f"the manager has not answered {operation} for {ANSWER_S_MAX:g} s; whether it was done is not known"
+            ) from None
+
+    async def _call(
+        self, operation: str, arguments: dict[str, Any], within_s: float, who: str = "", why: str = ""
+    ) -> Any:
+        """Returns the result. Raises ManagerAway, ManagerRefused, OutcomeUnknown, TimeoutError."""
+        if self._writer is None or self._silent is not None:
+            raise ManagerAway(f"{self.absence}; mail is still accepted while the disk has room")
         if len(self._waiting) >= REQUESTS_MAX:
             raise ManagerAway(f"the manager has {REQUESTS_MAX} requests to answer already; try again", code=Code.BUSY)
         number = next(self._numbers)
@@ -109,20 +127,24 @@ class ManagerLink:
         self._waiting[number] = future
         try:
             self._writer.write(encode(Request(number, operation, arguments, who, why)))
-            async with asyncio.timeout(ANSWER_S_MAX):
+            async with asyncio.timeout(within_s):
                 return await future
-        except TimeoutError:
-            raise OutcomeUnknown(
-                f"the manager has not answered {operation} for {ANSWER_S_MAX:g} s; whether it was done is not known"
-            ) from None
         finally:
             self._waiting.pop(number, None)
 
     async def ask(
         self, operation: str, result: type[R], arguments: dict[str, Any] | None = None, who: str = "", why: str = ""
     ) -> R:
-        """Returns the result as its type. Raises what ``call`` raises, and NotUnderstood for an answer of another shape."""
-        answer = await self.call(operation, arguments or {}, who, why)
+        """Returns the answer to a question as its type. Raises ManagerAway, ManagerRefused, OutcomeUnknown (the connection
+        broke), and NotUnderstood for an answer of another shape."""
+        try:
+            answer = await self._call(operation, arguments or {}, QUESTION_S_MAX, who, why)
+        except TimeoutError:
+            self._say_it_is_silent()
+            raise ManagerAway(f"{self.absence}; mail is still accepted while the disk has room") from None
+        return self._understood(operation, result, answer)
+
+    def _understood(self, operation: str, result: type[R], answer: object) -> R:
         try:
             return msgspec.convert(answer, result)
         except msgspec.ValidationError as error:
@@ -136,8 +158,9 @@ class ManagerLink:
 
         An answer of another shape is an OutcomeUnknown, too: the change may have been made.
         """
+        answer = await self.call(operation, arguments, who, why)
         try:
-            return await self.ask(operation, result, arguments, who, why)
+            return self._understood(operation, result, answer)
         except NotUnderstood as error:
             raise OutcomeUnknown(f"{error}; whether it was done is not known") from None
 
@@ -154,7 +177,23 @@ class ManagerLink:
             except (OSError, WireError):
                 return
 
+    def _say_it_is_silent(self) -> None:
+        if self._silent is None and self._writer is not None:
+            self._silent = asyncio.get_running_loop().create_task(self._probe(self._writer))
+
+    async def _probe(self, writer: asyncio.StreamWriter) -> None:
+        """Asks what is cheap to answer; an answer to anything ends this task."""
+        while True:
+            writer.write(encode(Request(next(self._numbers), "cut", {})))
+            await asyncio.sleep(PROBE_S)
+
+    def _answers_again(self) -> None:
+        if self._silent is not None:
+            self._silent.cancel()
+            self._silent = None
+
     def _answer(self, response: Response) -> None:
+        self._answers_again()
         future = self._waiting.get(response.number)
         if future is None or future.done() or not response.last:
             return

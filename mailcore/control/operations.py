@@ -88,13 +88,13 @@ class Operations:
     # -- answered here
 
     async def _ping(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
-        yield Ping(pid=os.getpid(), manager=self._view.link.connected)
+        yield Ping(pid=os.getpid(), manager=not self._view.link.absence)
 
     async def _processes(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         yield Processes(
             processes=await self._view.in_thread(_read_json, self._processes_path, dict[str, int]),
             children=await self._view.in_thread(_read_json, self._children_path, dict[str, Child]),
-            manager=self._view.link.connected,
+            manager=not self._view.link.absence,
         )
 
     async def _list(self, session: Session, arguments: ListArguments) -> AsyncGenerator[Any, None]:

@@ -57,7 +57,8 @@ class Positions:
         try:
             places = await self._view.link.ask("places", Places)
         except (ManagerAway, OutcomeUnknown):
-            places, note = None, "the manager is away; this is what the restart positions on disk say"
+            absence = self._view.link.absence or "the manager did not answer"
+            places, note = None, f"{absence}; this is what the restart positions on disk say"
         yield await self._view.in_thread(self._look, places, note)
 
     def _look(self, places: Places | None, note: str) -> PositionsResult:

@@ -66,7 +66,7 @@ class View:
         except (ManagerAway, OutcomeUnknown):
             stretches, at = await self.in_thread(stretches_of, self.browser.disk, self.browser.queue_directory)
             when = datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds") if at else "its beginning"
-            return stretches, f"the manager is away; as of {when}"
+            return stretches, f"{self.link.absence or 'the manager did not answer'}; as of {when}"
         return {lane: Stretch(at.browse, at.runner, at.end) for lane, at in cut.lanes.items()}, ""
 
     def check_lane(self, filter_: Filter, stretches: Mapping[str, Stretch]) -> None:

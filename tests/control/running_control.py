@@ -67,7 +67,7 @@ class RunningControl:
     async def lose_the_manager(self) -> None:
         """It is killed, and control has noticed."""
         await self.manager.stop()
-        while self.server.link.connected:  # noqa: ASYNC110 - nothing tells of it
+        while not self.server.link.absence:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.005)
 
     def spool_files(self) -> list[Path]:

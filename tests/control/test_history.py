@@ -258,7 +258,7 @@ async def test_without_the_manager_the_past_is_still_known(
     assert await all_data(control, message.queue_id, 1000) == PLAIN
     answer = await control.call("search", {"queue_id": message.queue_id})
     assert [item["queue_id"] for item in answer["items"]] == [message.queue_id]
-    assert answer["note"].startswith("the manager is away; as of ")
+    assert answer["note"].startswith("the manager is not running; as of ")
 
 
 async def test_times_of_deliveries_are_answered_in_one_last_part(

@@ -142,7 +142,7 @@ async def test_without_the_manager_a_list_says_of_when_it_is() -> None:
         write_positions(Disk(), str(running.settings.queue_directory), positions)
         page = await control.call("list")
         assert len(page["items"]) == 1
-        assert page["note"].startswith("the manager is away; as of 2026-11-18 ")
+        assert page["note"].startswith("the manager is not running; as of 2026-11-18 ")
         with pytest.raises(
             Refused, match=r"^the manager is not running; mail is still accepted while the disk has room$"
         ):

@@ -162,7 +162,7 @@ async def test_without_a_manager_the_positions_on_disk_serve(
     recorded(running, {"retry.5": LanePosition(10, 20, 5)}, suffix=100, journal_end=600)
     await running.lose_the_manager()
     answer = await control.call("positions")
-    assert "the manager is away" in answer["note"]
+    assert "the manager is not running" in answer["note"]
     lane = lane_of(answer, "retry.5")
     assert (lane["browse"], lane["runner"], lane["end"], lane["lag_bytes"]) == (5, 10, 20, 10)
     assert answer["recovery"]["messages"] is None

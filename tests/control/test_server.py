@@ -20,6 +20,7 @@ from mailcore.control import server as server_module
 from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, NotRunning, Refused, TimedOut
 from mailcore.control.server import ControlServer
 from mailcore.events.read.archive import open_archive
+from mailcore.faults import Code
 from mailcore.frames import FrameDecoder, Hello, Request, Response, encode
 from mailcore.log.disk import Locked
 from tests.control.fake_manager import Silence
@@ -261,11 +262,11 @@ async def test_the_manager_is_found_again(monkeypatch: pytest.MonkeyPatch) -> No
         running.manager.answers["size"] = lambda _: {"messages": 1}
         await control.call("size")
         await running.manager.stop()
-        await eventually(lambda: not running.server.link.connected)
+        await eventually(lambda: bool(running.server.link.absence))
         with pytest.raises(Refused, match="the manager is not running; mail is still accepted while the disk has room"):
             await control.call("size")
         await running.manager.start()
-        await eventually(lambda: running.server.link.connected)
+        await eventually(lambda: not running.server.link.absence)
         assert (await control.call("size"))["messages"] == 1
         assert len(running.manager.hello) == 2
 
@@ -284,16 +285,34 @@ async def test_a_request_under_way_when_the_manager_dies_is_unknown() -> None:
             await waiting
 
 
-async def test_a_manager_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_that_the_manager_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mailcore.control.manager_link.ANSWER_S_MAX", 0.05)
     async with open_control() as running, running.client() as control:
 
         def never(_: dict[str, Any]) -> None:
             raise Silence
 
-        running.manager.answers["size"] = never
-        with pytest.raises(Refused, match=r"has not answered size for 0\.05 s; whether it was done is not known"):
-            await control.call("size")
+        running.manager.answers["suspend"] = never
+        with pytest.raises(Refused, match=r"has not answered suspend for 0\.05 s; whether it was done is not known"):
+            await control.call("suspend", {"destination": "smtp:example.org"})
+
+
+async def test_a_silent_manager_is_asked_once_until_it_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mailcore.control.manager_link.QUESTION_S_MAX", 0.05)
+    monkeypatch.setattr("mailcore.control.manager_link.PROBE_S", 0.05)
+    async with open_control() as running, running.client() as control:
+
+        def never(_: dict[str, Any]) -> None:
+            raise Silence
+
+        running.manager.answers["size"] = running.manager.answers["cut"] = never
+        for _ in range(3):
+            with pytest.raises(Refused) as caught:
+                await control.call("size")
+            assert caught.value.fault.code is Code.UNAVAILABLE
+        assert len(running.manager.asked("size")) == 1
+        running.manager.answers["cut"] = lambda _: {"lanes": {}}
+        await eventually(lambda: not running.server.link.absence)
 
 
 # -- the clients
