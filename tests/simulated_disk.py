@@ -49,6 +49,7 @@ class SimulatedDisk(Disk):
         self.calls: Counter[str] = Counter()
         self.log: list[tuple[str, str]] = []  # (call, path) of all that changes or syncs something, in order
         self.capacity: int | None = None  # bytes; a write beyond is cut short and ENOSPC
+        self.inodes: int | None = None  # files; one more is ENOSPC
         self.on_change: Callable[[str, str], None] | None = None  # looks on in front of every call in ``log``
         self.wall: Callable[[], float] = lambda: 0.0  # what files are stamped with
         self.identified = True  # every directory carries the identity
@@ -144,6 +145,12 @@ class SimulatedDisk(Disk):
 
         return below(self._root)
 
+    def files(self) -> int:
+        def below(directory: Directory) -> int:
+            return sum(1 if isinstance(n, File) else 1 + below(n) for n in directory.now.values())
+
+        return below(self._root)
+
     def open_files(self) -> list[str]:
         return [path for path, _, _ in self._open.values()]
 
@@ -157,6 +164,7 @@ class SimulatedDisk(Disk):
         directory, name = self._parent(path)
         if name in directory.now:
             raise _error(errno.EEXIST, path)
+        self._one_more(path)
         file = File(modified=self.wall())
         directory.change({name: file})
         return self._descriptor(path, file, True)
@@ -185,6 +193,9 @@ class SimulatedDisk(Disk):
             self._write(file, data[: fault.written], offset)
             raise _error(fault.error, path)
         if self.capacity is not None:
+            more = max(0, offset + len(data) - len(file.cache))
+            while self.used() + more > self.capacity and self.relief is not None and self.relief(1, more, 0):
+                pass
             room = max(0, self.capacity - self.used() + max(0, len(file.cache) - offset))
             if room < len(data):
                 self._write(file, data[:room], offset)
@@ -281,6 +292,7 @@ class SimulatedDisk(Disk):
         directory, name = self._parent(path)
         if name in directory.now:
             raise _error(errno.EEXIST, path)
+        self._one_more(path)
         directory.change({name: Directory()})
 
     def remove_directory(self, path: str) -> None:
@@ -296,6 +308,35 @@ class SimulatedDisk(Disk):
 
     def free_bytes(self, path: str) -> int:
         return 1 << 40 if self.capacity is None else max(0, self.capacity - self.used())
+
+    def free_inodes(self, path: str) -> int:
+        return 1 << 62 if self.inodes is None else max(0, self.inodes - self.files())
+
+    def device(self, path: str) -> int:
+        if self._node(path) is None:
+            raise _error(errno.ENOENT, path)
+        return 1
+
+    def allocated(self, path: str) -> int:
+        return len(self._file(path).cache)
+
+    def allocate(self, fd: int, size_bytes: int) -> None:
+        path, file, _ = self._get(fd)
+        self._call("allocate", path)
+        if self.capacity is not None and self.used() + size_bytes - len(file.cache) > self.capacity:
+            raise _error(errno.ENOSPC, path)
+        self._write(file, bytes(size_bytes - len(file.cache)), len(file.cache))
+
+    def shorten(self, fd: int, size_bytes: int) -> None:
+        path, file, _ = self._get(fd)
+        self._call("shorten", path)
+        del file.cache[size_bytes:], file.platter[size_bytes:]
+        file.pending = [(at, data[: size_bytes - at]) for at, data in file.pending if at < size_bytes]
+
+    def _one_more(self, path: str) -> None:
+        while self.inodes is not None and self.files() >= self.inodes:
+            if self.relief is None or not self.relief(1, 0, 1):
+                raise _error(errno.ENOSPC, path)
 
     def lock(self, path: str) -> int:
         self._call("lock", path)
@@ -376,7 +417,7 @@ class SimulatedDisk(Disk):
 
     def _copy(self, how: Killed | Crashed) -> SimulatedDisk:
         copy = SimulatedDisk()
-        copy.capacity, copy.wall = self.capacity, self.wall
+        copy.capacity, copy.inodes, copy.wall = self.capacity, self.inodes, self.wall
         copy._root = how.directory(self._root)
         return copy
 

@@ -64,8 +64,19 @@ class Queue:
     inline_limit: int = whole(
         64 << 10, 0, 1 << 20, "bytes", "data up to this size is stored in the log, larger data in the spool"
     )
-    reserve_bytes: int = whole(
-        64 << 20, 0, 1 << 40, "bytes", "disk space kept free for delivery; with less than this, new mail gets 452"
+    reserve_bytes: int = whole(64 << 20, 0, 1 << 40, "bytes", "free disk space below which new mail gets 452")
+    reserve_inodes: int = whole(
+        1000, 0, 1 << 40, "inodes", "free inodes below which new mail gets 452, on a file system that limits them"
+    )
+    ballast_bytes: int = whole(
+        16 << 20,
+        1 << 20,
+        1 << 40,
+        "bytes",
+        "disk space that is allocated in advance; when the disk is full, it is given back for delivery",
+    )
+    ballast_inodes: int = whole(
+        128, 64, 100_000, "inodes", "empty files that are created in advance; they are given back like ballast_bytes"
     )
     lag_bytes_max: int = whole(
         8 << 30, 1 << 20, 1 << 50, "bytes", "a receiver answers 452 while more than this of its lane is unread"
@@ -454,6 +465,11 @@ class Settings:
         return directories | ({"events": self.events_directory} if self.export.enabled else {})
 
     @property
+    def ballast_directories(self) -> list[str]:
+        """Returns the directories whose disks have a ballast (mailcore/queue/ballast.py), the most important first."""
+        return [str(self.identified_directories[name]) for name in BALLAST if name in self.identified_directories]
+
+    @property
     def reports_directory(self) -> Path:
         """Returns the directory of the reports' tables."""
         return self.home / "reports"
@@ -480,3 +496,4 @@ DIRECTORIES = {  # key at the top of the file -> its default below home, and its
     "log_directory": ("log", "mail.log and mail.jsonl"),
 }
 HOME_DEFAULT = "var"
+BALLAST = ("queue", "spool", "home", "events")  # of those on one disk, the first has the ballast

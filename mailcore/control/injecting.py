@@ -19,6 +19,7 @@ from mailcore.control.protocol.injection import InjectBeginArguments, InjectData
 from mailcore.control.protocol.operation import Arguments, Nothing
 from mailcore.control.session import Session
 from mailcore.faults import Code
+from mailcore.queue.ballast import INTAKE_BYTES, INTAKE_INODES
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import Spool
 
@@ -105,8 +106,13 @@ class Injecting:
 
     def _open(self, session: Session, arguments: InjectBeginArguments) -> Injection:
         disk, settings = self._spool.disk, self._settings
-        if disk.free_bytes(str(settings.spool_directory)) < settings.queue.reserve_bytes:
+        spool = str(settings.spool_directory)
+        if disk.free_bytes(spool) < max(settings.queue.reserve_bytes, INTAKE_BYTES):
             raise InjectionRefused("the disk is full: less than reserve_bytes is free; try again later", code=Code.BUSY)
+        if disk.free_inodes(spool) < max(settings.queue.reserve_inodes, INTAKE_INODES):
+            raise InjectionRefused(
+                "the disk is full: fewer than reserve_inodes are free; try again later", code=Code.BUSY
+            )
         return Injection(
             self._spool,
             self._ids.next(),

@@ -9,7 +9,10 @@ the data is lost (docs/facts.md), so a failed sync ends the use of that file.
 A ``Guard`` refuses to open, list, create or remove anything in a directory that is not the one any more that was checked at the
 start: its disk was unmounted, or another one lies above it. A segment of another queue may have the same name.
 
-Keeps law: no-sync-retry, law: one-identity (docs/laws.md).
+A ``Relief`` frees space that was set aside, and then a write or the creation of a name that found the disk full is repeated. A
+sync is not.
+
+Keeps law: no-sync-retry, law: one-identity, law: delivery-has-room (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -20,13 +23,25 @@ import fcntl
 import os
 from collections.abc import Callable, Sequence
 
-__all__ = ["Buffer", "Disk", "Exchanged", "Guard", "Locked"]
+__all__ = ["Buffer", "Disk", "Exchanged", "Guard", "Locked", "Relief", "is_full"]
 
 Buffer = bytes | bytearray | memoryview
+Relief = Callable[[int, int, int], bool]  # device, bytes and names needed -> whether something was freed there
 
 _IOV_MAX = 1024  # POSIX limits.h; Linux's value
 _FILE_MODE = 0o640  # the queue's group may read: the deliverer and the control process
 _DIRECTORY_MODE = 0o750
+_FILL_BYTES = 1 << 20  # written at once where a file system cannot allocate
+_UNLIMITED = 1 << 62
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Returns True for an OSError that says that the disk or a quota is full, and for an error raised from one."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__
+    return False
 
 
 class Locked(Exception):
@@ -80,6 +95,7 @@ class Disk:
     file_mode = _FILE_MODE  # the umask applies
     directory_mode = _DIRECTORY_MODE
     guards: tuple[Guard, ...] = ()  # of this process; none in one that runs alone
+    relief: Relief | None = None  # frees what was set aside; only the manager has it
 
     def __init__(self) -> None:
         self._kept: set[str] = (
@@ -106,10 +122,19 @@ class Disk:
             guard.confirm()
         return guard is not None
 
+    def _relieve(self, error: OSError, where: int | str, size_bytes: int, names: int) -> None:
+        """Frees what was set aside on the disk of ``where``. Raises ``error`` if it is another one, or nothing is left."""
+        if self.relief is None or not is_full(error) or not self.relief(os.stat(where).st_dev, size_bytes, names):
+            raise error
+
     def create(self, path: str) -> int:
         """Creates a file, open for reading and writing. Raises FileExistsError if it exists."""
         self.check(path)
-        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, self.file_mode)
+        while True:
+            try:
+                return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, self.file_mode)
+            except OSError as error:
+                self._relieve(error, os.path.dirname(path) or ".", 0, 1)
 
     def open_read(self, path: str) -> int:
         """Opens a file for reading; returns its descriptor."""
@@ -133,9 +158,13 @@ class Disk:
         """
         pending = [memoryview(buffer) for buffer in buffers if len(buffer)]
         while pending:
-            written = os.pwritev(fd, pending[:_IOV_MAX], offset)
-            if written == 0:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            try:
+                written = os.pwritev(fd, pending[:_IOV_MAX], offset)
+                if written == 0:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError as error:
+                self._relieve(error, fd, sum(map(len, pending)), 0)
+                continue
             offset += written
             done = 0
             while done < len(pending) and written >= len(pending[done]):
@@ -213,7 +242,11 @@ class Disk:
     def replace(self, old: str, new: str) -> None:
         """Renames a file atomically, replacing ``new`` if it exists. Unsynced."""
         self.check(new)
-        os.replace(old, new)
+        while True:
+            try:
+                return os.replace(old, new)
+            except OSError as error:  # the directory needs another block for the name
+                self._relieve(error, os.path.dirname(new) or ".", 0, 0)
 
     def unlink(self, path: str) -> None:
         """Removes a name. Unsynced. Raises FileNotFoundError."""
@@ -235,7 +268,11 @@ class Disk:
     def create_directory(self, path: str) -> None:
         """Creates one directory. Unsynced. Raises FileExistsError."""
         self.check(path)
-        os.mkdir(path, self.directory_mode)
+        while True:
+            try:
+                return os.mkdir(path, self.directory_mode)
+            except OSError as error:
+                self._relieve(error, os.path.dirname(path) or ".", 0, 1)
 
     def make_directory(self, path: str) -> None:
         """Makes the directory and those above it, and syncs each into its parent.
@@ -275,6 +312,43 @@ class Disk:
         """Returns the bytes that an unprivileged writer may still write on the file system of ``path``."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
+
+    def free_inodes(self, path: str) -> int:
+        """Returns how many files an unprivileged user may still create there; 2^62 if the file system has no limit."""
+        status = os.statvfs(path)
+        return status.f_favail if status.f_files else _UNLIMITED
+
+    def device(self, path: str) -> int:
+        """Returns a number that paths on the same file system share. Raises FileNotFoundError."""
+        return os.stat(path).st_dev
+
+    def allocated(self, path: str) -> int:
+        """Returns the bytes that a file occupies on the disk, at most its size. Raises FileNotFoundError."""
+        status = os.stat(path)
+        return min(status.st_size, status.st_blocks * 512)
+
+    def allocate(self, fd: int, size_bytes: int) -> None:
+        """Makes a file longer, by bytes that the disk then really holds for it. Raises OSError, and the file is as it was.
+
+        A file system that cannot allocate, or that compresses the zeros, gets random bytes instead.
+        """
+        before = self.size(fd)
+        try:
+            try:
+                os.posix_fallocate(fd, before, size_bytes - before)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                    raise
+            if os.fstat(fd).st_blocks * 512 < size_bytes:
+                for at in range(before, size_bytes, _FILL_BYTES):
+                    os.pwrite(fd, os.urandom(min(_FILL_BYTES, size_bytes - at)), at)
+        except OSError:
+            os.ftruncate(fd, before)
+            raise
+
+    def shorten(self, fd: int, size_bytes: int) -> None:
+        """Makes a file shorter and frees what lay beyond. Unsynced."""
+        os.ftruncate(fd, size_bytes)
 
     def lock(self, path: str) -> int:
         """Takes an exclusive lock that ends with the process; returns the descriptor that holds it. Raises Locked."""

@@ -301,11 +301,21 @@ class MailLog:
         self._warning("qmgr", f"sync of {word(file)} failed: {free(error)}; the segment is sealed, a new one begins")
         self._object("sync_failed", file=file, error=error)
 
-    def disk_full(self, directory: str, free_bytes: int, reserve_bytes: int) -> None:
-        """Logs that new mail gets 452 because the disk is full; deliveries continue."""
-        sizes = f"{free_bytes} bytes free, {reserve_bytes} reserved for deliveries"
+    def disk_full(
+        self, directory: str, free_bytes: int, reserve_bytes: int, free_inodes: int, reserve_inodes: int
+    ) -> None:
+        """Logs that new mail gets 452 because space or inodes are short; deliveries continue."""
+        inodes = f", {free_inodes} inodes free, {reserve_inodes} needed" if free_inodes < reserve_inodes else ""
+        sizes = f"{free_bytes} bytes free, {reserve_bytes} needed{inodes}"
         self._warning("smtpd", f"{word(directory)} is full: {sizes}; refusing new mail with 452")
-        self._object("disk_full", directory=directory, free_bytes=free_bytes, reserve_bytes=reserve_bytes)
+        self._object(
+            "disk_full",
+            directory=directory,
+            free_bytes=free_bytes,
+            reserve_bytes=reserve_bytes,
+            free_inodes=free_inodes,
+            reserve_inodes=reserve_inodes,
+        )
 
     def stopped_accepting(self, why: str) -> None:
         """Logs that mail is not accepted because the lane cannot be written at all."""

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
-from mailcore.queue.compaction import Compaction, sent_round
+from mailcore.queue.compaction import MOVES_MAX, Compaction, sent_round
 from mailcore.queue.sweep import Sweep
 
 __all__ = ["Housekeeping"]
@@ -35,16 +35,16 @@ class Housekeeping:
     def _now(self) -> float:
         return self.context.now()
 
-    def before_checkpoint(self) -> None:
-        """Moves a bounded number of messages out of segments that are nearly empty; none while the disk is full."""
+    def before_checkpoint(self, moves_max: int = MOVES_MAX) -> None:
+        """Moves at most ``moves_max`` messages out of segments that are nearly empty."""
         context = self.context
-        if context.stalled:
+        if moves_max <= 0:
             return
         now = context.now()
-        for active in self.compaction.active(now):
+        for active in self.compaction.active(now, moves_max):
             active.orders.append(sent_round(active, context.wall()))
             self.flow.stop_for_order(active)
-        self.compaction.move_held(now)
+        self.compaction.move_held(now, moves_max)
 
     async def run(self) -> None:
         """Looks for work every LOOK_S, until cancelled. An OSError is logged and the work retried later."""

@@ -30,13 +30,14 @@ from mailcore.frames import (
     Response,
 )
 from mailcore.log.commit import GroupCommit
-from mailcore.log.disk import Disk, Locked
+from mailcore.log.disk import Disk, Locked, is_full
 from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import Damage, SegmentTooNew
 from mailcore.maillog.maillog import MailLog
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
+from mailcore.manager.full_disk import FullDisk
 from mailcore.manager.housekeeping import Housekeeping
 from mailcore.manager.links import Link
 from mailcore.manager.orders import Orders
@@ -53,15 +54,13 @@ from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
 from mailcore.supervisor.listen import listen_on_path
 from mailcore.supervisor.pulse import beat
+from mailcore.supervisor.room import ballast_of
 
 __all__ = ["main"]
 
 LOCK_WAIT_S = 10.0  # the previous manager may still be ending
 FLUSH_S = 0.1  # the mail log is written this often
 THREADS = 4  # that sync spool files of deferred mail at the same time
-RESERVE_SHARE = 4  # deliveries pause below a quarter of reserve_bytes: the records of many might not fit
-ENTRY_BYTES_MAX = 65_536  # four times the records and log lines of 50 recipients, a common entry
-TRY_S = 10.0  # between single deliveries on a full disk, after one that freed no space
 TIMER_S_MAX = 60.0
 
 
@@ -74,6 +73,8 @@ class Manager:
         self.log = MailLog(settings.log_directory)
         hostname = settings.receiver.hostname or socket.gethostname()
         disk = Disk()
+        ballast = ballast_of(settings, disk)
+        disk.relief = ballast.relieve
         queue_settings = settings.queue
         started = time.monotonic()
         restored = read_restored(disk, str(settings.queue_directory))
@@ -102,6 +103,7 @@ class Manager:
         )
         self.passes = Passes(self.context)
         self.flow = Flow(self.context, self.passes)
+        self.full_disk = FullDisk(self.context, ballast, settings)
         self.housekeeping = Housekeeping(self.context, self.flow)
         self.orders = Orders(self.context, self.flow, self.passes)
         tuned = Tuned(disk, settings.home / "tuned.toml")
@@ -113,7 +115,6 @@ class Manager:
         held = restored.why if restored.backup_at else ""
         self.log.recovered(recovered.working, time.monotonic() - started, held)
         self._turn_scheduled = False
-        self._try_at = 0.0  # monotonic: the next single delivery on a full disk
         self._timer: asyncio.TimerHandle | None = None
         self._checkpoint_wanted = asyncio.Event()
         self._last_taken: object = None
@@ -221,13 +222,13 @@ class Manager:
         """Writes a checkpoint at each interval or request, until cancelled. Raises LaneFailed, OSError."""
         interval = self.settings.queue.checkpoint_interval_s
         while True:
+            await self.full_disk.look()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._checkpoint_wanted.wait(), interval)
             self._checkpoint_wanted.clear()
-            self._look_at_disk()
             self.take_over_lanes()
             self.flow.drain_deleted()
-            self.housekeeping.before_checkpoint()
+            self.housekeeping.before_checkpoint(self.full_disk.moves_max())
             await self._checkpoint()
 
     async def _checkpoint(self) -> None:
@@ -257,32 +258,6 @@ class Manager:
             if not waiter.done():
                 waiter.set_result(None)
         self.flow.retry_lanes_changed()
-        self.go_on()
-
-    def _look_at_disk(self) -> None:
-        reserve = self.settings.queue.reserve_bytes
-        free = self.context.queue.disk.free_bytes(str(self.settings.queue_directory))
-        if free < reserve // RESERVE_SHARE:
-            if not self.context.stalled:
-                self.log.disk_full(str(self.settings.queue_directory), free, reserve)
-            self.context.stalled = f"the disk of {self.settings.queue_directory} is full"
-            self._let_some_out(free)
-        elif self.context.stalled:
-            self.context.stalled = ""
-            self.go_on()
-        if self.context.checkpoints.keeper is not None:
-            self.context.checkpoints.keeper.disk_full = bool(self.context.stalled)
-
-    def _let_some_out(self, free_bytes: int) -> None:
-        """Allows single deliveries on a full disk, as many as surely fit: only a delivered message frees space."""
-        context = self.context
-        context.entries_left = free_bytes // ENTRY_BYTES_MAX
-        if not context.made_room:
-            if context.now() < self._try_at:
-                context.entries_left = 0
-                return
-            context.entries_left = min(context.entries_left, 1)
-        self._try_at = context.now() + TRY_S
         self.go_on()
 
     async def flush(self) -> None:
@@ -394,4 +369,7 @@ def main(settings: Settings, number: int) -> None:
         LaneFailed, Locked, PositionsDamaged, PositionsTooNew, RestoredDamaged, SegmentTooNew, OSError,
     ) as error:  # fmt: skip
         print(f"waypost: the manager stopped: {error}", file=sys.stderr)
+        if is_full(error):  # a sync says so first on some file systems, and none is repeated: the next start needs room
+            with contextlib.suppress(OSError):
+                ballast_of(settings, Disk()).make_room()
         sys.exit(1)

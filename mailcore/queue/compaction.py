@@ -36,7 +36,7 @@ from mailcore.queue.queue import Gone, Queue
 from mailcore.queue.records import Administrative, decode_envelope
 from mailcore.queue.rewrite import write_replacement
 
-__all__ = ["WHO", "Compaction", "HoldLook", "sent_round"]
+__all__ = ["MOVES_MAX", "WHO", "Compaction", "HoldLook", "sent_round"]
 
 MOVES_MAX = 100  # messages moved before one checkpoint: about 10 ms of the manager's time
 LOOK_S = 30.0  # between looks at the messages in memory; each goes through all active messages
@@ -87,7 +87,7 @@ class Compaction:
 
     # -- messages being worked on
 
-    def active(self, now: float) -> list[Active]:
+    def active(self, now: float, moves_max: int = MOVES_MAX) -> list[Active]:
         """Returns the active messages to move now; often none. Skips those that are ending or have an operator's order."""
         if now < self._look_at or self.queue.recovered:
             return []
@@ -104,7 +104,7 @@ class Compaction:
                 and not active.orders
             ):
                 found.append(active)
-                if len(found) >= MOVES_MAX:
+                if len(found) >= moves_max:
                     self._look_at = now  # the rest at the next call
                     break
         return found
@@ -143,7 +143,7 @@ class Compaction:
         """Sets the lane offset below which ``move_held`` moves held messages; 0: none."""
         self._hold_at, self._hold_upto = self.queue.runners[HOLD].position, upto
 
-    def move_held(self, now: float) -> int:
+    def move_held(self, now: float, moves_max: int = MOVES_MAX) -> int:
         """Rewrites some held messages; returns how many. An unreadable message stays where it is, and so does its segment."""
         queue = self.queue
         if not self._hold_upto:
@@ -152,7 +152,7 @@ class Compaction:
         reader = queue.reader(HOLD)
         reader.refresh()
         for record in reader.records(self._hold_at, self._hold_upto):
-            if moved >= MOVES_MAX:
+            if moved >= moves_max:
                 return moved
             self._hold_at = record.end
             if record.type != RecordType.ENVELOPE or not record.live:

@@ -20,6 +20,7 @@ from mailcore.log.positions import PositionsTooNew, RestartPositions, read_all_p
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import SegmentTooNew, base_of
+from mailcore.queue.ballast import NAME as BALLAST
 from mailcore.queue.exported import EXPORTED, read_exported
 from mailcore.queue.lanes import JOURNAL, is_incoming
 from mailcore.queue.records import decode_envelope
@@ -31,7 +32,7 @@ LOOKED_AT_MAX = 20  # messages whose spool file is looked for
 RECORDS_MAX = 10_000  # of a receiver's lane: most of its mail has no spool file
 SURE_OF_MIXED = 3  # spool files that are missing while others are there; one may be damage
 LOG_BYTES = 1 << 20
-OTHERS_FILES = ("lost+found",)  # e2fsck's, on a disk of its own
+OTHERS_FILES = ("lost+found", BALLAST)  # e2fsck's, on a disk of its own; and files without data
 
 
 def is_empty(disk: Disk, directory: str) -> bool:

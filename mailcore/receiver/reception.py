@@ -31,17 +31,20 @@ from mailcore.log.commit import GroupCommit
 from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.positions import PositionsDamaged, read_positions
 from mailcore.maillog import MailLog
+from mailcore.queue.ballast import INTAKE_BYTES, INTAKE_INODES
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
 from mailcore.queue.spool import Spool
 from mailcore.receiver.intake import Done
 from mailcore.receiver.manager_link import ManagerLink
 from mailcore.receiver.refusals import Allowance, Refusals
-from mailcore.receiver.spool_upload import NO_SPACE, WRITE_ERROR, SpoolUpload
+from mailcore.receiver.spool_upload import NO_SPACE, WRITE_ERROR, SpoolUpload, storage_reply
 
 __all__ = ["Reception"]
 
-DISK_LOOK_S = 1.0  # how often free space is asked for; a second of the fastest reception is far below reserve_bytes
+DISK_LOOK_S = (
+    1.0  # how often free space is asked for; a second of the fastest reception is far below the default reserve
+)
 LAG_LOOK_S = 3.0  # how often the restart positions are read; they are written every second
 RETRY_S = 5.0  # between tries to write the lane again
 FAILURES_LOGGED_S = 0.1  # a second: one traceback in ten seconds, after a burst
@@ -88,7 +91,7 @@ class Reception:
         self._complained = False
         self._look_at = 0.0
         self._lag_look_at = 0.0
-        self._free_bytes = 0
+        self._room_bytes = 0  # for one message, beyond the reserve
         self._full = False
         self._lagging = False
         self._away = False  # queue or spool is not the directory any more that it was at the start
@@ -106,7 +109,7 @@ class Reception:
                 self._look_at_lag()
         if self._closed or self._away:
             return CLOSED
-        if self._full or self._lagging or (size_bytes and self._free_bytes - size_bytes < self._reserve_bytes):
+        if self._full or self._lagging or size_bytes > self._room_bytes:
             return NO_SPACE
         return b""
 
@@ -161,7 +164,7 @@ class Reception:
                 self._complained = False
                 self._log.accepting_again()
         else:
-            reply = WRITE_ERROR
+            reply = storage_reply(error)
             self._lost(envelope)
             self._lane_failed(error)
         try:
@@ -226,10 +229,6 @@ class Reception:
 
     # -- room
 
-    @property
-    def _reserve_bytes(self) -> int:
-        return self._settings.queue.reserve_bytes
-
     def _look_at_disk(self) -> None:
         directories = (self._settings.queue_directory, self._settings.spool_directory)
         try:
@@ -244,13 +243,18 @@ class Reception:
             self._away = False
             self._log.accepting_again()
         try:
-            free = [(self._disk.free_bytes(str(directory)), directory) for directory in directories]
+            disk = self._disk
+            free = [(disk.free_bytes(each), disk.free_inodes(each), each) for each in map(str, directories)]
         except OSError:  # it says so when something is written
             return
-        self._free_bytes, directory = min(free)
-        full = self._free_bytes < self._reserve_bytes
+        least_bytes = max(self._settings.queue.reserve_bytes, INTAKE_BYTES)
+        least_inodes = max(self._settings.queue.reserve_inodes, INTAKE_INODES)
+        self._room_bytes = min(free)[0] - least_bytes
+        short = [each for each in free if each[0] < least_bytes or each[1] < least_inodes]
+        full = bool(short)
         if full and not self._full:
-            self._log.disk_full(str(directory), self._free_bytes, self._reserve_bytes)
+            free_bytes, free_inodes, where = short[0]
+            self._log.disk_full(where, free_bytes, least_bytes, free_inodes, least_inodes)
         self._full = self._refusals.disk_full = full
 
     def _look_at_lag(self) -> None:

@@ -7,11 +7,11 @@ or found by the sweep; ``done`` is called in the loop, never from a thread.
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from mailcore.envelope import Envelope
+from mailcore.log.disk import is_full
 from mailcore.queue.spool import Spool, SpoolFile
 from mailcore.receiver.intake import Done
 
@@ -23,8 +23,7 @@ WRITE_ERROR = b"451 4.3.0 Error: queue file write error"
 
 def storage_reply(error: BaseException) -> bytes:
     """Returns the reply for an error of the disk. It never has the error's text."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return NO_SPACE if full else WRITE_ERROR
+    return NO_SPACE if is_full(error) else WRITE_ERROR
 
 
 class SpoolUpload:

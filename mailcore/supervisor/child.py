@@ -6,6 +6,7 @@ file that is being edited can't prevent the restart of a child.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -36,12 +37,19 @@ COLLECT_AFTER = (50_000, 20, 50)
 
 
 def store_settings(settings: Settings, path: Path) -> None:
-    """Writes the settings to ``path``, for the children; replaces the file atomically. Raises OSError."""
+    """Writes the settings to ``path``, for the children; replaces the file atomically. Raises OSError.
+
+    A file that has them already stays: on a full disk there might be no room for another.
+    """
+    data = msgspec.json.encode(settings, enc_hook=str)
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == data:
+            return
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)  # a password may be in it
     with open(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(settings, enc_hook=str))
+        file.write(data)
     new.replace(path)
 
 

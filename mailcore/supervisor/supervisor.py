@@ -25,7 +25,7 @@ from pathlib import Path
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
 from mailcore.faults import Code
-from mailcore.log.disk import Disk, Locked
+from mailcore.log.disk import Disk, Locked, is_full
 from mailcore.maillog.maillog import MailLog
 from mailcore.queue.exported import EXPORTED
 from mailcore.queue.identity import Held, IdentityError, establish
@@ -33,6 +33,7 @@ from mailcore.queue.versions import NotOurs, look_at_versions
 from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable, store_settings
 from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import PULSE, Pulse, until_begun
+from mailcore.supervisor.room import DiskFull, ballast_of, refuse_without_room
 from mailcore.supervisor.service import HANDED, Service, given_listeners, unlike
 from mailcore.supervisor.users import ALONE, Users
 
@@ -100,8 +101,9 @@ def prepare_home(settings: Settings) -> int:
                     pid = path.read_text(errors="replace").strip()
                     raise HomeError(f"another Waypost (process {pid}) is running on {settings.home}") from error
                 time.sleep(0.1)
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        # In place, and before it is cut to length: on a full disk there is no other block for it.
+        with contextlib.suppress(OSError):  # only a sentence needs it
+            os.ftruncate(lock, os.pwrite(lock, f"{os.getpid()}\n".encode(), 0))
     except OSError as error:
         raise HomeError(f"{error.filename or settings.home}: {error.strerror}") from error
     return lock
@@ -129,6 +131,19 @@ def identify(settings: Settings) -> Held:
         if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
             raise IdentityError(f"{directory} can't be read and written by this user (uid {os.getuid()})")
     return held
+
+
+def prepare(settings: Settings, users: Users, stored: Path) -> None:
+    """Prepares directories and settings for the children; on a full disk with space that was set aside. Raises OSError."""
+    try:
+        users.prepare(settings)
+        store_settings(settings, stored)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        ballast_of(settings, Disk()).make_room()
+        users.prepare(settings)
+        store_settings(settings, stored)
 
 
 class Supervisor:
@@ -246,6 +261,9 @@ class Supervisor:
         _say(f"{child.name} (process {child.process.pid}) ended with {how}")
         now = time.monotonic()
         killed = code < 0
+        if not killed:  # it may have found the disk full: its socket needs an inode
+            with contextlib.suppress(OSError):
+                ballast_of(self.settings, Disk()).make_room()
         if killed or now - child.started > HEALTHY_S:
             child.backoff_s = BACKOFF_S_MIN
         else:
@@ -309,7 +327,7 @@ def _refuse_shared_ports(endpoints: Sequence[str]) -> None:
 def _refuse_start(settings: Settings, service: Service, why: str) -> None:
     """Logs why nothing is started.
 
-    systemd starts it again at once, so it waits there. A disk that is mounted later is found by the next start.
+    systemd starts it again at once, so it waits there. A disk that is mounted or has room later is found by the next start.
     """
     log = MailLog(settings.log_directory)
     log.start_refused(why)
@@ -339,12 +357,14 @@ def main(settings: Settings, module: str, users: Users = ALONE) -> int:
             Disk(), str(settings.home), str(settings.queue_directory), str(settings.events_directory / EXPORTED)
         )
         held = identify(settings)
-        users.prepare(settings)
-        store_settings(settings, stored)
-    except (HomeError, IdentityError, NotOurs, OSError) as error:
+        refuse_without_room(settings)
+        prepare(settings, users, stored)
+    except (DiskFull, HomeError, IdentityError, NotOurs, OSError) as error:
         _say(str(error))
         if isinstance(error, IdentityError):
             _refuse_start(settings, service, error.fault.message)
+        elif isinstance(error, DiskFull):
+            _refuse_start(settings, service, str(error))
         return 1
     try:
         Supervisor(settings, module, stored, users, listeners, service, held).run()

@@ -141,7 +141,7 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.child_ended("receiver.0", 42, "signal 9")
     log.record_set_aside("incoming.0/0.seg", 512, "checksum")
     log.sync_failed("journal/0.seg", "Input/output error")
-    log.disk_full("/q", 10, 100)
+    log.disk_full("/q", 10, 100, 5, 50)
     log.stopped_accepting("no segment can be made")
     log.accepting_again()
     log.accepting_paused("Too many open files", 0.1)

@@ -18,9 +18,10 @@ from mailcore.frames import Delivered, FrameWriter
 from mailcore.log.disk import Disk, Guard
 from mailcore.log.lane import LaneWriter
 from mailcore.manager.flow import DelivererLink
-from mailcore.manager.manager import ENTRY_BYTES_MAX, TRY_S, Manager
+from mailcore.manager.full_disk import ENTRY_BYTES_MAX, TRY_S
+from mailcore.manager.manager import Manager
 from mailcore.queue.active import Active
-from mailcore.queue.compaction import ACTIVE_S, WHO
+from mailcore.queue.compaction import ACTIVE_S, MOVES_MAX, WHO
 from mailcore.queue.lanes import AT_ONCE
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope
@@ -132,13 +133,22 @@ async def test_what_is_in_flight_is_waited_for(manager: Manager, tmp_path: Path)
     await eventually(lambda: not manager.context.queue.active)
 
 
-async def test_on_a_full_disk_nothing_is_moved(manager: Manager, tmp_path: Path) -> None:
+async def test_on_a_full_disk_as_many_are_moved_as_there_is_room_for(
+    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nearly dead segments would keep it full for ever; but there must be room left for deliveries."""
     actives = await take_in(manager, tmp_path)
     await finish(manager, actives[1:])
     later(manager, ACTIVE_S + 60)
     manager.context.stalled = "the disk is full"
-    manager.housekeeping.before_checkpoint()
+    free_bytes = 4096
+    monkeypatch.setattr(manager.context.queue.disk, "free_bytes", lambda _: free_bytes)
+    manager.housekeeping.before_checkpoint(manager.full_disk.moves_max())
     assert not actives[0].orders
+    free_bytes = 1 << 20
+    assert 0 < manager.full_disk.moves_max() < MOVES_MAX
+    manager.housekeeping.before_checkpoint(manager.full_disk.moves_max())
+    assert actives[0].orders
 
 
 async def test_an_orphan_is_swept_and_said_so(manager: Manager, tmp_path: Path) -> None:
@@ -162,11 +172,11 @@ async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
     manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context, flow = manager.context, manager.flow
-    manager.settings = dataclasses.replace(manager.settings, queue=Queue(reserve_bytes=64 << 20))
+    manager.full_disk.settings = dataclasses.replace(manager.settings, queue=Queue(reserve_bytes=64 << 20))
     free_bytes = 1 << 20
     monkeypatch.setattr(context.queue.disk, "free_bytes", lambda _: free_bytes)
     await take_in(manager, tmp_path)
-    manager._look_at_disk()
+    manager.full_disk.decide()
     assert context.stalled
     link = DelivererLink(cast(FrameWriter, Sent()), 0, 0, 100)
     flow.deliverers.append(link)
@@ -187,20 +197,20 @@ async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
     await eventually(lambda: context.counters.get("replaced"))
     flow.dispatch(context.now())
     assert not link.flights, "what was deferred made no room"
-    manager._look_at_disk()
+    manager.full_disk.decide()
     flow.dispatch(context.now())
     assert not link.flights
     later(manager, TRY_S)
-    manager._look_at_disk()
+    manager.full_disk.decide()
     flow.dispatch(context.now())
     assert len(link.flights) == 1
     assert context.entries_left == 0
     answer(Status.DELIVERED)
     await eventually(lambda: context.counters["finished"] > before + 1)
-    manager._look_at_disk()
+    manager.full_disk.decide()
     assert context.entries_left == free_bytes // ENTRY_BYTES_MAX
     free_bytes = 1 << 30
-    manager._look_at_disk()
+    manager.full_disk.decide()
     flow.dispatch(context.now())
     assert not context.stalled
     assert len(link.flights) > 1
@@ -209,10 +219,10 @@ async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
 async def test_with_no_room_for_a_record_nothing_goes_out(
     manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager.settings = dataclasses.replace(manager.settings, queue=Queue(reserve_bytes=64 << 20))
+    manager.full_disk.settings = dataclasses.replace(manager.settings, queue=Queue(reserve_bytes=64 << 20))
     monkeypatch.setattr(manager.context.queue.disk, "free_bytes", lambda _: 4096)
     await take_in(manager, tmp_path)
-    manager._look_at_disk()
+    manager.full_disk.decide()
     link = DelivererLink(cast(FrameWriter, Sent()), 0, 0, 100)
     manager.flow.deliverers.append(link)
     manager.flow.dispatch(manager.context.now())

@@ -13,6 +13,20 @@ HISTORIES = "tests/queue/test_laws_histories.py"
 
 MUTATIONS = [
     Mutation(
+        "a full disk gets nothing of the ballast",
+        "mailcore/queue/ballast.py",
+        "            if self._taking:\n",
+        "            if True:\n",
+        "tests/queue/test_ballast.py",
+    ),
+    Mutation(
+        "a receiver does not look at free inodes",
+        "mailcore/receiver/reception.py",
+        "if each[0] < least_bytes or each[1] < least_inodes]",
+        "if each[0] < least_bytes]",
+        "tests/receiver/test_reception.py -k inodes",
+    ),
+    Mutation(
         "the home's identity is written after those of its directories",
         "mailcore/queue/identity.py",
         "        disk.make_directory(home)\n        write_identity(disk, home, own)\n",

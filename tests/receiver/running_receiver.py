@@ -55,6 +55,7 @@ class WatchedDisk(Disk):
         self.gate.set()
         self.entered = threading.Event()  # a sync waits at the gate
         self.free: int | None = None
+        self.inodes: int | None = None
 
     def path_of(self, fd: int) -> str:
         return os.readlink(f"/proc/self/fd/{fd}")
@@ -81,6 +82,9 @@ class WatchedDisk(Disk):
 
     def free_bytes(self, path: str) -> int:
         return super().free_bytes(path) if self.free is None else self.free
+
+    def free_inodes(self, path: str) -> int:
+        return super().free_inodes(path) if self.inodes is None else self.inodes
 
 
 class Running:

@@ -11,6 +11,7 @@ import pytest
 from mailcore.envelope import DataPlace
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
+from mailcore.queue.ballast import INTAKE_BYTES, INTAKE_INODES
 from mailcore.queue.spool import Spool
 from mailcore.receiver import reception, refusals
 from mailcore.receiver.manager_link import ManagerLink
@@ -143,6 +144,30 @@ async def test_the_reserve_is_not_filled(tmp_path: Path, monkeypatch: pytest.Mon
         assert receiver.mail_log.count("reject: MAIL") == 1, (
             "below the reserve refusals are not written down, only counted"
         )
+
+
+async def test_low_inodes_refuse_mail_as_low_bytes_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reception, "DISK_LOOK_S", 0.0)
+    async with receiving(tmp_path, queue={"reserve_inodes": 500}) as receiver:
+        client = await receiver.ready()
+        receiver.disk.inodes = 499
+        assert await client.ask(b"MAIL FROM:<a@example.com>") == b"452 4.3.1 Insufficient system storage\r\n"
+        assert "499 inodes free, 500 needed; refusing new mail" in receiver.mail_log
+        receiver.disk.inodes = 500
+        assert (await client.ask(b"MAIL FROM:<a@example.com>")).startswith(b"250")
+
+
+@pytest.mark.parametrize(("free", "inodes"), [(INTAKE_BYTES - 1, None), (None, INTAKE_INODES - 1)])
+async def test_without_a_reserve_the_ballast_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int | None, inodes: int | None
+) -> None:
+    monkeypatch.setattr(reception, "DISK_LOOK_S", 0.0)
+    async with receiving(tmp_path, queue={"reserve_bytes": 0, "reserve_inodes": 0}) as receiver:
+        client = await receiver.ready()
+        receiver.disk.free, receiver.disk.inodes = free, inodes
+        assert (await client.ask(b"MAIL FROM:<a@example.com>")).startswith(b"452 4.3.1")
+        receiver.disk.free = receiver.disk.inodes = None
+        assert (await client.ask(b"MAIL FROM:<a@example.com>")).startswith(b"250")
 
 
 async def test_a_lane_nobody_reads_is_not_filled_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,33 @@
+"""Room to start on a full disk: what a Waypost has set aside, and the refusal of a start without any room."""
+
+from __future__ import annotations
+
+from mailcore.config.settings import Settings
+from mailcore.log.disk import Disk
+from mailcore.queue.ballast import Ballast, Held
+
+__all__ = ["DiskFull", "ballast_of", "refuse_without_room"]
+
+START_BYTES_MIN, START_INODES_MIN = 64 << 10, 8  # with less, the manager could not write what a recovery writes
+
+
+class DiskFull(Exception):
+    """Raised if there is no room to start; the message says where, and what to do."""
+
+
+def ballast_of(settings: Settings, disk: Disk) -> Ballast:
+    """Returns the ballasts of a Waypost with these settings."""
+    wanted = Held(settings.queue.ballast_bytes, settings.queue.ballast_inodes)
+    return Ballast(disk, settings.ballast_directories, wanted)
+
+
+def refuse_without_room(settings: Settings) -> None:
+    """Raises DiskFull if there is no room to start, in the ballast either; OSError."""
+    ballast = ballast_of(settings, Disk())
+    for directory in (settings.queue_directory, settings.spool_directory, settings.home):
+        room = ballast.room(str(directory))
+        if room.delivery_bytes < START_BYTES_MIN or room.delivery_inodes < START_INODES_MIN:
+            raise DiskFull(
+                f"the disk of {directory} is full: {room.free_bytes} bytes and {room.free_inodes} inodes are free, and "
+                "nothing is left of what was set aside; remove files that are not Waypost's, or enlarge the disk"
+            )

@@ -1,0 +1,132 @@
+"""A real ext4 that is full, of bytes, of files, or because another program takes all that is free: what is queued goes out.
+
+Every kind of start on it. There is no new mail meanwhile (452 4.3.1); when there is room again, the ballast is whole again
+before there is any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import smtplib
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mailcore.lab.lab import Lab
+from mailcore.log.disk import Disk
+from mailcore.queue.ballast import Held, held
+from tests.end_to_end.appliance import COMMAND
+from tests.eventually import PATIENCE_S
+from tests.ext4 import Ext4, another_program, ext4
+from tests.running.running_core import DATA, RunningCore, route_to
+
+BALLAST = Held(4 << 20, 128)
+QUEUE = {
+    "reserve_bytes": 4 << 20,
+    "reserve_inodes": 200,
+    "ballast_bytes": BALLAST.space_bytes,
+    "ballast_inodes": BALLAST.inodes,
+}
+BIG = DATA + b"filler of a line\r\n" * 6_000  # beyond inline_limit: it has a spool file
+SMALL, LARGE = 30, 6
+NEVER = "reject(1, 451)"
+START_S = 20
+
+
+@contextlib.contextmanager
+def full(disk: Ext4, how: str) -> Iterator[None]:
+    if how == "another program":
+        with another_program(disk):
+            yield
+        return
+    disk.fill_bytes() if how == "bytes" else disk.fill_inodes()
+    yield
+
+
+def reply_to_mail(core: RunningCore) -> tuple[int, bytes]:
+    with smtplib.SMTP("127.0.0.1", core.port, timeout=PATIENCE_S) as client:
+        client.ehlo("client.example")
+        code, reply = client.mail("a@example.com")
+        return code, reply
+
+
+async def queued(core: RunningCore) -> None:
+    """Mail that was tried once and waits, large and small."""
+    for number in range(SMALL):
+        await core.send(f"small{number}@example.org", heard=False)
+    for number in range(LARGE):
+        await core.send(f"large{number}@example.org", data=BIG, heard=False)
+
+    async def all_waiting() -> bool:
+        state = await core.ask("state")
+        return bool(state["counters"].get("replaced", 0) >= SMALL + LARGE)
+
+    await core.eventually(all_waiting, "everything to be deferred")
+
+
+def one_sentence(core: RunningCore) -> str:
+    """What a start says that must end."""
+    done = subprocess.run(
+        [COMMAND, "mailcore", "--config", core.config], capture_output=True, text=True, timeout=START_S, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def arrived(lab: Lab) -> Counter[str]:
+    return Counter(recipient for message in lab.messages for recipient in message.recipients)
+
+
+EVERYBODY = Counter(
+    [*(f"small{n}@example.org" for n in range(SMALL)), *(f"large{n}@example.org" for n in range(LARGE))]
+)
+
+
+async def goes_out(core: RunningCore, lab: Lab) -> None:
+    """No new mail; all that is queued reaches the next hop once."""
+    refused = (452, b"4.3.1 Insufficient system storage")
+    await core.until(lambda: reply_to_mail(core) == refused, "new mail to be refused")
+    await lab.hops[0].set_behaviour("accept")
+    await core.until_empty()
+    assert arrived(lab) == EVERYBODY
+
+
+async def is_whole_again(core: RunningCore) -> None:
+    """Room again, the ballast whole again, new mail again."""
+    await core.until(lambda: held(Disk(), str(core.home / "queue")) == BALLAST, "the ballast to be whole")
+    await core.until(lambda: reply_to_mail(core)[0] == 250, "new mail to be accepted")
+    await core.send("new@example.org", heard=False)
+    await core.until_empty()
+
+
+@contextlib.asynccontextmanager
+async def placed(tmp_path: Path, **queue: int):  # type: ignore[no-untyped-def]
+    """A core with its home on an ext4 of its own, and a next hop that defers everything."""
+    with ext4(tmp_path / "home") as disk:
+        async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab:
+            core = RunningCore(tmp_path, {"*": route_to(lab, 0)}, {"queue": {**QUEUE, **queue}})
+            try:
+                yield core, lab, disk
+            finally:
+                await core.control.close()
+                if core._process is not None:
+                    core.stop()
+
+
+FULL = pytest.mark.parametrize("how", ["bytes", "inodes", "another program"])
+
+
+@FULL
+async def test_a_running_one_drains(tmp_path: Path, how: str) -> None:
+    async with placed(tmp_path) as (core, lab, disk):
+        await core.start()
+        await queued(core)
+        assert held(Disk(), str(core.home / "queue")) == BALLAST
+        with full(disk, how):
+            await goes_out(core, lab)
+        disk.empty()
+        await is_whole_again(core)
