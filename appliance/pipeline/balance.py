@@ -9,6 +9,8 @@ Compared are two numbers: recipients, and the sum over messages of crc32(queue i
 the second they do by chance, in one case of millions (decision 0014). Each side of it is below 2^63 up to 2^31 recipients
 (crc32 is below 2^32); beyond, Spark's sum wraps, and so does what it is compared with.
 
+The rows are also compared with what the exporter counted when it wrote them (``counters``).
+
 When it does not balance, the messages whose events do not add up are named, with the positions of what is known of them
 and the files that hold these, and the stretches of lanes that no file holds.
 
@@ -26,6 +28,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from appliance.pipeline.counters import Altered, size
 from appliance.pipeline.cuts import Cut, between
 from appliance.pipeline.events import EventFile, nothing
 from appliance.pipeline.missing import Gap
@@ -74,6 +77,7 @@ class Balance:
     suspects: list[Suspect] = field(default_factory=list)
     suspects_left_out: int = 0
     gaps: list[Gap] = field(default_factory=list)
+    altered: list[Altered] | None = None  # counters that the files do not agree with; None: not compared
 
     def without(self, gaps: Sequence[Gap]) -> Balance:
         """Returns the balance given that the events in ``gaps`` are missing: with gaps it is never balanced."""
@@ -85,10 +89,21 @@ class Balance:
             words = f"The report is incomplete: the totals balance, but {lost} missing from the event files."
         return replace(self, state=UNBALANCED, words=words, gaps=list(gaps))
 
+    def compared(self, altered: Sequence[Altered] | None) -> Balance:
+        """Returns the balance given what the comparison with the exporter's counters found; None: it was not possible."""
+        if not altered:
+            return replace(self, altered=None if altered is None else [])
+        words = self.words
+        if self.state == BALANCED:
+            lanes = ", ".join(dict.fromkeys(each.lane for each in altered))
+            words = f"The totals balance, but the event files of {lanes} do not contain the events that were exported."
+        return replace(self, state=UNBALANCED, words=words, altered=list(altered))
+
     def told(self) -> dict[str, Any]:
         """Returns the balance as values for the report's JSON."""
+        altered = None if self.altered is None else [vars(each) for each in self.altered]
         lists = {"suspects": [vars(each) for each in self.suspects], "gaps": [vars(each) for each in self.gaps]}
-        return vars(self) | lists
+        return vars(self) | lists | {"altered": altered}
 
 
 def balance(session: SparkSession, silver: Sequence[Silver], first: Cut | None, last: Cut | None) -> Balance:
@@ -98,7 +113,7 @@ def balance(session: SparkSession, silver: Sequence[Silver], first: Cut | None, 
         return Balance(UNCHECKED, f"The queue was not counted at {which} of the day, so the balance is unknown.")
     inside = between(first, last)
     checked = first.checksum is not None and last.checksum is not None
-    arrived = read(session, silver, "accepted").where(inside).agg(*_counted(_size(F.col("recipients")), checked))
+    arrived = read(session, silver, "accepted").where(inside).agg(*_counted(size(F.col("recipients")), checked))
     later = added(read(session, silver, "order").where(inside)).agg(*_counted(F.col("n"), checked))
     ended = read(session, silver, "attempt").where(inside & F.col("status").isin(*ends(Scope.REPORT)))
     came = arrived.unionByName(later).collect()
@@ -134,11 +149,6 @@ def _counted(recipients: Column, checked: bool) -> list[Column]:
     return [F.coalesce(each, F.lit(0)).cast("long").alias(name) for name, each in sums.items()]
 
 
-def _size(listed: Column) -> Column:
-    """Returns the length of a list, 0 for null, where Spark's function returns -1."""
-    return F.greatest(F.size(listed), F.lit(0))
-
-
 def _words(difference: int, by_message: bool | None) -> str:
     if difference == 0 and by_message is None:
         return "The totals balance. A check by message is not possible: the queue was counted by an older version."
@@ -155,7 +165,7 @@ def _words(difference: int, by_message: bool | None) -> str:
 def added(orders: DataFrame) -> DataFrame:
     """Returns the orders that added recipients to messages; column ``n`` is the number of recipients."""
     listed = F.from_json("arguments", "recipients array<string>")["recipients"]
-    return orders.where(F.col("operation") == "add_recipients").withColumn("n", _size(listed))
+    return orders.where(F.col("operation") == "add_recipients").withColumn("n", size(listed))
 
 
 def suspects(
@@ -178,7 +188,7 @@ def _by_message(session: SparkSession, silver: Sequence[Silver], first: Cut, las
     the places of its events."""
     nothing, one = F.lit(0).cast("long"), F.lit(1).cast("long")
     sides = {
-        "accepted": (read(session, silver, "accepted"), _size(F.col("recipients")).cast("long")),
+        "accepted": (read(session, silver, "accepted"), size(F.col("recipients")).cast("long")),
         "added": (added(read(session, silver, "order")), F.col("n").cast("long")),
         "ended": (read(session, silver, "attempt").where(F.col("status").isin(*ends(Scope.REPORT))), one),
         "finished": (read(session, silver, "finished"), one),

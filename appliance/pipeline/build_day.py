@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from appliance.pipeline import ages, comparison
 from appliance.pipeline.balance import UNBALANCED, UNCHECKED, Balance, balance, suspects
+from appliance.pipeline.counters import altered
 from appliance.pipeline.cuts import Cut, cuts_in, ends, stretch
 from appliance.pipeline.daily_tables.arrivals import arrivals
 from appliance.pipeline.daily_tables.cells import cells
@@ -55,6 +56,7 @@ __all__ = ["VERSION", "ReportBuilder", "Told", "read_table", "write_json"]
 
 VERSION = 1  # of the tables: raise it to have days rebuilt at the next request
 DAMAGED_MAX = 100  # files set aside in one run; more, and something else is wrong
+UNSIGNED_MAX = 100  # named
 HISTORY_DAYS = 10  # read back for those that do not add up: a queue lifetime of five days, twice
 TABLES_AT_ONCE = 4  # while one is planned or collected, another keeps the cores busy
 SMALL_ROWS = 200_000  # a second of work for one core
@@ -263,6 +265,7 @@ class ReportBuilder:
         files = [each for dt in dts for each in self._files[dt]]
         if first.exported is not None and last.exported is not None:
             found = found.without(missing(self.events, files, first.exported, last.exported))
+        found = found.compared(altered(self.session, silver, first, last))
         if found.state == UNBALANCED:
             history = utc_days(first.at - HISTORY_DAYS * 24 * HOUR_S, last.at + HOUR_S)
             known = self.silver([dt for dt in history if (self.events / f"dt={dt}").is_dir()])
@@ -284,10 +287,15 @@ class ReportBuilder:
             for each in self._files[dt]
             if each.damaged
         ]
+        unsigned = [
+            f"dt={dt}/{each.path.name}" for dt in day.partitions() for each in self._files[dt] if not each.signed
+        ]
         words = ["There are no events on this day."] if empty else []
         words.append(balanced.words)
         if damaged:
             words.append(f"Damaged and set aside: {len(damaged)} {'file' if len(damaged) == 1 else 'files'}.")
+        if unsigned:
+            words.append(f"Without checksum: {len(unsigned)} {'file' if len(unsigned) == 1 else 'files'}.")
         balances = {"balanced": True, "unbalanced": False}.get(balanced.state)
         content: dict[str, Any] = {
             "version": VERSION,
@@ -301,6 +309,8 @@ class ReportBuilder:
             "balance": {"balances": balances, **balanced.told()},
             "damaged": damaged,
             "damaged_files": damaged_files,
+            "unsigned": unsigned[:UNSIGNED_MAX],
+            "unsigned_files": len(unsigned),
             "totals": row,
             "inputs": self._inputs(day),
         }

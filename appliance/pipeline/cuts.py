@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column
@@ -15,10 +16,19 @@ from pyspark.sql import functions as F
 
 from appliance.pipeline.days import Day
 
-__all__ = ["Cut", "between", "cuts_in", "ends", "nearest", "stretch"]
+__all__ = ["CountedLane", "Cut", "between", "cuts_in", "ends", "nearest", "stretch"]
 
 FAR_S = 2 * 3_600  # a cut further from a day's end than this says nothing of the day
 NEAR_S = 60  # midnight's own cut is some seconds late
+
+
+@dataclass(frozen=True)
+class CountedLane:
+    """The counters of a lane's exported rows, from offset ``since`` up to ``at``, by name (``mailcore/events/schema.py``)."""
+
+    since: int
+    at: int
+    counts: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,7 @@ class Cut:
     lanes: Mapping[str, int] = field(default_factory=dict)  # records before these positions are included
     checksum: int | None = None  # of what is queued, as ``mailcore/events/schema.py`` has it; None: an older version's
     exported: Mapping[str, int] | None = None  # files of events have these lanes up to there; None: an older version's
+    counted: Mapping[str, CountedLane] | None = None  # sums of the exported rows by lane; None: an older version's
     ids: Path | None = None  # a JSON line for each queued message, on request
 
 
@@ -55,6 +66,7 @@ def _read(path: Path) -> Cut:
         recipients=int(said["recipients"]),
         lanes=_positions(said.get("lanes")),
         exported=None if said.get("exported") is None else _positions(said["exported"]),
+        counted=None if said.get("counted") is None else _counted(said["counted"]),
         checksum=None if said.get("checksum") is None else int(said["checksum"]),
         ids=path.parent / Path(said["ids"]).name if said.get("ids") else None,
     )
@@ -62,6 +74,13 @@ def _read(path: Path) -> Cut:
 
 def _positions(said: Mapping[str, int] | None) -> dict[str, int]:
     return {str(lane): int(offset) for lane, offset in (said or {}).items()}
+
+
+def _counted(said: Mapping[str, Any]) -> dict[str, CountedLane]:
+    return {
+        str(lane): CountedLane(int(each["since"]), int(each["at"]), _positions(each["counts"]))
+        for lane, each in said.items()
+    }
 
 
 def nearest(cuts: Sequence[Cut], at: float) -> Cut | None:

@@ -16,10 +16,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -58,7 +60,8 @@ _TYPES: dict[str, DataType] = {
     "strings": ArrayType(StringType()),
 }
 RAW = StructType([StructField(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
-_PHYSICAL = {"offset": "INT64", "kind": "BYTE_ARRAY"}
+_PHYSICAL = {"offset": "INT64", "kind": "BYTE_ARRAY", "at": "DOUBLE"}
+_AT_MAX = 2_932_896 * 86_400  # 9999-12-31, as the export has it
 _NAMED = re.compile(r"(?P<lane>.+)\.(?P<begin>\d+)\.parquet")
 WINDOWS = "windows"  # samples, not a lane: gaps between its files are normal
 
@@ -80,6 +83,7 @@ class EventFile:
     damaged: int = 0  # records of its stretch that the export set aside
     kinds: frozenset[str] | None = None  # of its rows; None: its footer does not say
     days: tuple[str, ...] = ()  # the UTC days its stretch has files on
+    signed: bool = True  # whether it has checksums
     identity: str = ""  # changes with each write to the file, and when it is replaced
 
     @property
@@ -190,7 +194,7 @@ def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
     named = _NAMED.fullmatch(path.name)
     if named is None:
         raise ValueError("it is not named as events are: LANE.OFFSET.parquet")
-    check(path, whole=False)
+    signed = check(path, whole=False)
     footer = pyarrow.parquet.read_metadata(path)
     said = {
         key.decode(): value.decode() for key, value in (footer.metadata or {}).items() if key.startswith(b"waypost.")
@@ -200,6 +204,14 @@ def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
         raise ValueError(f"events of version {version}; this program knows {VERSION}")
     if said.get("waypost.lane", named["lane"]) != named["lane"]:
         raise ValueError(f"its name says {named['lane']}, and it has events of {said['waypost.lane']}")
+    if int(said.get("waypost.from") or named["begin"]) != int(named["begin"]):
+        raise ValueError(
+            f"its name says offset {named['begin']}, and it begins at {said['waypost.from']}: it was renamed"
+        )
+    if days_of_rows := _days(path, footer) - {dt}:
+        raise ValueError(
+            f"it has events of {', '.join(sorted(days_of_rows))}, and lies in dt={dt}: it was copied or moved"
+        )
     first, last = _offsets(footer)
     lost = json.loads(said.get("waypost.damaged", "[]"))
     if not isinstance(lost, list):
@@ -222,8 +234,23 @@ def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
         damaged=len(lost),
         kinds=_kinds(footer),
         days=tuple(map(str, days)),
+        signed=signed,
         identity=_identity(path, dt, stat),
     )
+
+
+def _days(path: Path, footer: pyarrow.parquet.FileMetaData) -> set[str]:
+    """Returns the UTC days of its oldest and its newest row; none for a file without rows. The export files an impossible time
+    under the first day there is."""
+    bounds = _bounds(footer, "at")
+    if bounds is None:
+        found = pyarrow.compute.min_max(pyarrow.parquet.read_table(path, columns=["at"])["at"]).as_py()
+        bounds = [] if found["min"] is None else [(found["min"], found["max"])]
+    return {_day_of(at) for pair in bounds for at in pair}
+
+
+def _day_of(at: float) -> str:
+    return datetime.fromtimestamp(at if 0 <= at < _AT_MAX else 0, UTC).date().isoformat()
 
 
 def _offsets(footer: pyarrow.parquet.FileMetaData) -> tuple[int, int]:

@@ -38,10 +38,14 @@ def missing(events: Path, files: Sequence[EventFile], begin: Mapping[str, int], 
     if found:
         files = [*files, *_elsewhere(events, found, {each.dt for each in files})]
         found = _between(files, begin, end)
+    good = {(each.dt, each.path.name) for each in files}
+    looked_at = {each.dt for each in files}
     inside = [each for each in files if each.lane in end and _crosses(each, begin.get(each.lane, 0), end[each.lane])]
     for each in inside:
         for day in each.days:
-            if not (events / f"dt={day}" / each.path.name).exists():
+            if (day, each.path.name) in good:
+                continue
+            if day in looked_at or _read(events / f"dt={day}" / each.path.name, day) is None:
                 found.append(Gap(each.lane, each.begin, each.end or each.begin, day))
     return sorted(set(found), key=lambda gap: (gap.lane, gap.begin, gap.day))
 
@@ -70,11 +74,16 @@ def _elsewhere(events: Path, gaps: Sequence[Gap], looked_at: set[str]) -> list[E
             if number is None or dt in looked_at:
                 continue
             if any(gap.lane == lane and gap.begin <= int(number[1]) < gap.end for gap in gaps):
-                try:
-                    found.append(read_footer(path, dt, path.stat()))
-                except (OSError, ValueError, pyarrow.ArrowException):
-                    continue  # it holds nothing
-    return found
+                found.append(_read(path, dt))
+    return [each for each in found if each is not None]
+
+
+def _read(path: Path, dt: str) -> EventFile | None:
+    """Returns what a file's footer says; None if it is missing, damaged, or of another day."""
+    try:
+        return read_footer(path, dt, path.stat())
+    except (OSError, ValueError, pyarrow.ArrowException):
+        return None
 
 
 def _crosses(file: EventFile, begin: int, end: int) -> bool:

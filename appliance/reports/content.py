@@ -23,7 +23,7 @@ from appliance.reports.tables import Column, Kind, Shown, shown_tables, spec_of,
 from appliance.reports.writing import Writing
 from mailcore.balance import Scope, terms
 
-__all__ = ["Balance", "Content", "Figure", "Lines", "balance_of", "content_of", "gone"]
+__all__ = ["Balance", "Content", "Figure", "Lines", "altered_words", "balance_of", "content_of", "gone"]
 
 TREND_DAYS = 30
 HOURS_MAX = 26  # of the longest day there is anywhere
@@ -72,6 +72,7 @@ class Balance:
     suspects: list[dict[str, Any]]  # queue_id, why, accepted, ended, events
     suspects_left_out: int
     gaps: list[str]
+    altered: list[str]  # counters of the exporter that the event files do not agree with
     red_days: list[date]  # of a week or month: those that do not balance
     advice: list[str]  # next steps for the operator
 
@@ -219,6 +220,7 @@ def balance_of(report: Report) -> Balance:
     suspects = [each for each in _list(told.get("suspects")) if isinstance(each, dict)]
     left_out = told.get("suspects_left_out") or 0
     gaps = [_gap(each) for each in _list(told.get("gaps"))][:SUSPECTS_SHOWN]
+    altered = [altered_words(each) for each in _list(told.get("altered")) if isinstance(each, dict)][:SUSPECTS_SHOWN]
     return Balance(
         balances=report.balances,
         words=_words(report),
@@ -227,8 +229,9 @@ def balance_of(report: Report) -> Balance:
         suspects=suspects[:SUSPECTS_SHOWN],
         suspects_left_out=int(left_out) + max(len(suspects) - SUSPECTS_SHOWN, 0),
         gaps=gaps,
+        altered=altered,
         red_days=list(_dates(told.get("unbalanced"))),
-        advice=list(_advice(report, bool(suspects), bool(gaps))),
+        advice=list(_advice(report, bool(suspects), bool(gaps), bool(altered))),
     )
 
 
@@ -249,7 +252,7 @@ def _words(report: Report) -> str:
     return f"{len(days)} of {len(days) + len(missing)} days {'have' if len(days) > 1 else 'has'} a report; {words}."
 
 
-def _advice(report: Report, suspects: bool, gaps: bool) -> Iterator[str]:
+def _advice(report: Report, suspects: bool, gaps: bool, altered: bool) -> Iterator[str]:
     """Yields the next steps for the operator on call."""
     if report.balances is None and report.period is Period.DAY:
         yield (
@@ -267,6 +270,11 @@ def _advice(report: Report, suspects: bool, gaps: bool) -> Iterator[str]:
             "For missing events: `waypost export` shows how far each lane is exported, `waypost export --now` exports the "
             "rest; `mail.log` records permanently lost events. Then make the report again."
         )
+    if altered and not gaps:
+        yield (
+            "The event files were changed after they were written, also if their checksums agree. Restore those of the day "
+            "from a backup, then make the report again."
+        )
     if suspects:
         yield (
             "For each message: its page shows what the log holds, `waypost export show FILE --id QUEUE_ID` shows its "
@@ -278,6 +286,15 @@ def _dates(given: Any) -> Iterator[date]:
     for each in _list(given):
         with contextlib.suppress(ValueError):
             yield date.fromisoformat(str(each))
+
+
+def altered_words(given: Mapping[str, Any]) -> str:
+    """Returns a counter that the event files do not agree with, "journal, deferred: 4 exported, 3 in the files"."""
+    if given.get("what") == "checksum":
+        return f"{given.get('lane')}: the checksum over all rows differs"
+    return (
+        f"{given.get('lane')}, {given.get('what')}: {given.get('exported')} exported, {given.get('found')} in the files"
+    )
 
 
 def _gap(given: Any) -> str:
@@ -302,6 +319,11 @@ def _notes(report: Report, writing: Writing) -> list[str]:
         found.append("The day was not over when this report was made, so it is not compared with other days.")
     found += [str(each) for each in _list(report.told.get("left_out"))[:SUSPECTS_SHOWN]]
     aside = [f"Set aside: {_gap(each)}" for each in _list(report.told.get("damaged"))[:SUSPECTS_SHOWN]]
+    unsigned = [str(each) for each in _list(report.told.get("unsigned"))]
+    more = int(report.told.get("unsigned_files") or 0) - len(unsigned)
+    if unsigned:
+        names = ", ".join(unsigned) + (f" and {more} more" if more > 0 else "")
+        found.append(f"Without checksum, from an older version or another program: {names}.")
     return found + aside + ([PUT_BACK] if aside and report.told.get("damaged_files", len(aside)) else [])
 
 

@@ -53,6 +53,8 @@ def _balance(balance: Balance, writing: Writing) -> Iterator[str]:
         yield f"  and {writing.number(balance.suspects_left_out)} more"
     for gap in balance.gaps:
         yield f"  missing from the event files: {writing.plain(gap)}"
+    for altered in balance.altered:
+        yield f"  events differ: {writing.plain(altered)}"
     for words in balance.advice:
         yield from textwrap.wrap(words.replace("`", '"'), LINE_MAX, initial_indent="- ", subsequent_indent="  ")
 

@@ -10,8 +10,8 @@ reserves for extensions and that readers ignore:
 ```
 
 A reader of some rows checks the footer's, which is quick; a reader of the whole file checks both. A file without the field was
-written by an older version or another program, and is accepted. Law: this file imports the standard library only, because
-the report pipeline imports it too.
+written by an older version or another program; it is accepted, and a report names it. Law: this file imports the standard
+library only, because the report pipeline imports it too.
 
 Keeps law: event-damage-is-found (docs/laws.md).
 """
@@ -90,16 +90,19 @@ class Summed(io.RawIOBase):
         self._file.write(data)
 
 
-def check(path: str | Path, whole: bool) -> None:
-    """Checks the footer, or with ``whole`` all bytes. Raises ChecksumError, OSError."""
+def check(path: str | Path, whole: bool) -> bool:
+    """Checks the footer, or with ``whole`` all bytes; returns False for a file without checksums.
+
+    Raises ChecksumError, OSError.
+    """
     with open(path, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         if size < _OURS_BYTES + _END_BYTES:
-            return
+            return False
         file.seek(size - _OURS_BYTES - _END_BYTES)
         end = _read(file, _OURS_BYTES + _END_BYTES)
         if not end.startswith(_FIELD + _MAGIC):
-            return
+            return False
         _, pages_sum, footer_sum = _SUMS.unpack_from(end, len(_FIELD))
         (length,) = _LENGTH.unpack_from(end, _OURS_BYTES)
         begin = size - _END_BYTES - length
@@ -109,7 +112,7 @@ def check(path: str | Path, whole: bool) -> None:
         if zlib.crc32(_read(file, length - _OURS_BYTES)) != footer_sum:
             raise ChecksumError("its footer is damaged: wrong checksum")
         if not whole:
-            return
+            return True
         file.seek(0)
         found, left = 0, begin
         while left and (chunk := file.read(min(_CHUNK_BYTES, left))):
@@ -117,6 +120,7 @@ def check(path: str | Path, whole: bool) -> None:
             left -= len(chunk)
         if left or found != pages_sum:
             raise ChecksumError("its rows are damaged: wrong checksum")
+        return True
 
 
 def _read(file: io.FileIO, size: int) -> bytes:

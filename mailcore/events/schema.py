@@ -11,12 +11,14 @@ it at which the exported stretch begins. A file whose name begins with a dot or 
 metadata has "waypost.lane", "waypost.from", "waypost.to", and "waypost.damaged": the damage in the stretch, a JSON list of
 [offset, end, what]. ``events/cuts/TIME.json`` has a cut: how far each lane was exported, and the queue at that time as
 ``messages``, ``recipients``, and ``checksum``, the sum over messages of crc32(queue_id) * recipients, modulo 2^64. Two cuts
-agree with the events between them in recipients and in that sum, in which each message counts separately.
+agree with the events between them in recipients and in that sum, in which each message counts separately. ``counted`` has, by
+lane, ``since``, ``at`` and the COUNTERS of the rows that were exported from offset ``since`` up to ``at``, counted while they
+were written: two cuts with the same ``since`` agree with the rows in the files between their two ``at``.
 """
 
 from __future__ import annotations
 
-__all__ = ["COLUMNS", "FIELDS", "KINDS", "STATUSES", "VERSION"]
+__all__ = ["CHECKSUM_WRAPS", "COLUMNS", "COUNTERS", "FIELDS", "KINDS", "STATUSES", "VERSION"]
 
 VERSION = 1  # in each file's metadata as "waypost.events"; a change of COLUMNS that is more than an addition raises it
 
@@ -90,3 +92,16 @@ FIELDS: dict[str, tuple[str, ...]] = {
 KINDS = tuple(FIELDS)
 # Results of an attempt for one recipient; all except deferred are final.
 STATUSES = ("delivered", "deferred", "bounced", "expired", "deleted")
+# The sums of the exported rows of a lane, as cuts have them. A counter that is 0 may be missing.
+COUNTERS = (
+    "messages",  # accepted, rows of part 0
+    "accepted",  # recipients of accepted rows
+    "bytes",  # size_bytes of accepted rows
+    "added",  # recipients of orders add_recipients
+    *STATUSES,  # attempts by status
+    "refused",
+    "rows",  # of all kinds
+    # The sum over rows of crc32("OFFSET PART QUEUE_ID KIND"), of an attempt crc32("OFFSET PART QUEUE_ID NUMBER STATUS").
+    "checksum",
+)
+CHECKSUM_WRAPS = 1 << 64  # checksums are modulo this, as Spark's sum of a long is

@@ -92,7 +92,7 @@ class State:
 
     def _journal(self, suffix: int) -> JournalPlaces:
         journal = self.context.queue.journal
-        return JournalPlaces(suffix=suffix, end=journal.end, durable=journal.durable)
+        return JournalPlaces(suffix=suffix, end=journal.recorded_end, durable=journal.durable)
 
     def _restored(self) -> str:
         """Returns why restored mail is held, while some of it may be; "" if the queue does not come from a backup."""
@@ -128,7 +128,7 @@ class State:
                 if at:
                     counts[bases[at - 1]] = counts.get(bases[at - 1], 0) + 1
             held[lane] = list(counts.items())
-        suffix = next(iter(queue.starts), queue.journal.end)
+        suffix = next(iter(queue.starts), queue.journal.recorded_end)
         return Places(
             lanes=self.cut(arguments).lanes,
             journal=self._journal(suffix),

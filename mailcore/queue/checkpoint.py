@@ -87,12 +87,14 @@ class Checkpoints:
             browse = runner.position if lowest is None else min(lowest, runner.position)
             lanes[lane] = LanePosition(runner.position, end, browse)
         sizes = queue.sizes
+        # A segment without a record is not on disk: a start at its position would leave a hole in the journal.
+        journal_end = queue.journal.recorded_end
         positions = RestartPositions(
             queue.sequence + 1,
             queue.clock(),
             lanes,
-            next(iter(queue.starts), queue.journal.end),
-            queue.journal.end,
+            next(iter(queue.starts), journal_end),
+            journal_end,
             sizes.stored(),
             dict(sizes.resting_destinations.named),
             sizes.resting_destinations.other,

@@ -43,12 +43,15 @@ class ExportedLane(msgspec.Struct, frozen=True, omit_defaults=True):
     """Says how far one lane is exported, in lane offsets.
 
     The lane is exported up to ``at``. ``to``, if beyond it, is the end of a stretch in progress. ``keep`` is the first of the
-    RECIPIENTS records at the end of the exported part whose ENVELOPE follows later; -1: none.
+    RECIPIENTS records at the end of the exported part whose ENVELOPE follows later; -1: none. ``counts`` are the counters of
+    the rows exported from ``since`` up to ``at`` (``mailcore/events/schema.py``); a ``since`` of -1: they were not counted.
     """
 
     at: int
     to: int = 0
     keep: int = -1
+    since: int = -1
+    counts: dict[str, int] = {}
 
     @property
     def needed(self) -> int:

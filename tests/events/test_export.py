@@ -15,6 +15,7 @@ from mailcore.events.schema import COLUMNS, FIELDS, KINDS, STATUSES
 from mailcore.events.write.files import SCHEMA
 from mailcore.log.disk import Locked
 from mailcore.log.record import RecordType
+from mailcore.queue.exported import ExportedLane, ExportedPositions
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.records import Administrative, Finish, Place, Replaced, append_recipients, encode
 from tests.events.lanes import DAY, Lanes
@@ -121,6 +122,53 @@ def test_only_what_both_restart_positions_cover_is_exported(lanes: Lanes) -> Non
     lanes.covered()
     lanes.run(everything=True)
     assert set(incoming(rows(lanes.events))) == {"B1", "B2"}
+
+
+def test_a_lane_whose_first_segment_could_not_be_written_begins_at_0_all_the_same(lanes: Lanes) -> None:
+    """The file that was begun is gone again, and the next one begins behind what it would have held."""
+    writer = lanes.writer("incoming.0")
+    lanes.accept("LOST")
+    writer.reopen()
+    lanes.accept("FIRST")
+    lanes.covered()
+    lanes.run(everything=True)
+    assert lanes.bases("incoming.0")[0] > 0
+    assert [path.name for path in files(lanes.events)] == ["incoming.0.0.parquet"]
+    assert lanes.lost == []
+    assert lanes.at("incoming.0").since == 0
+
+
+def test_what_is_exported_is_counted_once_whatever_is_killed(lanes: Lanes) -> None:
+    lanes.segment_bytes = 4_700
+    fill(lanes, 1, 3)
+    lanes.covered()
+    disk = MortalDisk()
+    lanes.run(disk, everything=True)
+    wanted = lanes.at(JOURNAL).counts
+    assert (wanted["delivered"], wanted["rows"]) == (24, 24)
+    for step in range(disk.calls):
+        shutil.rmtree(lanes.events)
+        with pytest.raises(Killed):
+            lanes.run(MortalDisk(step), everything=True)
+        lanes.run(everything=True)
+        assert lanes.at(JOURNAL).counts == wanted, f"killed at step {step}"
+
+
+def test_what_an_older_version_exported_was_not_counted(lanes: Lanes) -> None:
+    fill(lanes, 0, 2)
+    lanes.covered()
+    lanes.run(everything=True)
+    export = lanes.export()
+    state = export.state()
+    before = state.lanes[JOURNAL]
+    old = {lane: ExportedLane(each.at, each.to, each.keep) for lane, each in state.lanes.items()}
+    with export.locked(0):
+        export.save(ExportedPositions(old, state.cut_at, state.zone))
+    fill(lanes, 2, 1)
+    lanes.covered()
+    lanes.run(everything=True)
+    after = lanes.at(JOURNAL)
+    assert (after.since, after.counts["delivered"]) == (before.at, 8)
 
 
 def test_what_was_written_anew_is_no_arrival_and_what_was_scheduled_is_one(lanes: Lanes) -> None:

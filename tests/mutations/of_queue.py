@@ -141,8 +141,8 @@ MUTATIONS = [
     Mutation(
         "the working suffix starts at the newest START",
         "mailcore/queue/checkpoint.py",
-        "            next(iter(queue.starts), queue.journal.end),\n",
-        "            next(reversed(queue.starts), queue.journal.end),\n",
+        "            next(iter(queue.starts), journal_end),\n",
+        "            next(reversed(queue.starts), journal_end),\n",
         f"{LAWS} -k law_checkpoint",
     ),
     Mutation(

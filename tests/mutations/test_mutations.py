@@ -10,10 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations import of_cli, of_log, of_lookup, of_queue, of_scheduler
+from tests.mutations import of_cli, of_log, of_lookup, of_queue, of_reports, of_scheduler
 from tests.mutations.mutation import Mutation
 
-MUTATIONS = [*of_cli.MUTATIONS, *of_log.MUTATIONS, *of_lookup.MUTATIONS, *of_queue.MUTATIONS, *of_scheduler.MUTATIONS]
+MUTATIONS = [
+    *of_cli.MUTATIONS,
+    *of_log.MUTATIONS,
+    *of_lookup.MUTATIONS,
+    *of_queue.MUTATIONS,
+    *of_reports.MUTATIONS,
+    *of_scheduler.MUTATIONS,
+]
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300.0
 
@@ -32,7 +39,7 @@ def test_names_are_not_used_twice() -> None:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("mutated")
-    for name in ("mailcore", "tests"):
+    for name in ("appliance", "mailcore", "tests"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", root)
     yield root

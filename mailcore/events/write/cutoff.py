@@ -8,7 +8,8 @@ A cut is ``cuts/TIME.json`` below the events: ``at`` (wall clock), ``lanes`` (ex
 of messages as far as one number can (``schema``), so the lost arrival of one message does not cancel the lost end of another.
 ``exported`` says how far event files cover the lanes with mail: each stretch of these has a file, so a stretch without one
 was lost. ``ids`` names a file with a JSON line for each message, if they are few or it was requested: it tells a message whose
-end was lost from one that is still queued.
+end was lost from one that is still queued. ``counted`` has the counters of the exported rows of each lane (``schema``): a
+report compares them with the rows that it finds in the files.
 
 Law: a message taken out of its lane after the cut still counts where it was: a mark may be newer than the cut, and then
 the journal has its START behind the cut.
@@ -22,19 +23,21 @@ import contextlib
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
 
+from mailcore.events.schema import CHECKSUM_WRAPS
 from mailcore.events.write.export import Export, Exported, ends_of
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import FIRST_RECORD
+from mailcore.queue.exported import ExportedLane
 from mailcore.queue.fold import Folded, Known, Stage, fold
 from mailcore.queue.lanes import JOURNAL, tells_of_mail
 from mailcore.queue.records import Place, decode_envelope, decode_start
@@ -45,7 +48,6 @@ CUTS = "cuts"
 PINNED_S = 3_600.0  # after this time the pin of a killed exporter is ignored
 IDS = ".ids.jsonl"  # ends the name of the file of queue ids
 IDS_MAX = 20_000  # messages that are named without a request: about 1 MB
-CHECKSUM_WRAPS = 1 << 64  # as Spark's sum of a long does, which it is compared with
 TRIES = 5  # each from newer positions, when a segment went before it was pinned
 
 
@@ -61,6 +63,14 @@ class Queued(NamedTuple):
     recipients: int
 
 
+class CountedLane(msgspec.Struct, frozen=True):
+    """The counters of the rows that were exported of one lane, from offset ``since`` up to ``at``."""
+
+    since: int
+    at: int
+    counts: dict[str, int]
+
+
 class Cut(msgspec.Struct, frozen=True):
     """The counts of one cut, as ``cuts/TIME.json`` has them."""
 
@@ -71,6 +81,7 @@ class Cut(msgspec.Struct, frozen=True):
     by_lane: dict[str, tuple[int, int]]  # messages, recipients
     checksum: int = 0  # as ``schema`` has it
     exported: dict[str, int] = {}  # for each lane with mail: event files have everything up to there, without a gap
+    counted: dict[str, CountedLane] = {}  # sums of the exported rows by lane
     ids: str = ""
     version: int = 1
 
@@ -107,8 +118,7 @@ def take_cut(export: Export, now: float, ids: bool = False, settled: float = 0.0
     at = positions.written_at
     if settled > at and _nothing_since(export, positions):
         at = settled
-    reached = {lane: each.at for lane, each in export.state().lanes.items() if tells_of_mail(lane)}
-    return _write(export, positions, at, counted, reached), exported
+    return _write(export, positions, at, counted, export.state().lanes), exported
 
 
 def _needed(positions: RestartPositions) -> dict[str, int]:
@@ -241,9 +251,13 @@ def _resting(
         reader.close()
 
 
-def _write(export: Export, positions: RestartPositions, at: float, counted: _Counted, reached: dict[str, int]) -> Cut:
+def _write(
+    export: Export, positions: RestartPositions, at: float, counted: _Counted, lanes: Mapping[str, ExportedLane]
+) -> Cut:
+    reached = {lane: each.at for lane, each in lanes.items() if tells_of_mail(lane)}
+    rows = {lane: CountedLane(each.since, each.at, each.counts) for lane, each in lanes.items() if each.since >= 0}
     messages, recipients = (sum(each[which] for each in counted.by_lane.values()) for which in (0, 1))
-    cut = Cut(at, ends_of(positions), messages, recipients, counted.by_lane, counted.checksum, reached)
+    cut = Cut(at, ends_of(positions), messages, recipients, counted.by_lane, counted.checksum, reached, rows)
     directory = os.path.join(export.events_directory, CUTS)
     export.events_disk.make_directory(directory)
     if counted.named is not None:

@@ -6,6 +6,9 @@ Laws
   begun, so that it ends there then, too.
 - Only what restart positions cover is exported, the older of the two: what a recovery would drop was never an event.
 - One process exports at a time: the holder of the lock.
+- A writer that starts may skip positions. If the header of the first segment says that nothing was written in between, the
+  first file of the lane begins at the exported position, and nothing is missing.
+- The sums of the exported rows are saved with the exported position (``counters``), so each stretch is counted once.
 
 Keeps law: files-before-position, law: export-only-covered (docs/laws.md).
 """
@@ -21,6 +24,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from mailcore.events.write.counters import add
 from mailcore.events.write.files import StretchFiles
 from mailcore.events.write.stretch import write_stretch
 from mailcore.log.disk import Disk, Locked
@@ -140,17 +144,19 @@ class Export:
         try:
             at = state.lanes.get(lane, ExportedLane(0))
             bases = reader.bases
-            if bases and at.at < bases[0] and lane in state.lanes:
-                self._on_lost(lane, at.at, bases[0])
-            if bases and at.at < bases[0]:
+            if bases and at.at < bases[0] and not _nothing_before(reader, at.at):
+                if lane in state.lanes:
+                    self._on_lost(lane, at.at, bases[0])
                 at = ExportedLane(bases[0])
+            if at.since < 0:  # new, or exported up to here by a version that did not count
+                at = msgspec.structs.replace(at, since=at.at, counts={})
             while (to := at.to if at.to > at.at else _next(reader, at.at, durable, upto)) is not None:
                 if to not in bases and to != at.to:  # it would end elsewhere the next time
                     at = msgspec.structs.replace(at, to=to)
                     state = self._save_lane(state, lane, at)
                 files = StretchFiles(self.events_disk, self.events_directory, lane, at.at)
                 written = write_stretch(self.disk, directory, files, at.at, to, at.keep, self._on_damage)
-                at = ExportedLane(to, 0, written.keep)
+                at = ExportedLane(to, 0, written.keep, at.since, add(at.counts, written.counts))
                 state = self._save_lane(state, lane, at)
                 exported.files |= written.files
                 exported.stretches += 1
@@ -162,6 +168,13 @@ class Export:
         state = msgspec.structs.replace(state, lanes={**state.lanes, lane: at})
         self.save(state)
         return state
+
+
+def _nothing_before(reader: LaneReader, at: int) -> bool:
+    """Returns whether no record was ever written from ``at`` to the first segment: a writer that starts continues beyond every
+    position that was named, also if no byte was written there (law: positions-never-reused)."""
+    first = reader.segment(reader.bases[0])
+    return first is not None and first.header.previous_end <= at
 
 
 def _next(reader: LaneReader, at: int, durable: int, upto: int) -> int | None:

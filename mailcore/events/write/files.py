@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from mailcore.events.checksum import Summed
 from mailcore.events.rows import Row
 from mailcore.events.schema import COLUMNS, FIELDS, VERSION
+from mailcore.events.write.counters import add, count
 from mailcore.log.disk import Disk
 from mailcore.log.segment import Damage
 
@@ -114,6 +115,7 @@ class StretchFiles:
         self._buffers: dict[tuple[int, str], list[Row]] = {}
         self._files: dict[str, _DayFile] = {}
         self.damages: list[Damage] = []
+        self.counts: dict[str, int] = {}  # of the rows in the files
 
     def add(self, kind: str, offset: int, row: Row) -> None:
         """Adds a row to the file of its day; the row has part, time, queue id and the fields of its kind."""
@@ -181,6 +183,7 @@ class StretchFiles:
             rows = [row for row in rows if self._fits(kind, row)]
             table = self._table(kind, rows)
         file.write(table)
+        self.counts = add(self.counts, count(kind, rows))
 
     def _fits(self, kind: str, row: Row) -> bool:
         """Returns whether the columns accept a row; if not, it is set aside and the others are written."""

@@ -30,6 +30,7 @@ class Written:
 
     files: dict[str, int]  # path -> rows
     keep: int  # as ``ExportedLane.keep``
+    counts: dict[str, int]  # of its rows, as ``schema.COUNTERS``
 
 
 def write_stretch(
@@ -57,7 +58,7 @@ def write_stretch(
     finally:
         files.abandon()
         reader.close()
-    return Written(written, keep)
+    return Written(written, keep, files.counts)
 
 
 def _journal(reader: LaneReader, start: int, to: int, files: StretchFiles) -> None:
@@ -105,8 +106,10 @@ def _accepted(reader: LaneReader, record: Record, files: StretchFiles) -> None:
 
 
 def _written(reader: LaneReader, start: int) -> float:
-    """Returns when the segment was last written, wall clock; 0.0 without a segment."""
+    """Returns when the segment, or the first one if it begins later, was last written, wall clock; 0.0 without a segment."""
     base = reader.base_for(start)
+    if base is None and reader.bases:
+        base = reader.bases[0]
     return reader.disk.modified(reader.path(base)) if base is not None else 0.0
 
 

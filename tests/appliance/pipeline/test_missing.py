@@ -8,12 +8,18 @@ import pytest
 
 from appliance.pipeline.balance import BALANCED, UNBALANCED
 from appliance.pipeline.build_day import ReportBuilder
+from appliance.pipeline.cuts import cuts_in
 from appliance.pipeline.events import SetAside, look
 from appliance.pipeline.missing import Gap, missing
 from mailcore.envelope import Status
+from mailcore.events.write.cutoff import take_cut
+from mailcore.events.write.export import Export
+from mailcore.log.disk import Disk
 from tests.appliance.pipeline.sample_events import write_file
 from tests.appliance.pipeline.test_balance_of_the_log import A, B, ExportedLanes, told
 from tests.events.lanes import DAY
+from tests.queue.simulated_machine import HOME, SimulatedMachine
+from tests.queue.steps import Nothing, begun, deliver_all, new_machine
 
 DT = "2026-11-20"
 
@@ -105,3 +111,46 @@ def test_what_ended_nobody_is_missed_as_well(builder: ReportBuilder, exported: E
                 "The report is incomplete: the totals balance, but a range of the log is missing from the event files."
             )
     assert in_number == 3  # deferrals, refusals, nothing
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 3])
+@pytest.mark.parametrize("counted_before", [False, True])
+def test_a_queue_that_idled_before_its_first_mail_misses_nothing(
+    tmp_path: Path, counted_before: bool, restarts: int
+) -> None:
+    """A start names positions of segments that are not on disk yet; the next start does not begin behind them."""
+    machine = new_machine(segment_bytes=5_000)[0]
+
+    def cut(at: float) -> None:
+        for _ in range(2):
+            machine.checkpoint()
+        export = Export(machine.disk, HOME, str(tmp_path), _never, _never, events_disk=Disk())
+        with export.locked(0):
+            take_cut(export, at)
+
+    if counted_before:
+        cut(1.0)
+    for _ in range(restarts):
+        machine.checkpoint()
+        machine = SimulatedMachine(machine.disk.crash(Nothing()), machine.outside, machine.segment_bytes)
+    if not counted_before:
+        cut(1.0)
+    machine.wait(10)
+    machine.accept(1)
+    machine.durable()
+    deliver_all(machine, begun(machine))
+    cut(2.0)
+    first, last = cuts_in(tmp_path)[0]
+    files = [
+        file
+        for path in tmp_path.glob("dt=*")
+        for file in look(tmp_path, path.name[3:], SetAside(tmp_path / "aside"))[0]
+    ]
+    assert first.exported == {}
+    assert last.exported is not None
+    assert set(last.exported) == {"journal", "incoming.0"}
+    assert missing(tmp_path, files, first.exported, last.exported) == []
+
+
+def _never(*what: object) -> None:
+    raise AssertionError(what)

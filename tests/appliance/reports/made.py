@@ -111,6 +111,7 @@ def make_report(
         balance |= BALANCED | {"suspects": [], "suspects_left_out": 0, "gaps": []}
     if balances is False:
         balance |= {"suspects": [SUSPECT], "gaps": [{"lane": "journal", "begin": 1000, "end": 2000}]}
+        balance["altered"] = [{"lane": "journal", "what": "deferred", "exported": 4, "found": 3}]
     content = {"zone": "Europe/Vienna", "words": words, "balance": balance, "damaged": [], **told}
     if period is Period.DAY:
         content = {"day": start.isoformat(), **content}

@@ -64,6 +64,7 @@ def test_one_that_does_not_balance_is_red_and_names_the_messages(reports_directo
     assert "no event of its acceptance" in text
     assert "journal.0.parquet" in text
     assert "journal from 1000 to 2000" in text
+    assert "journal, deferred: 4 exported, 3 in the files" in text
     assert "≠" in text
     assert "First make the report again" in text
     assert "waypost export --now" in text

@@ -101,6 +101,8 @@ def _what_does_not_add_up(report: Report) -> Iterator[str]:
         yield f"  {visible(each.get('queue_id', ''))}: {visible(each.get('why', ''))} ({places})"
     if balance.suspects_left_out:
         yield f"  and {balance.suspects_left_out} more messages"
+    for altered in balance.altered:
+        yield f"events differ: {altered}"
     for gap in balance.gaps:
         yield f"  missing from the event files: {visible(gap)}"
 

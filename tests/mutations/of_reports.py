@@ -1,0 +1,52 @@
+"""Ways to break what makes a report red, or keeps it green."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+MUTATIONS = [
+    Mutation(
+        "restart positions name a journal segment that is not on disk",
+        "mailcore/queue/checkpoint.py",
+        "        journal_end = queue.journal.recorded_end\n",
+        "        journal_end = queue.journal.end\n",
+        "tests/appliance/pipeline/test_missing.py -k idled",
+    ),
+    Mutation(
+        "a lane whose first segment could not be written lacks its beginning",
+        "mailcore/events/write/export.py",
+        "            if bases and at.at < bases[0] and not _nothing_before(reader, at.at):\n",
+        "            if bases and at.at < bases[0]:\n",
+        "tests/events/test_export.py -k first_segment",
+    ),
+    Mutation(
+        "the exported rows are not counted",
+        "mailcore/events/write/export.py",
+        "at.since, add(at.counts, written.counts))\n",
+        "at.since, at.counts)\n",
+        "tests/appliance/pipeline/test_altered.py -k agrees",
+    ),
+    Mutation(
+        "a row dropped and another doubled make up for each other",
+        "appliance/pipeline/counters.py",
+        "        for name in COUNTERS:\n",
+        "        for name in COUNTERS[:-1]:\n",
+        "tests/appliance/pipeline/test_altered.py -k twice",
+    ),
+    Mutation(
+        "a file copied to another day counts again",
+        "appliance/pipeline/events.py",
+        "    if days_of_rows := _days(path, footer) - {dt}:\n",
+        "    if days_of_rows := _days(path, footer) - _days(path, footer):\n",
+        "tests/appliance/pipeline/test_altered.py -k copied",
+    ),
+    Mutation(
+        "a damaged file is there as long as its name is",
+        "appliance/pipeline/missing.py",
+        "            if (day, each.path.name) in good:\n",
+        '            if (events / f"dt={day}" / each.path.name).exists():\n',
+        "tests/appliance/pipeline/test_altered.py -k midnight",
+    ),
+]
