@@ -17,6 +17,7 @@ from typing import Any
 
 from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient, ControlError
+from mailcore.doctor.resolver import Lookups, servers_of
 from mailcore.faults import Code
 from mailcore.manager_answers import State
 
@@ -56,7 +57,10 @@ class Host:
     state: State | None = None  # of the manager; None without an answer
     silence: str = ""  # reason why there is no answer
     silence_code: Code | None = None  # its code
-    silent: set[tuple[str, int]] = field(default_factory=set)  # name servers that did not answer; asked last
+    lookups: Lookups = field(init=False)  # of the checks of names, which share what they learn about the servers
+
+    def __post_init__(self) -> None:
+        self.lookups = Lookups(servers_of(self.settings, self.resolv_conf), self.helo)
 
     @classmethod
     def of(cls, settings: Settings, config: Path, **more: Any) -> Host:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 
 from mailcore.doctor.finding import AFTER_NAMES, Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Host
-from mailcore.doctor.resolver import ask, ask_any, servers
+from mailcore.doctor.resolver import Answer, Server, side_by_side
 
 __all__ = ["look"]
 
@@ -17,34 +18,30 @@ SERVER_REMEDY = "Repair or replace it in [deliverer] nameservers, or in /etc/res
 
 def look(host: Host) -> Iterator[Finding]:
     """Yields findings about name servers, our names in HELO and greeting, and [relay] domains."""
-    asked = servers(host)
-    if not asked:
+    if not host.lookups.servers:
         yield bad("name servers", "none configured; mail that needs an MX lookup cannot be delivered", SERVER_REMEDY)
         return
-    findings = [_server(host, server) for server in asked]
-    yield from findings
-    if not any(each.figures["rcode"] for each in findings):
-        yield bad("name servers", f"none of {len(asked)} answers; mail that needs an MX lookup waits", SERVER_REMEDY)
+    answers = host.lookups.first_answers()
+    yield from (_server(host, server, answer) for server, answer in answers.items())
+    if not any(answer.rcode for answer in answers.values()):
+        yield bad("name servers", f"none of {len(answers)} answers; mail that needs an MX lookup waits", SERVER_REMEDY)
         return
     roles: dict[str, str] = {}
     for role, name in (("HELO", host.helo), ("greeting", host.greeting)):
         roles[name] = f"{roles[name]} and {role}" if name in roles else role
-    for name, role in roles.items():
-        yield _own(host, name, role)
-    for domain in host.settings.relay.domains[:DOMAINS_MAX]:
-        yield _domain(host, domain.removeprefix("."))
+    calls: list[Callable[[], Finding]] = [functools.partial(_own, host, name, role) for name, role in roles.items()]
+    domains = host.settings.relay.domains[:DOMAINS_MAX]
+    calls += [functools.partial(_domain, host, domain.removeprefix(".")) for domain in domains]
+    yield from side_by_side(calls)
 
 
-def _server(host: Host, server: tuple[str, int]) -> Finding:
+def _server(host: Host, server: Server, answer: Answer) -> Finding:
     what = f"name server {server[0]}" + (f" port {server[1]}" if server[1] != 53 else "")
-    own, kind = (".", "NS") if host.helo.startswith("[") or "." not in host.helo else (host.helo, "A")
-    answer = ask(server, own, kind)
     figures = {"rcode": answer.rcode, "took_s": answer.took_s}
     if not answer.rcode:
-        host.silent.add(server)
         return warn(what, f"does not answer: {answer.error}", SERVER_REMEDY, **figures)
     if not answer.is_usable:
-        reply = f"answers {answer.rcode} to a query for {own}"
+        reply = f"answers {answer.rcode} to a query for {host.lookups.first_question[0]}"
         return warn(what, reply, SERVER_REMEDY, **figures)
     if answer.took_s > SLOW_S:
         return warn(
@@ -67,7 +64,8 @@ def _own(host: Host, name: str, role: str) -> Finding:
             what, f"{name!r} is not a fully qualified domain name; other servers will reject our mail",
             "Set hostname in [deliverer] and [receiver] to the DNS name of this host.",
         )  # fmt: skip
-    found = {kind: ask_any(host, name, kind) for kind in ("A", "AAAA", "MX")}
+    kinds = ("A", "AAAA", "MX")
+    found = dict(zip(kinds, host.lookups.ask_all(name, kinds), strict=True))
     addresses = [*found["A"].records, *found["AAAA"].records]
     hosts = found["MX"].records
     figures = {"addresses": addresses, "mx": list(hosts)}
@@ -85,7 +83,7 @@ def _own(host: Host, name: str, role: str) -> Finding:
 def _domain(host: Host, domain: str) -> Finding:
     """Returns a finding about the MX and address records of a domain we accept mail for."""
     what = f"{domain} ([relay] domains)"
-    mx = ask_any(host, domain, "MX")
+    mx = host.lookups.ask(domain, "MX")
     if not mx.is_usable:
         return not_known(what, f"lookup failed: {mx.error or mx.rcode}", AFTER_NAMES)
     hosts = [record.partition(" ")[2].rstrip(".") for record in mx.records]
@@ -93,7 +91,7 @@ def _domain(host: Host, domain: str) -> Finding:
         ours = host.greeting.lower() in hosts
         records = f"MX {', '.join(hosts[:4])}{'' if ours else '; none of them is this host'}"
         return good(what, records, mx=hosts, is_ours=ours)
-    if ask_any(host, domain, "A").records or ask_any(host, domain, "AAAA").records:
+    if any(answer.records for answer in host.lookups.ask_all(domain, ("A", "AAAA"))):
         return good(what, "no MX record, but an address", mx=[])
     return warn(
         what, "has no MX and no address record; mail for it cannot reach any server",

@@ -6,6 +6,7 @@ defer or reject other mail.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import socket
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import dns.reversename
 
 from mailcore.doctor.finding import AFTER_NAMES, Finding, good, not_known, warn
 from mailcore.doctor.host import Host
-from mailcore.doctor.resolver import ask_any
+from mailcore.doctor.resolver import side_by_side
 
 __all__ = ["look", "sources"]
 
@@ -30,16 +31,7 @@ def look(host: Host) -> Iterator[Finding]:
             "addresses", "this host has no default route; it can only deliver to next hops on the local network",
             "Add a default route if this host delivers to other networks.",
         )  # fmt: skip
-    for address in found:
-        given = host.sources is not None
-        if not given and not ipaddress.ip_address(address).is_global:
-            yield not_known(
-                address,
-                f"outgoing mail leaves from private address {address} (behind NAT); cannot check the public address",
-                f"Check that the PTR record of the public address is {host.helo}.",
-            )
-        else:
-            yield _address(host, address)
+    yield from side_by_side([functools.partial(_address, host, address) for address in found])
 
 
 def sources() -> tuple[str, ...]:
@@ -56,7 +48,13 @@ def sources() -> tuple[str, ...]:
 
 
 def _address(host: Host, address: str) -> Finding:
-    answer = ask_any(host, dns.reversename.from_address(address).to_text(), "PTR")
+    if host.sources is None and not ipaddress.ip_address(address).is_global:
+        return not_known(
+            address,
+            f"outgoing mail leaves from private address {address} (behind NAT); cannot check the public address",
+            f"Check that the PTR record of the public address is {host.helo}.",
+        )
+    answer = host.lookups.ask(dns.reversename.from_address(address).to_text(), "PTR")
     if not answer.is_usable:
         return not_known(address, f"PTR lookup failed: {answer.error or answer.rcode}", AFTER_NAMES)
     names = [each.rstrip(".") for each in answer.records]
@@ -87,4 +85,4 @@ def _address(host: Host, address: str) -> Finding:
 
 def _has(host: Host, name: str, kind: str, address: str) -> bool:
     expected = ipaddress.ip_address(address)
-    return any(ipaddress.ip_address(each) == expected for each in ask_any(host, name, kind).records)
+    return any(ipaddress.ip_address(each) == expected for each in host.lookups.ask(name, kind).records)

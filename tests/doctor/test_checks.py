@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from mailcore.doctor.checks import ALONE, CHECKS, Check, run_checks
+from mailcore.doctor.checks import ALONE, CHECKS, Check, in_order, run_checks
 from mailcore.doctor.finding import Finding, State, good, warn, worst
 from mailcore.doctor.host import Host
 from tests.doctor.sample_host import found, sample_host
@@ -23,7 +23,8 @@ def test_a_check_that_hangs_is_a_finding_and_what_it_found_counts(tmp_path: Path
         yield good("first", "is well")
         for_ever.wait()
 
-    findings = run_checks(sample_host(tmp_path), [Check("stuck", hangs, 0.2), Check("other", fine, 10.0)], [])
+    checks = [Check("stuck", hangs, 0.2), Check("other", fine, 10.0)]
+    findings = in_order(run_checks(sample_host(tmp_path), checks, []), checks, [])
     for_ever.set()
     assert [(each.subject, each.what, each.state) for each in findings] == [
         ("stuck", "first", State.GOOD),
@@ -34,6 +35,20 @@ def test_a_check_that_hangs_is_a_finding_and_what_it_found_counts(tmp_path: Path
     assert findings[1].remedy
 
 
+def test_a_finding_comes_before_its_check_has_ended(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+
+    def waits(_: Host) -> Iterator[Finding]:
+        yield good("first", "is well")
+        assert goes_on.wait(30)
+        yield good("second", "is well")
+
+    findings = run_checks(sample_host(tmp_path), [Check("slow", waits, 60.0)], [])
+    assert next(findings).what == "first"
+    goes_on.set()
+    assert [each.what for each in findings] == ["second"]
+
+
 def test_checks_run_side_by_side(tmp_path: Path) -> None:
     together = threading.Barrier(3, timeout=10)
 
@@ -41,7 +56,7 @@ def test_checks_run_side_by_side(tmp_path: Path) -> None:
         together.wait()
         yield good("met", "the others")
 
-    findings = run_checks(sample_host(tmp_path), [Check(str(number), meets, 20.0) for number in range(3)], [])
+    findings = list(run_checks(sample_host(tmp_path), [Check(str(number), meets, 20.0) for number in range(3)], []))
     assert [each.what for each in findings] == ["met"] * 3
 
 
@@ -53,9 +68,8 @@ def test_a_check_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None
     def closed(_: Host) -> Iterator[Finding]:
         raise PermissionError(13, "Permission denied", "/etc/shadow")
 
-    findings = run_checks(
-        sample_host(tmp_path), [Check("a", breaks, 9), Check("b", closed, 9), Check("c", fine, 9)], []
-    )
+    checks = [Check("a", breaks, 9), Check("b", closed, 9), Check("c", fine, 9)]
+    findings = in_order(run_checks(sample_host(tmp_path), checks, []), checks, [])
     assert found(findings, "before").state is State.GOOD
     assert found(findings, "a").state is State.NOT_KNOWN
     assert "ZeroDivisionError: a fault" in findings[1].found

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ async def appliance(tmp_path: Path) -> AsyncIterator[Appliance]:
 async def findings_of(appliance: Appliance) -> list[Finding]:
     """All but the portal's."""
     settings = load(appliance.config)
-    return await asyncio.to_thread(lambda: run_checks(Host.of(settings, appliance.config), CORE))
+    return await asyncio.to_thread(lambda: list(run_checks(Host.of(settings, appliance.config), CORE)))
 
 
 def by(findings: list[Finding], *subjects: str) -> dict[str, State]:
@@ -130,7 +130,9 @@ def test_it_changes_nothing(tmp_path: Path) -> None:
 
 
 def given(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> None:
-    monkeypatch.setattr(doctor, "run_checks", lambda sample_host: list(findings))
+    monkeypatch.setattr(
+        doctor, "run_checks", lambda host: iter([msgspec.structs.replace(each, subject="disk") for each in findings])
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,31 +158,55 @@ def test_the_exit_status(
     capsys.readouterr()
 
 
-def test_the_worst_comes_first_and_fits_the_terminal() -> None:
+def test_each_finding_is_printed_when_it_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = sample_host(tmp_path).config
+    printed: list[str] = []
+
+    def findings(host: Host) -> Iterator[Finding]:
+        yield msgspec.structs.replace(good("first", "fine"), subject="disk")
+        printed.append(capsys.readouterr().out)  # before the next check has ended
+        yield msgspec.structs.replace(bad("second", "broken", "Repair it."), subject="names")
+        printed.append(capsys.readouterr().out)
+
+    monkeypatch.setattr(doctor, "run_checks", findings)
+    assert main(["doctor", "--config", str(config)]) == 2
+    assert [text.split()[:4] for text in printed] == [
+        ["good", "disk", "first:", "fine"],
+        ["bad", "names", "second:", "broken"],
+    ]
+    assert capsys.readouterr().out.splitlines() == ["", "bad        names         second", "", "1 bad, 1 good"]
+
+
+def test_a_finding_fits_the_terminal_and_the_worst_come_first_at_the_end() -> None:
     subjects = ("disk", "clock")
     listed: list[Any] = [
         good("kept", "synchronized"),
-        bad("queue", "full " * 30, "Make room. " * 10),
         warn("x", "y", "z"),
+        bad("queue", "full " * 30, "Make room. " * 10),
     ]
     findings = [msgspec.structs.replace(each, subject=subjects[n % 2]) for n, each in enumerate(listed)]
-    lines = list(doctor.lines(findings, 60))
-    assert [line.split()[0] for line in lines if line[:1].strip()] == ["bad", "warn", "good", "1"]
-    assert lines[-1] == "1 bad, 1 warn, 1 good"
-    assert max(map(len, lines)) <= 60
-    assert sum("Remedy: " in line for line in lines) == 2
-    assert max(map(len, doctor.lines(findings, 200))) > 100
+    printed = [line for each in findings for line in doctor.lines(each, 80)]
+    assert [line.split()[0] for line in printed if line[:1].strip()] == ["good", "warn", "bad"]
+    assert sum("Remedy: " in line for line in printed) == 2
+    end = list(doctor.summary(findings, 80))
+    assert [line.split()[0] for line in end if line] == ["bad", "warn", "1"]
+    assert end[-1] == "1 bad, 1 warn, 1 good"
+    assert max(map(len, printed + end)) <= 80
+    assert max(map(len, doctor.lines(findings[2], 200))) > 100
 
 
 def test_a_state_that_is_not_known_is_explained() -> None:
-    lines = list(doctor.lines([not_known("balance", "no answer", "Try again."), good("kept", "synchronized")], 200))
-    assert "Remedy: Try again." in lines[1]
-    assert lines[-2:] == [doctor.NOT_KNOWN, "1 not known, 1 good"]
+    findings = [not_known("balance", "no answer", "Try again."), good("kept", "synchronized")]
+    assert "Remedy: Try again." in list(doctor.lines(findings[0], 200))[1]
+    assert list(doctor.summary(findings, 200)) == ["", doctor.NOT_KNOWN, "1 not known, 1 good"]
 
 
 def test_what_strangers_wrote_does_not_reach_the_terminal() -> None:
     hostile = "\x1b]0;title\x07\u202e\n" + "x" * 5_000
-    text = "\n".join(doctor.lines([warn(hostile[:20], hostile, hostile[:20])], 80))
+    finding = warn(hostile[:20], hostile, hostile[:20])
+    text = "\n".join([*doctor.lines(finding, 80), *doctor.summary([finding], 80)])
     assert text.isascii() or all(character.isprintable() or character == "\n" for character in text)
     assert "\x1b" not in text
     assert "\u202e" not in text

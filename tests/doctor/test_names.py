@@ -9,7 +9,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import dns.exception
 import dns.message
+import dns.query
 import pytest
 
 from mailcore.doctor import names, resolver, reverse
@@ -104,10 +106,41 @@ def test_nobody_waits_twice_for_a_silent_server(
         host = named(tmp_path, f'{silent}", "{server.text}', more=domains, sources=("203.0.113.5",))
         assert found(names.look(host), "bare.example").state is State.GOOD
         assert next(iter(reverse.look(host))).state is State.GOOD
-        assert len(questions) == resolver.TRIES
-        host.silent.clear()
-        assert next(iter(reverse.look(host))).state is State.GOOD
-    assert len(questions) == resolver.TRIES + 1
+    assert len(questions) == resolver.TRIES
+
+
+def test_dead_name_servers_cost_five_seconds_at_most(
+    server: NameServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the time each query is given, because a busy machine says nothing about it."""
+    waited: list[tuple[str, float]] = []
+    now = [1_000.0]
+    lock = threading.Lock()
+
+    def silent(question: object, address: str, allowed_s: float, *_: object, **__: object) -> None:
+        with lock:
+            waited.append((threading.current_thread().name, allowed_s))
+        raise dns.exception.Timeout
+
+    monkeypatch.setattr(dns.query, "udp", silent)
+    monkeypatch.setattr("mailcore.doctor.resolver.time.monotonic", lambda: now[0])
+    domains = ", ".join(f'"d{n}.example"' for n in range(10))
+    servers = '", "'.join(f"192.0.2.{n}" for n in range(1, 5))
+    host = named(tmp_path, servers, more=f"[relay]\ndomains = [{domains}]\n", sources=("203.0.113.5", "2001:db8::5"))
+    list(names.look(host))
+    assert {each.state for each in reverse.look(host)} == {State.NOT_KNOWN}
+    assert len(waited) == 4 * resolver.TRIES, "each server is asked in a thread of its own, and no more than once"
+    assert len({thread for thread, _ in waited}) == 4
+    assert resolver.TRIES * resolver.TRY_S <= resolver.ALL_S < 5
+    now[0] += 4.0  # the servers have become slow
+    host.lookups._first_answers = dict.fromkeys(host.lookups.servers, resolver.Answer("NOERROR", (), 0.1))
+    waited.clear()
+    list(names.look(host))
+    assert max(allowed_s for _, allowed_s in waited) <= resolver.ALL_S - 4.0
+    now[0] += 1.0
+    waited.clear()
+    list(reverse.look(host))
+    assert waited == [], "no time is left"
 
 
 def test_a_slow_server_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +168,7 @@ def test_there_is_no_server_at_all(tmp_path: Path) -> None:
 def test_the_servers_are_those_of_resolv_conf(tmp_path: Path) -> None:
     file = tmp_path / "resolv.conf"
     file.write_text("nameserver 192.0.2.53\nnameserver 2001:db8::53\n")
-    assert resolver.servers(sample_host(tmp_path, resolv_conf=file)) == [("192.0.2.53", 53), ("2001:db8::53", 53)]
+    assert sample_host(tmp_path, resolv_conf=file).lookups.servers == [("192.0.2.53", 53), ("2001:db8::53", 53)]
 
 
 # -- our names

@@ -145,6 +145,7 @@ def test_which_configuration_is_the_portals_stands_in_its_environment(tmp_path: 
         "REDIS_URL": "redis://its",
     }
     told = portal._environment(tmp_path / "waypost.toml", service, shell)
+    assert told["RES_OPTIONS"] == portal.RES_OPTIONS, "a dead name server is not asked for long"
     assert told["WAYPOST_CONFIG"] == "/etc/waypost/portal.toml"
     assert (told["DATABASE_URL"], told["REDIS_URL"], told["TZ"]) == ("sqlite:///given", "redis://its", "UTC")
     assert told["WAYPOST_SECRET_KEY"], "none is made in the portal's directory"
