@@ -9,10 +9,10 @@ from __future__ import annotations
 import email.utils
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-from mailcore.import_postfix.machine import Machine, read_text
+from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.queue_file import QueuedMessage
+from mailcore.import_postfix.tables import TableFault
 
 __all__ = ["cleaned", "origin", "qualified"]
 
@@ -27,8 +27,8 @@ def origin(machine: Machine) -> str:
     if not given.startswith("/"):
         return given
     try:
-        return read_text(Path(given)).split("\n", 1)[0].strip()
-    except (OSError, UnicodeDecodeError):
+        return machine.tables.text(given).split("\n", 1)[0].strip()
+    except TableFault:
         return machine.cf.value("myhostname")
 
 

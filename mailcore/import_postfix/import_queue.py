@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mailcore.config.load import ConfigError, load
+from mailcore.config.settings import Receiver
 from mailcore.control.client import ControlClient, Refused
 from mailcore.control.protocol.injection import Injected
 from mailcore.control.protocol.messages import HistoryPart
@@ -34,7 +36,7 @@ from mailcore.import_postfix.queue_directory import MasterRuns, aside, message_f
 from mailcore.import_postfix.queue_file import QueuedMessage, content, read_message
 from mailcore.import_postfix.records import FileFault
 from mailcore.import_postfix.relaying import local_domains
-from mailcore.terminal.command import DONE, NOT_DONE, UsageError, control_client, settings_of
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, config_path, control_client
 from mailcore.terminal.output import complain, plain, print_json, say
 
 __all__ = ["configure", "run"]
@@ -98,12 +100,17 @@ def run(arguments: argparse.Namespace) -> int:
     directory: Path = arguments.queue_directory or Path(machine.cf.value("queue_directory"))
     if not directory.is_dir():
         raise UsageError(f"import-postfix: {directory} is not a directory; give the queue with --queue-directory DIR")
-    settings = settings_of(arguments)
-    ledger_path = arguments.ledger or settings.home / LEDGER
-    size = min(RECIPIENTS_PER_RECORD, settings.receiver.recipient_limit)
+    only_read = arguments.dry_run or arguments.list_done
+    home, recipients_max = _home_and_limit(arguments, only_read)
+    ledger_path: Path = arguments.ledger or home / LEDGER
+    if not only_read and not ledger_path.parent.is_dir():
+        raise UsageError(
+            f"import-postfix: {ledger_path.parent} does not exist; start Waypost, which creates its home, or use --dry-run"
+        )
+    size = min(RECIPIENTS_PER_RECORD, recipients_max)
     names = (origin(machine), machine.cf.value("myhostname"))
     try:
-        with postfix_stopped(directory), contextlib.closing(Ledger(ledger_path)) as ledger:
+        with postfix_stopped(directory), contextlib.closing(Ledger(ledger_path, only_read=only_read)) as ledger:
             work = _Import(arguments, directory, ledger, names, size, local_domains(machine, Draft()))
             if arguments.list_done:
                 return work.list_done()
@@ -114,6 +121,21 @@ def run(arguments: argparse.Namespace) -> int:
     except (MasterRuns, LedgerInUse) as refused:
         complain(refused)
         return NOT_DONE
+
+
+def _home_and_limit(arguments: argparse.Namespace, only_read: bool) -> tuple[Path, int]:
+    """Returns Waypost's home, and its limit of recipients. Raises ConfigError.
+
+    A report needs no configuration: without one, they are those of a new Waypost.
+    """
+    try:
+        path = config_path(arguments)
+    except ConfigError:
+        if not only_read:
+            raise
+        return Path(arguments.home), Receiver().recipient_limit
+    settings = load(path)
+    return settings.home, settings.receiver.recipient_limit
 
 
 class _Import:

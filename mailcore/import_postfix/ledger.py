@@ -44,20 +44,31 @@ class Begun:
 class Ledger:
     """The open ledger file. One import holds it at a time; several threads may write. Must be closed."""
 
-    def __init__(self, path: Path) -> None:
-        """Opens and locks the file, and reads it. Raises LedgerInUse, OSError."""
+    def __init__(self, path: Path, *, only_read: bool = False) -> None:
+        """Opens and locks the file, and reads it. Raises LedgerInUse, OSError.
+
+        With ``only_read`` nothing is created or changed; a file that does not exist is an empty ledger.
+        """
         self.path = path
         self._lock = threading.Lock()
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._only_read = only_read
+        self._begun: dict[str, Begun] = {}  # by our queue id
+        self._done: dict[str, list[tuple[int, int]]] = {}
+        flags = os.O_RDONLY if only_read else os.O_RDWR | os.O_CREAT | os.O_APPEND
+        try:
+            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            if not only_read:
+                raise
+            self._descriptor = os.open(os.devnull, flags | os.O_CLOEXEC)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._descriptor)
             raise LedgerInUse(f"{path}: another import is running") from None
-        self._begun: dict[str, Begun] = {}  # by our queue id
-        self._done: dict[str, list[tuple[int, int]]] = {}
         self._read()
-        _sync_directory(path.parent)
+        if not only_read:
+            _sync_directory(path.parent)
 
     def close(self) -> None:
         """Closes the file and releases its lock."""
@@ -114,7 +125,7 @@ class Ledger:
                     self._finish(entry)
                 else:
                     self._begun.pop(entry.queue_id, None)
-        if not whole:
+        if not whole and not self._only_read:
             self._write("\n")  # so that the next line does not begin in the middle of this one
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from mailcore.import_postfix.defaults import DEFAULTS, of_host
 from mailcore.import_postfix.main_cf import MainCf, parse_main_cf
 from mailcore.import_postfix.master_cf import Service, parse_master_cf
-from mailcore.import_postfix.tables import Tables
+from mailcore.import_postfix.tables import CONFIG_DIRECTORY, Tables
 
 __all__ = ["Machine", "open_machine", "read_text"]
 
@@ -71,4 +71,5 @@ def open_machine(directory: Path, hostname: str) -> Machine:
         faults += more
     except (OSError, UnicodeDecodeError) as error:
         faults.append(f"master.cf: cannot be read; assuming Postfix's default listeners and transports ({error})")
-    return Machine(directory, cf, services, Tables(directory, read_text), faults)
+    config_directory = Path(cf.value("config_directory") or CONFIG_DIRECTORY)
+    return Machine(directory, cf, services, Tables(directory, read_text, config_directory), faults)

@@ -5,7 +5,7 @@ A name is looked up completely, then by its longest prefix in ``_BEGINNINGS``.
 
 from __future__ import annotations
 
-__all__ = ["HOUSEKEEPING", "meaning"]
+__all__ = ["HOUSEKEEPING", "meaning", "read_with"]
 
 # Internal to Postfix: directories, users, logging and build. Mail does not depend on them.
 # fmt: off
@@ -114,7 +114,30 @@ _BEGINNINGS = {
     "virtual_alias_": _REWRITING,
     "virtual_": _MAILBOXES,
 }
+_CERTIFICATE = "read with the other settings of the server's TLS; see the finding on the certificate"
+_CLIENT_TLS = "read with smtp_tls_security_level, which decides; see the findings on tls of each transport"
+# Settings that are translated with another one, whose finding says what became of both.
+_READ_WITH = {
+    "inet_protocols": "read with inet_interfaces: [receiver] listen has only addresses of these protocols",
+    "mynetworks_style": "has no effect in Postfix, because mynetworks is set",
+    "parent_domain_matches_subdomains": "read with relay_domains: it decides whether a domain includes its subdomains",
+    "smtp_connection_cache_on_demand": "Waypost keeps connections, too; see [deliverer] connection_idle_s",
+    "smtpd_tls_cert_file": _CERTIFICATE,
+    "smtpd_tls_chain_files": _CERTIFICATE,
+    "smtpd_tls_key_file": _CERTIFICATE,
+    "smtpd_tls_security_level": _CERTIFICATE,
+    "smtpd_use_tls": _CERTIFICATE,
+    "smtp_enforce_tls": _CLIENT_TLS,
+    "smtp_tls_security_level": _CLIENT_TLS,
+    "smtp_use_tls": _CLIENT_TLS,
+}
+_READ = "read; with this value there is nothing to take over"
 _UNKNOWN = "not supported by Waypost; check whether your mail depends on it"
+
+
+def read_with(name: str) -> str:
+    """Returns what became of a setting that was read, and has no finding of its own."""
+    return _READ_WITH.get(name, _READ)
 
 
 def meaning(name: str) -> str:

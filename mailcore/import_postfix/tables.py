@@ -1,5 +1,8 @@
 """Reads Postfix's lookup tables and lists in plain text; for an indexed table, its source file.
 
+Law: no file is read but those of the Postfix that was given: files below the directory of main.cf, or, if that is the copy of a
+whole file system (COPY/etc/postfix), files below COPY. A file of this host with the same name may be that of another Postfix.
+
 Types: texthash, and hash, btree, lmdb, cdb, dbm, sdbm by their source; inline; cidr for networks; any with ``proxy:``. Other
 types (ldap, mysql, ...) and rules (regexp, pcre) are reported and not read.
 """
@@ -7,14 +10,16 @@ types (ldap, mysql, ...) and rules (regexp, pcre) are reported and not read.
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mailcore.import_postfix.main_cf import logical_lines, split_list
 
-__all__ = ["Table", "TableFault", "Tables", "networks_without"]
+__all__ = ["CONFIG_DIRECTORY", "Table", "TableFault", "Tables", "networks_without"]
 
+CONFIG_DIRECTORY = Path("/etc/postfix")  # Postfix's default of config_directory
 SOURCE_BYTES_MAX = 64 << 20  # of one table; a million routes have 40 MB
 _INDEXED = frozenset({"hash", "btree", "lmdb", "cdb", "dbm", "sdbm", "texthash"})
 _RULES = {"regexp": "regular expressions", "pcre": "regular expressions"}
@@ -38,10 +43,52 @@ class Table:
 
 @dataclass(frozen=True)
 class Tables:
-    """Reads tables. ``directory``: that of main.cf; ``read``: returns the text of a file, or raises OSError."""
+    """Reads tables. ``directory``: that of main.cf; ``read``: returns the text of a file, or raises OSError.
+
+    ``config_directory``: where main.cf lies according to Postfix; names of tables begin with it.
+    """
 
     directory: Path
     read: Callable[[Path], str]
+    config_directory: Path = CONFIG_DIRECTORY
+
+    def path(self, name: str) -> Path:
+        """Returns where the file lies that main.cf names. Raises TableFault if it is not a file of this Postfix."""
+        directory = Path(os.path.abspath(self.directory))
+        given = Path(os.path.normpath(name))
+        top = self._top(directory)
+        if not given.is_absolute():
+            path = directory / given
+        elif given.is_relative_to(directory):
+            path = given
+        elif top != directory:
+            path = top / given.relative_to("/")
+        elif given.is_relative_to(self.config_directory):
+            path = directory / given.relative_to(self.config_directory)
+        else:
+            raise TableFault(
+                f"{name} is outside of {directory} and is not read; copy it there, and change its name in main.cf"
+            )
+        if not path.resolve().is_relative_to(top.resolve()):
+            raise TableFault(f"{name} leads out of {top} and is not read; replace the link by the file")
+        return path
+
+    def text(self, name: str) -> str:
+        """Returns the text of a file that main.cf names. Raises TableFault."""
+        path = self.path(name)
+        try:
+            return self.read(path)
+        except OSError as error:
+            raise TableFault(f"{path} cannot be read: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise TableFault(f"{path} is not UTF-8") from None
+
+    def _top(self, directory: Path) -> Path:
+        """Returns the directory that holds all files of this Postfix: "/" for the Postfix of this host."""
+        parts = self.config_directory.parts[1:]
+        if parts and directory.parts[-len(parts) :] == parts:
+            return Path(*directory.parts[: -len(parts)])
+        return directory
 
     def table(self, name: str) -> Table:
         """Reads a table such as hash:/etc/postfix/transport. Raises TableFault."""
@@ -54,9 +101,9 @@ class Tables:
             raise TableFault(f"{_RULES[kind]} are not taken over{self._count(rest)}")
         if kind not in _INDEXED:
             raise TableFault(f"tables of type {kind} are not read here")
-        path = self.directory / rest
+        path = Path(rest)
         found = Table(name, [])
-        for number, line in logical_lines(self._text(path)):
+        for number, line in logical_lines(self.text(rest)):
             words = line.split(None, 1)
             if len(words) == 2:
                 found.entries.append((words[0].lower(), words[1].strip(), f"{path.name}:{number}"))
@@ -86,7 +133,7 @@ class Tables:
         true = not given.startswith("!")
         word = given.lstrip("!")
         if word.startswith("/"):
-            lines = [line for _, line in logical_lines(self._text(Path(word)))]
+            lines = [line for _, line in logical_lines(self.text(word))]
             inner = [each for line in lines for each in split_list(line)]
             for so, element in self.elements(inner, unread, depth + 1):
                 yield so is true, element
@@ -98,7 +145,7 @@ class Tables:
     def _keys(self, name: str) -> list[str]:
         kind, _, rest = name.removeprefix("proxy:").partition(":")
         if kind == "cidr":
-            lines = [line.split(None, 1) for _, line in logical_lines(self._text(self.directory / rest))]
+            lines = [line.split(None, 1) for _, line in logical_lines(self.text(rest))]
             if any(words[0] in ("if", "endif") or words[0].startswith("!") for words in lines):
                 raise TableFault(f"{name} has conditions")
             return [words[0] for words in lines]
@@ -106,18 +153,10 @@ class Tables:
 
     def _count(self, path: str) -> str:
         try:
-            rules = sum(1 for _ in logical_lines(self._text(self.directory / path)))
+            rules = sum(1 for _ in logical_lines(self.text(path)))
         except TableFault:
             return ""
         return f" ({rules} rules in {path})"
-
-    def _text(self, path: Path) -> str:
-        try:
-            return self.read(path)
-        except OSError as error:
-            raise TableFault(f"{path} cannot be read: {error.strerror or error}") from None
-        except UnicodeDecodeError:
-            raise TableFault(f"{path} is not UTF-8") from None
 
 
 def networks_without(words: Iterator[tuple[bool, str]]) -> tuple[list[Network], list[str]]:

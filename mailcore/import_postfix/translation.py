@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.machine import Machine, open_machine
-from mailcore.import_postfix.meanings import HOUSEKEEPING, meaning
+from mailcore.import_postfix.meanings import HOUSEKEEPING, meaning, read_with
 from mailcore.import_postfix.measures import DESTINATION, measures
 from mailcore.import_postfix.relaying import (
     listeners,
@@ -62,10 +62,12 @@ def _rest(machine: Machine, draft: Draft) -> None:
     """Adds a finding for each setting without one."""
     inside = {name for text in machine.cf.given.values() for name in _NAMED.findall(text)}
     house = []
+    places = {each.where for each in draft.findings}
     for name in machine.cf.given:
         if name in machine.seen:
-            continue
-        if name in HOUSEKEEPING:
+            if machine.where(name) not in places:
+                draft.taken(machine.where(name), machine.what(name), read_with(name))
+        elif name in HOUSEKEEPING:
             house.append(name)
         elif not machine.cf.value(name) or (name.endswith("_rate_limit") and machine.cf.value(name) == "0"):
             draft.taken(machine.where(name), machine.what(name), "empty or 0; nothing to take over")

@@ -221,3 +221,23 @@ def test_the_file_is_written_whole_never_over_another_and_the_appliance_takes_it
         assert "main.cf is not UTF-8" in capsys.readouterr().err
     assert main(["import-postfix", str(tmp_path / "nowhere")]) == 1
     assert "No such file" in capsys.readouterr().err
+
+
+def test_a_report_needs_neither_a_home_nor_a_configuration(
+    old: OldQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mailcore.terminal.command.CONFIGURATIONS", (Path("none.toml"),))
+    command = ["import-postfix", str(old.etc), "--queue-directory", str(old.queue)]
+    before = sorted(tmp_path.iterdir())
+    for config in ([], ["--config", str(tmp_path / "waypost.toml")]):
+        if config:
+            Path("waypost.toml").write_text('home = "home"\n')
+            before = sorted(tmp_path.iterdir())
+        assert main([*command, "--dry-run", "--home", str(tmp_path / "home"), *config]) == 0
+        assert "6 messages with 9 recipients would be imported" in capsys.readouterr().out
+        assert main([*command, "--list-done", *config]) == 0
+        assert capsys.readouterr().out == ""
+        assert sorted(tmp_path.iterdir()) == before, "a report creates nothing"
+    assert main([*command, "--queue", "--config", "waypost.toml"]) == 2
+    assert "start Waypost, which creates its home" in capsys.readouterr().err

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from mailcore.config.settings import Settings
-from mailcore.import_postfix.draft import Fate
+from mailcore.import_postfix.draft import Draft, Fate
+from mailcore.import_postfix.dropped import origin
+from mailcore.import_postfix.machine import open_machine
+from mailcore.import_postfix.meanings import HOUSEKEEPING
 from mailcore.import_postfix.translation import translate
 from tests.import_postfix.translating import MASTER, route_of, said_of, settings_of, told_of
 
@@ -174,10 +179,23 @@ def test_what_became_of_it_is_said(directory: Path, what: str, fate: Fate, said:
 def test_each_setting_has_a_finding(directory: Path) -> None:
     draft, machine = translate(directory, "host")
     house = next(each.what for each in draft.findings if "internal to Postfix" in each.said)
-    told = {each.what.partition(" = ")[0] for each in draft.findings} | set(house.split(", "))
-    # Looked at together with another: what is listened on, how a list is read.
-    assert set(machine.cf.given) - told <= {"inet_protocols", "relay_transport", "smtp_mail_timeout"}
+    told = {each.where for each in draft.findings}
+    assert [
+        name for name in machine.cf.given if machine.where(name) not in told and name not in house.split(", ")
+    ] == []
     assert all(each.where and each.said for each in draft.findings)
+
+
+@pytest.mark.skipif(shutil.which("postconf") is None, reason="needs Postfix")
+@pytest.mark.parametrize("value", ["", "yes", "no", "0", "1"])
+def test_each_setting_that_postfix_knows_has_a_finding(tmp_path: Path, value: str) -> None:
+    known = subprocess.run(["postconf", "-dH"], capture_output=True, text=True, check=True).stdout.split()
+    (tmp_path / "main.cf").write_text("".join(f"{name} = {value}\n" for name in known))
+    (tmp_path / "master.cf").write_text(MASTER)
+    draft, machine = translate(tmp_path, "host")
+    told = {each.where for each in draft.findings}
+    assert len(known) > 500
+    assert [name for name in known if machine.where(name) not in told and name not in HOUSEKEEPING] == []
 
 
 @pytest.mark.parametrize(
@@ -240,6 +258,59 @@ def test_of_relay_domains_what_can_be_read_is_taken_and_the_table_that_can_not_i
     assert "its exclusions are not taken over" in found[2].said
     assert found[3].fate is Fate.TAKEN
     assert [each.fate for each in said_of(draft, "mydestination")] == [Fate.LEFT, Fate.LEFT]
+
+
+def copied(tmp_path: Path, below: str, main: str, **tables: str) -> Draft:
+    """Of a copy of another host's files; its main.cf names tables as that host did."""
+    etc = tmp_path / below
+    etc.mkdir(parents=True)
+    for name, text in tables.items():
+        (etc / name).write_text(text)
+    (etc / "main.cf").write_text(main)
+    (etc / "master.cf").write_text(MASTER)
+    return translate(etc, "host")[0]
+
+
+def test_tables_are_read_below_the_directory_that_was_given(tmp_path: Path) -> None:
+    """The host that runs the command may have a Postfix of its own, with tables of the same names."""
+    main = "transport_maps = hash:/etc/postfix/transport\nmynetworks = cidr:/etc/postfix/networks\n"
+    tables = {"transport": "a.example smtp:[192.0.2.1]\n", "networks": "192.0.2.0/24 OK\n"}
+    draft = copied(tmp_path, "copy", main, **tables)
+    assert draft.routes["a.example"] == "smtp:[192.0.2.1]"
+    assert draft.sections["relay"]["networks"] == ["192.0.2.0/24"]
+
+
+def test_a_file_of_this_host_is_never_read(tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    host.mkdir()
+    (host / "transport").write_text("a.example smtp:[192.0.2.66]\n")
+    (host / "domains").write_text("secret.example\n")
+    main = (
+        f"transport_maps = hash:{host}/transport, hash:{tmp_path}/copy/../host/transport\n"
+        f"relay_domains = {host}/domains\nmyorigin = {host}/domains\n"
+    )
+    draft = copied(tmp_path, "copy", main)
+    assert "a.example" not in draft.routes
+    assert "secret.example" not in draft.toml("home", [])
+    said = [each.said for each in draft.findings if "is outside of" in each.said]
+    assert len(said) == 3
+    assert f"is outside of {tmp_path}/copy and is not read; copy it there" in said[0]
+    (tmp_path / "copy" / "linked").symlink_to(host / "transport")
+    (tmp_path / "copy" / "main.cf").write_text("transport_maps = hash:/etc/postfix/linked\n")
+    draft = translate(tmp_path / "copy", "host")[0]
+    assert "a.example" not in draft.routes
+    assert any("leads out of" in each.said for each in draft.findings)
+
+
+def test_of_a_copy_of_a_whole_file_system_every_table_is_read(tmp_path: Path) -> None:
+    mail = tmp_path / "copy/etc/mail"
+    mail.mkdir(parents=True)
+    (mail / "transport").write_text("a.example smtp:[192.0.2.1]\n")
+    (tmp_path / "copy/etc/mailname").write_text("old.example\n")
+    main = "transport_maps = hash:/etc/mail/transport\nmyorigin = /etc/mailname\n"
+    draft = copied(tmp_path, "copy/etc/postfix", main)
+    assert draft.routes["a.example"] == "smtp:[192.0.2.1]"
+    assert origin(open_machine(tmp_path / "copy/etc/postfix", "host")) == "old.example"
 
 
 def test_nothing_below_the_directory_is_changed(directory: Path) -> None:
