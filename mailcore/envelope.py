@@ -121,6 +121,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     options: Options = ()  # parameters of MAIL
     aside: dict[str, int] = {}  # name of an AsideKind in lower case -> its recipients; kinds without any are left out
     first_due_at: float = 0.0  # when all recipients are aside: the time of the first; it goes down the lanes until then
+    tag: str = ""  # value of the header field receiver.tag_header, as ``mailcore/tag.py`` takes it
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

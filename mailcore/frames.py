@@ -95,6 +95,8 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):
     connect_s: float  # delay c: DNS, connecting, greeting, EHLO, TLS; 0.0 on a kept connection
     transmit_s: float  # delay d: from MAIL FROM to the last reply
     transport_failure: bool = False  # a trouble of our own that no other site mends: no descriptors, no memory
+    source_address: str = ""  # of our end of the connection; "" when no host was reached
+    tls_verified: bool = False  # the certificate was checked against the host's name
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=5):

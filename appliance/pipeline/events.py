@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     DataType,
     DoubleType,
     IntegerType,
@@ -57,6 +58,7 @@ _TYPES: dict[str, DataType] = {
     "int": IntegerType(),
     "long": LongType(),
     "double": DoubleType(),
+    "bool": BooleanType(),
     "strings": ArrayType(StringType()),
 }
 RAW = StructType([StructField(name, _TYPES[kind]) for name, kind in COLUMNS.items()])

@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     DoubleType,
     IntegerType,
     LongType,
@@ -38,7 +39,7 @@ from mailcore.events.schema import FIELDS, KINDS
 
 __all__ = ["TYPED", "VERSION", "Silver", "made", "make", "manifest", "read", "typed"]
 
-VERSION = 4  # of the rows: raise it to have all days rebuilt at the next request
+VERSION = 5  # of the rows: raise it to have all days rebuilt at the next request
 IDENTITY = ("lane", "offset", "part")
 HALF = "delivered"  # of attempts: whether they are
 OF_ALL = (*IDENTITY, "at", "queue_id")
@@ -84,6 +85,11 @@ _COLUMNS = (
     ("delay_c_us", LongType()),
     ("delay_d_us", LongType()),
     ("generation", IntegerType()),
+    ("recipient_domain", StringType()),
+    ("sender_domain", StringType()),
+    ("source_address", StringType()),
+    ("tls_verified", BooleanType()),
+    ("tag", StringType()),
     ("why", StringType()),
     ("to_lane", StringType()),
     ("due_at", DoubleType()),

@@ -143,6 +143,12 @@ class Receiver:
     received_limit: int = whole(
         50, 1, 1000, "lines", "Received lines of a message that is refused as a loop, as Postfix's hopcount_limit"
     )
+    tag_header: str = text(
+        "",
+        "header field whose value (its first 128 characters) reports group mail by, such as X-Campaign",
+        values.field_name,
+        special={"": "mail has no tags"},
+    )
     idle_timeout_s: int = whole(
         300, 1, 3600, "seconds", "time without a byte after which a session gets 421 (RFC 5321 4.5.3.2.7)"
     )

@@ -27,6 +27,7 @@ __all__ = [
     "directory",
     "domain_pattern",
     "endpoint",
+    "field_name",
     "group",
     "host_name",
     "listen_address",
@@ -194,6 +195,13 @@ def host_name(text: str) -> str:
     except ValueError:
         raise bad(text, 'must be a host name such as "mail.example.org", or an address such as "[192.0.2.1]"') from None
     return f"[IPv6:{address.compressed}]" if address.version == 6 else f"[{address}]"
+
+
+def field_name(text: str) -> str:
+    """Reads the name of a header field: printable ASCII without blank and colon (RFC 5322 2.2). Raises BadValue."""
+    if not re.fullmatch(r"[!-9;-~]{1,76}", text):  # with its colon and a blank it fits on a line of 78 (RFC 5322 2.1.1)
+        raise bad(text, 'must be the name of a header field such as "X-Campaign", without a colon')
+    return text
 
 
 def retry_ladder(steps: Sequence[int]) -> tuple[int, ...]:

@@ -122,6 +122,7 @@ class Injecting:
             now=self._wall(),
             size_bytes_max=settings.receiver.message_size_limit,
             recipients_max=settings.receiver.recipient_limit,
+            tag_header=settings.receiver.tag_header,
         )
 
     def _of(self, session: Session) -> Injection:

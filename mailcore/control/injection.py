@@ -19,6 +19,7 @@ from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.faults import Code, FaultError
 from mailcore.queue.spool import DATA_AT, Spool, SpoolFile
 from mailcore.routing.address import is_mailbox, is_return_path
+from mailcore.tag import pattern_of, tag_of
 
 __all__ = ["Injection", "InjectionRefused", "WireForm"]
 
@@ -79,6 +80,7 @@ class Injection:
         now: float,
         size_bytes_max: int,
         recipients_max: int,
+        tag_header: str = "",
     ) -> None:
         """Raises InjectionRefused, OSError."""
         if not is_return_path(arguments.sender):
@@ -104,6 +106,7 @@ class Injection:
         self._addresses = addresses
         self._now = now
         self._size_bytes_max = size_bytes_max
+        self._tag = pattern_of(tag_header)
         self._form = WireForm()
         self._beginning = b""
         self._eight_bit = False
@@ -127,7 +130,9 @@ class Injection:
         if not self._author_bytes:
             raise InjectionRefused("the message is empty", argument="data")
         self._put(self._form.end())
-        found = _MESSAGE_ID.search(_HEADER_END.split(self._beginning, 1)[0])
+        header = _HEADER_END.split(self._beginning, 1)[0]
+        found = _MESSAGE_ID.search(header)
+        tag = self._tag.search(header) if self._tag is not None else None
         envelope = Envelope(
             queue_id=self.queue_id,
             generation=0,
@@ -144,6 +149,7 @@ class Injection:
             message_id=found[1].decode("ascii")[:MESSAGE_ID_CHARACTERS] if found else "",
             held_because=self._held_because,
             age_s=self._age_s,
+            tag=tag_of(tag[1]) if tag is not None else "",
         )
         self._file.complete(envelope)
         self._file.close()

@@ -168,6 +168,8 @@ class Client:
             site_failure=False,
             connect_s=connect_s,
             transmit_s=time.monotonic() - begun_at,
+            source_address=connection.source_address,
+            tls_verified=connection.tls_verified,
         )
         if connection.failure is None:
             key = (work.transport, work.tls, connection.host, connection.address, work.next_hop.port)

@@ -67,7 +67,9 @@ class Connection(SMTPProtocol):
         self.address = address
         self.name = f"{host}[{address}]"  # Postfix's form
         self.relay = f"{host}[{address}]:{port}"
+        self.source_address = ""  # of our end, once connected
         self.tls = ""
+        self.tls_verified = False  # the certificate was checked against the host's name
         self.features: dict[str, str] = {}  # EHLO keyword in lower case -> parameters; empty after HELO
         self.extensions = _NONE_OFFERED  # what ``features`` mean for a transaction; the client sets it after EHLO
         self.pipelining = False
@@ -93,6 +95,8 @@ class Connection(SMTPProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Sets the bounds of the write buffer."""
         super().connection_made(transport)
+        own = transport.get_extra_info("sockname")
+        self.source_address = str(own[0]) if own else ""
         cast(asyncio.WriteTransport, transport).set_write_buffer_limits(WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW)
 
     def data_received(self, data: bytes) -> None:
@@ -252,6 +256,7 @@ class Connection(SMTPProtocol):
         secured = self.transport.get_extra_info("ssl_object")
         cipher = secured.cipher()
         self.tls = f"{secured.version()} {cipher[0] if cipher else ''}".strip()
+        self.tls_verified = context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
         cast(asyncio.WriteTransport, self.transport).set_write_buffer_limits(WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW)
         return Reply(response.code, (response.message,))
 

@@ -43,7 +43,7 @@ def accepted(envelope: Envelope) -> Row:
         0, envelope.arrived_at, envelope.queue_id, envelope.sender, envelope.size_bytes, envelope.recipient_count,
         [recipient.address for recipient in recipients], recipients[0].number if recipients else 0,
         _ORIGINS[envelope.origin], envelope.client_address, envelope.helo, envelope.login, envelope.message_id, envelope.tls,
-        _options(envelope.options, recipients),
+        _options(envelope.options, recipients), envelope.tag,
     )  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def more_recipients(envelope: Envelope, part: int, recipients: tuple[Recipient, 
     addresses = [recipient.address for recipient in recipients]
     first = recipients[0].number if recipients else 0
     options = _options((), recipients)
-    return (part, envelope.arrived_at, envelope.queue_id, None, None, None, addresses, first, *_NOTHING, options)
+    return (part, envelope.arrived_at, envelope.queue_id, None, None, None, addresses, first, *_NOTHING, options, None)
 
 
 def _options(of_message: Options, recipients: tuple[Recipient, ...]) -> str | None:
@@ -75,9 +75,17 @@ def _attempts(body: bytes) -> Iterator[tuple[str, Row]]:
     count: int | None = len(delivery.verdicts)
     at, queue_id = delivery.at, delivery.queue_id
     rest = (delivery.destination, delivery.relay, delivery.tls, *delivery.delays, delivery.generation)
+    domains = delivery.recipient_domains
+    domain = delivery.recipient_domain(0)
+    more = (delivery.sender_domain, delivery.source_address, delivery.tls_verified, delivery.tag)
     for part, verdict in enumerate(delivery.verdicts):
         status = _STATUSES[verdict.status]
-        yield "attempt", (part, at, queue_id, count, verdict.number, status, verdict.dsn, verdict.reply, *rest)
+        if len(domains) > 1:
+            domain = delivery.recipient_domain(part)
+        yield (
+            "attempt",
+            (part, at, queue_id, count, verdict.number, status, verdict.dsn, verdict.reply, *rest, domain, *more),
+        )
         count = None
 
 

@@ -22,7 +22,7 @@ __all__ = ["CHECKSUM_WRAPS", "COLUMNS", "COUNTERS", "FIELDS", "KINDS", "STATUSES
 
 VERSION = 1  # in each file's metadata as "waypost.events"; a change of COLUMNS that is more than an addition raises it
 
-# Every column may be null but the first six. Types: string, int (32 bit), long (64 bit), double, strings (a list of them).
+# Every column may be null but the first six. Types: string, int (32 bit), long (64 bit), double, bool, strings (a list).
 COLUMNS: dict[str, str] = {
     "lane": "string",  # incoming.N, local, retry.N (accepted: scheduled mail handed in), journal, windows
     "offset": "long",  # of the record, in its lane; of windows the time in milliseconds
@@ -56,6 +56,11 @@ COLUMNS: dict[str, str] = {
     "delay_c": "double",  # making the connection,
     "delay_d": "double",  # transmitting
     "generation": "int",
+    "recipient_domain": "string",  # in lower case; "" where it is unknown
+    "sender_domain": "string",  # in lower case, "" of a bounce
+    "source_address": "string",  # of our end of the connection; "" when no host was reached
+    "tls_verified": "bool",  # the certificate was checked against the host's name
+    "tag": "string",  # of accepted, attempt: value of the header field receiver.tag_header; "" without
     # finished: why "" or "deleted"; replaced: into which lane, due when; order: an operator's change
     "why": "string",
     "to_lane": "string",
@@ -77,11 +82,11 @@ COLUMNS: dict[str, str] = {
 FIELDS: dict[str, tuple[str, ...]] = {
     "accepted": (
         "sender", "size_bytes", "recipient_count", "recipients", "first_number", "origin", "client_address", "helo", "login",
-        "message_id", "tls", "options",
+        "message_id", "tls", "options", "tag",
     ),
     "attempt": (
         "recipient_count", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b", "delay_c",
-        "delay_d", "generation",
+        "delay_d", "generation", "recipient_domain", "sender_domain", "source_address", "tls_verified", "tag",
     ),
     "finished": ("generation", "why"),
     "replaced": ("generation", "to_lane", "due_at"),

@@ -22,7 +22,7 @@ from mailcore.manager.passes import Passes
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
 from mailcore.queue.queue import Gone
-from mailcore.queue.records import Delivery
+from mailcore.queue.records import Delivery, domain_of, domains_of
 from mailcore.queue.rewrite import finish_deleted
 from mailcore.queue.runner import Runner
 from mailcore.routing.resolve import Refused
@@ -281,16 +281,23 @@ class Flow:
             before = max(whole - (now - active.read_at), 0.0)
             delays = (before, queued, frame.connect_s, frame.transmit_s)
             active.unsynced += 1
+            envelope, pending = active.envelope, active.pending
+            known = [pending.get(verdict.number) for verdict in frame.verdicts]
             context.queue.deliver(
                 Delivery(
                     active.queue_id,
-                    active.envelope.generation,
+                    envelope.generation,
                     frame.verdicts,
                     wall,
                     frame.relay,
                     frame.tls,
                     delays,
                     active.destinations.get(flight.entry.recipients[0], flight.entry.destination),
+                    frame.source_address,
+                    frame.tls_verified,
+                    domain_of(envelope.sender),
+                    domains_of([recipient.address if recipient is not None else "" for recipient in known]),
+                    envelope.tag,
                 )
             )
             recorded.append((flight, frame, delays))

@@ -25,7 +25,13 @@ from mailcore.queue.lanes import DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import all_recipients, whole_envelope
 from mailcore.queue.records import Administrative, Delivery, Place
-from mailcore.queue.rewrite import VERDICTS_PER_RECORD, own_deliveries, remaining_recipients, write_replacement
+from mailcore.queue.rewrite import (
+    VERDICTS_PER_RECORD,
+    own_deliveries,
+    own_delivery,
+    remaining_recipients,
+    write_replacement,
+)
 from mailcore.queue.spool import DATA_AT
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 
@@ -257,7 +263,7 @@ class Passes:
             some = tuple(
                 [Verdict(n, Status.DELETED, "2.0.0", "deleted") for n in numbers[at : at + VERDICTS_PER_RECORD]]
             )
-            deliveries.append(Delivery(active.queue_id, active.envelope.generation, some, wall, "none"))
+            deliveries.append(own_delivery(active.envelope, some, wall))
 
         def synced() -> None:
             active.done.update(numbers)

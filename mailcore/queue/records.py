@@ -11,6 +11,7 @@ receiver's lane. Bodies are MessagePack arrays (fields are only added at the end
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +31,8 @@ __all__ = [
     "append_envelope",
     "decode_envelope",
     "decode_recipients",
+    "domain_of",
+    "domains_of",
     "encode",
     "inline_data_at",
 ]
@@ -78,11 +81,34 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
     tls: str = ""
     delays: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # a/b/c/d, seconds
     destination: str = ""
+    source_address: str = ""  # of our end of the connection; "" when no host was reached
+    tls_verified: bool = False  # the certificate was checked against the host's name
+    sender_domain: str = ""  # in lower case; "" of a bounce
+    recipient_domains: tuple[str, ...] = ()  # in lower case: one for all verdicts, or one for each; (): unknown
+    tag: str = ""  # as Envelope.tag
+
+    def recipient_domain(self, index: int) -> str:
+        """Returns the domain of the recipient of the verdict at this index; "" if it is unknown."""
+        domains = self.recipient_domains
+        return domains[0] if len(domains) == 1 else domains[index] if index < len(domains) else ""
 
     @property
     def is_attempt(self) -> bool:
         """Returns False for our own verdicts, such as those of a deletion: nothing was sent, so there are no delays."""
         return self.relay != "none" or any(self.delays)
+
+
+def domain_of(address: str) -> str:
+    """Returns the domain of an address in lower case; "" without one."""
+    return address[address.rfind("@") + 1 :].lower() if "@" in address else ""
+
+
+def domains_of(addresses: Sequence[str]) -> tuple[str, ...]:
+    """Returns the domains as ``Delivery.recipient_domains``: one if all are the same, as in most transactions."""
+    if len(addresses) == 1:
+        return (domain_of(addresses[0]),)
+    domains = tuple([domain_of(address) for address in addresses])
+    return domains[:1] if domains.count(domains[0] if domains else "") == len(domains) else domains
 
 
 class Replaced(msgspec.Struct, frozen=True, array_like=True):

@@ -16,7 +16,7 @@ from mailcore.queue.aside import PAUSES, named
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.queue import RESTING_NAMES_MAX, Queue
 from mailcore.queue.recipients import all_recipients
-from mailcore.queue.records import Delivery, append_recipients
+from mailcore.queue.records import Delivery, append_recipients, domain_of, domains_of
 from mailcore.queue.spool import DATA_AT
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "finish_deleted",
     "numbers_used",
     "own_deliveries",
+    "own_delivery",
     "remaining_recipients",
     "write_replacement",
 ]
@@ -61,7 +62,25 @@ def own_deliveries(active: Active, verdicts: Sequence[Verdict], at: float) -> It
     for destination, those in found.items():
         for start in range(0, len(those), VERDICTS_PER_RECORD):
             some = tuple(those[start : start + VERDICTS_PER_RECORD])
-            yield Delivery(active.queue_id, active.envelope.generation, some, at, "none", destination=destination)
+            addresses = [active.pending[verdict.number].address for verdict in some]
+            yield own_delivery(active.envelope, some, at, addresses, destination)
+
+
+def own_delivery(
+    envelope: Envelope, verdicts: tuple[Verdict, ...], at: float, addresses: Sequence[str] = (), destination: str = ""
+) -> Delivery:
+    """Returns the record of verdicts that are ours. ``addresses``: of these recipients; none if they are unknown."""
+    return Delivery(
+        envelope.queue_id,
+        envelope.generation,
+        verdicts,
+        at,
+        "none",
+        destination=destination,
+        sender_domain=domain_of(envelope.sender),
+        recipient_domains=domains_of(addresses) if addresses else (),
+        tag=envelope.tag,
+    )
 
 
 def write_replacement(
@@ -146,9 +165,10 @@ def finish_deleted(queue: Queue, active: Active) -> None:
 
     Each recipient gets a verdict DELETED, because reports count verdicts only.
     """
-    verdicts = [Verdict(r.number, Status.DELETED, "2.0.0", "deleted") for r in remaining_recipients(queue, active)]
+    left = list(remaining_recipients(queue, active))
     now = queue.clock()
-    for at in range(0, len(verdicts), VERDICTS_PER_RECORD):
-        some = tuple(verdicts[at : at + VERDICTS_PER_RECORD])
-        queue.deliver(Delivery(active.queue_id, active.envelope.generation, some, now, "none"))
+    for at in range(0, len(left), VERDICTS_PER_RECORD):
+        some = left[at : at + VERDICTS_PER_RECORD]
+        verdicts = tuple([Verdict(recipient.number, Status.DELETED, "2.0.0", "deleted") for recipient in some])
+        queue.deliver(own_delivery(active.envelope, verdicts, now, [recipient.address for recipient in some]))
     queue.finish(active, why="deleted")

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import enum
 
+from mailcore.tag import tag_of
+
 __all__ = ["DataFault", "DataReader", "HeaderScan"]
 
 _END = b"\r\n.\r\n"
@@ -96,12 +98,17 @@ class DataReader:
 
 
 class HeaderScan:
-    """Counts the Received fields and finds Message-ID while the header passes by."""
+    """Counts the Received fields and finds Message-ID and the tag while the header passes by. ``tag_header``: the name of the
+    field with the tag in lower case, or b""."""
 
-    def __init__(self) -> None:
+    def __init__(self, tag_header: bytes = b"") -> None:
         self.received = 0
         self.message_id = ""
+        self.tag = ""
         self.finished = False
+        self._tag_header = tag_header
+        self._tag_initials = tag_header[:1] + tag_header[:1].upper()  # most lines begin otherwise
+        self._tag_folded = False
         self._line = b""  # the begun one
         self._folded = False  # Message-ID: with its value on the next line
 
@@ -121,6 +128,14 @@ class HeaderScan:
                 self.finished = True
                 return
             first = line[0]
+            if first in self._tag_initials and not self.tag:
+                name, colon, value = line[:LINE_KEPT_MAX].partition(b":")
+                if colon and name.rstrip(b" \t").lower() == self._tag_header:
+                    self.tag = tag_of(value)
+                    self._tag_folded = not self.tag
+            elif self._tag_folded:
+                self.tag = tag_of(line[:LINE_KEPT_MAX]) if first in b" \t" else ""
+                self._tag_folded = False
             if first in b"Rr":
                 name, colon, _ = line[:LINE_KEPT_MAX].partition(b":")
                 if colon and name.rstrip(b" \t").lower() == b"received":

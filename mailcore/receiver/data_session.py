@@ -126,6 +126,7 @@ class DataSession(LineSession):
             received_limit=settings.received_limit,
             inline_limit=context.inline_limit,
             room=self._room,
+            tag_header=context.tag_header,
         )
         self.state = _DATA
 
@@ -177,6 +178,7 @@ class DataSession(LineSession):
             eight_bit=envelope.eight_bit,
             smtputf8=envelope.smtp_utf8,
             message_id=message.message_id,
+            tag=message.tag,
             options=envelope.options,
         )
         try:

@@ -45,10 +45,12 @@ class IncomingMessage:
         received_limit: int,
         inline_limit: int,
         room: Callable[[], None],
+        tag_header: bytes = b"",
     ) -> None:
         self.queue_id = queue_id
         self.size_bytes = len(trace)  # of what is stored
         self.message_id = ""
+        self.tag = ""
         self.failure = b""  # the reply the message gets at its end; b"" while all is well
         self.finished = False
         self.rest = b""  # bytes after the end of the data
@@ -56,7 +58,7 @@ class IncomingMessage:
         self._intake = intake
         self._reader = DataReader(size_limit)
         self._thrown_away_max = 2 * size_limit + UPLOAD_BYTES
-        self._header: HeaderScan | None = HeaderScan()  # None once it is over
+        self._header: HeaderScan | None = HeaderScan(tag_header)  # None once it is over
         self._received_limit = received_limit
         self._inline_limit = inline_limit
         self._room = room
@@ -96,7 +98,7 @@ class IncomingMessage:
             header = self._header
             if header is not None:
                 header.feed(block)
-                self.message_id = header.message_id
+                self.message_id, self.tag = header.message_id, header.tag
                 if header.received > self._received_limit:
                     self.fail(_TOO_MANY_HOPS)
                     return

@@ -52,6 +52,7 @@ class ServerContext:
         self.loop = loop
         self.hostname = hostname
         self.inline_limit = inline_limit
+        self.tag_header = settings.tag_header.lower().encode()
         self.spool_data_at = spool_data_at
         self.tls_context = tls_context
         self.trace = TraceHeader(hostname)

@@ -55,7 +55,7 @@ def test_where_it_is_cut_makes_no_difference() -> None:
 
 def injection(directory: Path, **more: object) -> Injection:
     given: dict[str, object] = {"sender": "me@example.org", "recipients": ["you@example.org"]}
-    limits = {"size_bytes_max": 10_000, "recipients_max": 3}
+    limits: dict[str, int] = {"size_bytes_max": 10_000, "recipients_max": 3}
     return Injection(
         Spool(Disk(), str(directory)),
         ID,
@@ -63,6 +63,7 @@ def injection(directory: Path, **more: object) -> Injection:
         hostname="mail.example.org",
         uid=1000,
         now=NOW,
+        tag_header="X-Campaign",
         **limits,
     )
 
@@ -129,3 +130,9 @@ def test_too_big_and_empty_messages_are_refused_and_leave_nothing(tmp_path: Path
         new.complete()
     new.abandon()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_the_tag_is_the_value_of_the_named_field(tmp_path: Path) -> None:
+    new = injection(tmp_path)
+    new.write(b"Subject: x\nx-campaign:\n  spring sale\n\nX-Campaign: no\n")
+    assert new.complete().tag == "spring sale"

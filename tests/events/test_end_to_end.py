@@ -19,7 +19,7 @@ BEHAVIOUR = "reject(bad*@example.org, 550)+reject(never*@example.org, 451)+greyl
 MESSAGES = 8
 QUICK: Sections = {
     "queue": {"segment_bytes": 1 << 16},
-    "receiver": {"recipient_limit": 2000},
+    "receiver": {"recipient_limit": 2000, "tag_header": "X-Campaign"},
     "scheduler": {"maximal_queue_lifetime": 12.0, "bounce_queue_lifetime": 12.0},
     "export": {"enabled": True, "interval_s": 0.2, "window_interval_s": 1},
 }
@@ -113,9 +113,15 @@ async def test_every_recipient_is_in_the_events_or_in_a_lane(tmp_path: Path) -> 
 
 async def test_the_command_exports_counts_and_looks_into_a_file(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, QUICK) as core:
-        queue_id = await core.send("a@example.org")
+        queue_id = await core.send("a@example.org", data=b"X-Campaign: spring sale\r\nSubject: one\r\n\r\ntext\r\n")
         await core.until_removed(queue_id)
         cut = await Appliance.ask(core, "export", "--cut", "--ids")
+        (journal,) = (core.home / "events").glob("dt=*/journal.*.parquet")
+        attempts, _ = await core.ask_list("export", "show", str(journal), "--kind", "attempt")
+        assert [(row["recipient_domain"], row["source_address"], row["tls_verified"]) for row in attempts] == [
+            ("example.org", "127.0.0.1", False)
+        ]
+        assert attempts[0]["tag"] == "spring sale"
         assert (cut["messages"], cut["recipients"]) == (0, 0)
         how_far = await Appliance.ask(core, "export")
         assert how_far["behind_bytes"] < 4096 * 20

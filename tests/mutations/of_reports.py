@@ -49,4 +49,18 @@ MUTATIONS = [
         '            if (events / f"dt={day}" / each.path.name).exists():\n',
         "tests/appliance/pipeline/test_altered.py -k midnight",
     ),
+    Mutation(
+        "all recipients of a transaction have the first one's domain",
+        "mailcore/events/rows.py",
+        "            domain = delivery.recipient_domain(part)\n",
+        "            domain = delivery.recipient_domain(0)\n",
+        "tests/events/test_rows.py -k labels",
+    ),
+    Mutation(
+        "a field whose name only begins like the tag's is the tag",
+        "mailcore/receiver/data.py",
+        'if colon and name.rstrip(b" \\t").lower() == self._tag_header:',
+        'if colon and name.rstrip(b" \\t").lower()[:1] == self._tag_header[:1]:',
+        "tests/receiver/test_data.py",
+    ),
 ]

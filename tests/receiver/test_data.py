@@ -101,6 +101,7 @@ def test_an_endless_line_keeps_nothing() -> None:
 
 HEADERS = (
     b"Received: from a\r\n\tby b; date\r\nRECEIVED : x\r\nX-Received: no\r\nSubject: Received: no\r\n"
+    b"X-Tag:\r\n\t spring sale \r\nX-Tagged: no\r\nx-tag: second\r\n"
     b"Message-ID:\r\n <one@example.org>\r\nMessage-Id: <two@example.org>\r\nReceived-SPF: no\r\n\r\nReceived: body\r\n"
 )
 
@@ -108,7 +109,7 @@ HEADERS = (
 @given(st.lists(st.integers(0, len(HEADERS)), max_size=10))
 def test_the_header_is_seen_however_it_is_cut(places: list[int]) -> None:
     reader = DataReader(1 << 20)
-    scan = HeaderScan()
+    scan = HeaderScan(b"x-tag")
     for chunk in cut(HEADERS + b".\r\n", places):
         block = reader.feed(chunk) if not reader.finished else b""
         if block and not scan.finished:
@@ -116,6 +117,21 @@ def test_the_header_is_seen_however_it_is_cut(places: list[int]) -> None:
     assert scan.finished
     assert scan.received == 2
     assert scan.message_id == "<one@example.org>"
+    assert scan.tag == "spring sale"
+
+
+@pytest.mark.parametrize("name", [b"received", b"message-id"])
+def test_a_field_that_is_counted_or_found_anyway_may_be_the_tag(name: bytes) -> None:
+    scan = HeaderScan(name)
+    scan.feed(b"Received: here\r\nMessage-ID: <1@x>\r\n\r\n")
+    assert (scan.received, scan.message_id) == (1, "<1@x>")
+    assert scan.tag == ("here" if name == b"received" else "<1@x>")
+
+
+def test_a_tag_is_none_unless_a_header_is_named_for_it() -> None:
+    scan = HeaderScan()
+    scan.feed(HEADERS)
+    assert scan.tag == ""
 
 
 def test_a_message_without_header_has_none() -> None:

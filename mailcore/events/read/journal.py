@@ -25,7 +25,7 @@ NOWHERE = -1  # events do not say where in its lane a replacement lies
 _STATUSES = {status.name.lower(): status for status in Status}
 _ATTEMPT = (
     "queue_id", "offset", "part", "at", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b",
-    "delay_c", "delay_d", "generation",
+    "delay_c", "delay_d", "generation", "recipient_domain", "sender_domain", "source_address", "tls_verified", "tag",
 )  # fmt: skip
 _TRIED = (
     "offset", "part", "at", "delay_a", "delay_b", "delay_c", "delay_d", "destination", "status", "dsn", "reply",
@@ -82,14 +82,16 @@ def _rows_of(group: Group, queue_ids: Collection[str]) -> list[int]:
 class _Attempt:
     """Collects the rows of one DELIVERY record, one for each verdict."""
 
-    __slots__ = ("_first", "_verdicts")
+    __slots__ = ("_domains", "_first", "_verdicts")
 
     def __init__(self, event: Event) -> None:
         self._first = event
         self._verdicts: list[Verdict] = []
+        self._domains: list[str] = []
         self.add(event)
 
     def add(self, event: Event) -> None:
+        self._domains.append(event.get("recipient_domain") or "")
         self._verdicts.append(
             Verdict(event["number"] or 0, _STATUSES[event["status"]], event["dsn"] or "", event["reply"] or "")
         )
@@ -106,7 +108,17 @@ class _Attempt:
             first["tls"] or "",
             delays,
             first["destination"] or "",
+            first.get("source_address") or "",  # files of earlier versions lack these columns
+            first.get("tls_verified") or False,
+            first.get("sender_domain") or "",
+            _domains(self._domains),
+            first.get("tag") or "",
         )
+
+
+def _domains(found: list[str]) -> tuple[str, ...]:
+    """Returns the domains as ``Delivery.recipient_domains``."""
+    return () if not any(found) else tuple(found[:1] if len(set(found)) == 1 else found)
 
 
 def _finish(event: Event) -> Finish:

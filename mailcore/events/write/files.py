@@ -42,6 +42,7 @@ _TYPES: dict[str, pa.DataType] = {
     "int": pa.int32(),
     "long": pa.int64(),
     "double": pa.float64(),
+    "bool": pa.bool_(),
     "strings": pa.list_(pa.string()),
 }
 SCHEMA = pa.schema([pa.field(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
