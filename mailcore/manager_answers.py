@@ -27,6 +27,7 @@ __all__ = [
     "LaneState",
     "Ordered",
     "Outcomes",
+    "Overtaken",
     "Places",
     "Progress",
     "Reason",
@@ -56,10 +57,19 @@ class Ordered(Struct, kw_only=True):
 
     changed: int  # messages
     recipients: int  # of these messages: those that the change applies to
-    in_flight: int  # of these recipients: those being delivered now, for whom the next hop's final reply counts
+    in_flight: dict[
+        str, list[int]
+    ]  # queue id -> numbers of those being delivered now; the next hop's final reply counts
     errors: dict[str, Fault]  # queue id -> why this message was not changed
     dead: list[str]  # of a retry: destinations of these recipients that are dead, so that they are deferred again
     elsewhere: list[str]  # queue ids of those errors for which the message may be in another lane
+
+
+class Overtaken(Struct, kw_only=True):
+    """The recipients for whom a change came too late because they were being delivered; it applied to all others."""
+
+    too_late: int  # delivered, or refused with a final reply, before the change
+    undecided: int  # not known, because their deliveries have not ended or the manager was restarted
 
 
 class LaneCut(Struct, array_like=True):

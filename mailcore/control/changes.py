@@ -8,9 +8,8 @@ Keeps law: change-set-is-fixed (docs/laws.md).
 
 from __future__ import annotations
 
+import asyncio
 import time
-from array import array
-from bisect import bisect_left
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mailcore.control.manager_link import ManagerAway
+from mailcore.control.change_progress import LOOK_S, Flying, Patience, Seen
+from mailcore.control.manager_link import ManagerAway, OutcomeUnknown
 from mailcore.control.protocol.changes import (
     CHANGES,
     AddRecipientsArguments,
@@ -38,7 +38,7 @@ from mailcore.lookup.cutoff import Cutoff, CutoffError
 from mailcore.lookup.filter import Filter
 from mailcore.lookup.pattern import text_matcher
 from mailcore.lookup.selection import Selection, without
-from mailcore.manager_answers import Ordered
+from mailcore.manager_answers import Ordered, Overtaken
 
 __all__ = ["Changes"]
 
@@ -70,9 +70,11 @@ class Changes:
                 argument="messages" if given else "queue_ids",
             )
         extra = msgspec.structs.asdict(arguments)
-        del extra["queue_ids"], extra["messages"]
+        del extra["queue_ids"], extra["messages"], extra["wait_s"]
         places = given | await self._view.places(unplaced)
-        result = await self._change_placed(name, places, extra, session)
+        flying = Flying()
+        result = await self._change_placed(name, places, extra, session, flying)
+        await self._await_the_end(flying, result, arguments.wait_s)
         for queue_id in unplaced:
             if queue_id not in places:
                 result.errors[queue_id] = Fault(Code.NOT_FOUND, "there is no such message in the queue")
@@ -84,33 +86,37 @@ class Changes:
         places: dict[str, Place],
         extra: dict[str, Any],
         session: Session,
+        flying: Flying,
         lane: str | UnsetType = UNSET,
         selected: Mapping[str, Selected] = {},
     ) -> ChangeResult:
-        """Sends a change; looks again for messages that moved between search and change, which were not changed yet.
+        """Sends a change; looks again for messages that moved between search and change, which were not changed yet. Puts
+        the recipients who are being delivered now into ``flying``.
+
+        Raises ManagerAway, ManagerRefused, OutcomeUnknown, each before anything else was changed.
 
         ``lane``: only messages in lanes that match this pattern are looked for again. ``selected``: the recipients of each
         message, whose numbers do not change when it moves; all, if it is not there.
         """
-        result, elsewhere = await self._send_change(name, places, extra, session, selected)
+        result, elsewhere = await self._send_change(name, places, extra, session, flying, selected)
         in_lane = None if lane is UNSET else text_matcher(lane)
         for _ in range(LOOKS_AGAIN):
-            moved = {
-                queue_id: place
-                for queue_id, place in (await self._view.places(elsewhere)).items()
-                if in_lane is None or in_lane(place[0])
-            }
-            if not moved:
+            moved: dict[str, Place] = {}
+            try:
+                moved = {
+                    queue_id: place
+                    for queue_id, place in (await self._view.places(elsewhere)).items()
+                    if in_lane is None or in_lane(place[0])
+                }
+                if not moved:
+                    break
+                more, elsewhere = await self._send_change(name, moved, extra, session, flying, selected)
+            except (ManagerAway, OutcomeUnknown) as error:  # the others are changed: that is the answer
+                result.errors |= dict.fromkeys(moved or elsewhere, error.fault)
                 break
-            more, elsewhere = await self._send_change(name, moved, extra, session, selected)
-            errors = {queue_id: error for queue_id, error in result.errors.items() if queue_id not in moved}
-            result = ChangeResult(
-                changed=result.changed + more.changed,
-                recipients=result.recipients + more.recipients,
-                in_flight=result.in_flight + more.in_flight,
-                errors=errors | more.errors,
-                dead=sorted({*result.dead, *more.dead}),
-            )
+            for queue_id in moved:
+                result.errors.pop(queue_id, None)
+            _add(result, more)
         return result
 
     async def _send_change(
@@ -119,11 +125,12 @@ class Changes:
         places: dict[str, Place],
         extra: dict[str, Any],
         session: Session,
+        flying: Flying,
         selected: Mapping[str, Selected],
     ) -> tuple[ChangeResult, list[str]]:
         """Returns the result, and the queue ids that are in another lane."""
         if not places:
-            return ChangeResult(changed=0, recipients=0, in_flight=0, errors={}, dead=[]), []
+            return _nothing(), []
         messages = []
         for queue_id, (lane, offset) in places.items():
             some = selected.get(queue_id)
@@ -131,14 +138,31 @@ class Changes:
             messages.append([queue_id, lane, offset, *numbers])
         link = self._view.link
         ordered = await link.order(name, Ordered, {"messages": messages, **extra}, session.who, session.why)
+        flying.add(ordered.in_flight)
+        in_flight = sum(map(len, ordered.in_flight.values()))
         result = ChangeResult(
             changed=ordered.changed,
             recipients=ordered.recipients,
-            in_flight=ordered.in_flight,
+            in_flight=in_flight,
+            too_late=0,
+            undecided=in_flight,
             errors=ordered.errors,
             dead=ordered.dead,
         )
         return result, ordered.elsewhere
+
+    async def _await_the_end(self, flying: Flying, answer: ChangeResult | MatchingProgress, wait_s: float) -> None:
+        """Waits until the deliveries in progress have ended, at most ``wait_s``; tells the answer how they ended."""
+        until = time.monotonic() + wait_s
+        while flying.recipients:
+            try:
+                became = await self._view.link.ask("overtaken", Overtaken, {"recipients": flying.recipients})
+            except (ManagerAway, OutcomeUnknown):
+                return
+            answer.too_late, answer.undecided = became.too_late, became.undecided + flying.unwatched
+            if not became.undecided or time.monotonic() > until:
+                return
+            await asyncio.sleep(LOOK_S)
 
     async def add_recipients(
         self, arguments: AddRecipientsArguments, session: Session
@@ -151,7 +175,7 @@ class Changes:
                 raise NotFound(f"there is no message {arguments.queue_id} in the queue")
             place = found
         extra = {"recipients": arguments.recipients}
-        yield await self._change_placed("add_recipients", {arguments.queue_id: place}, extra, session)
+        yield await self._change_placed("add_recipients", {arguments.queue_id: place}, extra, session, Flying())
 
     async def change_matching(
         self, session: Session, arguments: ChangeMatchingArguments
@@ -175,7 +199,10 @@ class Changes:
             changed=0,
             changed_recipients=0,
             in_flight=0,
+            too_late=0,
+            undecided=0,
             failed=0,
+            failures={},
             errors={},
             dead=[],
             done=False,
@@ -185,25 +212,34 @@ class Changes:
         if arguments.dry_run:
             progress.cut = arguments.cut or str(Cutoff.of(stretches, self._view.browser.clock()))
         said = time.monotonic()
+        flying, patience = Flying(), Patience(self._view.link)
         async for items, selected in self._matching(arguments, stretches, since):
             places = {item.queue_id: (item.lane, item.offset) for item in items}
             progress.matched += len(places)
             progress.matched_recipients += sum(selected[item.queue_id].recipients for item in items)
             if places and not arguments.dry_run:
-                result = await self._change_placed(
-                    arguments.change, places, extra, session, arguments.filter.lane, selected
-                )
+                result = _nothing()
+                try:
+                    await patience.until_back()
+                    result = await self._change_placed(
+                        arguments.change, places, extra, session, flying, arguments.filter.lane, selected
+                    )
+                except (ManagerAway, OutcomeUnknown) as error:
+                    result.errors = dict.fromkeys(places, error.fault)
                 progress.changed += result.changed
                 progress.changed_recipients += result.recipients
                 progress.in_flight += result.in_flight
+                progress.undecided += result.in_flight
                 progress.dead = sorted({*progress.dead, *result.dead})[:DEAD_SHOWN]
                 progress.failed += len(result.errors)
-                for queue_id, error in result.errors.items():
+                for queue_id, fault in result.errors.items():
+                    progress.failures[fault.code] = progress.failures.get(fault.code, 0) + 1
                     if len(progress.errors) < ERRORS_SHOWN:
-                        progress.errors[queue_id] = error
+                        progress.errors[queue_id] = fault
             if (places and not arguments.dry_run) or time.monotonic() - said >= PROGRESS_S:
                 said = time.monotonic()
                 yield msgspec.structs.replace(progress)  # sent after the next part has changed it
+        await self._await_the_end(flying, progress, arguments.wait_s)
         yield msgspec.structs.replace(progress, done=True)
 
     async def _matching(
@@ -216,7 +252,7 @@ class Changes:
         filter_ = _where_it_fits(arguments.filter, arguments.change)
         if since is not None:
             filter_ = _as_of(filter_, since.at, now)
-        seen = _Seen()
+        seen = Seen()
         async for items, selected in self._pages(selection, stretches, filter_, since):
             seen.add(items)
             yield items, selected
@@ -241,7 +277,7 @@ class Changes:
         stretches: Mapping[str, Stretch],
         filter_: Filter,
         since: Cutoff | None,
-        seen: _Seen | None = None,
+        seen: Seen | None = None,
     ) -> AsyncGenerator[_Matching, None]:
         """Yields pages of messages that match, are not newer than the cut and were not seen. Some pages are empty."""
         browser = self._view.browser
@@ -271,27 +307,17 @@ class Changes:
         return remaining
 
 
-class _Seen:
-    """A set of queue ids, by their hashes: a million take 8 MB, and 40 MB while they are sorted.
+def _nothing() -> ChangeResult:
+    return ChangeResult(changed=0, recipients=0, in_flight=0, too_late=0, undecided=0, errors={}, dead=[])
 
-    If two hashes were equal (practically never in a million), one message would stay unchanged.
-    """
 
-    def __init__(self) -> None:
-        self._sorted, self._added = array("q"), array("q")
-
-    def add(self, items: list[Item]) -> None:
-        self._added.extend(hash(item.queue_id) for item in items)
-
-    def others(self, items: list[Item]) -> list[Item]:
-        """Returns the items that were never added."""
-        if items and self._added:
-            self._sorted, self._added = array("q", sorted([*self._sorted, *self._added])), array("q")
-        return [item for item in items if not self._has(hash(item.queue_id))]
-
-    def _has(self, value: int) -> bool:
-        at = bisect_left(self._sorted, value)
-        return at < len(self._sorted) and self._sorted[at] == value
+def _add(result: ChangeResult, more: ChangeResult) -> None:
+    result.changed += more.changed
+    result.recipients += more.recipients
+    result.in_flight += more.in_flight
+    result.undecided += more.undecided
+    result.errors |= more.errors
+    result.dead = sorted({*result.dead, *more.dead})
 
 
 def _beyond(before: Mapping[str, Stretch], later: Mapping[str, Stretch]) -> dict[str, Stretch]:

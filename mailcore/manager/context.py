@@ -13,6 +13,7 @@ from mailcore.envelope import Origin
 from mailcore.log.commit import GroupCommit
 from mailcore.maillog.maillog import MailLog
 from mailcore.manager.outcomes import Balance, Outcomes
+from mailcore.manager.overtaken import Overtaking
 from mailcore.queue.active import Active
 from mailcore.queue.checkpoint import Checkpoints
 from mailcore.queue.lanes import Ladder
@@ -53,6 +54,7 @@ class ManagerContext:
     counters: dict[str, int] = field(default_factory=dict)
     balance: Balance = field(default_factory=Balance)
     restored: Restored = NOT_RESTORED  # mail that was restored from a backup is held
+    overtaking: Overtaking = field(default_factory=Overtaking)
     outcomes: Outcomes = field(init=False)
 
     def __post_init__(self) -> None:

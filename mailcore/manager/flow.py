@@ -10,6 +10,7 @@ Keeps law: durable-before-verdict, law: turns-for-new-and-deferred (docs/laws.md
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -68,6 +69,7 @@ class Flow:
         self._news = 0  # turns of the two round robins
         self._retries = 0
         self._retry_turn = False
+        self._unsynced: deque[Sequence[Flight]] = deque()  # batches whose verdicts are not on disk yet
         self._deferred_active = 0  # deferred messages in the active set, and
         self._deferred_limit = 0  # their maximum, so that the mail of a slow next hop leaves room for new mail
         self._retry_at = 0.0  # monotonic: no message of a retry lane is due before
@@ -301,6 +303,7 @@ class Flow:
                 )
             )
             recorded.append((flight, frame, delays))
+        self._unsynced.append([flight for flight, _ in batch])
         context.commit.then(functools.partial(self._synced, recorded), len(recorded))
 
     def _synced(
@@ -311,6 +314,7 @@ class Flow:
         context = self.context
         if error is not None:
             raise error
+        self._unsynced.popleft()  # commits are answered in their order
         now = context.now()
         log_delivery, report = context.log.delivery, context.scheduler.report
         note, settle, sizes, wall = context.outcomes.note, context.balance.settle, context.queue.sizes, context.wall()
@@ -339,6 +343,10 @@ class Flow:
                 context.entries_left *= context.made_room
             active.in_flight -= 1
             active.unsynced -= 1
+            if active.orders:
+                context.overtaking.ended(
+                    active.queue_id, entry.recipients, {v.number: v.status for v in frame.verdicts}
+                )
             self._look(active)
         context.queue.journal_synced(context.queue.journal.durable)
         context.go_on()
@@ -366,11 +374,14 @@ class Flow:
             context.scheduler.report(flight.entry.number, (), False, context.now())
             flight.active.in_flight -= 1
             if flight.active.orders:
+                context.overtaking.ended(flight.active.queue_id, flight.entry.recipients, {})
                 self.stop_for_order(flight.active)
         link.flights.clear()
         context.go_on()
 
     def flights(self) -> Iterator[Flight]:
-        """Yields the entries that deliverers have now."""
+        """Yields the entries that deliverers have now, and those whose verdicts are not on disk yet."""
         for link in self.deliverers:
             yield from link.flights.values()
+        for flights in self._unsynced:
+            yield from flights

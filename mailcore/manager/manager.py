@@ -127,6 +127,7 @@ class Manager:
             "places": self.state.places,
             "working": self.state.working,
             "explain": self.state.explain,
+            "overtaken": lambda arguments: self.context.overtaking.became(arguments["recipients"]),
             "transports": self.overrides.listed,
             "destinations": self.state.destinations,
         }

@@ -72,7 +72,7 @@ class Orders:
         _check(operation, messages, arguments)
         self._check_route(arguments)
         changed: list[Active] = []
-        answer = Ordered(changed=0, recipients=0, in_flight=0, errors={}, dead=[], elsewhere=[])
+        answer = Ordered(changed=0, recipients=0, in_flight={}, errors={}, dead=[], elsewhere=[])
         destinations: set[str] = set()
         for queue_id, lane, offset, *numbers in messages:
             some = {**arguments, NUMBERS: numbers[0]} if numbers and numbers[0] is not None else arguments
@@ -86,7 +86,8 @@ class Orders:
             changed.append(fit.active)
             answer.changed += 1
             answer.recipients += fit.recipients
-            answer.in_flight += fit.in_flight
+            if fit.in_flight:
+                answer.in_flight[queue_id] = fit.in_flight
             destinations |= fit.destinations
         if changed:
             await self.context.commit.wait()
@@ -152,8 +153,9 @@ class Orders:
         else:
             fitting = self._check_fits_at_rest(lane, offset, queue_id, orders)
             active = context.queue.claim(lane, offset, queue_id, context.now())
-            fit = _Fit(active, len(fitting.numbers), 0, fitting.destinations)
+            fit = _Fit(active, len(fitting.numbers), [], fitting.destinations)
         active = fit.active
+        context.overtaking.watch(queue_id, fit.in_flight)
         why = context.restored.held_if_undeleted(active.lane, active.offset) if operation == "undelete" else None
         for order in orders:
             told = order if why is None else msgspec.structs.replace(order, arguments={**order.arguments, HELD: why})
@@ -171,7 +173,8 @@ class Orders:
         recipients = map(placing.after_orders, remaining_recipients(context.queue, active))
         fitting = _fitting(changes, recipients, MessageState.ACTIVE)
         flying = {n for flight in self.flow.flights() if flight.active is active for n in flight.entry.recipients}
-        return _Fit(active, len(fitting.numbers), len(flying.intersection(fitting.numbers)), fitting.destinations)
+        in_flight = sorted(flying.intersection(fitting.numbers))
+        return _Fit(active, len(fitting.numbers), in_flight, fitting.destinations)
 
     def _check_fits_at_rest(self, lane: str, offset: int, queue_id: str, orders: Sequence[Administrative]) -> _Fitting:
         """Returns the recipients of a message at rest that the change fits. Raises Gone."""
@@ -226,11 +229,11 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """A message that a change fits, with the number of its recipients, and how many of them are being delivered now."""
+    """A message that a change fits, with the number of its recipients, and those of them who are being delivered now."""
 
     active: Active
     recipients: int
-    in_flight: int
+    in_flight: list[int]  # numbers of recipients
     destinations: frozenset[str]  # of the recipients, the first DESTINATIONS_KEPT
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mailcore.envelope import Aside, AsideKind, Recipient
-from mailcore.faults import Code
+from mailcore.faults import Code, Fault
+from mailcore.manager_answers import Overtaken
 from mailcore.terminal.times import shown
 from tests.cli.running_control import Waypost
 from tests.control.fake_manager import reasons
@@ -237,7 +238,15 @@ async def test_ids_may_come_from_stdin(
     accept(running, "hold")
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(each.queue_id for each in envelopes) + "\n\n"))
     said = await waypost("queue", "hold", "-", "--json")
-    assert said.json == {"changed": 1500, "recipients": 1500, "in_flight": 0, "errors": {}, "dead": []}
+    assert said.json == {
+        "changed": 1500,
+        "recipients": 1500,
+        "in_flight": 0,
+        "too_late": 0,
+        "undecided": 0,
+        "errors": {},
+        "dead": [],
+    }
     assert [len(request.arguments["messages"]) for request in running.manager.asked("hold")] == [1000, 500]
 
 
@@ -252,6 +261,38 @@ async def test_a_line_that_is_no_queue_id_is_named_and_the_others_are_done(
     said = await waypost("queue", "hold", "-")
     assert (said.status, said.out) == (1, "2 messages held\n")
     assert said.err == ("waypost: line 2: 'xyz' is not a queue ID\nwaypost: line 5: '\\\\xff' is not a queue ID\n")
+
+
+async def test_what_became_of_deliveries_in_progress_is_said(running: RunningControl, waypost: Waypost) -> None:
+    message = envelope()
+    running.write("incoming.0", message)
+    running.manager.answers["hold"] = lambda given: {
+        "changed": 1, "recipients": 4, "in_flight": {message.queue_id: [0, 1, 2]}
+    }  # fmt: skip
+    running.manager.answers["overtaken"] = lambda given: Overtaken(too_late=2, undecided=0)
+    said = await waypost("queue", "hold", message.queue_id)
+    assert (said.status, said.out.splitlines()) == (
+        0,
+        [
+            "1 message (4 recipients) held",
+            "3 recipients of them being delivered when the change was made:",
+            "  2 delivered or refused before the change could apply",
+            "  1 not delivered, so that the change applies",
+        ],
+    )
+
+
+async def test_the_messages_that_were_not_changed_are_counted_by_reason(
+    running: RunningControl, waypost: Waypost
+) -> None:
+    running.write("incoming.0", *(envelope() for _ in range(30)))
+    running.manager.answers["hold"] = lambda given: {
+        "changed": 0,
+        "errors": {queue_id: Fault(Code.CONFLICT, "it is held") for queue_id, _, _ in given["messages"]},
+    }
+    said = await waypost("queue", "hold", "--all-matching", "--yes")
+    assert said.status == 1
+    assert said.err.splitlines()[-1].endswith("30 messages in a state that does not allow the change")
 
 
 async def test_delay_and_reroute_take_a_time_and_a_route(running: RunningControl, waypost: Waypost) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mailcore.control.protocol.changes import CHANGES
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Frame, FrameDecoder, Hello, Request, Response, encode
-from mailcore.manager_answers import Progress, Reason, Reasons, Working
-from tests.answers import answer_of
+from mailcore.manager_answers import Ordered, Progress, Reason, Reasons, Working
+from tests.answers import answer_of, complete
 
 Answer = Callable[[dict[str, Any]], Any]
 
@@ -49,6 +50,10 @@ class FakeManager:
 
     async def stop(self) -> None:
         """As if it were killed."""
+        self.lose_connections()
+
+    def lose_connections(self) -> None:
+        """What ``stop`` does, for an answer."""
         assert self._server is not None
         self._server.close()
         for writer in self._writers:
@@ -80,7 +85,10 @@ class FakeManager:
             writer.write(encode(Response(frame.number, None, fault)))
             return
         try:
-            writer.write(encode(Response(frame.number, answer_of(frame.operation, answer(frame.arguments)))))
+            given = answer(frame.arguments)
+            change = frame.operation in CHANGES or frame.operation == "add_recipients"
+            whole = complete(Ordered, given) if change else answer_of(frame.operation, given)
+            writer.write(encode(Response(frame.number, whole)))
         except FaultError as error:
             writer.write(encode(Response(frame.number, None, error.fault)))
         except ValueError as error:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 import pytest
 
+from mailcore.control import change_progress
 from mailcore.control.client import AsyncControlClient, Refused
 from mailcore.envelope import Envelope
 from mailcore.faults import Code, Fault
-from tests.control.fake_manager import progress, working
+from mailcore.manager_answers import Overtaken
+from tests.control.fake_manager import Silence, progress, working
 from tests.control.running_control import RunningControl, open_control
 from tests.lookup.sample_messages import NOW, deferred, envelope
 
@@ -257,6 +260,75 @@ async def test_messages_that_could_not_be_changed_are_counted_and_named(
     )
     result = await control.call("change_matching", {"change": "bounce", "filter": {}})
     assert (result["failed"], len(result["errors"])) == (150, 100)
+
+
+async def test_what_became_of_those_being_delivered_is_answered(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
+    first, second = envelope(), envelope()
+    running.write("incoming.0", first, second)
+    flying = {first.queue_id: [0, 1], second.queue_id: [7]}
+    running.manager.answers["hold"] = lambda given: answer(2) | {"recipients": 4, "in_flight": flying}
+    looks: Iterator[Overtaken] = iter(())
+    running.manager.answers["overtaken"] = lambda given: next(looks)
+    for name, given in (
+        ("change_matching", {"change": "hold", "filter": {}, "wait_s": 60}),
+        ("hold", {"queue_ids": [first.queue_id, second.queue_id], "wait_s": 60}),
+    ):
+        looks = iter([Overtaken(too_late=1, undecided=2), Overtaken(too_late=2, undecided=0)])
+        result = await control.call(name, given)
+        assert (result["in_flight"], result["too_late"], result["undecided"]) == (3, 2, 0)
+        assert running.manager.asked("overtaken")[-1].arguments == {"recipients": flying}
+
+
+async def test_a_delivery_that_does_not_end_is_undecided(running: RunningControl, control: AsyncControlClient) -> None:
+    message = envelope()
+    running.write("incoming.0", message)
+    running.manager.answers["hold"] = lambda given: answer(1) | {"in_flight": {message.queue_id: [0]}}
+    running.manager.answers["overtaken"] = lambda given: Overtaken(too_late=0, undecided=1)
+    result = await control.call("hold", {"queue_ids": [message.queue_id]})
+    assert (result["in_flight"], result["too_late"], result["undecided"]) == (1, 0, 1)
+
+
+async def test_each_message_is_counted_once_when_the_manager_goes_in_the_middle(
+    running: RunningControl, control: AsyncControlClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three pages the first is changed, of the second nobody knows, and the third is not reached."""
+    monkeypatch.setattr(change_progress, "BACK_S", 0.0)
+    running.write("incoming.0", *(envelope() for _ in range(2500)))
+
+    def hold(given: dict[str, Any]) -> dict[str, Any]:
+        if len(running.manager.asked("hold")) == 2:
+            running.manager.lose_connections()
+            raise Silence
+        return answer(len(given["messages"]))
+
+    running.manager.answers["hold"] = hold
+    result = await control.call("change_matching", {"change": "hold", "filter": {}})
+    assert (result["matched"], result["changed"], result["failed"]) == (2500, 1000, 1500)
+    assert result["failures"] == {Code.OUTCOME_UNKNOWN: 1000, Code.UNAVAILABLE: 500}
+
+
+async def test_a_change_waits_for_a_manager_that_was_killed(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
+    running.write("incoming.0", *(envelope() for _ in range(2500)))
+    again: list[asyncio.Task[None]] = []
+
+    async def restart() -> None:
+        await asyncio.sleep(0.3)
+        await running.manager.start()
+
+    def hold(given: dict[str, Any]) -> dict[str, Any]:
+        if len(running.manager.asked("hold")) == 1:
+            running.manager.lose_connections()
+            again.append(asyncio.create_task(restart()))
+            raise Silence
+        return answer(len(given["messages"]))
+
+    running.manager.answers["hold"] = hold
+    result = await control.call("change_matching", {"change": "hold", "filter": {}})
+    assert (result["changed"], result["failures"]) == (1500, {Code.OUTCOME_UNKNOWN: 1000})
 
 
 @pytest.mark.parametrize(("lane", "changed"), [({}, 2), ({"lane": "incoming*"}, 1)])

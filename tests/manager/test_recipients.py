@@ -101,7 +101,7 @@ async def test_who_is_deleted_goes_for_good_after_the_undo_time_and_the_others_s
         await turns(manager, lambda: queue.active[queue_id].orders)
         deliverers.answer(lambda number: Status.DEFERRED)
         answer = await change
-        assert (answer.changed, answer.recipients, answer.in_flight) == (1, 1, 1)
+        assert (answer.changed, answer.recipients, answer.in_flight) == (1, 1, {queue_id: [0]})
         await turns(manager, lambda: queue.sizes.resting.get("retry.300") == [1, 1])
         assert not queue.active
         balance = manager.context.balance
@@ -223,8 +223,10 @@ async def test_a_change_of_one_recipient_in_flight_counts_unless_it_is_delivered
     async with Lab([f"{behaviour}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         queue_id = await core.send(X, "w@one.example")
         await core.until_in_flight()
-        made = await core.ask("change_matching", change=change, filter={"recipient": "*@one.example"}, **given)
+        given = {**given, "filter": {"recipient": "*@one.example"}, "wait_s": 60}
+        made = await core.ask("change_matching", change=change, **given)
         assert (made["changed_recipients"], made["in_flight"]) == (2, 2)
+        assert (made["too_late"], made["undecided"]) == (1, 0), "w was delivered; x was not, and is changed"
 
         async def over() -> bool:
             return await states(core, queue_id) == left

@@ -10,7 +10,8 @@ import argparse
 import io
 import shlex
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mailcore.cli.queue.filter import add_filters, filter_of, not_empty
@@ -44,7 +45,16 @@ _DONE = {
     "reroute": "rerouted",
     "bounce": "bounced",
 }
+_NOT_CHANGED = {
+    Code.CONFLICT: "in a state that does not allow the change",
+    Code.NOT_FOUND: "no longer in the queue",
+    Code.UNAVAILABLE: "not reached because the manager was away: unchanged; repeat the command",
+    Code.OUTCOME_UNKNOWN: "with an unknown outcome because the manager ended meanwhile: repeat the command",
+    Code.BUSY: "being moved: unchanged; repeat the command",
+    Code.INTERNAL: "with records that cannot be read: unchanged; see waypost doctor",
+}
 ERRORS_SHOWN = 20
+WAIT_S = 2.0  # for deliveries in progress to end
 
 
 def configure(commands: Any) -> None:
@@ -122,27 +132,24 @@ def _extra(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _change_named(arguments: argparse.Namespace, control: ControlClient) -> int:
-    changed = recipients = in_flight = 0
-    dead: set[str] = set()
     errors: dict[str, Fault] = {}
+    result = ChangeResult(changed=0, recipients=0, in_flight=0, too_late=0, undecided=0, errors=errors, dead=[])
     for batch in _batches(arguments.change, arguments.queue_ids, errors):
         try:
-            given = {"queue_ids": batch, **_extra(arguments)}
+            given = {"queue_ids": batch, "wait_s": WAIT_S, **_extra(arguments)}
             answer = control.ask(arguments.change, ChangeResult, given, why=arguments.why)
         except ControlError:
-            if changed:
-                complain(f"{changed} messages were {_DONE[arguments.change]} before this error:")
+            if result.changed:
+                complain(f"{result.changed} messages were {_DONE[arguments.change]} before this error:")
             raise
-        changed += answer.changed
-        recipients += answer.recipients
-        in_flight += answer.in_flight
-        dead |= set(answer.dead)
+        for amount in ("changed", "recipients", "in_flight", "too_late", "undecided"):
+            setattr(result, amount, getattr(result, amount) + getattr(answer, amount))
+        result.dead = sorted({*result.dead, *answer.dead})
         errors |= answer.errors
-    result = ChangeResult(changed=changed, recipients=recipients, in_flight=in_flight, errors=errors, dead=sorted(dead))
     if arguments.json:
         print_json(result)
     else:
-        _report(arguments, result, len(errors))
+        _report(arguments, result, Counter(error.code for error in errors.values()))
     return NOT_DONE if errors else DONE
 
 
@@ -182,7 +189,9 @@ def _lines_of_stdin(errors: dict[str, Fault]) -> Iterator[str]:
 
 
 def _change_matching(arguments: argparse.Namespace, control: ControlClient) -> int:
-    request = {"change": arguments.change, "filter": filter_of(arguments), **_extra(arguments)}
+    request = {
+        "change": arguments.change, "filter": filter_of(arguments), "wait_s": WAIT_S, **_extra(arguments)
+    }  # fmt: skip
     if getattr(arguments, "scheduled", False):
         request["scheduled"] = True
     if not arguments.yes or arguments.dry_run:
@@ -225,22 +234,39 @@ def _asked(arguments: argparse.Namespace, counted: MatchingProgress) -> bool:
 
 def _report_matching(arguments: argparse.Namespace, progress: MatchingProgress) -> None:
     if arguments.json:
-        amounts = ("matched", "matched_recipients", "changed", "changed_recipients", "in_flight", "failed")
-        kept = (*amounts, "errors", "dead", "manager_away", "note")
+        amounts = (
+            "matched",
+            "matched_recipients",
+            "changed",
+            "changed_recipients",
+            "in_flight",
+            "too_late",
+            "undecided",
+        )
+        kept = (*amounts, "failed", "failures", "errors", "dead", "manager_away", "note")
         print_json({name: getattr(progress, name) for name in kept})
     else:
-        _report(arguments, progress, progress.failed)
+        _report(arguments, progress, progress.failures)
 
 
-def _report(arguments: argparse.Namespace, answer: ChangeResult | MatchingProgress, failed: int) -> None:
+def _report(
+    arguments: argparse.Namespace, answer: ChangeResult | MatchingProgress, failures: Mapping[Code, int]
+) -> None:
+    failed = sum(failures.values())
     for named, error in list(answer.errors.items())[:ERRORS_SHOWN]:  # a queue ID, or a line of stdin
         complain(f"{plain(named)}: {error.message}")
     if failed > ERRORS_SHOWN:
         complain(f"and {failed - ERRORS_SHOWN} more")
+        for code, count in failures.items():
+            complain(f"{_messages(count)} {_NOT_CHANGED.get(code, 'not changed')}")
     recipients = answer.recipients if isinstance(answer, ChangeResult) else answer.changed_recipients
     say(f"{_amount(answer.changed, recipients)} {_DONE[arguments.change]}")
     if answer.in_flight:
-        say(f"{_recipients(answer.in_flight)} of them being delivered now: if that succeeds, the change comes too late")
+        say(f"{_recipients(answer.in_flight)} of them being delivered when the change was made:")
+        say(f"  {answer.too_late} delivered or refused before the change could apply")
+        say(f"  {answer.in_flight - answer.too_late - answer.undecided} not delivered, so that the change applies")
+        if answer.undecided:
+            say(f"  {answer.undecided} not known yet: the change applies unless the next hop gives a final reply")
     for destination in answer.dead:
         say(f"{plain(destination)} is dead: its mail is deferred again without an attempt. To try it now:")
         say(f"  waypost destination resume {shlex.quote(plain(destination))}")
@@ -248,8 +274,12 @@ def _report(arguments: argparse.Namespace, answer: ChangeResult | MatchingProgre
 
 def _amount(messages: int, recipients: int) -> str:
     """Returns "2 messages (5 recipients)"; the recipients are left out if there is one for each message."""
-    count = "1 message" if messages == 1 else f"{messages} messages"
+    count = _messages(messages)
     return count if recipients == messages else f"{count} ({_recipients(recipients)})"
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
 
 
 def _recipients(count: int) -> str:

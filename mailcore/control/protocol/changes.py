@@ -23,7 +23,7 @@ from mailcore.control.protocol.operation import (
     check_filter,
 )
 from mailcore.envelope import RECIPIENTS_PER_RECORD
-from mailcore.faults import Fault
+from mailcore.faults import Code, Fault
 from mailcore.lookup.filter import Filter
 from mailcore.routing.route import RouteError, parse_route
 
@@ -47,6 +47,7 @@ CUT_CHARACTERS_MAX = 4_000  # of a cut: 64 receivers' lanes and a long ladder ha
 ChangeName = Literal["delete", "hold", "release", "undelete", "retry", "delay", "reroute", "bounce"]
 CHANGES: tuple[str, ...] = get_args(ChangeName)
 Place = tuple[QueueId, Name, Offset]
+WaitSeconds = Annotated[float, Meta(ge=0, le=60)]  # for deliveries in progress to end, so that the answer says how
 Messages = Annotated[list[Place], Meta(max_length=MESSAGES_MAX)]
 
 
@@ -62,6 +63,7 @@ class ChangeArguments(Arguments, frozen=True, kw_only=True):
 
     queue_ids: QueueIds = []
     messages: Messages = []
+    wait_s: WaitSeconds = 0.0
 
 
 class DelayArguments(ChangeArguments, frozen=True, kw_only=True):
@@ -97,6 +99,7 @@ class ChangeMatchingArguments(Arguments, frozen=True, kw_only=True):
     route: Name | UnsetType = UNSET  # for reroute
     scheduled: bool = False  # for retry: also recipients that an operator or the sender delayed
     dry_run: bool = False
+    wait_s: WaitSeconds = 0.0
     cut: Annotated[str, Meta(min_length=1, max_length=CUT_CHARACTERS_MAX)] | UnsetType = (
         UNSET  # nothing newer is touched
     )
@@ -116,26 +119,35 @@ class ChangeMatchingArguments(Arguments, frozen=True, kw_only=True):
 class ChangeResult(Result):
     """The result of a change to chosen messages.
 
-    Codes of ``errors``: not_found (not in the queue), conflict (its state does not allow the change), busy (try again),
-    internal (its records cannot be read).
+    Codes of ``errors``: conflict (its state does not allow the change), not_found (no longer in the queue), unavailable (not
+    reached: the manager was away), outcome_unknown (the manager ended meanwhile), busy (try again), internal (its records
+    cannot be read).
     """
 
     changed: int  # messages
     recipients: int  # of these messages: those that the change applies to
-    in_flight: int  # of these recipients: those being delivered now; if they are delivered, the change comes too late
+    in_flight: int  # of these recipients: those who were being delivered when they were changed
+    too_late: int  # of those being delivered: delivered, or refused with a final reply, before the change
+    undecided: int  # of those being delivered: it was not known how this ends when this was answered
     errors: dict[str, Fault]  # queue id -> why this message was not changed
     dead: list[str]  # of a retry: dead destinations of these recipients, which are deferred without an attempt
 
 
 class MatchingProgress(Result, omit_defaults=True):
-    """The progress of a change to all that match; the last part has ``done``."""
+    """The progress of a change to all that match; the last part has ``done``.
+
+    Law: matched = changed + failed, and failed is the sum of ``failures``, whose codes are those of ChangeResult.
+    """
 
     matched: int
     matched_recipients: int
     changed: int
     changed_recipients: int
-    in_flight: int  # of these recipients: those being delivered now; if they are delivered, the change comes too late
+    in_flight: int  # of these recipients: those who were being delivered when they were changed
+    too_late: int  # of those being delivered: delivered, or refused with a final reply, before the change; at the end
+    undecided: int  # of those being delivered: it is not known yet how this ends
     failed: int
+    failures: dict[Code, int]  # of ``failed``: how many by their error's code
     errors: dict[str, Fault]  # queue id -> why; the first 100
     dead: list[str]  # of a retry: dead destinations of these recipients; the first 20
     done: bool
