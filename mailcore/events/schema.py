@@ -71,7 +71,7 @@ COLUMNS: dict[str, str] = {
     # refused at SMTP time
     "stage": "string",  # CONNECT, EHLO, MAIL, RCPT, DATA
     "recipient": "string",
-    # window: sampled while a destination has mail
+    # window: sampled while a destination has mail or is dead
     "window": "double",
     "busy": "int",
     "queued": "int",

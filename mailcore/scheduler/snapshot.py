@@ -103,8 +103,10 @@ def parameters_in_force(holder: Tuning | Transport) -> dict[str, PlainValue]:
 
 
 def with_most_mail(destinations: Collection[Destination], names_max: int) -> list[Destination]:
-    """Returns the ``names_max`` destinations with the most mail, most first."""
-    return heapq.nlargest(names_max, destinations, key=lambda destination: (destination.queued, destination.busy))
+    """Returns the ``names_max`` destinations with the most mail, most first, and of those without mail the dead ones first."""
+    return heapq.nlargest(
+        names_max, destinations, key=lambda each: (each.queued, each.busy, each.dead_until is not None)
+    )
 
 
 def describe_transport(transport: Transport, now: float, names_max: int) -> TransportSnapshot:

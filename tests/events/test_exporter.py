@@ -303,6 +303,17 @@ def test_old_days_go(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "cuts").iterdir()] == left[1:], "who was queued is known two weeks"
 
 
+def test_a_dead_destination_is_sampled_also_when_its_mail_is_deferred(tmp_path: Path) -> None:
+    windows = Windows(Disk(), str(tmp_path), 900)
+    windows.sample(
+        {"smtp:a.example": active_destination(dead_until=DAY + 300), "smtp:b.example": active_destination()}, DAY
+    )
+    windows.write()
+    (file,) = files(tmp_path)
+    found = pq.ParquetFile(file).read(["destination", "queued", "dead_until"]).to_pylist()
+    assert found == [{"destination": "smtp:a.example", "queued": 0, "dead_until": DAY + 300}]
+
+
 def test_windows_are_sampled_where_there_is_mail_and_written_together(tmp_path: Path) -> None:
     windows = Windows(Disk(), str(tmp_path), 900)
     mail = active_destination(window=5, busy=1, queued=7)

@@ -29,13 +29,13 @@ class Windows:
         self._rows: list[tuple[int, Row]] = []  # with their offset
 
     def sample(self, destinations: Mapping[str, ActiveDestination], at: float) -> None:
-        """Adds a sample of the destinations that have mail."""
+        """Adds a sample of the destinations that have mail or are dead: mail of a dead one is deferred at once."""
         offset = int(at * 1000)
         if self._rows and offset <= self._rows[-1][0]:
             return  # the clock was set back: two samples must not get one name
         part = 0
         for name, row in destinations.items():
-            if row.queued or row.busy:
+            if row.queued or row.busy or row.dead_until:
                 fields = (name, float(row.window), row.busy, row.queued, row.dead_until or 0.0)
                 self._rows.append((offset, (part, at, "", *fields)))
                 part += 1
