@@ -22,6 +22,7 @@ from appliance.queue.changing import (
     go,
     in_background,
     past_of,
+    reasons_of,
     undo,
 )
 from appliance.queue.filters import FilterForm
@@ -228,6 +229,7 @@ def _context(it: Change, **more: Any) -> dict[str, Any]:
         "undo_form": WhyForm(initial={"why": f"undo of: {it.why}"[:300]}),
         "of_some": bool(OF_RECIPIENTS & (it.undoes or it).filter.keys()),
         "missing": _missing(it),
+        "reasons": reasons_of(it),
         **more,
     }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ from appliance.queue.models import Change, Phase
 from appliance.queue.owner_process import own
 from mailcore.control.client import ControlError, NotRunning, Refused
 from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
-from mailcore.faults import Fault
+from mailcore.faults import Code, Fault
 
 __all__ = [
     "OF_RECIPIENTS",
@@ -39,6 +40,7 @@ __all__ = [
     "go",
     "in_background",
     "past_of",
+    "reasons_of",
     "undo",
 ]
 
@@ -58,9 +60,18 @@ _PAST = {
     "reroute": "rerouted", "bounce": "bounced",
 }  # fmt: skip
 AT_ONCE_MAX = 4  # counts and changes of matching messages, under way in one portal process
-_PROGRESS = (
-    "matched", "matched_recipients", "changed", "changed_recipients", "in_flight", "failed", "errors", "heard_at",
-)  # fmt: skip
+_RESULT = ("changed", "changed_recipients", "in_flight", "too_late", "undecided", "failed", "failures", "errors")
+_PROGRESS = ("matched", "matched_recipients", *_RESULT, "heard_at")
+# Code of an error -> what the message is, after "3 messages"
+_NOT_CHANGED = {
+    Code.CONFLICT: "in a state that does not allow the change",
+    Code.NOT_FOUND: "no longer in the queue",
+    Code.UNAVAILABLE: "not reached because the manager was away: unchanged",
+    Code.OUTCOME_UNKNOWN: "with an unknown outcome: the manager ended while it was asked",
+    Code.BUSY: "being moved: unchanged",
+    Code.INTERNAL: "with records that cannot be read: unchanged",
+}
+WAIT_S = 2.0  # for deliveries in progress to end, so that the result says how they ended
 SAVED_S = 0.5  # between two accesses to the row: write the progress, read whether an operator wants to stop
 
 _slots = threading.BoundedSemaphore(AT_ONCE_MAX)
@@ -80,6 +91,12 @@ def doc_of(operation: str) -> str:
     return OPERATIONS.get(operation, "").format(undo=span(settings.WAYPOST.queue.undo_time_s))
 
 
+def reasons_of(change: Change) -> list[tuple[int, str]]:
+    """Returns how many messages were not changed, with the reason as words after "3 messages"; the most first."""
+    failures = sorted(change.failures.items(), key=lambda pair: -pair[1])
+    return [(count, _NOT_CHANGED.get(code, "not changed")) for code, count in failures]
+
+
 def change_chosen(request: HttpRequest, change: Change) -> None:
     """Changes the messages in ``change.messages``: one request, answered after it is synced. Raises ControlError."""
     messages: list[list[Any]] = change.messages or []
@@ -90,6 +107,7 @@ def change_chosen(request: HttpRequest, change: Change) -> None:
     arguments: dict[str, Any] = {
         "queue_ids": [each[0] for each in messages if len(each) == 1],
         "messages": [each for each in messages if len(each) == 3],
+        "wait_s": WAIT_S,
     }
     if change.route:
         arguments["route"] = change.route
@@ -98,7 +116,9 @@ def change_chosen(request: HttpRequest, change: Change) -> None:
         entry.before = {"change": change.tag, "queue_ids": queue_ids}
         result = door_of(change.who).ask_change(change.operation, ChangeResult, arguments, why=change.told_why)
         change.changed, change.failed, change.errors = result.changed, len(result.errors), _texts(result.errors)
-        change.changed_recipients, change.in_flight = result.recipients, result.in_flight
+        change.failures = Counter(error.code for error in result.errors.values())
+        change.changed_recipients = result.recipients
+        _note_deliveries(change, result)
         entry.after = _after(change)
         if change.route:
             entry.after["route"] = change.route
@@ -173,7 +193,7 @@ def undo(request: HttpRequest, deletion: Change, why: str) -> Change:
 
 def _follow(change: Change, extra: dict[str, Any], why: str = "") -> bool:
     """Follows the progress of change_matching to its end; returns whether an operator stopped it."""
-    arguments = {"change": change.operation, "filter": change.filter, **extra}
+    arguments = {"change": change.operation, "filter": change.filter, "wait_s": WAIT_S, **extra}
     if change.route:
         arguments["route"] = change.route
     counting = extra.get("dry_run", False)
@@ -186,7 +206,8 @@ def _follow(change: Change, extra: dict[str, Any], why: str = "") -> bool:
                 change.matched, change.matched_recipients = progress.matched, progress.matched_recipients
             change.cut = progress.cut or change.cut
             change.changed, change.failed, change.errors = progress.changed, progress.failed, _texts(progress.errors)
-            change.changed_recipients, change.in_flight = progress.changed_recipients, progress.in_flight
+            change.failures, change.changed_recipients = progress.failures, progress.changed_recipients
+            _note_deliveries(change, progress)
             if time.monotonic() - saved >= SAVED_S:
                 saved = time.monotonic()
                 change.heard_at = timezone.now()
@@ -226,6 +247,10 @@ def _ending(change: Change) -> Iterator[None]:
         change.save()
 
 
+def _note_deliveries(change: Change, result: ChangeResult | MatchingProgress) -> None:
+    change.in_flight, change.too_late, change.undecided = result.in_flight, result.too_late, result.undecided
+
+
 def _texts(errors: Mapping[str, Fault]) -> dict[str, str]:
     """Returns what the row keeps, for people."""
     return {queue_id: fault.message for queue_id, fault in errors.items()}
@@ -233,8 +258,7 @@ def _texts(errors: Mapping[str, Fault]) -> dict[str, str]:
 
 def _after(change: Change) -> dict[str, Any]:
     """Returns the result as the audit log keeps it."""
-    recipients = {"changed_recipients": change.changed_recipients, "in_flight": change.in_flight}
-    return {"changed": change.changed, **recipients, "failed": change.failed, "errors": change.errors}
+    return {name: getattr(change, name) for name in _RESULT}
 
 
 def _sum(change: Change) -> str:

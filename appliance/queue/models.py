@@ -63,7 +63,12 @@ class Change(models.Model):
     changed = models.PositiveBigIntegerField(default=0)
     changed_recipients = models.PositiveBigIntegerField(default=0)  # 0 also of changes before they were counted
     in_flight = models.PositiveBigIntegerField(default=0)  # of these: being delivered when the change was made
+    too_late = models.PositiveBigIntegerField(
+        default=0
+    )  # of those being delivered: delivered or refused before the change
+    undecided = models.PositiveBigIntegerField(default=0)  # of those being delivered: their end was not known
     failed = models.PositiveBigIntegerField(default=0)
+    failures = models.JSONField(default=dict)  # error code -> how many of ``failed``
     errors = models.JSONField(default=dict)  # queue id -> why not; the first hundred
     error = models.CharField(max_length=1000, blank=True)
     begun_at = models.DateTimeField(auto_now_add=True, db_index=True)

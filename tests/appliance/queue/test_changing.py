@@ -131,7 +131,8 @@ def test_recipients_are_counted_changed_and_told_beside_their_messages(client: C
     change = Change(who="olga", operation="hold", filter={"recipient": "*@b"}, words="recipient *@b", why="spam")
     change.phase = Phase.COUNTING
     counted = {"matched": 2, "matched_recipients": 5, "done": True, "cut": "cut"}
-    made = counted | {"changed": 2, "changed_recipients": 4, "in_flight": 1}
+    made = counted | {"changed": 2, "changed_recipients": 4, "in_flight": 3, "too_late": 1, "undecided": 1}
+    made |= {"failed": 3, "failures": {"not_found": 1, "conflict": 2}}
     with FakeCore({"change_matching": lambda given: counted if given.get("dry_run") else made}):
         count(request_, change)
         text = words_of(client, request_, change)
@@ -141,17 +142,22 @@ def test_recipients_are_counted_changed_and_told_beside_their_messages(client: C
         change.phase = Phase.RUNNING
         go(request_, change)
     kept = Change.objects.get(pk=change.tag)
-    assert (kept.changed, kept.changed_recipients, kept.in_flight, kept.matched_recipients) == (2, 4, 1, 5)
+    assert (kept.changed, kept.changed_recipients, kept.in_flight, kept.matched_recipients) == (2, 4, 3, 5)
+    assert (kept.too_late, kept.undecided) == (1, 1)
     text = words_of(client, request_, change)
     assert "2 messages (4 recipients) held." in text
-    assert "1 recipient was being delivered when the change was made" in text
+    assert (
+        "3 recipients were being delivered when the change was made: the change came too late for 1; for 1 it applies"
+        in text
+    )
+    assert "2 messages in a state that does not allow the change 1 message no longer in the queue" in text
     entry = Entry.objects.filter(action="queue.hold").latest("pk")
     assert entry.after is not None
-    assert (entry.after["changed_recipients"], entry.after["in_flight"]) == (4, 1)
+    assert (entry.after["changed_recipients"], entry.after["in_flight"], entry.after["too_late"]) == (4, 3, 1)
     assert "2 (4 recipients) held" in entry.words
     Change.objects.update(phase=Phase.RUNNING, ended_at=None)
     text = words_of(client, request_, change)
-    assert "2 of 2 held, 4 of 5 recipients, 1 recipient being delivered now" in text
+    assert "2 of 2 held, 4 of 5 recipients, 3 recipients being delivered now" in text
 
 
 def test_an_undo_asks_for_the_recipients_of_its_deletion_wherever_their_messages_rest(
