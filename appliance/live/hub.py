@@ -18,7 +18,7 @@ once for all readers. ``hub.snapshot`` holds:
                   ``reason`` are harmless to show
     processes     [{name, pid (None: gone), since, restarts}]
     oldest        {queue_id, arrived_at, sender, destination, url} of the longest queued message (or None); oldest_as_of
-    disks         [{what, path, total_bytes, free_bytes, reserve_bytes}]
+    disks         [{what, path, total_bytes, free_bytes, reserve_bytes, free_inodes, ballast_bytes …}]
 
 Lines of the last 15 minutes: ``hub.lines()`` (t, accepted, delivered, deferred, bounced a minute; messages, recipients) and
 ``hub.destination_lines(name)`` (t, queued, window, limit, busy, success, failure); as JSON at /live/history and

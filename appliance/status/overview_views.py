@@ -11,6 +11,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 
 from appliance.accounts.roles import viewer
+from appliance.common.templatetags.waypost import size
 from appliance.live.balance import balance_of
 from appliance.live.fragments import LiveState, Part
 from appliance.live.hub import nothing_known
@@ -53,7 +54,7 @@ def live_part(state: LiveState) -> Part:
 
 def _context(snapshot: Mapping[str, Any]) -> dict[str, Any]:
     disks = [
-        disk | {"used_share": _used_share(disk), "full": disk["free_bytes"] <= disk["reserve_bytes"]}
+        disk | {"used_share": _used_share(disk), "full": _is_full(disk), "ballast_used": _ballast_used(disk)}
         for disk in snapshot["disks"]
     ]
     return {
@@ -62,6 +63,22 @@ def _context(snapshot: Mapping[str, Any]) -> dict[str, Any]:
         "balance": balance_of(snapshot),
         "fault": _fault(snapshot["core"]),
     }
+
+
+def _is_full(disk: Mapping[str, Any]) -> bool:
+    """Returns True if new mail is refused because of this disk."""
+    inodes = disk.get("free_inodes")
+    few = inodes is not None and inodes <= disk.get("reserve_inodes", 0)
+    return bool(disk["free_bytes"] <= disk["reserve_bytes"]) or few
+
+
+def _ballast_used(disk: Mapping[str, Any]) -> str:
+    """Returns how much of the space for deliveries is left, if they use it; "" if the ballast is whole."""
+    left, whole = disk.get("ballast_bytes", 0), disk.get("ballast_bytes_whole", 0)
+    inodes, inodes_whole = disk.get("ballast_inodes", 0), disk.get("ballast_inodes_whole", 0)
+    if left >= whole and inodes >= inodes_whole:
+        return ""
+    return f"Deliveries use the ballast: {size(left)} of {size(whole)} and {inodes} of {inodes_whole} inodes left"
 
 
 def _used_share(disk: Mapping[str, Any]) -> str:

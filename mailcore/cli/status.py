@@ -53,10 +53,24 @@ def _disks(disks: list[Disk]) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = []
     for of_one in together.values():
         free, reserve = of_one[0].free_bytes, max(disk.reserve_bytes for disk in of_one)
-        kept = f", {size_shown(reserve)} of it kept for deliveries" if reserve else ""
+        kept = f", no new mail below {size_shown(reserve)}" if reserve else ""
         names = ", ".join(disk.what for disk in of_one)
-        rows.append((f"disk of {names}", f"{size_shown(free)} free of {size_shown(of_one[0].total_bytes)}{kept}"))
+        shown = f"{size_shown(free)} free of {size_shown(of_one[0].total_bytes)}{kept}"
+        rows.append((f"disk of {names}", shown + _ballast(of_one)))
     return rows
+
+
+def _ballast(of_one: list[Disk]) -> str:
+    """Returns how much of the ballast is left on a disk; "" if the disk has none."""
+    disk = max(of_one, key=lambda each: each.ballast_bytes_whole)
+    if not disk.ballast_bytes_whole:
+        return ""
+    if disk.ballast_bytes >= disk.ballast_bytes_whole and disk.ballast_inodes >= disk.ballast_inodes_whole:
+        return f", ballast whole ({size_shown(disk.ballast_bytes)}, {disk.ballast_inodes} inodes)"
+    return (
+        f", ballast in use: {size_shown(disk.ballast_bytes)} of {size_shown(disk.ballast_bytes_whole)} and "
+        f"{disk.ballast_inodes} of {disk.ballast_inodes_whole} inodes left"
+    )
 
 
 def _lines(processes: Processes, state: State | None, size: Size | None, error: Fault | None) -> list[str]:

@@ -48,7 +48,9 @@ from mailcore.queue.lanes import configured_lanes
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import Spool
 from mailcore.routing.resolve import Refused, Routing
+from mailcore.supervisor.listen import bind_with_room
 from mailcore.supervisor.pulse import beat
+from mailcore.supervisor.room import room_for_sockets
 
 __all__ = ["ControlServer", "main"]
 
@@ -159,7 +161,7 @@ class ControlServer:
         server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
-            server.bind(str(new))
+            bind_with_room(server, str(new), lambda: room_for_sockets(self.settings)(new))
         finally:
             os.umask(before)
         if self.group is not None:

@@ -17,6 +17,8 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from mailcore.bounds import Bounds
 from mailcore.config.settings import DEFAULT_ROUTE, Settings
 from mailcore.control.operations import Answers
@@ -27,6 +29,7 @@ from mailcore.control.protocol.tuning import ParameterKnown, ParametersKnown
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.frames import NextHop
+from mailcore.log.disk import Disk as DiskCalls
 from mailcore.routing.mx import HostFinder
 from mailcore.routing.resolve import Refused, Routing
 from mailcore.routing.route import parse_route
@@ -40,6 +43,7 @@ from mailcore.scheduler.parameters import (
     Value,
 )
 from mailcore.scheduler.snapshot import PlainValue
+from mailcore.supervisor.room import ballast_of
 
 __all__ = ["Tables"]
 
@@ -140,26 +144,35 @@ class Tables:
 
 
 def _disks(settings: Settings) -> list[Disk]:
-    """Returns the disks. The log may use all that is left; space for delivery is reserved where the queue and the spool
+    """Returns the disks. The log may use all that is left; space for delivery is set aside where the queue and the spool
     are."""
-    reserve = settings.queue.reserve_bytes
-    places = (
-        ("queue", settings.queue_directory, reserve),
-        ("spool", settings.spool_directory, reserve),
-        ("log", settings.log_directory, 0),
-    )
-    return [_disk(what, path, reserve_bytes) for what, path, reserve_bytes in places]
+    places = (("queue", settings.queue_directory), ("spool", settings.spool_directory), ("log", settings.log_directory))
+    return [_disk(settings, what, path) for what, path in places]
 
 
-def _disk(what: str, path: Path, reserve_bytes: int) -> Disk:
-    usage = shutil.disk_usage(path)
-    return Disk(
+def _disk(settings: Settings, what: str, path: Path) -> Disk:
+    usage, status = shutil.disk_usage(path), os.stat(path)
+    disk = Disk(
         what=what,
         path=str(path),
         total_bytes=usage.total,
         free_bytes=usage.free,
-        reserve_bytes=reserve_bytes,
-        device=os.stat(path).st_dev,
+        reserve_bytes=0,
+        device=status.st_dev,
+        free_inodes=os.statvfs(path).f_favail if os.statvfs(path).f_files else None,
+    )
+    if what == "log":
+        return disk
+    limits = settings.queue
+    ballast = ballast_of(settings, DiskCalls()).room(str(path)).ballast
+    return msgspec.structs.replace(
+        disk,
+        reserve_bytes=limits.reserve_bytes,
+        reserve_inodes=limits.reserve_inodes,
+        ballast_bytes=ballast.space_bytes,
+        ballast_inodes=ballast.inodes,
+        ballast_bytes_whole=limits.ballast_bytes,
+        ballast_inodes_whole=limits.ballast_inodes,
     )
 
 

@@ -10,6 +10,9 @@ from typing import NamedTuple
 from mailcore.config.settings import Settings
 from mailcore.doctor.finding import Finding, bad, good, warn
 from mailcore.doctor.host import PROC, Host, nearest
+from mailcore.log.disk import Disk
+from mailcore.queue.ballast import NAME, NOTHING, held
+from mailcore.queue.ballast import places as ballast_places
 
 __all__ = ["Mount", "look", "mount_of", "places"]
 
@@ -42,6 +45,23 @@ def look(host: Host) -> Iterator[Finding]:
         what = ", ".join(names) if len(grouped) > 1 else "home and all directories"
         yield from _room(what, where[device], host.settings.queue.reserve_bytes if keeps_mail else 0)
         yield from _kind(what, where[device], keeps_mail)
+    yield from _ballasts(host.settings)
+
+
+def _ballasts(settings: Settings) -> Iterator[Finding]:
+    """Yields a finding for each disk with a ballast; the manager makes them when it runs for the first time."""
+    wanted, disk = settings.queue, Disk()
+    for place in ballast_places(disk, settings.ballast_directories, NOTHING):
+        if not os.path.isdir(os.path.join(place.directory, NAME)):
+            continue
+        left = held(disk, place.directory)
+        space = f"{_size(left.space_bytes)} of {_size(wanted.ballast_bytes)}"
+        of_it = f"{space} and {left.inodes} of {wanted.ballast_inodes} inodes"
+        figures = {"ballast_bytes": left.space_bytes, "ballast_inodes": left.inodes}
+        if left.space_bytes < wanted.ballast_bytes or left.inodes < wanted.ballast_inodes:
+            yield warn("ballast", f"in use in {place.directory}: {of_it} left for delivery", FULL, **figures)
+        else:
+            yield good("ballast", f"whole in {place.directory}: {of_it}", **figures)
 
 
 def places(settings: Settings) -> dict[str, Path]:

@@ -38,7 +38,7 @@ KINDS = {
     ),
     "child_ended": Kind(_WARN, "process restarts", "See how each process ended; SIGKILL suggests that memory ran out."),
     "disk_full": Kind(
-        _WARN, "disk full, new mail refused with 452", "Free disk space, or lower [queue] reserve_bytes."
+        _WARN, "disk full, new mail refused with 452", "Free disk space and inodes; see the findings on disk."
     ),
     "stopped_accepting": Kind(_WARN, "no mail accepted", "Read the reason in mail.log; see the findings on disk."),
     "accepting_paused": Kind(_WARN, "no connections accepted", "Raise the limits on file descriptors and memory."),

@@ -39,6 +39,7 @@ from mailcore.log.segment import Damage, SegmentTooNew
 from mailcore.maillog.maillog import MailLog
 from mailcore.manager_answers import Destinations
 from mailcore.supervisor.listen import listen_on_path
+from mailcore.supervisor.room import room_for_sockets
 
 __all__ = ["EXPORTER_SOCKET", "Exporter", "main", "midnight_between"]
 
@@ -73,7 +74,7 @@ class Exporter:
 
     def run(self) -> None:
         """Serves and exports until it is killed. Raises OSError if the socket can't be opened."""
-        server = listen_on_path(self.settings.run_directory / EXPORTER_SOCKET)
+        server = listen_on_path(self.settings.run_directory / EXPORTER_SOCKET, room_for_sockets(self.settings))
         if self.group is not None:
             with contextlib.suppress(OSError):
                 os.chown(self.settings.run_directory / EXPORTER_SOCKET, -1, self.group)

@@ -37,6 +37,7 @@ __all__ = [
     "LEFT_BYTES",
     "LEFT_INODES",
     "NAME",
+    "NOTHING",
     "STALL_BYTES",
     "STALL_INODES",
     "Ballast",

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mailcore.config.values import listen_address
+from mailcore.log.disk import is_full
 
-__all__ = ["SUN_PATH_MAX", "fitting_path", "listen", "listen_on_path"]
+__all__ = ["SUN_PATH_MAX", "bind_with_room", "fitting_path", "listen", "listen_on_path"]
 
 TCP_BACKLOG = 511  # as nginx; the kernel caps it at net.core.somaxconn
 UNIX_BACKLOG = 64  # our own processes connect, a few of each role
@@ -45,18 +46,31 @@ def listen(endpoint: str, *, shared: bool = True) -> socket.socket:
     return listener
 
 
-def listen_on_path(path: Path) -> socket.socket:
+def bind_with_room(listener: socket.socket, path: str, relieve: Callable[[], bool]) -> None:
+    """Binds a Unix socket, which takes an inode; tries again on a full disk while ``relieve`` frees one. Raises OSError."""
+    while True:
+        try:
+            return listener.bind(path)
+        except OSError as error:
+            if not is_full(error) or not relieve():
+                listener.close()
+                raise
+
+
+def listen_on_path(path: Path, relieve: Callable[[Path], bool] = lambda path: False) -> socket.socket:
     """Returns a Unix socket that listens at ``path`` and replaces the one that a killed process left there.
+
+    ``relieve`` is called on a full disk and returns True if it freed an inode: then it tries again at once.
 
     It binds through a descriptor of the directory, so the path may be longer than the 107 bytes that a socket's address
     can hold. Raises OSError.
     """
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(f"/proc/self/fd/{directory}/{path.name}")
+        bind_with_room(listener, f"/proc/self/fd/{directory}/{path.name}", lambda: relieve(path))
         path.chmod(UNIX_MODE)
         listener.listen(UNIX_BACKLOG)
     finally:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
 from mailcore.queue.ballast import Ballast, Held
 
-__all__ = ["DiskFull", "ballast_of", "refuse_without_room"]
+__all__ = ["DiskFull", "ballast_of", "refuse_without_room", "room_for_sockets"]
 
 START_BYTES_MIN, START_INODES_MIN = 64 << 10, 8  # with less, the manager could not write what a recovery writes
 
@@ -21,6 +24,13 @@ def ballast_of(settings: Settings, disk: Disk) -> Ballast:
     return Ballast(disk, settings.ballast_directories, wanted)
 
 
+def room_for_sockets(settings: Settings) -> Callable[[Path], bool]:
+    """Returns a function that gives back an inode on the disk of a path; it returns False if there is none."""
+    disk = Disk()
+    ballast = ballast_of(settings, disk)
+    return lambda path: ballast.relieve(disk.device(str(path.parent)), 0, 1)
+
+
 def refuse_without_room(settings: Settings) -> None:
     """Raises DiskFull if there is no room to start, in the ballast either; OSError."""
     ballast = ballast_of(settings, Disk())
@@ -29,5 +39,5 @@ def refuse_without_room(settings: Settings) -> None:
         if room.delivery_bytes < START_BYTES_MIN or room.delivery_inodes < START_INODES_MIN:
             raise DiskFull(
                 f"the disk of {directory} is full: {room.free_bytes} bytes and {room.free_inodes} inodes are free, and "
-                "nothing is left of what was set aside; remove files that are not Waypost's, or enlarge the disk"
+                "nothing is left of what was set aside"
             )

@@ -261,9 +261,6 @@ class Supervisor:
         _say(f"{child.name} (process {child.process.pid}) ended with {how}")
         now = time.monotonic()
         killed = code < 0
-        if not killed:  # it may have found the disk full: its socket needs an inode
-            with contextlib.suppress(OSError):
-                ballast_of(self.settings, Disk()).make_room()
         if killed or now - child.started > HEALTHY_S:
             child.backoff_s = BACKOFF_S_MIN
         else:
@@ -325,13 +322,15 @@ def _refuse_shared_ports(endpoints: Sequence[str]) -> None:
 
 
 def _refuse_start(settings: Settings, service: Service, why: str) -> None:
-    """Logs why nothing is started.
-
-    systemd starts it again at once, so it waits there. A disk that is mounted or has room later is found by the next start.
-    """
+    """Logs why nothing is started, and waits under systemd."""
     log = MailLog(settings.log_directory)
     log.start_refused(why)
     log.close()
+    _rest_under_systemd(service, why)
+
+
+def _rest_under_systemd(service: Service, why: str) -> None:
+    """Waits if systemd started it, which starts it again at once. A disk that is mounted or has room later is found then."""
     service.status(f"not started: {why}")
     if service.is_watched_by_systemd:
         time.sleep(REFUSED_REST_S)
@@ -360,11 +359,12 @@ def main(settings: Settings, module: str, users: Users = ALONE) -> int:
         refuse_without_room(settings)
         prepare(settings, users, stored)
     except (DiskFull, HomeError, IdentityError, NotOurs, OSError) as error:
-        _say(str(error))
-        if isinstance(error, IdentityError):
+        full = isinstance(error, DiskFull) or is_full(error)
+        _say(f"{error}; free disk space and inodes" if full else str(error))
+        if full:  # the log cannot be written either
+            _rest_under_systemd(service, str(error))
+        elif isinstance(error, IdentityError):
             _refuse_start(settings, service, error.fault.message)
-        elif isinstance(error, DiskFull):
-            _refuse_start(settings, service, str(error))
         return 1
     try:
         Supervisor(settings, module, stored, users, listeners, service, held).run()

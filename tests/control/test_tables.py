@@ -11,7 +11,9 @@ import pytest
 
 from mailcore.control import tables
 from mailcore.control.client import AsyncControlClient
+from mailcore.log.disk import Disk
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, SUSPENDED_UNTIL, TRANSPORT_SCOPE
+from mailcore.supervisor.room import ballast_of
 from tests.control import running_control as running_module
 from tests.control.running_control import RunningControl, open_control
 from tests.routing.nameserver import name_server
@@ -49,6 +51,13 @@ async def test_disks_say_what_is_free_and_what_is_kept(running: RunningControl, 
     assert all(0 < each["free_bytes"] <= total for each in disks)
     assert len({each["device"] for each in disks}) == 1
     assert disks[0]["reserve_bytes"] == running.settings.queue.reserve_bytes
+    limits = running.settings.queue
+    assert (disks[0]["ballast_bytes"], disks[0]["ballast_inodes"]) == (0, 0), "no manager has taken it"
+    ballast_of(running.settings, Disk()).keep()
+    for each in (await control.call("disks"))["disks"][:2]:
+        assert (each["ballast_bytes"], each["ballast_bytes_whole"]) == (limits.ballast_bytes, limits.ballast_bytes)
+        assert (each["ballast_inodes"], each["ballast_inodes_whole"]) == (limits.ballast_inodes, limits.ballast_inodes)
+    assert disks[2]["ballast_bytes_whole"] == 0
 
 
 # -- routes

@@ -14,6 +14,9 @@ import pytest
 
 from mailcore.doctor import disk, sync
 from mailcore.doctor.finding import Finding, State
+from mailcore.log.disk import Disk
+from mailcore.queue.ballast import NAME
+from mailcore.supervisor.room import ballast_of
 from tests.doctor.sample_host import found, sample_host
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
@@ -156,3 +159,14 @@ def test_not_one_sync_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sync, "measure", lambda directory: [])
     (finding,) = sync.look(sample_host(tmp_path))
     assert finding.state is State.BAD
+
+
+def test_a_ballast_that_is_in_use(tmp_path: Path) -> None:
+    host = sample_host(tmp_path, "[queue]\nballast_bytes = 2_000_000\nballast_inodes = 64\n")
+    assert not [each for each in disk.look(host) if each.what == "ballast"], "it has never run"
+    host.settings.queue_directory.mkdir(parents=True, exist_ok=True)
+    ballast_of(host.settings, Disk()).keep()
+    whole = found(disk.look(host), "ballast")
+    assert (whole.state, whole.figures) == (State.GOOD, {"ballast_bytes": 2_000_000, "ballast_inodes": 64})
+    (host.settings.queue_directory / NAME / "inode.00063").unlink()
+    assert found(disk.look(host), "ballast").state is State.WARN

@@ -7,6 +7,7 @@ before there is any.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import smtplib
 import subprocess
 from collections import Counter
@@ -17,7 +18,8 @@ import pytest
 
 from mailcore.lab.lab import Lab
 from mailcore.log.disk import Disk
-from mailcore.queue.ballast import Held, held
+from mailcore.queue.ballast import NAME, Held, held
+from tests.backup.place import REASON, backed_up, command, restored
 from tests.end_to_end.appliance import COMMAND
 from tests.eventually import PATIENCE_S
 from tests.ext4 import Ext4, another_program, ext4
@@ -127,6 +129,97 @@ async def test_a_running_one_drains(tmp_path: Path, how: str) -> None:
         await queued(core)
         assert held(Disk(), str(core.home / "queue")) == BALLAST
         with full(disk, how):
+            await goes_out(core, lab)
+        disk.empty()
+        await is_whole_again(core)
+
+
+# -- every kind of start
+
+
+async def ended(core: RunningCore, disk: Ext4, start: str) -> None:
+    """Ends a core with mail in it so that ``start`` is what comes next."""
+    if start == "after a power cut":
+        disk.power_cut()
+    if start == "clean":
+        assert core._process is not None
+        core._process.terminate()
+        core._process.wait(PATIENCE_S)
+    core.stop()
+    await core.control.close()
+    if start == "after a power cut":
+        disk.after_the_power_cut()
+    if start == "with a ballast already given back":
+        shutil.rmtree(core.home / "queue" / NAME)
+
+
+@FULL
+@pytest.mark.parametrize("start", ["clean", "after kill -9", "after a power cut"])
+async def test_it_starts_on_a_full_disk_and_drains(tmp_path: Path, start: str, how: str) -> None:
+    async with placed(tmp_path) as (core, lab, disk):
+        await core.start()
+        await queued(core)
+        await ended(core, disk, start)
+        with full(disk, how):
+            await core.start()
+            await goes_out(core, lab)
+        disk.empty()
+        await is_whole_again(core)
+
+
+@pytest.mark.parametrize("how", ["bytes", "inodes"])
+async def test_it_starts_with_what_little_is_left_when_the_ballast_was_given_back(tmp_path: Path, how: str) -> None:
+    async with placed(tmp_path) as (core, lab, disk):
+        await core.start()
+        await queued(core)
+        await ended(core, disk, "with a ballast already given back")
+        disk.fill_bytes() if how == "bytes" else disk.fill_inodes()
+        assert "is full" in one_sentence(core)
+        disk.empty()
+        disk.fill_bytes(leave_bytes=1 << 20) if how == "bytes" else disk.fill_inodes(leave=24)
+        await core.start()
+        await goes_out(core, lab)
+        disk.empty()
+        await is_whole_again(core)
+
+
+@pytest.mark.parametrize("how", ["bytes", "inodes"])
+async def test_a_first_start_on_a_full_disk_ends_with_one_sentence(tmp_path: Path, how: str) -> None:
+    async with placed(tmp_path) as (core, lab, disk):
+        disk.fill_bytes() if how == "bytes" else disk.fill_inodes()
+        assert one_sentence(core).endswith("free disk space and inodes\n")
+        disk.empty()
+        await core.start()
+        await queued(core)
+        with full(disk, how):
+            await goes_out(core, lab)
+
+
+@pytest.mark.parametrize("how", ["bytes", "inodes"])
+async def test_a_restored_queue_goes_out_on_a_full_disk(tmp_path: Path, how: str) -> None:
+    async with placed(tmp_path) as (core, lab, disk):
+        await core.start()
+        await queued(core)
+        path = await backed_up(core, "--queue")
+        core.stop()
+        await core.control.close()
+        for each in core.home.iterdir():
+            if each.name != "lost+found":
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+        await restored(core, path)
+        assert held(Disk(), str(core.home / "queue")) == Held(0, 0), "a backup has none"
+        await core.start()
+        await core.until(lambda: held(Disk(), str(core.home / "queue")) == BALLAST, "the ballast")
+        with full(disk, how):
+            await command(core, "queue", "release", "--all-matching", "--reason", REASON, "--yes")
+            await goes_out(core, lab)
+
+
+async def test_without_a_reserve_it_drains_too(tmp_path: Path) -> None:
+    async with placed(tmp_path, reserve_bytes=0, reserve_inodes=0) as (core, lab, disk):
+        await core.start()
+        await queued(core)
+        with full(disk, "bytes"):
             await goes_out(core, lab)
         disk.empty()
         await is_whole_again(core)

@@ -101,8 +101,14 @@ class Disk(Result):
     path: str
     total_bytes: int
     free_bytes: int
-    reserve_bytes: int  # kept free for deliveries
+    reserve_bytes: int  # with less than this free, new mail gets 452
     device: int  # the same number: the same disk
+    free_inodes: int | None = None  # None: the file system does not limit them
+    reserve_inodes: int = 0
+    ballast_bytes: int = 0  # set aside for delivery on this disk, now
+    ballast_inodes: int = 0
+    ballast_bytes_whole: int = 0  # the same when no delivery uses it; 0: this disk has none
+    ballast_inodes_whole: int = 0
 
 
 class Disks(Result):
