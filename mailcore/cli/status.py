@@ -61,7 +61,7 @@ def _disks(disks: list[Disk]) -> list[tuple[str, object]]:
 
 
 def _ballast(of_one: list[Disk]) -> str:
-    """Returns how much of the ballast is left on a disk; "" if the disk has none."""
+    """Returns how much of the ballast is left on a disk; "" for a disk without one."""
     disk = max(of_one, key=lambda each: each.ballast_bytes_whole)
     if not disk.ballast_bytes_whole:
         return ""

@@ -17,13 +17,14 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from mailcore.envelope import Envelope, Origin, Status, Verdict
+from mailcore.maillog.have import Have
 from mailcore.maillog.logfile import Logfile
 from mailcore.maillog.text import free, inside, seconds, word
 
@@ -62,8 +63,17 @@ class MailLog:
         self._second = -1
         self._stamps: dict[str, str] = {}  # service -> what a line of this second begins with
         self._date = ""
+        self._have: Have | None = None
         self._syslog = Logfile(directory / "mail.log", self._lost_syslog)
         self._json = Logfile(directory / "mail.jsonl", self._lost_json)
+
+    def begin_missing(self, lines: Iterable[bytes], objects: Iterable[bytes]) -> None:
+        """Leaves out the lines that these ends of the two files have, until ``end_missing``."""
+        self._have = Have(lines, objects)
+
+    def end_missing(self) -> None:
+        """Ends ``begin_missing``: everything is logged again."""
+        self._have = None
 
     def flush(self) -> None:
         """Writes what was logged since the last flush. Never raises because of a disk."""
@@ -192,25 +202,25 @@ class MailLog:
             f"dsn={word(verdict.dsn)}, status={status} ({text})",
         )
         # Written out: this is the event of which there are most.
-        self._json.append(
-            _json_line(
-                {
-                    "event": "delivery",
-                    "time": self._clock(),
-                    "pid": self._pid,
-                    "queue_id": queue_id,
-                    "recipient": recipient,
-                    "relay": relay,
-                    "transport": transport,
-                    "tls": tls,
-                    "delay_s": delay,
-                    "delays_s": delays_s,
-                    "dsn": verdict.dsn,
-                    "status": status,
-                    "reply": reply,
-                }
-            )
+        line = _json_line(
+            {
+                "event": "delivery",
+                "time": self._clock(),
+                "pid": self._pid,
+                "queue_id": queue_id,
+                "recipient": recipient,
+                "relay": relay,
+                "transport": transport,
+                "tls": tls,
+                "delay_s": delay,
+                "delays_s": delays_s,
+                "dsn": verdict.dsn,
+                "status": status,
+                "reply": reply,
+            }
         )
+        if self._have is None or not self._have.has_object(line):
+            self._json.append(line)
 
     def expired(self, queue_id: str, sender: str) -> None:
         """Logs that a message reached the queue lifetime; each recipient concerned has a delivery line of its own."""
@@ -368,6 +378,8 @@ class MailLog:
         self._line(service, f"warning: {text}")
 
     def _line(self, service: str, text: str) -> None:
+        if self._have is not None and self._have.has_line(text):
+            return
         now = int(self._clock())
         if now != self._second:
             self._second = now
@@ -385,7 +397,9 @@ class MailLog:
         return f"{when} {self._hostname} {self._program}/{service}[{self._pid}]: "
 
     def _object(self, event: str, **fields: Any) -> None:
-        self._json.append(_json_line({"event": event, "time": self._clock(), "pid": self._pid, **fields}))
+        line = _json_line({"event": event, "time": self._clock(), "pid": self._pid, **fields})
+        if self._have is None or not self._have.has_object(line):
+            self._json.append(line)
 
     def _lost_syslog(self, count: int, why: str) -> str:
         stamp = self._stamp("master", int(self._clock()))

@@ -40,6 +40,7 @@ from mailcore.manager.flow import Flow
 from mailcore.manager.full_disk import FullDisk
 from mailcore.manager.housekeeping import Housekeeping
 from mailcore.manager.links import Link
+from mailcore.manager.missing_lines import log_missing, unlogged
 from mailcore.manager.orders import Orders
 from mailcore.manager.overrides import Overrides
 from mailcore.manager.passes import Passes
@@ -54,7 +55,7 @@ from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
 from mailcore.supervisor.listen import listen_on_path
 from mailcore.supervisor.pulse import beat
-from mailcore.supervisor.room import ballast_of
+from mailcore.supervisor.room import ballast_of, room_for_sockets
 
 __all__ = ["main"]
 
@@ -114,6 +115,8 @@ class Manager:
         self.overrides.load()
         held = restored.why if restored.backup_at else ""
         self.log.recovered(recovered.working, time.monotonic() - started, held)
+        missing = unlogged(queue, recovered.folded, recovered.logged_to)
+        log_missing(self.log, settings.log_directory, queue, missing)
         self._turn_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._checkpoint_wanted = asyncio.Event()
@@ -246,6 +249,7 @@ class Manager:
         checkpoint = context.checkpoints.take()
         try:
             await context.commit.wait()
+            self.log.flush()  # law: ends-are-logged
             await self.loop.run_in_executor(context.pool, checkpoint.write)
         except (LaneFailed, OSError) as error:
             self.log.sync_failed(str(self.settings.queue_directory), str(error))
@@ -354,7 +358,7 @@ async def _run(settings: Settings) -> None:
     loop.set_exception_handler(broken)
     manager.take_over_lanes()
     server = await loop.create_unix_server(
-        lambda: Link(manager), sock=listen_on_path(settings.run_directory / "manager.sock")
+        lambda: Link(manager), sock=listen_on_path(settings.run_directory / "manager.sock", room_for_sockets(settings))
     )
     manager.go_on()
     beat(loop)

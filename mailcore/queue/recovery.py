@@ -51,6 +51,8 @@ class Recovered:
     queue: Queue
     checkpoints: Checkpoints
     working: int  # messages restated
+    folded: Folded
+    logged_to: int  # journal offset: what lies below is in the mail log
     lock: int  # descriptor of the queue's lock, held as long as the process lives
 
 
@@ -89,6 +91,7 @@ def recover(
     queue.sizes.restore(positions.counts, positions.destinations, positions.other_destinations)
 
     folded = _read_journal(disk, queue, positions)
+    logged_to = positions.journal_end
     positions = _confirmed(queue, positions, folded)
     for lane, recipients, resting in folded.taken:
         queue.sizes.leave(lane, recipients, resting)
@@ -110,7 +113,7 @@ def recover(
     queue.journal.sync()  # after it was taken: taking it may have restated messages, too
     checkpoint.write()
     checkpoints.written(checkpoint)
-    return Recovered(queue, checkpoints, len(working), lock)
+    return Recovered(queue, checkpoints, len(working), folded, logged_to, lock)
 
 
 def _positions(disk: Disk, queue: Queue) -> RestartPositions:

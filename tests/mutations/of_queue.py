@@ -20,6 +20,20 @@ MUTATIONS = [
         "tests/queue/test_ballast.py",
     ),
     Mutation(
+        "a start does not look for lines that were not logged",
+        "mailcore/manager/missing_lines.py",
+        "    if not records:\n        return\n",
+        "    if True:\n        return\n",
+        "tests/manager/test_missing_lines.py",
+    ),
+    Mutation(
+        "a line that was logged is logged again",
+        "mailcore/maillog/have.py",
+        "    counter[key] -= 1\n    return True\n",
+        "    counter[key] -= 1\n    return False\n",
+        "tests/manager/test_missing_lines.py",
+    ),
+    Mutation(
         "a receiver does not look at free inodes",
         "mailcore/receiver/reception.py",
         "if each[0] < least_bytes or each[1] < least_inodes]",

@@ -107,7 +107,7 @@ class Disk(Result):
     reserve_inodes: int = 0
     ballast_bytes: int = 0  # set aside for delivery on this disk, now
     ballast_inodes: int = 0
-    ballast_bytes_whole: int = 0  # the same when no delivery uses it; 0: this disk has none
+    ballast_bytes_whole: int = 0  # the same when no delivery uses it; 0: there is no ballast on this disk
     ballast_inodes_whole: int = 0
 
 
