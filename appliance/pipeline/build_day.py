@@ -12,6 +12,7 @@ Keeps law: same-events-same-tables (docs/laws.md).
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import time
@@ -38,6 +39,7 @@ from appliance.pipeline.daily_tables.destinations import destinations, providers
 from appliance.pipeline.daily_tables.encryption import encryption
 from appliance.pipeline.daily_tables.facts import Facts
 from appliance.pipeline.daily_tables.hours import hours
+from appliance.pipeline.daily_tables.labels import LABELS, labelled
 from appliance.pipeline.daily_tables.reasons import reasons
 from appliance.pipeline.daily_tables.refused import refused
 from appliance.pipeline.daily_tables.totals import totals
@@ -203,6 +205,7 @@ class ReportBuilder:
             "windows": lambda: windows(facts),
             "refused": lambda: refused(facts),
             "arrivals": lambda: arrivals(facts),
+            **{table: functools.partial(labelled, facts, key) for table, key in LABELS.items()},
         }
         self.together(tables, aside, lambda done: self.progress("counting", 0.35 + 0.5 * done / len(tables)))
         counted.unpersist()

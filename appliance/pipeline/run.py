@@ -140,7 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
     if told.balances is False:
         for suspect in told.content["balance"]["suspects"]:
             print(f"{suspect['queue_id']}: {suspect['why']}; {'; '.join(suspect['events'])}", file=sys.stderr)
-        for each in told.content["balance"]["altered"] or ():
+        for each in told.content["balance"].get("altered") or ():
             print(
                 f"events differ: {each['lane']}, {each['what']}: {each['exported']} exported, {each['found']} in the files",
                 file=sys.stderr,

@@ -39,7 +39,7 @@ from mailcore.events.schema import FIELDS, KINDS
 
 __all__ = ["TYPED", "VERSION", "Silver", "made", "make", "manifest", "read", "typed"]
 
-VERSION = 5  # of the rows: raise it to have all days rebuilt at the next request
+VERSION = 6  # of the rows: raise it to have all days rebuilt at the next request
 IDENTITY = ("lane", "offset", "part")
 HALF = "delivered"  # of attempts: whether they are
 OF_ALL = (*IDENTITY, "at", "queue_id")
@@ -90,6 +90,7 @@ _COLUMNS = (
     ("source_address", StringType()),
     ("tls_verified", BooleanType()),
     ("tag", StringType()),
+    ("tried", BooleanType()),  # a next hop was tried: neither put off for a dead destination nor a verdict of our own
     ("why", StringType()),
     ("to_lane", StringType()),
     ("due_at", DoubleType()),
@@ -110,9 +111,13 @@ def typed(events: DataFrame, kind: str) -> DataFrame:
     """Returns one row for each event of that kind, with those columns of TYPED that the kind has. Durations are whole
     microseconds, so that their sums do not depend on the order of addition."""
     made = {"at": F.timestamp_micros(_micros("at")), "provider": provider_of(F.col("relay"))}
+    made["tried"] = (F.coalesce("relay", F.lit("")) != "none") | (_seconds("delay_c") > 0) | (_seconds("delay_d") > 0)
     made |= {f"delay_{letter}_us": _micros(f"delay_{letter}") for letter in "abcd"}
     fields = FIELDS[kind]
-    from_field = {f"delay_{letter}_us": f"delay_{letter}" for letter in "abcd"} | {"provider": "relay"}
+    from_field = {f"delay_{letter}_us": f"delay_{letter}" for letter in "abcd"} | {
+        "provider": "relay",
+        "tried": "relay",
+    }
     names = [name for name in TYPED.names if name in OF_ALL or from_field.get(name, name) in fields]
     return events.select(*(made.get(name, F.col(name)).alias(name) for name in names))
 
@@ -195,6 +200,10 @@ def read(session: SparkSession, days: Sequence[Silver], kind: str, delivered: bo
             paths += [rows / half for half in halves if (rows / half).is_dir()] if kind == "attempt" else [rows]
     there = [str(path) for path in paths]
     return session.read.schema(TYPED).parquet(*there) if there else nothing(session, TYPED)
+
+
+def _seconds(name: str) -> Column:
+    return F.coalesce(name, F.lit(0.0))
 
 
 def _micros(name: str) -> Column:

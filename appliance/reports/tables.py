@@ -144,12 +144,26 @@ _VERDICTS = (
     "replaced by placeholders."
 )
 _TOP = "Sum of each day's top list; names that were in no top list are missing."
+_TRIED_ONLY = (
+    "Recipients by attempt. Mail that was put off for a dead destination, without an attempt, is counted apart; recipients "
+    "that an operator ended are not counted."
+)
+_OF_LABELS = {"first_attempt_share": "first attempt %", "tls_share": "TLS %", "delivered_bytes": "bytes delivered"}
 SPECS = (
     Spec("comparison", "Anomalies", "Compared with the previous day and the same weekday one week earlier.", only="stands_out",
          hidden=("stands_out", "change"), in_mail=("*",), mail_rows=12, none="No anomalies."),
     Spec("destinations", "Destinations", by="attempts", in_mail=("destination", *_OF_DESTINATIONS), added_up=_TRIED),
     Spec("providers", "Providers", "Owners of the hosts that received the mail.", by="attempts",
          in_mail=("provider", *_OF_DESTINATIONS), added_up=_TRIED),
+    *(
+        Spec(name, title, _TRIED_ONLY, by="attempts", hidden=("first_attempts", "first_delivered", "delivered_tls"),
+             added_up=_TRIED, labels=_OF_LABELS)
+        for name, title in (
+            ("by_destination", "Delivery by destination"), ("by_recipient_domain", "Delivery by recipient domain"),
+            ("by_sender_domain", "Delivery by sender domain"), ("by_source_address", "Delivery by source address"),
+            ("by_tag", "Delivery by tag"),
+        )
+    ),
     Spec("reasons", "Why mail was deferred or bounced", _VERDICTS,
          by="recipients", in_mail=("status", "dsn", "reason", "recipients", "destinations"),
          labels={"recipients": "verdicts"}, none="Nothing was deferred or bounced.",

@@ -32,7 +32,7 @@ COLUMNS: dict[str, str] = {
     "queue_id": "string",  # "" where there is none: refused, parameter, window
     # accepted; part 0 says all of the message and its first recipients, further parts only more recipients
     "sender": "string",  # "" of a bounce
-    "size_bytes": "long",
+    "size_bytes": "long",  # of the message; also of attempt, 0 of an end without one
     "recipient_count": "int",  # accepted: of the message; attempt: of the transaction, in its part 0 only
     "recipients": "strings",  # accepted: addresses, at most 1 000 a row; their numbers start at first_number
     "first_number": "int",
@@ -87,6 +87,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "attempt": (
         "recipient_count", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b", "delay_c",
         "delay_d", "generation", "recipient_domain", "sender_domain", "source_address", "tls_verified", "tag",
+        "size_bytes",
     ),
     "finished": ("generation", "why"),
     "replaced": ("generation", "to_lane", "due_at"),

@@ -300,6 +300,7 @@ class Flow:
                     domain_of(envelope.sender),
                     domains_of([recipient.address if recipient is not None else "" for recipient in known]),
                     envelope.tag,
+                    envelope.size_bytes,
                 )
             )
             recorded.append((flight, frame, delays))

@@ -86,6 +86,7 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
     sender_domain: str = ""  # in lower case; "" of a bounce
     recipient_domains: tuple[str, ...] = ()  # in lower case: one for all verdicts, or one for each; (): unknown
     tag: str = ""  # as Envelope.tag
+    size_bytes: int = 0  # of the message; 0 of our own verdicts
 
     def recipient_domain(self, index: int) -> str:
         """Returns the domain of the recipient of the verdict at this index; "" if it is unknown."""

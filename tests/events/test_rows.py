@@ -24,7 +24,7 @@ VERDICTS = tuple(Verdict(number, Status.DELIVERED, "2.0.0", "250 Ok") for number
 def delivery(*domains: str) -> Delivery:
     return Delivery(
         "0EXPR000000A0", 0, VERDICTS, DAY + 5, "mx[192.0.2.1]:25", "TLSv1.3 X", (0.0, 0.0, 0.1, 0.2), "smtp:example.net",
-        "198.51.100.7", True, "sender.example", domains, "spring",
+        "198.51.100.7", True, "sender.example", domains, "spring", 1_000,
     )  # fmt: skip
 
 

@@ -70,4 +70,11 @@ MUTATIONS = [
         "            if row.queued or row.busy:\n",
         "tests/events/test_exporter.py -k dead",
     ),
+    Mutation(
+        "mail put off for a dead destination counts as tried",
+        "appliance/pipeline/daily_tables/labels.py",
+        '        _one(tried).alias("attempts"),\n',
+        '        _one(F.lit(True)).alias("attempts"),\n',
+        "tests/appliance/pipeline/test_labels.py",
+    ),
 ]

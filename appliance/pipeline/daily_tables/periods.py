@@ -6,6 +6,7 @@ twice in the week.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from appliance.pipeline.daily_tables.cells import COUNTS, STATUSES, SUMS, table
 from appliance.pipeline.daily_tables.correspondents import TOP
 from appliance.pipeline.daily_tables.delays import merged
+from appliance.pipeline.daily_tables.labels import LABELS, merged_labels
 from appliance.pipeline.daily_tables.reasons import ROWS_MAX
 from appliance.pipeline.daily_tables.windows import ROWS_MAX as WINDOWS_MAX
 
@@ -114,4 +116,5 @@ MERGED: dict[str, Callable[[DataFrame], DataFrame]] = {
     "hours": _hours,
     "encryption": _encryption,
     "windows": _windows,
+    **{table: functools.partial(merged_labels, key=key) for table, key in LABELS.items()},
 }

@@ -26,6 +26,7 @@ _STATUSES = {status.name.lower(): status for status in Status}
 _ATTEMPT = (
     "queue_id", "offset", "part", "at", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b",
     "delay_c", "delay_d", "generation", "recipient_domain", "sender_domain", "source_address", "tls_verified", "tag",
+    "size_bytes",
 )  # fmt: skip
 _TRIED = (
     "offset", "part", "at", "delay_a", "delay_b", "delay_c", "delay_d", "destination", "status", "dsn", "reply",
@@ -113,6 +114,7 @@ class _Attempt:
             first.get("sender_domain") or "",
             _domains(self._domains),
             first.get("tag") or "",
+            first.get("size_bytes") or 0,
         )
 
 

@@ -94,12 +94,14 @@ class SampleMail:
         delays: tuple[float, float, float, float] = (0.1, 0.01, 0.2, 0.3),
         generation: int = 0,
         tls: str = "TLSv1.3 TLS_AES_256_GCM_SHA384",
+        **labels: Any,
     ) -> None:
         verdicts = {0: DELIVERED} if verdicts is None else verdicts
         offset = self._record("journal")
         for part, (number, (status, dsn, reply)) in enumerate(verdicts.items()):
             row = {"queue_id": queue_id, "number": number, "status": status, "dsn": dsn, "reply": reply, "tls": tls}
             row |= {"destination": destination, "relay": relay, "generation": generation}
+            row |= labels
             row |= {f"delay_{letter}": delay for letter, delay in zip("abcd", delays, strict=True)}
             row["recipient_count"] = len(verdicts) if part == 0 else None
             self._row("journal", offset, part, at, "attempt", row)
