@@ -300,6 +300,9 @@ class Portal:
         "address that browsers use if there is a proxy, such as https://waypost.example.org",
         special={"": "the address the portal listens on"},
     )
+    hsts_preload: bool = flag(
+        False, "with HTTPS, allow browsers to add the host to their preload list, which takes months to undo"
+    )
     processes: int = whole(1, 1, 16, "processes", "portal processes that share the port")
     database_url: str = text(
         "",

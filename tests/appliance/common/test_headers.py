@@ -95,6 +95,25 @@ def test_the_search_for_inline_finds_it(bad: str) -> None:
     assert INLINE.search(bad)
 
 
+@pytest.mark.parametrize("preload", [False, True])
+def test_browsers_may_preload_the_host_only_if_the_operator_says_so(tmp_path: Path, preload: bool) -> None:
+    """By the header of a page, in a process with settings of its own."""
+    public = 'home = "."\n[portal]\npublic_url = "https://waypost.example.org:8443"\n'
+    (tmp_path / "waypost.toml").write_text(public + ("hsts_preload = true\n" if preload else ""))
+    environment = os.environ | {
+        "WAYPOST_CONFIG": str(tmp_path / "waypost.toml"), "DJANGO_SETTINGS_MODULE": "tests.appliance.production",
+    }  # fmt: skip
+    asked = (
+        "import django; django.setup(); from django.test import Client; "
+        "print(Client().get('/static/none', headers={'host': 'waypost.example.org:8443', 'x-forwarded-proto': 'https'})"
+        "['Strict-Transport-Security'])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", asked], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert told.stdout.strip() == "max-age=31536000; includeSubDomains" + ("; preload" if preload else "")
+
+
 def test_ready_for_production(tmp_path: Path) -> None:
     """``manage.py check --deploy`` behind a proxy that speaks https; and what it says of cookies there."""
     (tmp_path / "waypost.toml").write_text('home = "."\n[portal]\npublic_url = "https://waypost.example.org"\n')
