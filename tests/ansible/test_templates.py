@@ -25,9 +25,8 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("rendered")
+def render(place: Path, **more: object) -> Path:
+    """Writes every template for a host with these variables into ``place``."""
     group = subprocess.run(["id", "-gn"], capture_output=True, text=True, check=True).stdout.strip()
     variables = place / "variables.json"
     variables.write_text(
@@ -41,6 +40,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "waypost_routes": ROUTES,
                 "waypost_settings": {**SETTINGS, "control": {"group": group}},
                 "waypost_firewall_admin_networks": ["192.0.2.0/24", "2001:db8::/32"],
+                **more,
             }
         )
     )
@@ -52,6 +52,23 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in json.loads((place / "made.json").read_text()).items():
         (place / Path(name).name.removesuffix(".j2")).write_text(text)
     return place
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return render(tmp_path_factory.mktemp("rendered"))
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """HTTPS on another port, a database on another host, a time zone."""
+    return render(
+        tmp_path_factory.mktemp("elsewhere"),
+        waypost_https_listen=["192.0.2.1:8443", "443"],
+        waypost_database="other",
+        waypost_database_url="postgresql://u:secret@192.0.2.7:5432/waypost",
+        waypost_time_zone="Europe/Berlin",
+    )
 
 
 def test_the_configuration_is_read_by_waypost(rendered: Path) -> None:
@@ -97,3 +114,31 @@ def test_the_firewall_lets_in_mail_from_all_and_the_rest_from_administrators(ren
     assert "tcp dport { 25 } accept" in rules
     assert "ip saddr 192.0.2.0/24 tcp dport { 22, 443 } accept" in rules
     assert "ip6 saddr 2001:db8::/32 tcp dport { 22, 443 } accept" in rules
+
+
+def test_https_on_another_port_is_in_the_address_of_the_portal(rendered: Path, elsewhere: Path) -> None:
+    """Django compares the Origin of a form with it: without the port, every sign-in is refused."""
+    assert load(rendered / "portal.toml").portal.public_url == "https://mail.example"
+    assert load(elsewhere / "portal.toml").portal.public_url == "https://mail.example:8443"
+    assert "proxy_set_header Host $http_host;" in (elsewhere / "site").read_text()
+
+
+def allowed(unit: Path) -> list[str]:
+    """What the unit says about addresses."""
+    return [line for line in unit.read_text().splitlines() if line.startswith("IPAddress")]
+
+
+def test_the_portal_may_reach_a_database_on_another_host(rendered: Path, elsewhere: Path, tmp_path: Path) -> None:
+    assert allowed(rendered / "waypost-portal.service") == ["IPAddressDeny=any", "IPAddressAllow=localhost"]
+    by_address = allowed(elsewhere / "waypost-portal.service")
+    assert by_address == ["IPAddressDeny=any", "IPAddressAllow=localhost 192.0.2.7"]
+    url = "postgresql://u:secret@db.example.org/waypost"
+    by_name = render(tmp_path, waypost_database="other", waypost_database_url=url)
+    assert allowed(by_name / "waypost-portal.service") == []
+    assert "secret" not in (by_name / "waypost-portal.service").read_text()
+
+
+def test_the_time_zone_of_the_host_is_that_of_the_reports(rendered: Path, elsewhere: Path) -> None:
+    assert load(rendered / "portal.toml").reports.zone == "UTC"
+    assert load(elsewhere / "waypost.toml", look_at_certificate=False).reports.zone == "Europe/Berlin"
+    assert load(elsewhere / "portal.toml").reports.zone == "Europe/Berlin"

@@ -45,6 +45,7 @@ OF = {  # section and name of a setting ("": any) -> the variable that sets it
     ("relay", "domains"): "waypost_relay_domains",
     ("routes", ""): "waypost_routes",
     ("portal", "public_url"): "waypost_public_name",
+    ("reports", "zone"): "waypost_time_zone",
     ("", "home"): "waypost_home",
 }
 LISTS = ("waypost_listen", "waypost_relay_networks", "waypost_relay_domains", "waypost_https_listen")
