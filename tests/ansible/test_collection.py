@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from tests.ansible.playing import COLLECTION, TOOLS, environment, little_release, play
+from tests.test_tidy import ROOT
 
 SITE = "waypost.appliance.site"
 RIGHT: dict[str, Any] = {
@@ -51,8 +53,9 @@ def test_the_linter_has_nothing_to_say_in_its_strictest_profile(tmp_path: Path) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_playbook_reads_well(tmp_path: Path) -> None:
-    done = play(tmp_path, SITE, inventory(), "--syntax-check")
+@pytest.mark.parametrize("playbook", [SITE, "waypost.appliance.uninstall"])
+def test_the_playbook_reads_well(tmp_path: Path, playbook: str) -> None:
+    done = play(tmp_path, playbook, inventory(), "--syntax-check")
     assert done.returncode == 0, done.stdout
 
 
@@ -114,3 +117,9 @@ def test_right_variables_pass(tmp_path: Path) -> None:
     told = checked(tmp_path)
     assert "failed=0" in told
     assert "PLAY [Install]" in told
+
+
+def test_the_documented_ansible_is_the_tested_one() -> None:
+    (documented,) = re.findall(r"ansible-core==(\S+)", (ROOT / "docs/install.md").read_text())
+    (tested,) = re.findall(r"^ansible-core==(\S+)", (ROOT / "requirements-dev.lock").read_text(), re.MULTILINE)
+    assert documented == tested

@@ -102,6 +102,7 @@ def test_none_is_a_value_of_nothing(name: str) -> None:
         ("waypost_home", "/srv/my mail"),
         ("waypost_home", "/srv/../etc"),
         ("waypost_redis_memory_mb", -1),
+        ("waypost_releases_kept", -1),
         ("waypost_redis_password", "two words"),
         ("waypost_log_keep_days", -1),
         ("waypost_journal_mb", 0),

@@ -54,6 +54,7 @@ MAPPINGS = ("waypost_routes", "waypost_settings")
 BOUNDS = {  # a test compares those of settings with mailcore.config.settings
     "waypost_receiver_processes": (1, 64),
     "waypost_deliverer_processes": (1, 64),
+    "waypost_releases_kept": (0, 100),
     "waypost_redis_memory_mb": (1, 65_536),
     "waypost_log_keep_days": (1, 3_650),
     "waypost_journal_mb": (16, 1_000_000),
