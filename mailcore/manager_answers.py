@@ -96,6 +96,11 @@ class Progress(Struct, kw_only=True):
     generation: int
     done: list[int]  # numbers of the recipients with a final verdict, ascending
     replies: dict[int, str]  # number of a recipient -> the reply that deferred it in this pass
+    destinations: list[str]  # the first DESTINATIONS_SHOWN of recipients in memory
+    states: dict[str, int]  # state (mailcore.mail_state) -> recipients
+    recipient_states: dict[
+        int, str
+    ] = {}  # of those in memory, if one message was asked for: number -> state; bounded, too
 
 
 class Working(Struct, kw_only=True):
@@ -142,6 +147,8 @@ class Reasons(Struct, kw_only=True):
     """Why a message waits."""
 
     reasons: list[Reason]  # one for each group of its recipients; the manager's list is empty if it is not active
+    state: str = ""  # the one to show, of ``states``; "" if the manager's list is empty
+    states: dict[str, int] = {}  # state (mailcore.mail_state) -> recipients
 
 
 # -- about the queue

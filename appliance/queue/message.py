@@ -68,7 +68,7 @@ class Message:
     def state(self) -> str:
         """Returns its state; for a message that has left the queue, how it ended."""
         if self.item is not None:
-            return self.item.main_state
+            return self.item.state
         if self.finished is None:
             return "unknown"
         if self.finished.how == "deleted":
@@ -151,7 +151,7 @@ def _rows(remaining: list[ShownRecipient], history: History) -> list[RecipientRo
         before = rows.get(each.number)
         if each.done and before is not None:
             continue
-        state = "done" if each.done else each.state or ("deferred" if each.reply else "waiting")
+        state = "done" if each.done else each.state
         reply = each.reply or (before.reply if before is not None else "")
         apart = () if each.done else (each.since, each.until, each.why)
         rows[each.number] = RecipientRow(each.number, each.address, state, each.destination, reply, *apart)

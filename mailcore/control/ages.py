@@ -20,6 +20,7 @@ from mailcore.control.protocol.messages import AgesArguments, AgesPart
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.lookup.ages import AgesScan
+from mailcore.mail_state import MailState, main_state
 
 __all__ = ["Ages"]
 
@@ -56,6 +57,11 @@ class Ages:
         result = self._result
         if self._scan is scan or result is None:  # otherwise another client that waited has kept it
             table = msgspec.structs.asdict(scan.table())
+            oldest = table["oldest"]
+            if oldest is not None and oldest.state == MailState.ACTIVE:
+                known = await self._view.working([oldest.queue_id])
+                if progress := known.get(oldest.queue_id):
+                    oldest.state = main_state(progress.states)
             result = self._result = AgesPart(**table, manager_away=bool(self._note), note=self._note, done=True)
             self._next_at = monotonic() + max(PAUSE_S, PAUSE_TIMES * scan.took_s)
         if self._scan is scan:

@@ -33,7 +33,7 @@ from mailcore.control.session import Session
 from mailcore.control.view import NotFound, Place, View
 from mailcore.faults import Code, Fault
 from mailcore.lookup.answers import Selected
-from mailcore.lookup.browse import Budget, Item, State, Stretch
+from mailcore.lookup.browse import Budget, Item, Stretch
 from mailcore.lookup.cutoff import Cutoff, CutoffError
 from mailcore.lookup.filter import Filter
 from mailcore.lookup.pattern import text_matcher
@@ -296,7 +296,7 @@ class Changes:
 
     async def _undelivered(self, items: list[Item], selected: Mapping[str, Selected]) -> dict[str, Selected]:
         """Returns what remains of the selected recipients of active messages, some of which have their verdict."""
-        active = [item.queue_id for item in items if item.state == State.ACTIVE]
+        active = [item.queue_id for item in items if item.active]
         remaining: dict[str, Selected] = {}
         for queue_id, known in (await self._view.working(active)).items():
             count, ranges = selected[queue_id]

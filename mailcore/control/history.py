@@ -33,12 +33,14 @@ from mailcore.control.protocol.messages import (
 from mailcore.control.protocol.tuning import ServiceTimesArguments, ServiceTimesPart
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, View
+from mailcore.lookup.answers import Hit
 from mailcore.lookup.browse import Found
 from mailcore.lookup.history import HistoryReader
 from mailcore.lookup.query import Query
 from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.service_times import measure
 from mailcore.lookup.tracing import Steps, Walk
+from mailcore.mail_state import main_state
 from mailcore.queue.spool import Spool
 
 __all__ = ["PastAnswers"]
@@ -93,14 +95,14 @@ class PastAnswers:
         try:
             while not await self._view.in_thread(walk.go, STEP_S, monotonic):
                 search.stopping = monotonic() - began >= SEARCH_S
-                hits = search.take()
+                hits = await self._as_of_now(search.take())
                 if hits or monotonic() - said >= SAID_S:
                     said = monotonic()
                     yield SearchPart(items=hits, cursor=search.cursor, examined=search.examined, done=False)
         finally:
             walk.close()
         yield SearchPart(
-            items=search.take(),
+            items=await self._as_of_now(search.take()),
             cursor=search.cursor,
             examined=search.examined,
             manager_away=bool(note),
@@ -108,6 +110,14 @@ class PastAnswers:
             note="; ".join(each for each in (note, search.note) if each),
             done=True,
         )
+
+    async def _as_of_now(self, hits: list[Hit]) -> list[Hit]:
+        """Returns the hits with the manager's states of those that are active."""
+        known = await self._view.working([hit.queue_id for hit in hits if hit.finished_at is None])
+        for hit in hits:
+            if progress := known.get(hit.queue_id):
+                hit.state = main_state(progress.states)
+        return hits
 
     async def _headers(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
         wire = await self._wire(arguments.queue_id)

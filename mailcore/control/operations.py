@@ -33,10 +33,11 @@ from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.control.waiting import why_at_rest
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
-from mailcore.lookup.browse import REASON_CHARACTERS, Budget, Found, Item, State, Stretch
+from mailcore.lookup.browse import REASON_CHARACTERS, Budget, Found, Item, Stretch
 from mailcore.lookup.selection import states_in
+from mailcore.mail_state import MailState, main_state
 from mailcore.manager_answers import Progress, Reason, Reasons
-from mailcore.queue.aside import with_its_state
+from mailcore.queue.aside import state_with_message, with_its_state
 
 __all__ = ["Answers", "Operations"]
 
@@ -125,7 +126,7 @@ class Operations:
             found = await self._view.find(queue_id, stretches)
         item = self._view.browser.item(found, stretches.get(found.lane))
         _overlay(item, working)
-        explanation = await self._why_active(queue_id) if working is not None else []
+        explanation = (await self._why_active(queue_id)).reasons if working is not None else []
         if not explanation:
             explanation = self._why_at_rest(found, stretches, note)
         yield ShowPart(
@@ -145,21 +146,25 @@ class Operations:
 
     async def _explain(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
         explanation = await self._why_active(arguments.queue_id)
-        if not explanation:
+        if not explanation.reasons:
             stretches, note = await self._view.stretches()
             found = await self._view.find(arguments.queue_id, stretches)
             # It may have been taken up between the two questions.
-            explanation = await self._why_active(arguments.queue_id) or self._why_at_rest(found, stretches, note)
-        yield Reasons(reasons=explanation)
+            explanation = await self._why_active(arguments.queue_id)
+            if not explanation.reasons:
+                item = self._view.browser.item(found, stretches.get(found.lane))
+                reasons = self._why_at_rest(found, stretches, note)
+                explanation = Reasons(reasons=reasons, state=item.state, states=item.states)
+        yield explanation
 
     # -- inside
 
-    async def _why_active(self, queue_id: str) -> list[Reason]:
-        """Returns the manager's explanation; [] when the message is not being worked on, or the manager is away."""
+    async def _why_active(self, queue_id: str) -> Reasons:
+        """Returns the manager's explanation; without reasons if the message is not active, or the manager is away."""
         try:
-            return (await self._view.link.ask("explain", Reasons, {"queue_id": queue_id})).reasons
+            return await self._view.link.ask("explain", Reasons, {"queue_id": queue_id})
         except (ManagerAway, OutcomeUnknown):
-            return []
+            return Reasons(reasons=[])
 
     def _why_at_rest(self, found: Found, stretches: dict[str, Stretch], note: str) -> list[Reason]:
         return why_at_rest(found, stretches.get(found.lane), self._view.browser.clock(), manager_away=bool(note))
@@ -183,7 +188,7 @@ def _read_json(path: str, type_: type[T]) -> T:
 
 def _changes_that_fit(item: Item, envelope: Envelope) -> list[str]:
     """Returns the changes that fit at least one recipient."""
-    states = states_in(envelope, item.lane, MessageState.ACTIVE if item.state == State.ACTIVE else None)
+    states = states_in(envelope, item.lane, MessageState.ACTIVE if item.active else None)
     return [change for change in CHANGES if any(not refusal(change, state) for state in states)]
 
 
@@ -191,7 +196,10 @@ def _overlay(item: Item, working: Progress | None) -> None:
     """Puts the manager's newer state and reply into an item read from a lane."""
     if working is None:
         return
-    item.state = State.ACTIVE
+    item.active = True
+    item.states = working.states
+    item.destinations = working.destinations or item.destinations
+    item.state = main_state(working.states)
     if working.replies:
         item.reason = next(reversed(working.replies.values()))[:REASON_CHARACTERS]
 
@@ -199,13 +207,21 @@ def _overlay(item: Item, working: Progress | None) -> None:
 def _recipient(recipient: Recipient, found: Found, working: Progress | None, now: float) -> ShownRecipient:
     aside = with_its_state(recipient, found.envelope, found.lane, now).aside
     reply = recipient.reply if working is None else working.replies.get(recipient.number, recipient.reply)
+    if aside is not None:
+        state = aside.kind.name.lower()
+    elif working is None:
+        state = state_with_message(found.envelope, found.lane, now)
+    elif recipient.number in working.replies:
+        state = MailState.DEFERRED
+    else:  # one that is not in memory, or beyond the bound of the answer
+        state = working.recipient_states.get(recipient.number, MailState.QUEUED)
     return ShownRecipient(
         number=recipient.number,
         address=recipient.address,
         destination=recipient.route or recipient.destination,
         reply=reply[:REASON_CHARACTERS],
         done=working is not None and recipient.number in working.done,
-        state="" if aside is None else aside.kind.name.lower(),
+        state=state,
         until=0.0 if aside is None else aside.until,
         why="" if aside is None else aside.why,
         since=0.0 if aside is None else aside.at,

@@ -26,7 +26,7 @@ _ORDER = ("deferred", "delayed", "held", "deleted")
 def why_at_rest(found: Found, stretch: Stretch | None, now: float, manager_away: bool) -> list[Reason]:
     """Returns one reason for each group of recipients.
 
-    States: held, deleted, delayed, scheduled, deferred, due, queued, being taken up, more.
+    States: held, deleted, delayed, deferred, due, queued, being taken up, more.
     """
     envelope, lane = found.envelope, found.lane
     if envelope.aside:
@@ -40,7 +40,7 @@ def why_at_rest(found: Found, stretch: Stretch | None, now: float, manager_away:
     due_at = min(envelope.due_at, now + interval) if interval else 0.0
     if due_at > now:
         if envelope.not_before > now:
-            return [_scheduled(envelope, due_at)]
+            return [_delayed(envelope, due_at)]
         return _deferred(envelope, due_at)
     return [_due(found, stretch, due_at, manager_away)]
 
@@ -122,10 +122,10 @@ def _deleted(envelope: Envelope) -> Reason:
     return msgspec.structs.replace(deleted, since=since, until=until_at, reason=envelope.held_because)
 
 
-def _scheduled(envelope: Envelope, due_at: float) -> Reason:
-    sentence = f"scheduled: not to be sent before {_shown(envelope.not_before)}"
-    scheduled = _whole(envelope, "scheduled", sentence)
-    return msgspec.structs.replace(scheduled, until=envelope.not_before, looked_at=due_at)
+def _delayed(envelope: Envelope, due_at: float) -> Reason:
+    sentence = f"delayed: not to be sent before {_shown(envelope.not_before)}"
+    delayed = _whole(envelope, "delayed", sentence)
+    return msgspec.structs.replace(delayed, until=envelope.not_before, looked_at=due_at)
 
 
 def _deferred(envelope: Envelope, due_at: float) -> list[Reason]:

@@ -20,7 +20,9 @@ from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
 from mailcore.lookup.answers import AgesRow, AgesTable, Oldest
-from mailcore.lookup.browse import WITHOUT_END, Browser, State, Stretch, lane_order
+from mailcore.lookup.browse import WITHOUT_END, Browser, Stretch, lane_order
+from mailcore.mail_state import MailState, main_state
+from mailcore.queue.aside import states_of
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import decode_envelope, decode_recipients
 
@@ -44,7 +46,9 @@ class AgesScan:
         self._turn = threading.Lock()
         self._rows: dict[str, list[int]] = {}
         self._others = [0] * (len(BOUNDS_S) + 1)
-        self._by_state = dict.fromkeys((State.QUEUED, State.ACTIVE, State.DEFERRED, State.HELD), 0)
+        self._by_state = dict.fromkeys(
+            map(str, (MailState.QUEUED, MailState.ACTIVE, MailState.DEFERRED, MailState.HELD)), 0
+        )
         self._oldest: Oldest | None = None
         self.as_of = browser.clock()
         self.touched_at = browser.monotonic()  # when it last made a step
@@ -120,8 +124,9 @@ class AgesScan:
 
     def _count(self, reader: LaneReader, lane: str, offset: int, envelope: Envelope) -> None:
         self.total += 1
-        state = self._state(lane, offset)
-        self._by_state[state] += 1
+        active = lane != HOLD and offset < self._stretches[lane].runner
+        state = MailState.ACTIVE if active else main_state(states_of(envelope, lane, self.as_of))
+        self._by_state[state] = self._by_state.get(state, 0) + 1
         bucket = bisect_left(BOUNDS_S, self.as_of - envelope.arrived_at)
         names = self._destinations(reader, offset, envelope)
         for name in names:
@@ -140,13 +145,6 @@ class AgesScan:
                 destination=next(iter(names), ""),
                 state=state,
             )
-
-    def _state(self, lane: str, offset: int) -> str:
-        if lane == HOLD:
-            return State.HELD
-        if offset < self._stretches[lane].runner:
-            return State.ACTIVE
-        return State.DEFERRED if lane.startswith("retry.") else State.QUEUED
 
     def _destinations(self, reader: LaneReader, offset: int, envelope: Envelope) -> dict[str, None]:
         """Returns the destinations, each once. For a long list that was routed before, the envelope has the names."""

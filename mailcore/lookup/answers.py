@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from mailcore.mail_state import other_states
+
 __all__ = [
     "DAMAGES_SHOWN",
     "DESTINATIONS_SHOWN",
@@ -54,9 +56,11 @@ class Item(Struct, kw_only=True):
     lane: str
     offset: int
     generation: int
-    state: str  # one of browse.State
+    state: str  # the one to show, mailcore.mail_state: of those below
+    states: dict[str, int]  # state -> recipients
+    active: bool  # it is in the active set
     sender: str
-    recipients: list[str]  # the first RECIPIENTS_SHOWN
+    recipients: list[str]  # the first RECIPIENTS_SHOWN; the one that was asked for is in front
     recipient_count: int
     size_bytes: int
     arrived_at: float
@@ -64,23 +68,11 @@ class Item(Struct, kw_only=True):
     attempts: int
     reason: str  # the last reply, or why it is held
     destinations: list[str]  # the first DESTINATIONS_SHOWN known ones
-    aside: dict[str, int] = {}  # deferred, held, delayed or deleted -> recipients in a state of their own
-
-    @property
-    def main_state(self) -> str:
-        """Returns the state to show first: the message's, unless it only says that each recipient is in one by a change."""
-        if self.state == "deferred" and sum(self._by_changes.values()) >= self.recipient_count:
-            return next(iter(self._by_changes), self.state)
-        return self.state
 
     @property
     def apart(self) -> dict[str, int]:
-        """Returns the recipients that changes put into another state than the one to show first, by their state."""
-        return {state: count for state, count in self._by_changes.items() if state != self.main_state}
-
-    @property
-    def _by_changes(self) -> dict[str, int]:
-        return {state: self.aside[state] for state in ("delayed", "held", "deleted") if self.aside.get(state)}
+        """Returns the recipients in another state than the one to show, by their state."""
+        return other_states(self.states)
 
 
 class Selected(NamedTuple):
@@ -103,14 +95,14 @@ class Page(Struct, kw_only=True):
 class Hit(Struct, kw_only=True):
     """A message as a search shows it.
 
-    ``state`` is one of ``browse.State``, or how the message ended: delivered, bounced, expired or deleted (then
+    ``state`` is as in ``Item``, or how the message ended: delivered, bounced, expired or deleted (then
     ``finished_at`` is set), or unknown.
     """
 
     queue_id: str
     at: float  # arrival, wall clock
     sender: str
-    recipients: list[str]  # the first RECIPIENTS_SHOWN
+    recipients: list[str]  # the first RECIPIENTS_SHOWN; the one that was asked for is in front
     recipient_count: int
     message_id: str
     size_bytes: int
@@ -245,7 +237,7 @@ class Oldest(Struct, kw_only=True):
     arrived_at: float  # wall clock, seconds
     sender: str
     destination: str  # one of its destinations; "" when it is not known
-    state: str  # queued, active, deferred or held
+    state: str  # as in ``Item``
 
 
 class AgesTable(Struct, kw_only=True):
@@ -254,7 +246,7 @@ class AgesTable(Struct, kw_only=True):
     buckets_s: list[int | None]  # the highest age of each column; None: without an end
     rows: list[AgesRow]  # those with the most messages first
     total: int  # messages, each once
-    by_state: dict[str, int]  # one of browse.State -> messages
+    by_state: dict[str, int]  # state as in ``Item``, except that all active messages are called so -> messages
     oldest: Oldest | None  # None: the queue is empty
     as_of: float  # wall clock, seconds: the ages are those at this time
     took_s: float

@@ -31,7 +31,8 @@ from mailcore.lookup.answers import DAMAGES_SHOWN, DESTINATIONS_SHOWN, RECIPIENT
 from mailcore.lookup.filter import Filter, Matcher
 from mailcore.lookup.pattern import text_matcher
 from mailcore.lookup.selection import Selection
-from mailcore.queue.aside import ranges_of
+from mailcore.mail_state import MailState, main_state
+from mailcore.queue.aside import ranges_of, states_of
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, is_incoming
 from mailcore.queue.records import decode_envelope, decode_recipients
 
@@ -42,24 +43,14 @@ __all__ = [
     "Found",
     "Item",
     "Page",
-    "State",
     "Stretch",
+    "shown_recipients",
     "stretches_of",
 ]
 
 REASON_CHARACTERS = 500  # a reply line has at most 512 octets (RFC 5321 4.5.3.1.5)
 FEW = 4  # up to this many ids, searching the indexes for each id is faster than reading every entry once
 WITHOUT_END = 1 << 62  # "up to the end of the file": beyond any lane offset
-
-
-class State:
-    """The states of an item. They are strings because they are shown unchanged."""
-
-    QUEUED = "queued"  # accepted, not in the active set yet
-    ACTIVE = "active"  # in the active set
-    DEFERRED = "deferred"  # waits for its time in a retry lane
-    HELD = "held"
-    DELETED = "deleted"  # can still be undone
 
 
 class CursorError(ValueError):
@@ -199,7 +190,7 @@ class Browser:
     def item(self, found: Found, stretch: Stretch | None) -> Item:
         """Returns the envelope as an item of a list; ``stretch`` is that of its lane, None if unknown."""
         runner = stretch.runner if stretch is not None else 0
-        return _item(found.lane, found.offset, runner, found.envelope)
+        return _item(found.lane, found.offset, runner, found.envelope, self.clock())
 
     def _reader(self, lane: str, damage: list[Damage]) -> _OpenLane:
         return _OpenLane(LaneReader(self.disk, os.path.join(self.queue_directory, lane), damage.append))
@@ -207,6 +198,7 @@ class Browser:
     def _read_lane(self, lane: str, start: int, stretch: Stretch, matcher: Matcher, page: _PageInMaking) -> int | None:
         """Continues reading one lane; returns where the next page begins, or None at the end of the lane."""
         damage: list[Damage] = []
+        now = self.clock()
         end = stretch.end if stretch.end is not None else WITHOUT_END
         if start >= end:
             return None
@@ -221,7 +213,9 @@ class Browser:
                     elif matcher.of_envelope(envelope) and (
                         found := self._match(reader, Found(lane, record.offset, envelope), matcher, page)
                     ):
-                        page.add(_item(lane, record.offset, stretch.runner, envelope, found.address), found.selected)
+                        page.add(
+                            _item(lane, record.offset, stretch.runner, envelope, now, found.address), found.selected
+                        )
                 if page.full or (page.examined & 63 == 0 and self.monotonic() >= page.until):
                     stopped = record.end
                     break
@@ -368,16 +362,13 @@ def _file_end(disk: Disk, path: str) -> int:
         return 0
 
 
-def _item(lane: str, offset: int, runner: int, envelope: Envelope, matching: str = "") -> Item:
-    """Returns the item of a list; ``matching`` is the address that was asked for, which is then shown."""
-    if lane == HOLD:
-        state = State.HELD
-    elif lane == DELETED:
-        state = State.DELETED
-    elif offset < runner:
-        state = State.ACTIVE
-    else:
-        state = State.DEFERRED if lane.startswith("retry.") else State.QUEUED
+def _item(lane: str, offset: int, runner: int, envelope: Envelope, now: float, matching: str = "") -> Item:
+    """Returns the item of a list; ``matching`` is the address that was asked for, which is then shown.
+
+    What the runner has passed is taken as active; the manager knows more of it.
+    """
+    active = offset < runner and lane not in (HOLD, DELETED)
+    states = {str(MailState.ACTIVE): envelope.recipient_count} if active else states_of(envelope, lane, now)
     replies = [each.reply for each in envelope.recipients if each.reply]
     destinations = dict.fromkeys(each.route or each.destination for each in envelope.recipients)
     destinations.update(dict.fromkeys(envelope.resting))
@@ -387,9 +378,11 @@ def _item(lane: str, offset: int, runner: int, envelope: Envelope, matching: str
         lane=lane,
         offset=offset,
         generation=envelope.generation,
-        state=state,
+        state=main_state(states),
+        states=states,
+        active=active,
         sender=envelope.sender,
-        recipients=_shown_recipients(envelope, matching),
+        recipients=shown_recipients(envelope, matching),
         recipient_count=envelope.recipient_count,
         size_bytes=envelope.size_bytes,
         arrived_at=envelope.arrived_at,
@@ -397,10 +390,10 @@ def _item(lane: str, offset: int, runner: int, envelope: Envelope, matching: str
         attempts=envelope.attempts,
         reason=(envelope.held_because or (replies[-1] if replies else ""))[:REASON_CHARACTERS],
         destinations=list(destinations)[:DESTINATIONS_SHOWN],
-        aside=envelope.aside,
     )
 
 
-def _shown_recipients(envelope: Envelope, matching: str) -> list[str]:
+def shown_recipients(envelope: Envelope, matching: str = "") -> list[str]:
+    """Returns the first recipients for a list; ``matching``, the address that was asked for, is in front of them."""
     shown = [each.address for each in envelope.recipients[:RECIPIENTS_SHOWN]]
-    return [matching, *shown[: RECIPIENTS_SHOWN - 1]] if matching and matching not in shown else shown
+    return [matching, *(each for each in shown if each != matching)][:RECIPIENTS_SHOWN] if matching else shown

@@ -44,14 +44,19 @@ class Matches:
             return False
         if self.message_id is not None and not self.message_id(envelope.message_id):
             return False
-        return self.recipient is None or self._has_recipient(self.recipient, found)
+        return self.recipient is None or bool(self.address_in(found))
 
-    def _has_recipient(self, matches: Callable[[str], bool], found: Found) -> bool:
-        if any(matches(recipient.address) for recipient in found.envelope.recipients):
-            return True
+    def address_in(self, found: Found) -> str:
+        """Returns the first recipient that matches; "" if none does, or if the query does not ask for one."""
+        matches = self.recipient
+        if matches is None:
+            return ""
+        for recipient in found.envelope.recipients:
+            if matches(recipient.address):
+                return recipient.address
         if self._browser is None or not found.envelope.batches:
-            return False
-        return any(matches(recipient.address) for batch in self._browser.recipients(found) for recipient in batch)
+            return ""
+        return next((r.address for batch in self._browser.recipients(found) for r in batch if matches(r.address)), "")
 
 
 def _test(field: str, pattern: str | UnsetType) -> Callable[[str], bool] | None:

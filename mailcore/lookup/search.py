@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from mailcore.envelope import Status
 from mailcore.log.reader import LaneReader
-from mailcore.lookup.answers import RECIPIENTS_SHOWN, Hit
+from mailcore.lookup.answers import Hit
 from mailcore.lookup.archive import Archive, Trouble, Window
-from mailcore.lookup.browse import WITHOUT_END, Browser, Found, Stretch, lane_order
+from mailcore.lookup.browse import WITHOUT_END, Browser, Found, Stretch, lane_order, shown_recipients
 from mailcore.lookup.query import Matches, Query
 from mailcore.lookup.search_cursor import SearchCursor
 from mailcore.lookup.tracing import (
@@ -362,7 +362,7 @@ class LaneSearch:
                 queue_id=envelope.queue_id,
                 at=envelope.arrived_at,
                 sender=envelope.sender,
-                recipients=[each.address for each in envelope.recipients[:RECIPIENTS_SHOWN]],
+                recipients=shown_recipients(envelope, self._matches.address_in(found)),
                 recipient_count=envelope.recipient_count,
                 message_id=envelope.message_id[:TEXT_CHARACTERS],
                 size_bytes=envelope.size_bytes,

@@ -8,11 +8,15 @@ from __future__ import annotations
 import bisect
 import math
 import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from mailcore.config.tuned import Tuned
+from mailcore.mail_state import MailState, main_state, states_when_active
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.orders import BadRequest
@@ -34,6 +38,7 @@ from mailcore.manager_answers import (
     WrittenPositions,
 )
 from mailcore.manager_answers import State as StateResult
+from mailcore.queue.active import Active
 from mailcore.queue.lanes import HOLD, incoming
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 from mailcore.scheduler.snapshot import DestinationSnapshot
@@ -41,6 +46,7 @@ from mailcore.scheduler.snapshot import DestinationSnapshot
 __all__ = ["State"]
 
 NAMES_MAX = 1_000  # destinations in one answer
+DESTINATIONS_SHOWN = 5  # of a message, as in a list
 WORKING_MAX = 5_000  # queue ids in one question
 
 
@@ -144,10 +150,12 @@ class State:
                 f"queue_ids: {len(queue_ids)} of them; at most {WORKING_MAX} are allowed", argument="queue_ids"
             )
         waiting = {known.queue_id: known for known, _ in self.context.queue.recovered}
+        in_memory = self.context.scheduler.recipient_states(queue_ids, self.context.now())
         messages: dict[str, Progress] = {}
         for queue_id in queue_ids:
             active = self.context.queue.active.get(queue_id)
             if active is not None:
+                states = in_memory.get(queue_id, {})
                 messages[queue_id] = Progress(
                     remaining=active.remaining,
                     in_flight=active.in_flight,
@@ -156,17 +164,23 @@ class State:
                     generation=active.envelope.generation,
                     done=sorted(active.done)[:NAMES_MAX],
                     replies={number: reply for number, (_, reply) in list(active.deferred.items())[:NAMES_MAX]},
+                    destinations=_first(islice(active.destinations.values(), NAMES_MAX)),
+                    states=_states(active, states),
+                    recipient_states=dict(list(states.items())[:NAMES_MAX]) if len(queue_ids) == 1 else {},
                 )
             elif queue_id in waiting:
                 known = waiting[queue_id]
+                remaining = max(known.recipients - len(known.done), 0)
                 messages[queue_id] = Progress(
-                    remaining=max(known.recipients - len(known.done), 0),
+                    remaining=remaining,
                     in_flight=0,
                     lane=known.place.lane,
                     offset=known.place.offset,
                     generation=known.generation,
                     done=sorted(known.done)[:NAMES_MAX],
                     replies={},
+                    destinations=[],
+                    states={MailState.ACTIVE: remaining},
                 )
         return Working(messages=messages)
 
@@ -175,9 +189,14 @@ class State:
         context = self.context
         queue_id = str(arguments.get("queue_id", ""))
         active = context.queue.active.get(queue_id)
-        if active is not None:
-            return Reasons(reasons=why_active(context, self.flow.deliverers, active))
-        return Reasons(reasons=why_recovered(context.queue.recovered, queue_id))
+        if active is None:
+            reasons = why_recovered(context.queue.recovered, queue_id)
+            states = {str(MailState.ACTIVE): each.recipients for each in reasons}
+        else:
+            reasons = why_active(context, self.flow.deliverers, active)
+            in_memory = context.scheduler.recipient_states([queue_id], context.now())
+            states = _states(active, in_memory.get(queue_id, {}))
+        return Reasons(reasons=reasons, state=main_state(states) if reasons else "", states=states)
 
     # -- destinations
 
@@ -228,3 +247,19 @@ class State:
             if (until := getattr(answer, time)) is not None:
                 setattr(answer, time, None if math.isinf(until) else until + offset)
         return answer
+
+
+def _first(destinations: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(destinations))[:DESTINATIONS_SHOWN]
+
+
+def _states(active: Active, in_memory: Mapping[int, str]) -> dict[str, int]:
+    """Returns the recipients of an active message by state. ``in_memory``: the states of those that the scheduler has."""
+    return states_when_active(
+        Counter(in_memory.values()),
+        deferred=len(active.deferred),
+        remaining=active.remaining,
+        deleted=active.deleted,
+        unread=active.unread_recipients,
+        aside=active.envelope.aside,
+    )

@@ -20,7 +20,8 @@ import msgspec
 
 from mailcore.change_rules import MessageState, refusal
 from mailcore.envelope import Aside, AsideKind, Envelope, Recipient
-from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, Ladder, retry_lane
+from mailcore.mail_state import MailState, states_at_rest
+from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, Ladder, interval_of, retry_lane
 from mailcore.queue.records import Administrative
 
 __all__ = [
@@ -40,6 +41,8 @@ __all__ = [
     "paused_s",
     "ranges_of",
     "state_of",
+    "state_with_message",
+    "states_of",
     "with_its_state",
 ]
 
@@ -80,6 +83,22 @@ def with_its_state(recipient: Recipient, envelope: Envelope, lane: str, now: flo
     elif lane == HOLD or envelope.held_because:
         aside = Aside(AsideKind.HELD, 0.0, envelope.age_s, envelope.held_because, at, aside)
     return recipient if aside is None else msgspec.structs.replace(recipient, aside=aside)
+
+
+def states_of(envelope: Envelope, lane: str, now: float) -> dict[str, int]:
+    """Returns the recipients of a message that rests in ``lane``, by state."""
+    return states_at_rest(envelope.recipient_count, envelope.aside, state_with_message(envelope, lane, now))
+
+
+def state_with_message(envelope: Envelope, lane: str, now: float) -> MailState:
+    """Returns the state of those recipients of a message at rest that have none of their own, as ``with_its_state``."""
+    if lane == DELETED:
+        return MailState.DELETED
+    if lane == HOLD or envelope.held_because:
+        return MailState.HELD
+    if envelope.not_before > now:
+        return MailState.DELAYED
+    return MailState.DEFERRED if interval_of(lane, 0) else MailState.QUEUED
 
 
 def state_of(aside: Aside | None, otherwise: MessageState) -> MessageState:

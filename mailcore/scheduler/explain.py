@@ -12,16 +12,17 @@ Keeps law: explanation-is-exact (docs/laws.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from mailcore.destination_state import DestinationState as State
+from mailcore.mail_state import MailState
 from mailcore.scheduler.entry import Entry
 from mailcore.scheduler.jobs import Destination, Job, Message, Peer
 from mailcore.scheduler.preemption import advance_missing, best_candidate, entries_missing, preemptible
 from mailcore.scheduler.recipients import Recipients
 
-__all__ = ["explain"]
+__all__ = ["explain", "states_of_recipients"]
 
 
 def explain(
@@ -34,13 +35,13 @@ def explain(
     """Returns one dict for each group of recipients: ``state``, ``recipients`` (their number), ``sentence`` and the numbers in
     it; ``destination`` and ``transport`` if the group has them.
 
-    States: in flight, transport dead, dead, suspended, rate delay, window full, transport rate delay, transport full, behind,
+    States: delivering, transport dead, dead, suspended, rate delay, window full, transport rate delay, transport full, behind,
     next, unread, more.
     """
     groups: list[dict[str, Any]] = []
     for entry, destination, tried in flights:
         sentence = "delivery in progress" if tried else "being deferred without an attempt"
-        groups.append(_group(destination, "in flight", len(entry.recipients), sentence, entry=entry.number))
+        groups.append(_group(destination, MailState.DELIVERING, len(entry.recipients), sentence, entry=entry.number))
     left_out = 0
     for job in message.jobs.values():
         for peer in job.peers.values():
@@ -54,6 +55,18 @@ def explain(
     if message.unread:
         groups.append(_unread(message, recipients, now))
     return groups
+
+
+def states_of_recipients(
+    message: Message, flights: Iterable[tuple[Entry, Destination, bool]]
+) -> Iterator[tuple[Sequence[int], str]]:
+    """Yields the numbers of recipients in memory, and their state: that of the destination that they wait for, or active."""
+    for entry, destination, tried in flights:
+        yield entry.recipients, MailState.DELIVERING if tried else destination.states()[0]
+    for job in message.jobs.values():
+        for peer in job.peers.values():
+            state = peer.destination.states()[0]
+            yield peer.recipients, MailState.ACTIVE if state in (State.DELIVERING, State.READY) else state
 
 
 def _why(peer: Peer, now: float) -> dict[str, Any]:

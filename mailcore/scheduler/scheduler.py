@@ -24,7 +24,7 @@ from typing import Any
 from mailcore.destination_state import DestinationState, states_of
 from mailcore.scheduler.destinations import Destinations, WindowChange
 from mailcore.scheduler.entry import Deferral, Entry
-from mailcore.scheduler.explain import explain
+from mailcore.scheduler.explain import explain, states_of_recipients
 from mailcore.scheduler.job_lists import JobLists
 from mailcore.scheduler.jobs import Destination, Job, Message, Peer, Transport
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters, Value
@@ -328,12 +328,31 @@ class Scheduler:
         message = self._messages.get(queue_id)
         if message is None:
             return []
-        flights = [
+        return explain(message, self._flights_of(message), self._recipients, now, groups_max)
+
+    def recipient_states(self, queue_ids: Collection[str], now: float) -> dict[str, dict[int, str]]:
+        """Returns the states of the recipients in memory of those messages that are active: queue id -> number -> state.
+
+        The cost grows with their recipients in memory, and with the number of deliveries in flight.
+        """
+        self._timetable.run(now)
+        flights: dict[str, list[tuple[Entry, Destination, bool]]] = {}
+        for entry, destination, job, tried in self._flights.values():
+            flights.setdefault(job.message.queue_id, []).append((entry, destination, tried))
+        found: dict[str, dict[int, str]] = {}
+        for queue_id in queue_ids:
+            message = self._messages.get(queue_id)
+            if message is not None:
+                groups = states_of_recipients(message, flights.get(queue_id, ()))
+                found[queue_id] = {number: state for numbers, state in groups for number in numbers}
+        return found
+
+    def _flights_of(self, message: Message) -> list[tuple[Entry, Destination, bool]]:
+        return [
             (entry, destination, tried)
             for entry, destination, job, tried in self._flights.values()
             if job.message is message
         ]
-        return explain(message, flights, self._recipients, now, groups_max)
 
     def snapshot(self, now: float, names_max: int = 100) -> SchedulerSnapshot:
         """Returns the state for people, with the ``names_max`` destinations that have the most mail.

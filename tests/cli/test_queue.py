@@ -106,7 +106,7 @@ async def test_one_message_is_shown(running: RunningControl, waypost: Waypost) -
     assert said.status == 0
     assert f"queue ID:     {message.queue_id}\n" in said.out
     assert "from client:  192.0.2.7:999 (client.example)\n" in said.out
-    assert "  anna@example.org  smtp:example.org\n      450 4.2.0 try again later\n" in said.out
+    assert "  anna@example.org  smtp:example.org\n      deferred\n      450 4.2.0 try again later\n" in said.out
     shown = (await waypost("queue", "show", message.queue_id, "--json")).json
     assert shown["message"]["lane"] == "retry.300"
     assert [each["address"] for each in shown["recipients"]] == ["anna@example.org"]
@@ -130,11 +130,11 @@ async def test_recipients_in_states_of_their_own(running: RunningControl, waypos
     assert said.out.splitlines()[0].split()[:2] == [message.queue_id, "deferred"]
     assert "  1 recipient delayed, 1 recipient held, 1 recipient deleted\n" in said.out
     (item,) = (await waypost("queue", "list", "--json")).items
-    assert item["aside"] == {"held": 1, "delayed": 1, "deleted": 1, "deferred": 1}
+    assert item["states"] == {"held": 1, "delayed": 1, "deleted": 1, "deferred": 2}
     said = await waypost("queue", "show", message.queue_id)
     assert re.search(r"state: +deferred; 1 recipient delayed, 1 recipient held, 1 recipient deleted\n", said.out)
     assert said.out.endswith(
-        "  r0@x.example\n"
+        "  r0@x.example\n      deferred\n"
         f"  r1@x.example\n      held since {shown(NOW - 60)}: looks \\x1b[31modd\n"
         f"  r2@x.example\n      delayed until {shown(NOW + 3600)}: tonight\n"
         f"  r3@x.example\n      deleted since {shown(NOW - 50)}: spam; can be undeleted until {shown(NOW + 7200)}\n"
@@ -142,7 +142,7 @@ async def test_recipients_in_states_of_their_own(running: RunningControl, waypos
     )
     recipients = (await waypost("queue", "show", message.queue_id, "--json")).json["recipients"]
     assert [(each["state"], each["until"], each["since"], each["why"]) for each in recipients] == [
-        ("", 0, 0, ""),
+        ("deferred", 0, 0, ""),
         ("held", 0, NOW - 60, "looks \x1b[31modd"),
         ("delayed", NOW + 3600, 0, "tonight"),
         ("deleted", NOW + 7200, NOW - 50, "spam"),
@@ -156,10 +156,10 @@ async def test_why_it_waits_is_told_a_line_for_each_reason(running: RunningContr
     running.manager.answers["explain"] = lambda _: reasons()
     said = await waypost("queue", "explain", message.queue_id.lower())
     assert said.status == 0
-    assert re.fullmatch(rf"  1 recipient for smtp:example\.org: {OTHER_WORDS}\n", said.out)
+    assert re.fullmatch(rf"deferred\n  1 recipient for smtp:example\.org: {OTHER_WORDS}\n", said.out)
     (group,) = (await waypost("queue", "explain", message.queue_id, "--json")).json
     assert (group["state"], group["recipients"]) == ("deferred", 1)
-    assert said.out in (await waypost("queue", "show", message.queue_id)).out
+    assert said.out.partition("\n")[2] in (await waypost("queue", "show", message.queue_id)).out
 
 
 async def test_a_message_that_is_not_there(waypost: Waypost) -> None:

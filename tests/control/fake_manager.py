@@ -19,7 +19,15 @@ Answer = Callable[[dict[str, Any]], Any]
 
 def progress(lane: str = "incoming.0", offset: int = 0, **more: Any) -> Progress:
     """How far an active message is: one recipient left and nothing done, unless the test says more."""
-    known: dict[str, Any] = {"remaining": 1, "in_flight": 0, "generation": 0, "done": [], "replies": {}}
+    known: dict[str, Any] = {
+        "remaining": 1,
+        "in_flight": 0,
+        "generation": 0,
+        "done": [],
+        "replies": {},
+        "destinations": [],
+        "states": {},
+    }
     return Progress(lane=lane, offset=offset, **(known | more))
 
 

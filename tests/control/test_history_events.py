@@ -33,7 +33,8 @@ async def test_what_was_delivered_is_known_when_its_segments_are_gone(tmp_path: 
             ):
                 found = {item["queue_id"]: item for item in await search(core.control, **question)}
                 assert found[good]["state"] == "delivered"
-                assert found[good]["recipients"] == ["a@example.org", "b@example.org"]
+                both = ["a@example.org", "b@example.org"]  # the one that was asked for is in front
+                assert found[good]["recipients"] == (both[::-1] if "recipient" in question else both)
                 assert (bad in found) == (question.keys() <= {"message_id", "sender"})
             assert found[good]["finished_at"] == before[good]["events"][-1]["at"]
             (item,) = await search(core.control, recipient="c@bad.example", limit=1)

@@ -186,7 +186,7 @@ async def test_a_message_is_shown_with_all_its_recipients(running: RunningContro
     last = parts[2]["recipients"][-1]
     assert last == {
         "number": 1499, "address": "u1499@example.org", "destination": "smtp:example.org", "reply": "451 1499",
-        "done": False, "state": "", "until": 0.0, "why": "", "since": 0.0,
+        "done": False, "state": "deferred", "until": 0.0, "why": "", "since": 0.0,
     }  # fmt: skip
 
 

@@ -86,9 +86,9 @@ def test_more_destinations_than_anybody_reads_are_one_sum() -> None:
 def test_scheduled_mail_says_its_own_time() -> None:
     group = only(
         why("retry.60", envelope(not_before=NOW + 500, due_at=NOW + 30)),
-        f"scheduled: not to be sent before {DATE}",
+        f"delayed: not to be sent before {DATE}",
     )
-    assert (group.state, group.until, group.looked_at) == ("scheduled", NOW + 500, NOW + 30)
+    assert (group.state, group.until, group.looked_at) == ("delayed", NOW + 500, NOW + 30)
 
 
 @pytest.mark.parametrize("lane", ["incoming.0", "local", "retry.0"])

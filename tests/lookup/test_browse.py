@@ -140,7 +140,9 @@ def test_an_item_says_what_the_envelope_says(queue: Queue) -> None:
         lane="retry.60",
         offset=offset,
         generation=0,
-        state="deferred",
+        state="delayed",
+        states={"delayed": 12},
+        active=False,
         sender="",
         recipients=[f"u{n}@example.org" for n in range(10)],
         recipient_count=12,
@@ -271,7 +273,7 @@ def test_the_states_to_show_of_a_message(
 ) -> None:
     queue.lane(lane).write(envelope(["a@b.example", "c@d.example", "e@f.example"], aside=aside))
     (item,) = queue.all(Filter(lane="*"))
-    assert (item.main_state, item.apart) == (main, apart)
+    assert (item.state, item.apart) == (main, apart)
 
 
 def long_list(lane: Lane, count: int) -> Envelope:

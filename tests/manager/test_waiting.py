@@ -55,7 +55,7 @@ async def test_on_its_whole_way_it_can_be_asked_why_it_waits(tmp_path: Path) -> 
         assert group["until"] > time.time()
         scheduled = await core.inject("c@example.org", not_before=time.time() + 600)
         (group,) = await why(core, scheduled)
-        assert group["state"] == "scheduled"
+        assert group["state"] == "delayed"
 
 
 async def test_what_is_in_flight_and_what_waits_for_it(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ async def test_what_is_in_flight_and_what_waits_for_it(tmp_path: Path) -> None:
         first = await core.send("a@example.org")
         await core.until_in_flight()
         (group,) = await why(core, first)
-        assert group["state"] == "in flight"
+        assert group["state"] == "delivering"
         second = await core.send("a@example.org")
         (group,) = await why(core, second)
         assert (group["state"], group["busy"], group["window"]) == ("window full", 1, 1)
@@ -76,7 +76,7 @@ async def test_what_is_in_flight_and_what_waits_for_it(tmp_path: Path) -> None:
         answer = core.ask("hold", "later", queue_ids=[first])
         assert (await answer)["changed"] == 1
         groups = await why(core, first)
-        assert {group["state"] for group in groups} == {"in flight", "ordered"}
+        assert {group["state"] for group in groups} == {"delivering", "ordered"}
         assert "waiting for 1 delivery in progress" in groups[-1]["sentence"]
 
 

@@ -293,4 +293,11 @@ MUTATIONS = [
         "        failing = False\n",
         "tests/end_to_end/test_one_state.py -k failing",
     ),
+    Mutation(
+        "a message in the active set is always called active",
+        "mailcore/control/operations.py",
+        "    item.state = main_state(working.states)\n",
+        '    item.state = "active"\n',
+        'tests/end_to_end/test_one_state.py -k "message and suspended"',
+    ),
 ]

@@ -34,10 +34,10 @@ def test_in_flight_window_full_and_transport_full() -> None:
     admit(scheduler, "T", "smtp:t.example", unread=4)
     assert len(select_all(scheduler)) == 3  # A and B to a.example, T to t.example
     admit(scheduler, "U", "smtp:u.example")
-    assert why(scheduler, "A") == [("in flight", "delivery in progress")]
+    assert why(scheduler, "A") == [("delivering", "delivery in progress")]
     assert why(scheduler, "D") == [("window full", "window of the destination full: 2 of 2 deliveries in progress")]
     assert why(scheduler, "U") == [("transport full", "transport full: 3 of 3 deliveries in progress")]
-    assert [state for state, _ in why(scheduler, "T")] == ["in flight", "unread"]
+    assert [state for state, _ in why(scheduler, "T")] == ["delivering", "unread"]
 
 
 def test_suspended_for_a_time_and_until_further_notice() -> None:

@@ -42,7 +42,7 @@ def group_of(pair: Pair, queue_id: str, destination: str) -> Group | None:
     """Why that part of the message waits, or None when none of it does."""
     for group in pair.scheduler.explain(queue_id, pair.now, 1000):
         assert msgspec.to_builtins(msgspec.convert(group, Reason)) == group, "a type that the manager sends has it all"
-        if group.get("destination") == destination and group["state"] not in ("in flight", "unread"):
+        if group.get("destination") == destination and group["state"] not in ("delivering", "unread"):
             return group
     return None
 
@@ -145,7 +145,7 @@ class WhyWaiting(Histories):
             (queue_id, group["destination"])
             for queue_id in self.pair.model.messages
             for group in self.pair.scheduler.explain(queue_id, self.pair.now, 1000)
-            if group["state"] not in ("in flight", "unread")
+            if group["state"] not in ("delivering", "unread")
         }
         assert told == waiting
         if waiting:

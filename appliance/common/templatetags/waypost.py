@@ -19,6 +19,8 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from mailcore import mail_state
+
 register = template.Library()
 
 # Controls, formats (which turn the direction), halves, private and unassigned ones, line and paragraph separators.
@@ -27,9 +29,11 @@ _UTC_TIME = re.compile(r"\b20\d\d-[01]\d-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d\+00:00\
 # The colour of a state's badge: of mail, of a recipient, of a report's run. Other states have none.
 _BADGE_KINDS = {
     **dict.fromkeys(("delivered", "done"), "good"),
-    **dict.fromkeys(("held", "delayed", "active", "running", "asked"), "accent"),
-    **dict.fromkeys(("deferred", "stopped"), "warn"),
-    **dict.fromkeys(("bounced", "expired", "deleted", "deleted for good", "failed", "red"), "bad"),
+    **dict.fromkeys(("held", "delayed", "active", "delivering", "running", "asked"), "accent"),
+    **dict.fromkeys(("deferred", "suspended", "stopped"), "warn"),
+    **dict.fromkeys(
+        ("dead", "transport dead", "bounced", "expired", "deleted", "deleted for good", "failed", "red"), "bad"
+    ),
 }
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
@@ -170,6 +174,12 @@ def share(value: float | None) -> str:
 def badge_kind(state: str) -> str:
     """Returns the CSS class of a state's badge: good, accent, warn or bad; empty for a state without a colour."""
     return _BADGE_KINDS.get(state, "")
+
+
+@register.filter
+def next_attempt(state: str) -> str:
+    """Returns when a message in this state is tried next, in the words of the core; "" if it is due at a time."""
+    return mail_state.next_attempt(state)
 
 
 @register.simple_tag

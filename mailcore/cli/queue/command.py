@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from mailcore.cli.pages import Pages, print_pages, say_pages
 from mailcore.cli.queue import changes, history, message, overview
 from mailcore.cli.queue.filter import add_filters, filter_of, not_empty
 from mailcore.control.protocol.messages import PAGE_MAX, Item, ListPage, Reason, Reasons, ShownRecipient, ShowPart
+from mailcore.mail_state import next_attempt, other_states
 from mailcore.manager_answers import Size
 from mailcore.terminal.command import DONE, UsageError, add_common, control_client, queue_id
 from mailcore.terminal.output import complain, plain, print_json, rows_to_lines, say, size_shown, table, width
@@ -110,14 +111,14 @@ class _Notes:
 def _item_lines(item: Item, now: float) -> list[str]:
     """Formats a message as mailq does: sender and time, recipients, and the reason for waiting."""
     sender = plain(item.sender) or "<>"
-    head = f"{item.queue_id:<13}  {item.main_state:<8}  {size_shown(item.size_bytes):>6}  {shown(item.arrived_at)}"
+    head = f"{item.queue_id:<13}  {item.state:<8}  {size_shown(item.size_bytes):>6}  {shown(item.arrived_at)}"
     lines = [f"{head}  {sender}"]
     shown_recipients = ", ".join(plain(address) for address in item.recipients[:2])
     more = item.recipient_count - len(item.recipients[:2])
     to = shown_recipients + (f" and {more} more" if shown_recipients and more > 0 else "")
     lines.append(f"  to {to or str(item.recipient_count) + ' recipients'}")
     waits = []
-    if item.main_state == "deferred":
+    if item.state == "deferred":
         left = item.due_at - now
         waits.append(f"next attempt in {shown_duration(left)}" if left > 0 else "due")
     if item.reason:
@@ -125,13 +126,15 @@ def _item_lines(item: Item, now: float) -> list[str]:
     if waits:
         lines.append(f"  {': '.join(waits)}")
     if item.apart:
-        lines.append(f"  {_apart(item)}")
+        lines.append(f"  {_apart(item.states)}")
     return lines
 
 
-def _apart(item: Item) -> str:
+def _apart(states: Mapping[str, int]) -> str:
     """Formats the recipients in other states than the one that is shown first: 1 recipient held, 2 recipients deleted."""
-    return ", ".join(f"{count} recipient{'' if count == 1 else 's'} {state}" for state, count in item.apart.items())
+    return ", ".join(
+        f"{count} recipient{'' if count == 1 else 's'} {state}" for state, count in other_states(states).items()
+    )
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -156,7 +159,7 @@ def _say_message(first: ShowPart) -> None:
     client = f"{details.client_address}:{details.client_port} ({details.helo})" if details.client_address else ""
     pairs: list[tuple[str, object]] = [
         ("queue ID", item.queue_id),
-        ("state", f"{item.main_state}; {_apart(item)}" if item.apart else item.main_state),
+        ("state", f"{item.state}; {_apart(item.states)}" if item.apart else item.state),
         ("lane", f"{item.lane}:{item.offset}, generation {item.generation}"),
         ("sender", item.sender or "<>"),
         ("arrived", f"{shown(item.arrived_at)} ({shown_duration(time.time() - item.arrived_at)} ago)"),
@@ -196,18 +199,20 @@ def _state_of(recipient: ShownRecipient) -> str:
             return f"delayed until {shown(recipient.until)}{why}"
         case "deleted":
             return f"deleted{since}{why}; can be undeleted until {shown(recipient.until)}"
-        case "deferred":
+        case "deferred" if recipient.until:
             return f"next attempt {shown(recipient.until)}"
-    return ""
+    return "" if recipient.done else recipient.state
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        reasons = control.ask("explain", Reasons, {"queue_id": arguments.queue_id}).reasons
+        answer = control.ask("explain", Reasons, {"queue_id": arguments.queue_id})
     if arguments.json:
-        print_json(reasons)
+        print_json(answer.reasons)
     else:
-        _say_why(reasons)
+        others = _apart(answer.states)
+        say(f"{answer.state}; {others}" if others else answer.state)
+        _say_why(answer.reasons)
     return DONE
 
 
@@ -219,10 +224,10 @@ def _say_why(reasons: list[Reason]) -> None:
 
 
 def _next_try(item: Item) -> str:
-    if item.main_state == "held":
-        return "when it is released"
-    if item.main_state == "deleted":
+    if item.state == "deleted":
         return f"none; can be undeleted until {shown(item.due_at)}"
+    if words := next_attempt(item.state):
+        return words
     return shown(item.due_at) if item.due_at else "immediately"
 
 

@@ -180,7 +180,7 @@ class ShownRecipient(Result):
     destination: str  # "" when it is not routed yet
     reply: str  # the last one; "" when there is none
     done: bool  # has its final verdict in this pass
-    state: str  # held, deleted, delayed, deferred, or "" when it is due with its message
+    state: str  # as of a message (mailcore.mail_state), also when it is done
     until: float  # wall clock; 0.0 when the state has no end, or there is none
     why: str  # the operator's reason, "" when none was given
     since: float  # wall clock, of that state; 0.0 when it was not recorded, or there is none

@@ -20,7 +20,7 @@ NOW = time.time()
 ITEM = {
     "queue_id": QUEUE_ID, "lane": "retry.300", "state": "deferred", "sender": "s@a.example", "recipients": ["r0@x.example"],
     "recipient_count": 5, "arrived_at": NOW - 600, "due_at": NOW + 90,
-    "aside": {"deferred": 1, "held": 2, "delayed": 1, "deleted": 1},
+    "states": {"deferred": 1, "held": 2, "delayed": 1, "deleted": 1},
 }  # fmt: skip
 
 
@@ -95,9 +95,9 @@ def test_a_deletion_is_shown_as_an_end_without_an_attempt(viewer: Client) -> Non
 
 def test_the_list_says_beside_the_state_which_recipients_are_in_another(viewer: Client) -> None:
     others = [
-        ITEM | {"aside": {"deleted": 5}, "lane": "deleted", "state": "deleted"},
-        ITEM | {"aside": {"delayed": 5}},
-        ITEM | {"aside": {"held": 4, "deleted": 1}},
+        ITEM | {"states": {"deleted": 5}, "lane": "deleted", "state": "deleted"},
+        ITEM | {"states": {"delayed": 5}, "state": "delayed"},
+        ITEM | {"states": {"held": 4, "deleted": 1}, "state": "held"},
     ]
     with FakeCore({"list": {"items": [ITEM, *others], "cursor": None}}):
         html = markup_of(viewer.get("/queue/"))
