@@ -122,6 +122,8 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     aside: dict[str, int] = {}  # name of an AsideKind in lower case -> its recipients; kinds without any are left out
     first_due_at: float = 0.0  # when all recipients are aside: the time of the first; it goes down the lanes until then
     tag: str = ""  # value of the header field receiver.tag_header, as ``mailcore/tag.py`` takes it
+    data_sums: bytes = b""  # checksums of the data's blocks (mailcore.log.data_blocks); b"" of data of an older version
+    spool_bytes: int = 0  # size of the spool file; 0: inline, or written by an older version
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

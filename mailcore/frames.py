@@ -82,6 +82,8 @@ class Deliver(msgspec.Struct, frozen=True, array_like=True, tag=3):
     tls: str = "may"  # transport's tls level: none, may, encrypt
     options: Options = ()  # Envelope.options
     recipient_options: tuple[Options, ...] = ()  # Recipient.options of each of ``recipients``; () when none has any
+    data_sums: bytes = b""  # Envelope.data_sums
+    spool_bytes: int = 0  # Envelope.spool_bytes
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -97,6 +99,7 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):
     transport_failure: bool = False  # a trouble of our own that no other site mends: no descriptors, no memory
     source_address: str = ""  # of our end of the connection; "" when no host was reached
     tls_verified: bool = False  # the certificate was checked against the host's name
+    damage: str = ""  # of the data on disk: why it was not sent; the message must be held
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=5):

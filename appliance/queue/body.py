@@ -10,12 +10,13 @@ import email
 import email.policy
 from dataclasses import dataclass, field
 from email.message import EmailMessage, Message
+from typing import NamedTuple
 
 from appliance.common.door import Door
 from appliance.common.templatetags.waypost import visible
 from mailcore.control.protocol.messages import DataPiece
 
-__all__ = ["CHUNK_BYTES", "SHOWN_BYTES", "Body", "Part", "parsed", "read_data", "readable"]
+__all__ = ["CHUNK_BYTES", "SHOWN_BYTES", "Beginning", "Body", "Part", "parsed", "read_data", "readable"]
 
 CHUNK_BYTES = 256 << 10  # the most that the core sends in one answer
 SHOWN_BYTES = 2 << 20  # parsed of a message; the download has the rest
@@ -70,8 +71,17 @@ class _Bounded(email.policy.EmailPolicy):
 _POLICY = _Bounded()
 
 
-def read_data(core: Door, queue_id: str, most: int = SHOWN_BYTES) -> tuple[bytes, bool]:
-    """Returns the beginning of the data, and whether there is more. Raises ControlError."""
+class Beginning(NamedTuple):
+    """The beginning of a message's data."""
+
+    data: bytes
+    more: bool  # the data is longer
+    damage: str  # why it is not what was received; "" if it is
+
+
+def read_data(core: Door, queue_id: str, most: int = SHOWN_BYTES) -> Beginning:
+    """Returns the beginning of the data. Raises ControlError."""
+    damage = ""
     pieces: list[bytes] = []
     have = 0
     more = True
@@ -81,7 +91,8 @@ def read_data(core: Door, queue_id: str, most: int = SHOWN_BYTES) -> tuple[bytes
         pieces.append(piece.data)
         have += len(piece.data)
         more = piece.more and bool(piece.data)
-    return b"".join(pieces), more
+        damage = damage or piece.damage
+    return Beginning(b"".join(pieces), more, damage)
 
 
 def parsed(data: bytes, cut: bool) -> Body:

@@ -126,7 +126,7 @@ class PastAnswers:
         finally:
             wire.close()
         headers = await self._view.in_thread(fields_of, raw)
-        yield Headers(queue_id=arguments.queue_id, headers=headers, raw=raw, truncated=truncated)
+        yield Headers(queue_id=arguments.queue_id, headers=headers, raw=raw, truncated=truncated, damage=wire.damage)
 
     async def _data(self, session: Session, arguments: DataArguments) -> AsyncGenerator[Any, None]:
         queue_id, offset = arguments.queue_id, arguments.offset
@@ -143,7 +143,7 @@ class PastAnswers:
             self._marks[queue_id] = mark
             while len(self._marks) > MARKS_MAX:
                 self._marks.popitem(last=False)
-        yield DataPiece(data=data, offset=offset, size_bytes=wire.size, more=more)
+        yield DataPiece(data=data, offset=offset, size_bytes=wire.size, more=more, damage=wire.damage)
 
     async def _service_times(self, session: Session, arguments: ServiceTimesArguments) -> AsyncGenerator[Any, None]:
         async with contextlib.aclosing(self.times_since(arguments.since_s, arguments.records_max)) as parts:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from mailcore.control.protocol.injection import InjectBeginArguments
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.faults import Code, FaultError
+from mailcore.log.data_blocks import BlockSums
 from mailcore.queue.spool import DATA_AT, Spool, SpoolFile
 from mailcore.routing.address import is_mailbox, is_return_path
 from mailcore.tag import pattern_of, tag_of
@@ -114,8 +115,9 @@ class Injection:
         self._file: SpoolFile = spool.create(queue_id)
         date = email.utils.format_datetime(datetime.fromtimestamp(now, UTC))
         trace = f"Received: by {hostname} (Waypost, from uid {uid})\r\n\tid {queue_id}; {date}\r\n"
+        self._sums = BlockSums()
         try:
-            self._file.write([trace.encode("ascii", "replace")])
+            self._store(trace.encode("ascii", "replace"))
         except OSError:
             self.abandon()
             raise
@@ -150,10 +152,11 @@ class Injection:
             held_because=self._held_because,
             age_s=self._age_s,
             tag=tag_of(tag[1]) if tag is not None else "",
+            data_sums=self._sums.sums,
         )
-        self._file.complete(envelope)
+        stored = self._file.complete(envelope)
         self._file.close()
-        return envelope
+        return stored
 
     def abandon(self) -> None:
         """Removes the file; ignores errors, since the sweep of orphans removes files that remain."""
@@ -171,4 +174,8 @@ class Injection:
             self._beginning += data[: HEADER_KEPT - len(self._beginning)]
         if not self._eight_bit and not data.isascii():
             self._eight_bit = True
+        self._store(data)
+
+    def _store(self, data: bytes) -> None:
+        self._sums.feed(data)
         self._file.write([data])

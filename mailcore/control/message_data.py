@@ -5,7 +5,10 @@ unfolded and their encoded words decoded (RFC 2047) where possible; broken field
 the program that shows the text must do that.
 
 Laws: one piece of PIECE_BYTES at a time in memory, for messages of any size, and a stop after each (``Steps``). Encoded words
-are decoded by charsets that take time in proportion to their length only.
+are decoded by charsets that take time in proportion to their length only. Damaged data is shown as it is, so that the operator
+can save the rest of it; ``Wire.damage`` then says so.
+
+Keeps law: data-matches-checksums (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import codecs
 import re
 from dataclasses import dataclass
 
-from mailcore.envelope import DataPlace
+from mailcore.envelope import DataPlace, Envelope
+from mailcore.log.data_blocks import BLOCK_BYTES, DataDamaged, check_size, read_block
 from mailcore.log.disk import Disk
 from mailcore.log.record import HEADER_BYTES
 from mailcore.lookup.browse import WITHOUT_END, Found
@@ -42,21 +46,50 @@ class Mark:
 
 
 class Wire:
-    """The data as it is stored: in memory, or ``size`` bytes of a file."""
+    """The data as it is stored: in memory, or in a spool file. ``damage`` says why what was read is not what was received."""
 
-    def __init__(self, disk: Disk, data: bytes, path: str, at: int, size: int) -> None:
+    def __init__(self, disk: Disk, data: bytes, path: str = "", envelope: Envelope | None = None) -> None:
+        """Opens the spool file ``path`` of ``envelope``, if there is one. Raises OSError."""
         self._disk = disk
         self._data = data
-        self._at = at
-        self.size = size
+        self._path = path
+        self._envelope = envelope
+        self._block_at = -1  # the last block that was read
+        self._block = b""
+        self.damage = ""
+        self.size = len(data) if envelope is None else envelope.size_bytes
         self._fd = disk.open_read(path) if path else -1
+        if envelope is not None:
+            try:
+                check_size(disk.size(self._fd), envelope.spool_bytes)
+            except DataDamaged as damage:
+                self.damage = f"{path}: {damage}"
 
     def read(self, start: int, length: int) -> bytes:
         """Returns up to ``length`` bytes from ``start`` on. Raises OSError."""
-        length = min(length, self.size - start)
-        if self._fd < 0:
+        if self._envelope is None:
             return self._data[start : start + length]
-        return self._disk.read(self._fd, length, self._at + start)
+        end = min(start + length, self.size)
+        parts: list[bytes] = []
+        while start < end:
+            block_at = start - start % BLOCK_BYTES
+            part = self._block_of(self._envelope, block_at)[start - block_at : end - block_at]
+            if not part:
+                break
+            parts.append(part)
+            start += len(part)
+        return b"".join(parts)
+
+    def _block_of(self, envelope: Envelope, at: int) -> bytes:
+        if at != self._block_at:
+            offset, size = envelope.data_offset, envelope.size_bytes
+            try:
+                self._block = read_block(self._disk, self._fd, offset, size, at, envelope.data_sums)
+            except DataDamaged as damage:
+                self.damage = self.damage or f"{self._path}: {damage}"
+                self._block = self._disk.read(self._fd, min(BLOCK_BYTES, size - at), offset + at)
+            self._block_at = at
+        return self._block
 
     def close(self) -> None:
         """Closes the file, if there is one. May be called twice."""
@@ -70,7 +103,7 @@ def open_wire(disk: Disk, queue_directory: str, spool: Spool, found: Found) -> W
     envelope = found.envelope
     if envelope.data is DataPlace.SPOOL:
         try:
-            return Wire(disk, b"", spool.path(envelope.queue_id), envelope.data_offset, envelope.size_bytes)
+            return Wire(disk, b"", spool.path(envelope.queue_id), envelope)
         except FileNotFoundError:
             return None
     with open_lane(disk, queue_directory, found.lane) as reader:
@@ -79,7 +112,7 @@ def open_wire(disk: Disk, queue_directory: str, spool: Spool, found: Found) -> W
     if record is None or again is None or again.queue_id != envelope.queue_id:
         return None
     data = record.body[inline_data_at(-HEADER_BYTES, record.body) :]
-    return Wire(disk, data, "", 0, len(data))
+    return Wire(disk, data)
 
 
 def unstuffed(wire: Wire, offset: int, length: int, mark: Mark) -> Steps[tuple[bytes, bool, Mark]]:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Cause, Connection, Failure, connect_error_text, opportunistic_tls
 from mailcore.deliverer.connection_cache import AddressKey, ConnectionCache, HopKey
-from mailcore.deliverer.message_data import MessageData
+from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.replies import Reply, enhanced_code, status_of
 from mailcore.deliverer.transaction import Outcome, transact
 from mailcore.envelope import Status, Verdict
@@ -88,8 +88,8 @@ class Client:
             uses_max=limits.connection_uses_max,
         )
 
-    async def deliver(self, work: Deliver, data: MessageData) -> tuple[Delivered, str]:
-        """Returns one verdict for every recipient, and what is wrong with the data on disk ("" when nothing is).
+    async def deliver(self, work: Deliver, data: MessageData) -> tuple[Delivered, DataError | None]:
+        """Returns one verdict for every recipient, and what is wrong with the data on disk (None when nothing is).
 
         When cancelled, nothing more is sent; whether the server has the message is then unknown.
         Raises DataError when the data cannot be read before anything was sent.
@@ -107,14 +107,16 @@ class Client:
         """Says QUIT on all kept connections."""
         self._cache.close()
 
-    async def _deliver_to_some_host(self, work: Deliver, data: MessageData, hop: HopKey) -> tuple[Delivered, str]:
+    async def _deliver_to_some_host(
+        self, work: Deliver, data: MessageData, hop: HopKey
+    ) -> tuple[Delivered, DataError | None]:
         started_at = time.monotonic()
         addresses = await self._finder.find(work.next_hop)
         if isinstance(addresses, Refused):
             cause = Cause.MACHINE if addresses.ours else Cause.SITE
             refusal = _Unusable(addresses.status, addresses.dsn, addresses.reply, cause)
             return self._unreached(work, [refusal], "none", started_at)
-        answer: tuple[Delivered, str] | None = None  # of the host that was talked to last
+        answer: tuple[Delivered, DataError | None] | None = None  # of the host that was talked to last
         sessions = 0
         unusable: list[_Unusable] = []
         relay = "none"
@@ -158,7 +160,9 @@ class Client:
 
     # Results
 
-    def _delivered(self, work: Deliver, hop: HopKey, session: _Session, connect_s: float) -> tuple[Delivered, str]:
+    def _delivered(
+        self, work: Deliver, hop: HopKey, session: _Session, connect_s: float
+    ) -> tuple[Delivered, DataError | None]:
         connection, outcome, begun_at = session
         result = Delivered(
             work.entry,
@@ -178,7 +182,7 @@ class Client:
 
     def _unreached(
         self, work: Deliver, reasons: list[_Unusable], relay: str, started_at: float
-    ) -> tuple[Delivered, str]:
+    ) -> tuple[Delivered, DataError | None]:
         """Makes the result when no host could be talked to; the reason is that of the last one."""
         reason = reasons[-1]
         deferred = reason.status is Status.DEFERRED
@@ -192,7 +196,7 @@ class Client:
             transmit_s=0.0,
             transport_failure=deferred and any(one.cause is Cause.MACHINE for one in reasons),
         )
-        return result, ""
+        return result, None
 
     # Connecting
 

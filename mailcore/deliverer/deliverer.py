@@ -29,7 +29,7 @@ import uvloop
 
 from mailcore.config.settings import Settings
 from mailcore.deliverer.client import Client
-from mailcore.deliverer.message_data import DataError, DataFiles
+from mailcore.deliverer.message_data import DamagedError, DataError, DataFiles
 from mailcore.envelope import Status, Verdict
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.exhaustion import is_exhausted
@@ -157,20 +157,17 @@ class Deliverer:
     async def deliver(self, work: Deliver) -> Delivered:
         """Returns the result of ``work``. Raises only CancelledError."""
         try:
-            data = self._files.open(work.path, work.offset, work.length)
+            data = self._files.open(work.path, work.offset, work.length, work.data_sums, work.spool_bytes)
             try:
                 result, data_error = await self._client.deliver(work, data)
             finally:
                 data.close()
         except DataError as error:
-            log_event(logging.CRITICAL, "data_unreadable", queue_id=work.queue_id, reason=str(error))
-            return _deferred(work, "local data error: cannot read the message", is_exhausted(error))
+            return _with(error, _deferred(work, error.reply, is_exhausted(error)), work)
         except Exception as error:
             log_event(logging.CRITICAL, "delivery_failed", error=error, queue_id=work.queue_id, reason=repr(error))
             return _deferred(work, "internal error in the deliverer")
-        if data_error:
-            log_event(logging.CRITICAL, "data_unreadable", queue_id=work.queue_id, reason=data_error)
-        return result
+        return result if data_error is None else _with(data_error, result, work)
 
     def close(self) -> None:
         """Closes the connections and the files."""
@@ -181,6 +178,15 @@ class Deliverer:
         with fitting_path(self._socket_path) as path:
             _, link = await self._loop.create_unix_connection(lambda: ManagerLink(self, self._loop), path)
         return link
+
+
+def _with(error: DataError, result: Delivered, work: Deliver) -> Delivered:
+    """Logs what is wrong with the data on disk; returns the result, which says so if the data is damaged."""
+    if not isinstance(error, DamagedError):
+        log_event(logging.CRITICAL, "data_unreadable", queue_id=work.queue_id, reason=str(error))
+        return result
+    log_event(logging.CRITICAL, "data_damaged", queue_id=work.queue_id, reason=str(error))
+    return msgspec.structs.replace(result, damage=str(error))
 
 
 def _deferred(work: Deliver, words: str, transport_failure: bool = False) -> Delivered:

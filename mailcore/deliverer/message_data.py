@@ -1,26 +1,37 @@
-"""A message's data where it lies, read in pieces: never more than CHUNK_BYTES of it in memory.
+"""A message's data where it lies, read in blocks: never more than one of it in memory.
 
 Segments are read again and again, so their descriptors are kept for a while; a spool file is opened for one transaction.
 Laws: at most FILES_KEPT descriptors are kept, none unused for longer than KEPT_S, so that a deleted segment gives its space
-back; a descriptor is closed only when no transaction reads from it. A file that is missing, or shorter than it should be, is a
-DataError: an error of this host, not of the site.
+back; a descriptor is closed only when no transaction reads from it. A file that is missing or can't be read is a DataError: an
+error of this host, not of the site. A block that does not match its checksum, or a file of another size than was written, is a
+DamagedError; no byte of such a block is returned.
+
+Keeps law: data-matches-checksums (docs/laws.md).
 """
 
 from __future__ import annotations
 
 import asyncio
 
+from mailcore.log.data_blocks import BLOCK_BYTES, DataDamaged, check_size, read_block
 from mailcore.log.disk import Disk
 
-__all__ = ["CHUNK_BYTES", "DataError", "DataFiles", "MessageData"]
+__all__ = ["DamagedError", "DataError", "DataFiles", "MessageData"]
 
-CHUNK_BYTES = 64 * 1024  # of one read and one write; 100 deliveries of 30 MB at once cost 100 of these
 FILES_KEPT = 64  # more than the segments a process reads from at one time
 KEPT_S = 5.0
 
 
 class DataError(Exception):
-    """The data cannot be read; the message says what and where."""
+    """The data cannot be read; the message says what and where. ``reply`` is the text for its recipients."""
+
+    reply = "local data error: cannot read the message"
+
+
+class DamagedError(DataError):
+    """The data is not what was stored."""
+
+    reply = "local data error: the message is damaged"
 
 
 class _File:
@@ -34,23 +45,27 @@ class _File:
 
 
 class MessageData:
-    """``length`` bytes of a file from ``offset`` on. A small message is in memory whole (``whole``)."""
+    """``length`` bytes of a file from ``offset`` on. A message of one block is in memory whole (``whole``)."""
 
-    __slots__ = ("_file", "_files", "length", "offset", "whole")
+    __slots__ = ("_file", "_files", "_sums", "length", "offset", "whole")
 
-    def __init__(self, files: DataFiles, file: _File | None, offset: int, length: int, whole: bytes | None) -> None:
+    def __init__(
+        self, files: DataFiles, file: _File | None, offset: int, length: int, sums: bytes, whole: bytes | None
+    ) -> None:
         self._files = files
         self._file = file
+        self._sums = sums
         self.offset = offset
         self.length = length
         self.whole = whole
 
-    def read(self, start: int, length: int) -> bytes:
-        """Returns ``length`` bytes from position ``start`` of the data. Raises DataError if they are not there."""
+    def read(self, start: int) -> bytes:
+        """Returns the block that begins at ``start`` of the data. Raises DataError, also if it is damaged."""
         if self.whole is not None:
-            return self.whole[start : start + length]
+            assert start == 0
+            return self.whole
         assert self._file is not None  # only whole data has no file
-        return self._files.read(self._file, self.offset + start, min(length, self.length - start))
+        return self._files.read(self._file, self.offset, self.length, start, self._sums)
 
     def close(self) -> None:
         """Releases the file; a second call does nothing."""
@@ -68,33 +83,49 @@ class DataFiles:
         self._kept: dict[str, _File] = {}
         self._ticking = False
 
-    def open(self, path: str, offset: int, length: int) -> MessageData:
-        """Opens data, which the caller closes. Raises DataError when the file is missing or ends too early."""
-        if length <= CHUNK_BYTES:
+    def open(self, path: str, offset: int, length: int, sums: bytes = b"", file_bytes: int = 0) -> MessageData:
+        """Opens data, which the caller closes. ``sums`` and ``file_bytes`` are those of the envelope.
+
+        Raises DataError when the file is missing; when it has another size than was written, or is too short for the data;
+        and when the data is one block and does not match its checksum.
+        """
+        if length <= BLOCK_BYTES:
             file = self._kept.get(path) or self._keep(path)
             file.used = True
-            return MessageData(self, None, offset, length, self.read(file, offset, length))
+            if file_bytes:
+                self._check_size(file, 0, file_bytes)
+            return MessageData(self, None, offset, length, sums, self.read(file, offset, length, 0, sums))
         file = self._open(path)
         file.readers = 1
         try:
-            size = self._disk.size(file.fd)
-        except OSError as error:
+            self._check_size(file, offset + length, file_bytes)
+        except DataError:
             self.release(file)
-            raise DataError(f"{path}: {error.strerror}") from error
-        if size < offset + length:
-            self.release(file)
-            raise DataError(f"{path} ends at {size}, the data of {length} bytes at {offset} does not")
-        return MessageData(self, file, offset, length, None)
+            raise
+        return MessageData(self, file, offset, length, sums, None)
 
-    def read(self, file: _File, offset: int, length: int) -> bytes:
-        """Returns exactly ``length`` bytes of ``file`` from ``offset`` on. Raises DataError when they are not there."""
+    def read(self, file: _File, offset: int, length: int, start: int, sums: bytes) -> bytes:
+        """Returns the block at ``start`` of the data, which is ``length`` bytes of ``file`` from ``offset`` on.
+
+        Raises DataError.
+        """
         try:
-            data = self._disk.read(file.fd, length, offset)
+            return read_block(self._disk, file.fd, offset, length, start, sums)
         except OSError as error:
             raise DataError(f"{file.path}: {error.strerror}") from error
-        if len(data) < length:
-            raise DataError(f"{file.path} ends at {offset + len(data)}, {length} bytes at {offset} are needed")
-        return data
+        except DataDamaged as damage:
+            raise DamagedError(f"{file.path}: {damage}") from damage
+
+    def _check_size(self, file: _File, least: int, file_bytes: int) -> None:
+        try:
+            size = self._disk.size(file.fd)
+            check_size(size, file_bytes)
+        except OSError as error:
+            raise DataError(f"{file.path}: {error.strerror}") from error
+        except DataDamaged as damage:
+            raise DamagedError(f"{file.path}: {damage}") from damage
+        if size < least:
+            raise DamagedError(f"{file.path}: the file ends at byte {size}, the data at {least}")
 
     def release(self, file: _File) -> None:
         """Closes the file when no other delivery reads it."""

@@ -4,6 +4,8 @@ With PIPELINING (RFC 2920) MAIL, all RCPT and DATA go out in one write. The data
 
 Laws:
 - A recipient is delivered only by a 2xx reply to the final dot. A reply that comes before the dot was sent is not one.
+- The dot follows only data whose every block matched its checksum. At the first that does not, the connection is closed: a
+  server must not keep a message without its dot (RFC 5321 4.1.1.4), and RSET would be taken for data.
 - Every recipient gets exactly one verdict in all cases, unless nothing at all was done (``None``: a kept
   connection was found dead; the caller takes a fresh one).
 - The connection is afterwards either fit for the next transaction (perhaps after RSET), or ``failure`` is set.
@@ -11,7 +13,7 @@ Laws:
 
 Texts and codes are Postfix's, and so is the treatment of 552 at RCPT.
 
-Keeps law: delivered-by-final-dot, law: one-verdict-per-recipient (docs/laws.md).
+Keeps law: delivered-by-final-dot, law: one-verdict-per-recipient, law: data-matches-checksums (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import NamedTuple
 
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Connection, Failure
-from mailcore.deliverer.message_data import CHUNK_BYTES, DataError, MessageData
+from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.replies import Reply, enhanced_code, said, status_of
 from mailcore.envelope import Options, Status, Verdict
 from mailcore.esmtp import Extension
@@ -44,7 +46,7 @@ class Outcome(NamedTuple):
 
     verdicts: list[Verdict]
     elsewhere: bool
-    data_error: str = ""  # the fault of the data on disk, for the log
+    data_error: DataError | None = None  # the fault of the data on disk
 
 
 class _Recipient(NamedTuple):
@@ -165,8 +167,8 @@ def _not_offered(missing: Extension, connection: Connection) -> tuple[str, str]:
 
 
 def _header(data: MessageData) -> bytes:
-    """Returns the header section; only its beginning if it is longer than a chunk."""
-    return data.read(0, CHUNK_BYTES).partition(b"\r\n\r\n")[0]
+    """Returns the header section; only its beginning if it is longer than a block."""
+    return data.read(0).partition(b"\r\n\r\n")[0]
 
 
 async def _step_by_step(connection: Connection, lines: list[bytes], resets: int, timeout_s: float) -> list[Reply]:
@@ -197,14 +199,13 @@ async def _send(
     tail = b".\r\n"
     if connection.is_quiet:
         try:
-            if data.length and data.read(max(0, data.length - 2), 2) != b"\r\n":
+            if await _copy(connection, data, limits.data_timeout_s) != b"\r\n" and data.length:
                 tail = b"\r\n.\r\n"  # stored data ends with CRLF; if it does not, the dot still needs its own line
-            await _copy(connection, data, limits.data_timeout_s)
         except DataError as error:
             connection.abort()  # without the dot the server has got nothing
-            words = f"local data error while talking to {connection.name}"
+            words = f"{error.reply}; the transfer to {connection.name} was broken off"
             outcome = _all(accepted, verdicts, Status.DEFERRED, "4.3.0", words)
-            return Outcome(outcome.verdicts, elsewhere=False, data_error=str(error))
+            return Outcome(outcome.verdicts, elsewhere=False, data_error=error)
     if connection.failure is not None and connection.is_silent:
         return _all(accepted, verdicts, *_failed(connection, SENDING_BODY))
     if not connection.is_silent:  # it spoke before the dot: with a refusal, or out of turn
@@ -232,17 +233,23 @@ async def _send(
     return Outcome(verdicts, elsewhere=bool(refused))
 
 
-async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> None:
-    """Sends big data piece by piece, as fast as the server takes it. Small data goes out with its dot."""
+async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> bytes:
+    """Sends big data block by block, as fast as the server takes it; each block is checked before it is sent.
+
+    Small data goes out with its dot. Returns the last two bytes of the data. Raises DataError.
+    """
     if data.whole is not None:
-        return
+        return data.whole[-2:]
     sent = 0
+    end = b""
     while sent < data.length:
-        piece = data.read(sent, CHUNK_BYTES)
-        connection.send(piece)
-        sent += len(piece)
+        block = data.read(sent)
+        connection.send(block)
+        sent += len(block)
+        end = (end + block[-2:])[-2:]
         if not await connection.room(timeout_s):
-            return
+            break
+    return end
 
 
 def _out_of_step(connection: Connection, replies: list[Reply], index: int) -> None:

@@ -33,6 +33,12 @@ KINDS = {
     "record_set_aside": Kind(
         _BAD, "damaged records", "Check the disk and memory of this host. Waypost keeps the file named here unchanged."
     ),
+    "data_damaged": Kind(
+        _BAD,
+        "damaged messages, held",
+        "Check the disk and memory. See each with waypost queue show; restore its file from a backup and release it, or return "
+        "it to its sender with waypost queue bounce.",
+    ),
     "sync_failed": Kind(
         _BAD, "failed syncs", "The disk loses writes: check the kernel log and move the queue to another disk."
     ),

@@ -301,6 +301,11 @@ class MailLog:
         self._warning("qmgr", f"damaged record in {word(file)} at {offset}: {free(what)}; set aside")
         self._object("record_set_aside", file=file, offset=offset, what=what)
 
+    def data_damaged(self, queue_id: str, what: str) -> None:
+        """Logs that the data of a message is not what was received. It is not sent; the message is held."""
+        self._warning("qmgr", f"{queue_id}: data is damaged: {free(what)}; not sent, held")
+        self._object("data_damaged", queue_id=queue_id, what=what)
+
     def swept(self, files: int) -> None:
         """Logs how many spool files without a message were removed; crashes leave them."""
         self._line("qmgr", f"swept: {files} spool files without a message removed")

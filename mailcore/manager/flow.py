@@ -19,6 +19,7 @@ from mailcore.frames import Deliver, Delivered, FrameWriter
 from mailcore.log.lane import LaneFailed
 from mailcore.manager.admission import Admission
 from mailcore.manager.context import ManagerContext
+from mailcore.manager.damage import hold_damaged
 from mailcore.manager.passes import Passes
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
@@ -235,6 +236,8 @@ class Flow:
                 transport.tls if transport is not None else "may",
                 envelope.options,
                 recipient_options if any(recipient_options) else (),
+                data.data_sums,
+                data.spool_bytes,
             )
         )
 
@@ -303,6 +306,8 @@ class Flow:
                     envelope.size_bytes,
                 )
             )
+            if frame.damage:
+                hold_damaged(context, active, frame.damage)
             recorded.append((flight, frame, delays))
         self._unsynced.append([flight for flight, _ in batch])
         context.commit.then(functools.partial(self._synced, recorded), len(recorded))

@@ -4,7 +4,7 @@ Refused recipients share one bounce. Deferred recipients go into a retry lane or
 A message without any recipient left gets a FINISH. The spool file and the bounce's envelope are written first, then the record
 that depends on them.
 
-Keeps law: data-before-replacement, law: bounce-before-finish (docs/laws.md).
+Keeps law: data-before-replacement, law: bounce-before-finish, law: damaged-data-is-held (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import msgspec
 
 from mailcore.bounce.dsn import bounce, bounce_queue_id, bounce_sender
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient, Status, Verdict
+from mailcore.log.data_blocks import DataDamaged, sums_of
 from mailcore.log.lane import LaneFailed
 from mailcore.manager.context import ManagerContext
+from mailcore.manager.damage import hold_damaged, is_held_as_damaged
 from mailcore.manager.placing import Placing
 from mailcore.queue.active import Active
 from mailcore.queue.aside import SLACK_S, paused_s
@@ -89,36 +91,42 @@ class Passes:
     def _end(self, active: Active, replace: Callable[[], Rest] | None) -> None:
         """Writes spool file and bounce, possibly in threads, and then REPLACED or FINISH. Raises Gone."""
         context = self.context
-        envelope = active.envelope
-        work: list[Callable[[], None]] = []
-        if replace is not None and envelope.data is DataPlace.INLINE:
+        moved: tuple[Envelope, bytes] | None = None
+        if replace is not None and active.envelope.data is DataPlace.INLINE:
             try:
-                data = context.queue.read_data(active, envelope.size_bytes)
+                moved = self._moved(active)
             except OSError as error:
                 self._later(active, replace, error)
                 return
-            whole = whole_envelope(context.queue, active)
-            spooled = msgspec.structs.replace(whole, data=DataPlace.SPOOL, data_offset=DATA_AT)
-            work.append(functools.partial(context.queue.spool.store, spooled, data))
+            except DataDamaged as damage:
+                hold_damaged(context, active, f"{active.data.path}: {damage}")
+                self._obey(active)
+                return
         notice: tuple[Envelope, bytes] | None = None
-        sender = bounce_sender(envelope) if active.refused else None
+        sender = bounce_sender(active.envelope) if active.refused else None
         if sender is not None:
             notice = self._notice(active, sender)
-            if notice[0].data is DataPlace.SPOOL:
-                work.append(functools.partial(context.queue.spool.store, *notice))
-        if not work:
+        if moved is None and (notice is None or notice[0].data is not DataPlace.SPOOL):
             self._record(active, notice, replace)
             return
 
-        def all_of_it() -> None:
-            for part in work:
-                part()
+        spool_bytes = 0
 
-        future = context.loop.run_in_executor(context.pool, all_of_it)
+        def store() -> None:
+            nonlocal spool_bytes, notice
+            spool = context.queue.spool
+            if moved is not None:
+                spool_bytes = spool.store(*moved).spool_bytes
+            if notice is not None and notice[0].data is DataPlace.SPOOL:
+                notice = spool.store(*notice), notice[1]
+
+        future = context.loop.run_in_executor(context.pool, store)
 
         def stored(done: object) -> None:
             error = future.exception()
             if error is None:
+                if moved is not None:
+                    active.envelope = msgspec.structs.replace(active.envelope, spool_bytes=spool_bytes)
                 self._record(active, notice, replace)
             elif isinstance(error, OSError):
                 self._later(active, replace, error)
@@ -126,6 +134,25 @@ class Passes:
                 raise error
 
         future.add_done_callback(stored)
+
+    def _moved(self, active: Active) -> tuple[Envelope, bytes]:
+        """Returns what is written into a spool file: inline data keeps its checksums. Raises OSError, Gone, DataDamaged.
+
+        Data that is known to be damaged moves as it is, and its checksums still show it.
+        """
+        queue = self.context.queue
+        try:
+            data = queue.read_data(active, active.envelope.size_bytes)
+        except DataDamaged as damage:
+            if not active.envelope.data_sums:
+                raise Gone(f"the data of {active.queue_id} can't be moved: {damage}") from damage
+            if not is_held_as_damaged(active):
+                raise
+            data = queue.read_damaged_data(active)
+        sums = active.envelope.data_sums or sums_of(data)
+        active.envelope = msgspec.structs.replace(active.envelope, data_sums=sums)
+        whole = whole_envelope(queue, active)
+        return msgspec.structs.replace(whole, data=DataPlace.SPOOL, data_offset=DATA_AT, data_sums=sums), data
 
     def _later(self, active: Active, replace: Callable[[], Rest] | None, error: OSError) -> None:
         self.context.log.failed("manager", f"{active.queue_id} can't be put back yet: {error}")
@@ -176,7 +203,7 @@ class Passes:
         envelope = active.envelope
         try:
             headers = context.queue.read_data(active, HEADER_BYTES_MAX)
-        except OSError as error:  # the bounce is sent without the headers
+        except (OSError, DataDamaged) as error:  # the bounce is sent without the headers
             context.log.failed("manager", f"{envelope.queue_id}: its header can't be read for its bounce: {error}")
             headers = b""
         self._look_up_refused(active)
@@ -205,6 +232,7 @@ class Passes:
             eight_bit=wide,
             smtputf8=wide,
             message_id=f"<{queue_id}@{context.hostname}>",
+            data_sums=sums_of(data),
             held_because=context.restored.why if held else "",
         )
         return notice, data

@@ -23,6 +23,8 @@ class DataAt:
     path: str
     offset: int
     length: int
+    data_sums: bytes = b""  # as in the envelope
+    spool_bytes: int = 0
 
 
 @dataclass(slots=True)

@@ -25,9 +25,12 @@ from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, Ladder, interval_of, re
 from mailcore.queue.records import Administrative
 
 __all__ = [
+    "CODE",
+    "DATA_DAMAGED",
     "HELD",
     "MOVE",
     "NUMBERS",
+    "OURSELVES",
     "PAUSES",
     "RANGES_MAX",
     "SLACK_S",
@@ -48,6 +51,9 @@ __all__ = [
 
 NUMBERS = "numbers"  # argument of a change: [[first, last], ...] of the recipients it applies to; without it, to all
 HELD = "held_because"  # argument of an undelete: what is undeleted is held for this reason
+CODE = "code"  # argument of a hold that Waypost ordered itself: why, for programs
+DATA_DAMAGED = "data_damaged"
+OURSELVES = "waypost"  # orders a change that no operator ordered
 MOVE = "move"  # of ours, without a record: the message is written again, and nothing of it changes
 RANGES_MAX = 1_000  # of one record, so that it stays small
 SLACK_S = 1.0  # a recipient may be tried this long before its time: a pass of its own would cost more

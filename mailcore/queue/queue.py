@@ -24,10 +24,11 @@ import msgspec
 
 from mailcore.envelope import DataPlace, Envelope
 from mailcore.faults import Code, FaultError
+from mailcore.log.data_blocks import DataDamaged, check_size, read_blocks
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import Record, RecordType
+from mailcore.log.record import HEADER_BYTES, Record, RecordType
 from mailcore.log.segment import Damage
 from mailcore.queue.active import Active, DataAt
 from mailcore.queue.arrivals import count_arrivals
@@ -284,19 +285,41 @@ class Queue:
     def data_at(self, lane: str, record: Record, envelope: Envelope) -> DataAt:
         """Returns the file and offset where the message's data lies."""
         if envelope.data is DataPlace.SPOOL:
-            return DataAt(self.spool.path(envelope.queue_id), envelope.data_offset, envelope.size_bytes)
+            path = self.spool.path(envelope.queue_id)
+            sums, spool_bytes = envelope.data_sums, envelope.spool_bytes
+            return DataAt(path, envelope.data_offset, envelope.size_bytes, sums, spool_bytes)
         reader = self.reader(lane)
         base = reader.base_for(record.offset)
         assert base is not None
-        return DataAt(reader.path(base), inline_data_at(record.offset, record.body) - base, envelope.size_bytes)
+        at = inline_data_at(record.offset, record.body) - base
+        return DataAt(reader.path(base), at, envelope.size_bytes, envelope.data_sums)
 
-    def read_data(self, active: Active, length: int) -> bytes:
-        """Reads the first ``length`` bytes of a message's data. Raises OSError."""
-        fd = self.disk.open_read(active.data.path)
+    def read_data(self, active: Active, upto: int) -> bytes:
+        """Reads the first ``upto`` bytes of a message's data. Raises OSError; DataDamaged if they are not what was stored."""
+        data = active.data
+        if not data.data_sums and active.envelope.data is DataPlace.INLINE:
+            return self._read_from_record(active, upto)
+        fd = self.disk.open_read(data.path)
         try:
-            return self.disk.read(fd, min(length, active.data.length), active.data.offset)
+            check_size(self.disk.size(fd), data.spool_bytes)
+            return read_blocks(self.disk, fd, data.offset, data.length, data.data_sums, upto)
         finally:
             self.disk.close(fd)
+
+    def read_damaged_data(self, active: Active) -> bytes:
+        """Reads what is there of a message's data, as it is: damaged data is moved, never dropped. Raises OSError."""
+        fd = self.disk.open_read(active.data.path)
+        try:
+            return self.disk.read(fd, active.data.length, active.data.offset)
+        finally:
+            self.disk.close(fd)
+
+    def _read_from_record(self, active: Active, upto: int) -> bytes:
+        """Reads inline data of an older version: the checksum of its record is the only one it has."""
+        record = self.reader(active.lane).read(active.offset, active.offset + 1)
+        if record is None:
+            raise DataDamaged("its record does not match its checksum")
+        return record.body[inline_data_at(-HEADER_BYTES, record.body) :][:upto]
 
     def floor(self, lane: str) -> Floors:
         """Returns the offsets of a lane that are still needed."""

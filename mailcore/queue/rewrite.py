@@ -100,6 +100,8 @@ def write_replacement(
 ) -> Envelope:
     """Appends the RECIPIENTS records and returns the envelope for ``Queue.replaced``. The data is already in the spool.
 
+    The checksums of the data and the size of the spool file are those of ``active.envelope``.
+
     Raises Gone if recipients cannot be read.
     """
     first: list[Recipient] = []

@@ -8,9 +8,10 @@
 ```
 
 The head is written last, after data and envelope; until then it is zeros and the file is not a message. Its CRC-32C covers the
-head's first 24 bytes and the envelope. A spool file is never moved. It is safe when ``SpoolFile.complete`` has returned: file
-and directory are synced. A valid head alone proves nothing about the data: the file counts only if an ENVELOPE record names
-it, and that is written later (law: data-before-replacement).
+head's first 24 bytes and the envelope. The checksums of the data and the size of the file are in the ENVELOPE record that names
+the file (mailcore.log.data_blocks), not here: what damages this file cannot make them fit. A spool file is never moved. It is
+safe when ``SpoolFile.complete`` has returned: file and directory are synced. A valid head alone proves nothing about the data:
+the file counts only if an ENVELOPE record names it, and that is written later (law: data-before-replacement).
 """
 
 from __future__ import annotations
@@ -65,8 +66,11 @@ class Spool:
         self.disk.make_directory(os.path.dirname(path))
         return SpoolFile(self.disk, path)
 
-    def store(self, envelope: Envelope, data: bytes) -> None:
-        """Writes a complete, synced spool file for data in memory, replacing one of the same id. Raises OSError."""
+    def store(self, envelope: Envelope, data: bytes) -> Envelope:
+        """Writes a complete, synced spool file for data in memory, replacing one of the same id. Raises OSError.
+
+        Returns what ``SpoolFile.complete`` returns.
+        """
         path = self.path(envelope.queue_id)
         with self.replacing:
             if self.disk.exists(path):
@@ -74,7 +78,7 @@ class Spool:
             file = self.create(envelope.queue_id)
         try:
             file.write([data])
-            file.complete(envelope)
+            return file.complete(envelope)
         finally:
             file.close()
 
@@ -129,15 +133,19 @@ class SpoolFile:
         self.disk.write(self._fd, buffers, DATA_AT + self.data_bytes)
         self.data_bytes += sum(map(len, buffers))
 
-    def complete(self, envelope: Envelope) -> None:
-        """Writes envelope and head, and syncs file and directory. Blocks; may run in another thread. Raises OSError."""
-        body = msgspec.msgpack.encode(envelope)
+    def complete(self, envelope: Envelope) -> Envelope:
+        """Writes envelope and head, and syncs file and directory. Blocks; may run in another thread. Raises OSError.
+
+        Returns the envelope for the log: with the size of the file.
+        """
+        body = msgspec.msgpack.encode(msgspec.structs.replace(envelope, spool_bytes=0))
         at = DATA_AT + self.data_bytes
         self.disk.write(self._fd, [body], at)
         head = _HEAD.pack(_MAGIC, at, self.data_bytes, 0, 0)
         self.disk.write(self._fd, [_HEAD.pack(_MAGIC, at, self.data_bytes, _checksum(head, body), 0)], 0)
         self.disk.sync(self._fd)
         self.disk.sync_directory(os.path.dirname(self.path))
+        return msgspec.structs.replace(envelope, spool_bytes=at + len(body))
 
     def close(self) -> None:
         """Closes the file, if it is open."""

@@ -180,6 +180,7 @@ class DataSession(LineSession):
             message_id=message.message_id,
             tag=message.tag,
             options=envelope.options,
+            data_sums=message.data_sums,
         )
         try:
             message.store(stored, recipients[RECIPIENTS_PER_RECORD:], functools.partial(self._stored, envelope))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mailcore.envelope import Envelope, Recipient
+from mailcore.log.data_blocks import BlockSums
 from mailcore.receiver.data import DataFault, DataReader, HeaderScan
 from mailcore.receiver.intake import Done, Intake, Upload
 
@@ -62,6 +63,8 @@ class IncomingMessage:
         self._received_limit = received_limit
         self._inline_limit = inline_limit
         self._room = room
+        self._sums = BlockSums()
+        self._sums.feed(trace)
         self._blocks = [trace]  # not yet handed on
         self._block_bytes = len(trace)
         self._upload: Upload | None = None
@@ -71,6 +74,11 @@ class IncomingMessage:
     def is_endless(self) -> bool:
         """Returns whether too many bytes beyond the limit came: the client gets 552 now, not after the end of the data."""
         return self._reader.size_bytes > self._thrown_away_max
+
+    @property
+    def data_sums(self) -> bytes:
+        """Returns the checksums of what is stored, made from what came from the client."""
+        return self._sums.sums
 
     @property
     def is_spooled(self) -> bool:
@@ -104,6 +112,7 @@ class IncomingMessage:
                     return
                 if header.finished:
                     self._header = None
+            self._sums.feed(block)
             self._blocks.append(block)
             self._block_bytes += len(block)
             self.size_bytes += len(block)
@@ -145,10 +154,10 @@ class IncomingMessage:
             self._intake.store(envelope, more, b"".join(self._taken()), done)
             return
 
-        def uploaded(failure: bytes) -> None:
+        def uploaded(failure: bytes, stored: Envelope) -> None:
             if failure:
                 done(failure)
             else:
-                self._intake.store(envelope, more, b"", done)
+                self._intake.store(stored, more, b"", done)
 
         upload.complete(self._taken(), envelope, uploaded)

@@ -10,9 +10,10 @@ from typing import NamedTuple, Protocol
 
 from mailcore.envelope import Envelope, Recipient
 
-__all__ = ["Done", "Intake", "Refusal", "Upload"]
+__all__ = ["Done", "Intake", "Refusal", "Stored", "Upload"]
 
 Done = Callable[[bytes], None]  # called once, in the loop, with the reply that refuses or b""
+Stored = Callable[[bytes, Envelope], None]  # the same, with the envelope as the log gets it
 
 
 class Refusal(NamedTuple):
@@ -35,7 +36,7 @@ class Upload(Protocol):
     def write(self, blocks: Sequence[bytes], done: Done) -> None:
         """Takes the blocks; calls ``done`` when there is room for more, or with the reply after a failure."""
 
-    def complete(self, blocks: Sequence[bytes], envelope: Envelope, done: Done) -> None:
+    def complete(self, blocks: Sequence[bytes], envelope: Envelope, done: Stored) -> None:
         """Takes the last blocks; calls ``done`` once the whole file is on disk."""
 
     def abandon(self) -> None:

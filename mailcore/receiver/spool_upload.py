@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from mailcore.envelope import Envelope
 from mailcore.log.disk import is_full
 from mailcore.queue.spool import Spool, SpoolFile
-from mailcore.receiver.intake import Done
+from mailcore.receiver.intake import Done, Stored
 
 __all__ = ["SpoolUpload", "storage_reply"]
 
@@ -50,9 +50,15 @@ class SpoolUpload:
         """Writes the blocks in a thread."""
         self._run(lambda: self._write(blocks), done)
 
-    def complete(self, blocks: Sequence[bytes], envelope: Envelope, done: Done) -> None:
+    def complete(self, blocks: Sequence[bytes], envelope: Envelope, done: Stored) -> None:
         """Writes the last blocks and the envelope in a thread, and syncs the file."""
-        self._run(lambda: self._complete(blocks, envelope), done)
+        stored = envelope
+
+        def job() -> None:
+            nonlocal stored
+            stored = self._complete(blocks, envelope)
+
+        self._run(job, lambda failure: done(failure, stored))
 
     def abandon(self) -> None:
         """Removes the file, after the call that is under way."""
@@ -67,12 +73,13 @@ class SpoolUpload:
             self._file = self._spool.create(self._queue_id)
         self._file.write(list(blocks))
 
-    def _complete(self, blocks: Sequence[bytes], envelope: Envelope) -> None:
+    def _complete(self, blocks: Sequence[bytes], envelope: Envelope) -> Envelope:
         self._write(blocks)
         assert self._file is not None  # _write made it
-        self._file.complete(envelope)
+        stored = self._file.complete(envelope)
         self._file.close()
         self._file = None
+        return stored
 
     # -- in the loop
 

@@ -21,7 +21,7 @@ from mailcore.terminal.output import JsonLines
 from tests.cli.running_control import Waypost
 from tests.control.fake_manager import progress, working
 from tests.control.running_control import RunningControl
-from tests.control.test_history import spooled
+from tests.control.test_history import change, spooled
 from tests.faults import other_words
 from tests.lookup.recorded_lives import RecordedLives
 from tests.lookup.sample_messages import deferred, envelope
@@ -144,6 +144,21 @@ async def test_headers_and_data_of_a_message(running: RunningControl, waypost: W
     told = await waypost("queue", "data", message.queue_id, "--json")
     assert b"".join(base64.b64decode(item["data"]) for item in told.items) == DATA
     assert (told.end["complete"], told.end["size_bytes"]) == (True, len(DATA))
+
+
+async def test_damaged_data_is_printed_as_it_is_and_the_status_says_so(
+    running: RunningControl, waypost: Waypost
+) -> None:
+    message = spooled(running, DATA.replace(b"\r\n.", b"\r\n.."))
+    change(running, message, 9)
+    said = await waypost("queue", "data", message.queue_id)
+    assert said.status == 1
+    assert said.out.encode() == DATA[:9] + bytes([DATA[9] ^ 1]) + DATA[10:]
+    assert said.err
+    told = await waypost("queue", "data", message.queue_id, "--json")
+    assert (told.status, bool(told.end["damage"])) == (1, True)
+    assert (await waypost("queue", "headers", message.queue_id)).status == 1
+    assert (await waypost("queue", "headers", message.queue_id, "--json")).status == 1
 
 
 async def test_data_goes_to_a_terminal_without_control_characters(

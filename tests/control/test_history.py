@@ -13,6 +13,7 @@ from mailcore.control.client import AsyncControlClient, Refused
 from mailcore.control.message_data import fields_of
 from mailcore.envelope import DataPlace, Envelope
 from mailcore.lab.lab import Lab
+from mailcore.log.data_blocks import sums_of
 from mailcore.log.disk import Disk
 from mailcore.queue.records import append_envelope
 from mailcore.queue.spool import DATA_AT, Spool
@@ -34,8 +35,8 @@ def inline(running: RunningControl, data: bytes) -> Envelope:
 
 
 def spooled(running: RunningControl, data: bytes) -> Envelope:
-    message = envelope(data=DataPlace.SPOOL, data_offset=DATA_AT, size_bytes=len(data))
-    Spool(Disk(), str(running.settings.spool_directory)).store(message, data)
+    message = envelope(data=DataPlace.SPOOL, data_offset=DATA_AT, size_bytes=len(data), data_sums=sums_of(data))
+    message = Spool(Disk(), str(running.settings.spool_directory)).store(message, data)
     running.write("retry.300", message)
     return message
 
@@ -72,6 +73,42 @@ async def test_long_data_is_the_same_in_any_pieces(running: RunningControl, cont
     assert (back["data"], back["more"], back["size_bytes"]) == (plain[777:787], True, len(stuffed))
     beyond = await control.call("data", {"queue_id": message.queue_id, "offset": 10_000_000})
     assert (beyond["data"], beyond["more"]) == (b"", False)
+
+
+def change(running: RunningControl, message: Envelope, at: int, *, longer: bool = False) -> None:
+    """Changes one byte of a message's data, or makes its spool file longer."""
+    path = Path(Spool(Disk(), str(running.settings.spool_directory)).path(message.queue_id))
+    content = bytearray(path.read_bytes())
+    if longer:
+        content += b"x"
+    else:
+        content[DATA_AT + at] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("longer", [False, True])
+async def test_damaged_data_is_shown_and_reported(
+    running: RunningControl, control: AsyncControlClient, longer: bool
+) -> None:
+    data = b"Subject: one\r\n\r\n" + b"a line\r\n" * 30_000
+    message = spooled(running, data)
+    whole = await control.call("headers", {"queue_id": message.queue_id})
+    change(running, message, 100_000, longer=longer)
+    shown = bytearray(data)
+    if not longer:
+        shown[100_000] ^= 1
+    assert await all_data(control, message.queue_id, 256 << 10) == shown
+    damage = {}
+    for offset in (0, 100_000, 200_000):
+        piece = await control.call("data", {"queue_id": message.queue_id, "offset": offset, "length": 10})
+        assert piece["data"] == shown[offset : offset + 10]
+        damage[offset] = bool(piece["damage"])
+    assert damage[100_000]
+    assert damage == dict.fromkeys(damage, True) if longer else not damage[0]
+    answer = await control.call("headers", {"queue_id": message.queue_id})
+    assert bool(answer.pop("damage")) == longer  # the header is in another block
+    assert answer == {name: value for name, value in whole.items() if name != "damage"}
+    assert not whole["damage"]
 
 
 async def test_headers_are_unfolded_and_decoded(running: RunningControl, control: AsyncControlClient) -> None:

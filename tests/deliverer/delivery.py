@@ -84,8 +84,14 @@ class Sender:
             tls=tls,
         )
 
-    def open(self, work: Deliver) -> MessageData:
-        return self.files.open(work.path, work.offset, work.length)
+    def open(self, work: Deliver, sums: bytes = b"") -> MessageData:
+        return self.files.open(work.path, work.offset, work.length, sums)
+
+    def change(self, work: Deliver, at: int) -> None:
+        """Changes one bit of one byte of the stored data."""
+        content = bytearray(Path(work.path).read_bytes())
+        content[work.offset + at] ^= 1
+        Path(work.path).write_bytes(content)
 
     async def deliver(self, work: Deliver) -> Delivered:
         data = self.open(work)

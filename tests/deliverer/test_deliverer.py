@@ -22,6 +22,7 @@ from mailcore.deliverer.client import Client
 from mailcore.deliverer.deliverer import MANAGER_SOCKET, Deliverer
 from mailcore.envelope import Status
 from mailcore.frames import Deliver, Delivered, Durable, Frame, FrameDecoder, Hello, NextHop, encode
+from mailcore.log.data_blocks import sums_of
 from mailcore.supervisor.child import SETTINGS_NAME, store_settings
 from mailcore.supervisor.listen import SUN_PATH_MAX
 from tests.deliverer.delivery import BODY, LIMITS, outcomes
@@ -181,11 +182,19 @@ async def test_no_more_deliveries_run_than_agreed_whatever_the_manager_sends(tmp
 
 
 @pytest.mark.parametrize(
-    "broken",
-    [{"path": "/nowhere/at/all"}, {"offset": 1_000_000}, {"length": 1_000}, {"length": 5_000_000}, {"path": "/"}],
+    ("broken", "event"),
+    [
+        ({"path": "/nowhere/at/all"}, "data_unreadable"),
+        ({"path": "/"}, "data_unreadable"),
+        ({"offset": 1_000_000}, "data_damaged"),
+        ({"length": 1_000}, "data_damaged"),
+        ({"length": 5_000_000}, "data_damaged"),
+        ({"data_sums": sums_of(b"of other data")}, "data_damaged"),
+        ({"spool_bytes": 1_000_000}, "data_damaged"),
+    ],
 )
-async def test_data_that_is_not_there_defers_loudly_and_the_rest_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: dict[str, object]
+async def test_data_that_is_not_there_or_does_not_match_defers_loudly_and_the_rest_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: dict[str, object], event: str
 ) -> None:
     async with running(tmp_path) as ours, serving(ScriptedServer()) as server:
         link = await ours.link()
@@ -193,8 +202,9 @@ async def test_data_that_is_not_there_defers_loudly_and_the_rest_goes_on(
         result = await link.result()
         assert outcomes(result) == [("deferred", "4.3.0")] * 2
         assert (result.relay, result.site_failure) == ("none", False)
+        assert bool(result.damage) == (event == "data_damaged")
         events = [json.loads(record.message) for record in caplog.records if record.levelno == logging.CRITICAL]
-        assert [(event["event"], event["queue_id"]) for event in events] == [("data_unreadable", "Q1")]
+        assert [(each["event"], each["queue_id"]) for each in events] == [(event, "Q1")]
         link.send(ours.work(2, server.port))
         assert outcomes(await link.result()) == [("delivered", "2.0.0")] * 2
         link.close()

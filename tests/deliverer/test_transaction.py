@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.deliverer.message_data import CHUNK_BYTES
+from mailcore.deliverer.message_data import DamagedError
+from mailcore.log.data_blocks import BLOCK_BYTES, sums_of
 from tests.deliverer.delivery import BODY, Sender, outcomes, words
 from tests.deliverer.scripted_server import Act, ScriptedServer, serving
 
@@ -216,8 +217,10 @@ async def test_big_data_arrives_byte_for_byte(tmp_path: Path, keywords: tuple[st
         assert server.messages[0].data == BIG
 
 
-@pytest.mark.parametrize("length", [0, 2, CHUNK_BYTES - 2, CHUNK_BYTES, CHUNK_BYTES + 2, 2 * CHUNK_BYTES])
-async def test_sizes_around_the_chunk_arrive_whole(tmp_path: Path, length: int) -> None:
+@pytest.mark.parametrize(
+    "length", [0, 2, BLOCK_BYTES - 2, BLOCK_BYTES, BLOCK_BYTES + 1, BLOCK_BYTES + 2, 2 * BLOCK_BYTES]
+)
+async def test_sizes_around_the_block_arrive_whole(tmp_path: Path, length: int) -> None:
     body = b"x" * max(0, length - 2) + b"\r\n"[: min(2, length)]
     async with serving(ScriptedServer()) as server:
         assert outcomes(await Sender(tmp_path, server.port).send(body=body)) == [("delivered", "2.0.0")]
@@ -263,6 +266,36 @@ async def test_no_progress_of_the_data_is_a_time_out(tmp_path: Path) -> None:
         assert words(result) == "conversation with mx.example.org[127.0.0.1] timed out while sending message body"
 
 
+async def test_big_data_without_a_last_line_end_gets_one_for_the_dot(tmp_path: Path) -> None:
+    async with serving(ScriptedServer()) as server:
+        body = BIG + b"no end"
+        assert outcomes(await Sender(tmp_path, server.port).send(body=body)) == [("delivered", "2.0.0")]
+        assert server.messages[0].data == body + b"\r\n"
+
+
+@pytest.mark.parametrize("block", [0, 1, -1])
+async def test_a_block_that_does_not_match_is_not_sent_and_the_dot_never_follows(
+    tmp_path: Path, keywords: tuple[str, ...], block: int
+) -> None:
+    async with serving(ScriptedServer(keywords=keywords)) as server:
+        sender = Sender(tmp_path, server.port)
+        work = sender.work(body=BIG)
+        start = block * BLOCK_BYTES if block >= 0 else (len(BIG) - 1) // BLOCK_BYTES * BLOCK_BYTES
+        at = min(start + 1000, len(BIG) - 1)
+        sender.change(work, at)
+        data = sender.open(work, sums_of(BIG))
+        result, data_error = await sender.client.deliver(work, data)
+        data.close()
+        assert outcomes(result) == [("deferred", "4.3.0")]
+        assert isinstance(data_error, DamagedError)
+        assert work.path in str(data_error)
+        await server.sessions[0].ended.wait()
+        assert server.sessions[0].data_bytes <= start  # no byte of the block went out
+        assert outcomes(await sender.send()) == [("delivered", "2.0.0")]
+        assert [message.data for message in server.messages] == [BODY]  # over another connection
+        assert len(server.sessions) == 2
+
+
 async def test_data_that_ends_too_early_is_never_completed(tmp_path: Path) -> None:
     async with serving(ScriptedServer()) as server:
         server.data_go_on.clear()
@@ -275,8 +308,8 @@ async def test_data_that_ends_too_early_is_never_completed(tmp_path: Path) -> No
         server.data_go_on.set()
         result, data_error = await sending
         assert outcomes(result) == [("deferred", "4.3.0")]
-        assert "local data error while talking to" in words(result)
-        assert work.path in data_error
+        assert isinstance(data_error, DamagedError)
+        assert work.path in str(data_error)
         assert outcomes(await sender.send()) == [("delivered", "2.0.0")]
         assert [message.data for message in server.messages] == [BODY]  # over another connection
 

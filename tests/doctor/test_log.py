@@ -22,6 +22,8 @@ def write(directory: Path, hours_ago: float, *events: str) -> None:
         match event:
             case "child_ended":
                 written.child_ended("manager", 77, "signal SIGKILL")
+            case "data_damaged":
+                written.data_damaged("4abcDEF000000001", "spool/2b/4abcDEF000000001: bytes 0 to 9 of 10 do not match")
             case "sync_failed":
                 written.sync_failed("queue/journal/0.seg", "Input/output error")
             case "refusals_not_recorded":
@@ -51,10 +53,11 @@ def test_what_went_wrong_by_kind(tmp_path: Path) -> None:
     assert len(findings) == 2
 
 
-def test_a_failed_sync_is_bad(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("event", "what"), [("sync_failed", "failed syncs"), ("data_damaged", "damaged messages")])
+def test_a_failed_sync_and_a_damaged_message_are_bad(tmp_path: Path, event: str, what: str) -> None:
     host = sample_host(tmp_path)
-    write(host.settings.log_directory, 1, "sync_failed")
-    assert found(log.look(host), "failed syncs").state is State.BAD
+    write(host.settings.log_directory, 1, event)
+    assert found(log.look(host), what).state is State.BAD
 
 
 def test_each_kind_has_a_function_in_the_mail_log() -> None:

@@ -15,6 +15,7 @@ from typing import cast
 from mailcore.config.settings import Queue, Scheduler, Settings, Transport
 from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Recipient, Status, Verdict
 from mailcore.frames import Deliver, Delivered, FrameWriter
+from mailcore.log.data_blocks import sums_of
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.manager.flow import DelivererLink
@@ -24,10 +25,11 @@ from mailcore.queue.records import append_envelope, append_recipients
 from tests.eventually import eventually
 from tests.lookup.sample_messages import envelope
 
-__all__ = ["INCOMING", "NEXT_HOP", "Deliverers", "Home", "turns"]
+__all__ = ["DATA", "INCOMING", "NEXT_HOP", "Deliverers", "Home", "turns"]
 
 INCOMING = "incoming.0"
 NEXT_HOP = "smtp:[192.0.2.1]"
+DATA = b"hello"
 
 
 class Deliverers:
@@ -108,7 +110,10 @@ class Home:
                 writer.close()
             os.close(manager.recovered.lock)
 
-    def accept(self, count: int, address: Callable[[int], str] = lambda number: f"r{number}@example.org") -> str:
+    def accept(
+        self, count: int, address: Callable[[int], str] = lambda number: f"r{number}@example.org", *, old: bool = False
+    ) -> str:
+        """A message of ``count`` recipients; ``old``: as written by a version without checksums of data."""
         everybody = [Recipient(number, address(number)) for number in range(count)]
         rest = [
             append_recipients(self.writer, everybody[at : at + RECIPIENTS_PER_RECORD])
@@ -118,14 +123,15 @@ class Home:
             queue_id=self.ids.next(),
             recipients=tuple(everybody[:RECIPIENTS_PER_RECORD]),
             data=DataPlace.INLINE,
-            size_bytes=5,
+            size_bytes=len(DATA),
             arrived_at=time.time(),
+            data_sums=b"" if old else sums_of(DATA),
         )
         message = type(message)(
             **{name: getattr(message, name) for name in message.__struct_fields__}
             | {"recipient_count": count, "batches": tuple(rest)}
         )
-        append_envelope(self.writer, message, b"hello")
+        append_envelope(self.writer, message, DATA)
         self.writer.sync()
         if self.manager is not None:
             self.manager.durable(INCOMING, self.writer.durable)

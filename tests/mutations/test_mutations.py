@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations import of_cli, of_log, of_lookup, of_queue, of_reports, of_scheduler
+from tests.mutations import of_cli, of_data, of_log, of_lookup, of_queue, of_reports, of_scheduler
 from tests.mutations.mutation import Mutation
 
 MUTATIONS = [
     *of_cli.MUTATIONS,
+    *of_data.MUTATIONS,
     *of_log.MUTATIONS,
     *of_lookup.MUTATIONS,
     *of_queue.MUTATIONS,

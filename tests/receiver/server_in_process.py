@@ -13,7 +13,7 @@ from typing import Any
 
 from mailcore.config.settings import Receiver
 from mailcore.envelope import DataPlace, Envelope, Recipient
-from mailcore.receiver.intake import Done, Refusal
+from mailcore.receiver.intake import Done, Refusal, Stored
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.server import Server
 from tests.eventually import PATIENCE_S, eventually
@@ -34,10 +34,10 @@ class MemoryUpload:
         else:
             asyncio.get_running_loop().call_soon(done, self._intake.upload_reply)
 
-    def complete(self, blocks: Sequence[bytes], envelope: Envelope, done: Done) -> None:
+    def complete(self, blocks: Sequence[bytes], envelope: Envelope, done: Stored) -> None:
         self.data += b"".join(blocks)
         self._intake.spooled[self._queue_id] = self.data
-        asyncio.get_running_loop().call_soon(done, self._intake.upload_reply)
+        asyncio.get_running_loop().call_soon(done, self._intake.upload_reply, envelope)
 
     def abandon(self) -> None:
         self._intake.abandoned.append(self._queue_id)

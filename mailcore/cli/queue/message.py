@@ -59,7 +59,7 @@ def _headers(arguments: argparse.Namespace) -> int:
         answer = control.ask("headers", Headers, {"queue_id": arguments.queue_id})
     if arguments.json:
         print_json(answer)
-        return DONE
+        return NOT_DONE if answer.damage else DONE
     if arguments.raw:
         for line in answer.raw.splitlines():
             say(plain(line))
@@ -68,16 +68,18 @@ def _headers(arguments: argparse.Namespace) -> int:
             say(plain(f"{name}: {value}" if name else value))
     if answer.truncated:
         complain("the header section is longer; this is its beginning")
-    return DONE
+    return _told(answer.damage)
 
 
 def _data(arguments: argparse.Namespace) -> int:
     lines = JsonLines()
     size_bytes = 0
+    damage = ""
     try:
         with control_client(arguments) as control:
             for piece in _pieces(control, arguments.queue_id):
                 size_bytes = piece.offset + len(piece.data)
+                damage = damage or piece.damage
                 if arguments.json:
                     lines.item({"offset": piece.offset, "data": base64.b64encode(piece.data).decode()})
                 else:
@@ -87,8 +89,17 @@ def _data(arguments: argparse.Namespace) -> int:
             lines.end(complete=False, error=error.fault, queue_id=arguments.queue_id, size_bytes=size_bytes)
         raise
     if arguments.json:
-        lines.end(queue_id=arguments.queue_id, size_bytes=size_bytes)
-    return DONE
+        lines.end(queue_id=arguments.queue_id, size_bytes=size_bytes, damage=damage)
+        return NOT_DONE if damage else DONE
+    return _told(damage)
+
+
+def _told(damage: str) -> int:
+    """Says that the data is damaged, if it is; returns the exit status."""
+    if not damage:
+        return DONE
+    complain(f"the message is damaged and was printed as it is stored: {plain(damage)}")
+    return NOT_DONE
 
 
 def _pieces(control: ControlClient, queue_id: str) -> Iterator[DataPiece]:

@@ -232,6 +232,7 @@ class Headers(Result):
     headers: list[list[str]]  # [name, value] each, unfolded and decoded; a line that is not a field has the name ""
     raw: str
     truncated: bool
+    damage: str = ""  # why the data is not what was received; it is shown as it is
 
 
 class DataPiece(Result):
@@ -241,6 +242,7 @@ class DataPiece(Result):
     offset: int
     size_bytes: int  # of all its data as stored
     more: bool
+    damage: str = ""  # why this piece is not what was received; it is given as it is
 
 
 _READ, _CHANGE, _INTERNAL = Access.READ, Access.CHANGE, Access.INTERNAL

@@ -1,0 +1,45 @@
+"""Ways to break the checksums of data."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+MUTATIONS = [
+    Mutation(
+        "a block is sent although its checksum does not match",
+        "mailcore/log/data_blocks.py",
+        "    if not is_good(sums, start, block):\n",
+        "    if not block:\n",
+        "tests/log/test_data_blocks.py tests/deliverer/test_transaction.py",
+    ),
+    Mutation(
+        "the dot follows data that broke off",
+        "mailcore/deliverer/transaction.py",
+        "            connection.abort()  # without the dot the server has got nothing\n",
+        "            connection.send(b'\\r\\n.\\r\\n')\n            await connection.replies(1, limits.final_timeout_s)\n",
+        "tests/deliverer/test_transaction.py -k block_that_does_not_match",
+    ),
+    Mutation(
+        "a spool file of another size is sent",
+        "mailcore/log/data_blocks.py",
+        "    if file_bytes and size != file_bytes:\n",
+        "    if file_bytes and size < file_bytes:\n",
+        "tests/log/test_data_blocks.py tests/deliverer/test_message_data.py",
+    ),
+    Mutation(
+        "checksums are made again when data moves to the spool",
+        "mailcore/manager/passes.py",
+        "        sums = active.envelope.data_sums or sums_of(data)\n",
+        "        sums = sums_of(data)\n",
+        "tests/manager/test_damage.py -k moves",
+    ),
+    Mutation(
+        "a damaged message is only deferred",
+        "mailcore/manager/flow.py",
+        "                hold_damaged(context, active, frame.damage)\n",
+        "                pass\n",
+        "tests/manager/test_damage.py -k reason",
+    ),
+]
