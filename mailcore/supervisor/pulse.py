@@ -2,7 +2,7 @@
 
 The child writes the first byte when its work begins: a receiver accepts mail. A child whose loop hangs writes no more bytes;
 the supervisor kills and restarts it. A child that has not begun is left alone, because a recovery may take long. The exporter
-has no event loop and writes nothing.
+has no event loop: each of its calls to the disk is progress and sends one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import select
 import time
 from collections.abc import Iterable
 
-__all__ = ["PULSE", "Pulse", "beat", "until_begun"]
+__all__ = ["BEAT_S", "PULSE", "Beats", "Pulse", "beat", "until_begun"]
 
 PULSE = "WAYPOST_PULSE"  # environment variable: the descriptor that the child writes to
 BEAT_S = 1.0
@@ -61,18 +61,43 @@ def until_begun(pulses: Iterable[Pulse], timeout_s: float) -> None:
 
 def beat(loop: asyncio.AbstractEventLoop) -> None:
     """Starts a child's pulse on its loop; called when its work begins. Does nothing without a supervisor."""
-    descriptor = os.environ.pop(PULSE, "")
-    if not descriptor:
+    writer = _writer()
+    if writer < 0:
         return
-    writer = int(descriptor)
-    os.set_inheritable(writer, False)
-    os.set_blocking(writer, False)
 
     def once() -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # full: the supervisor is delayed; broken: it has ended, and this child ends too
-            os.write(writer, b".")
+        _send(writer)
         loop.call_later(BEAT_S, once)
 
     once()
+
+
+class Beats:
+    """The pulse of a child without an event loop, which calls ``now`` whenever it makes progress."""
+
+    def __init__(self) -> None:
+        self._writer = _writer()
+        self._sent_at = float("-inf")  # monotonic
+
+    def now(self) -> None:
+        """Sends a byte if the last one is BEAT_S old. Does nothing without a supervisor."""
+        at = time.monotonic()
+        if self._writer >= 0 and at - self._sent_at >= BEAT_S:
+            self._sent_at = at
+            _send(self._writer)
+
+
+def _writer() -> int:
+    """Returns the descriptor to write to; -1 without a supervisor."""
+    descriptor = os.environ.pop(PULSE, "")
+    if not descriptor:
+        return -1
+    writer = int(descriptor)
+    os.set_inheritable(writer, False)
+    os.set_blocking(writer, False)
+    return writer
+
+
+def _send(writer: int) -> None:
+    with contextlib.suppress(OSError):  # full: the supervisor is delayed; broken: it has ended, and this child ends too
+        os.write(writer, b".")

@@ -43,6 +43,7 @@ BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 5.0
 HEALTHY_S = 10.0  # a child that ran this long is restarted at once
 LOOK_S = 1.0  # between two looks at the children; systemd's watchdog is notified as often
+STUCK = 2  # times silent_s: a child that was killed after silent_s has ended by then, or does not end at all
 RECEIVERS_FIRST_S = 5.0  # the other processes start at the latest then; until then receivers have the processor
 REFUSED_REST_S = 5.0  # under systemd, whose RestartSec is shorter
 LOCK_WAIT_S = 3.0  # children of the previous supervisor may still be ending
@@ -195,10 +196,11 @@ class Supervisor:
         self._publish()
         self.service.ready()  # receivers accept mail; a recovery may take longer
         while True:
-            self.service.alive()
+            if not self._has_stuck_child():
+                self.service.alive()
             now = time.monotonic()
             waits = [child.due - now for child in self.children if child.process is None]
-            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, min(waits, default=LOOK_S)))
+            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, min([*waits, LOOK_S])))
             changed = False
             for child in self.children:
                 self._feel(child)
@@ -239,6 +241,14 @@ class Supervisor:
         child.started_at = time.time()
         child.restarts += 1
         self.log.started(child.name, str(child.process.pid))
+
+    def _has_stuck_child(self) -> bool:
+        """Returns True if a child that was killed because it hung is still there: the kernel does not end it.
+
+        Only systemd can do more then: it ends and starts the whole service when its watchdog hears nothing.
+        """
+        longest_s = STUCK * self.settings.supervisor.silent_s
+        return any(child.process is not None and child.hung_s > longest_s for child in self.children)
 
     def _feel(self, child: Child) -> None:
         """Kills a child that has sent no pulse for ``supervisor.silent_s``; its restart recovers its work."""

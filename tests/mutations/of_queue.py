@@ -34,6 +34,20 @@ MUTATIONS = [
         "tests/manager/test_missing_lines.py",
     ),
     Mutation(
+        "the watchdog is answered for a child that a kill does not end",
+        "mailcore/supervisor/supervisor.py",
+        "child.hung_s > longest_s for child",
+        "child.hung_s < 0 for child",
+        "tests/supervisor/test_watchdog.py -k systemd",
+    ),
+    Mutation(
+        "a child without a loop sends no pulse",
+        "mailcore/supervisor/pulse.py",
+        "            self._sent_at = at\n            _send(self._writer)\n",
+        "            self._sent_at = at\n",
+        "tests/supervisor/test_pulse.py -k without_a_loop",
+    ),
+    Mutation(
         "a receiver does not look at free inodes",
         "mailcore/receiver/reception.py",
         "if each[0] < least_bytes or each[1] < least_inodes]",

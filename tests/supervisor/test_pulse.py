@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.supervisor.pulse import PULSE, Pulse, beat, until_begun
+from mailcore.supervisor.pulse import BEAT_S, PULSE, Beats, Pulse, beat, until_begun
 from tests.end_to_end.appliance import Appliance
 from tests.eventually import PATIENCE_S
 
@@ -69,12 +69,24 @@ def test_the_others_wait_until_all_have_begun_or_ended(pulse: Pulse) -> None:
     ended.close()
 
 
+def test_a_child_without_a_loop_beats_when_it_makes_progress(pulse: Pulse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PULSE, str(os.dup(pulse.writer)))
+    clock = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: clock)
+    beats = Beats()
+    for _ in range(10):
+        beats.now()
+    clock += BEAT_S
+    beats.now()
+    assert os.read(pulse.reader, 100) == b"..", "once a second"
+
+
 async def test_a_process_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None:
-    appliance = Appliance(tmp_path, {}, {"supervisor": {"silent_s": SILENT_S}})
+    appliance = Appliance(tmp_path, {}, {"supervisor": {"silent_s": SILENT_S}, "export": {"enabled": True}})
     await appliance.start()
     try:
         before = appliance.processes()
-        hanging = ("deliverer.0", "manager")
+        hanging = ("deliverer.0", "manager", "exporter")
         for name in hanging:
             os.kill(before[name], signal.SIGSTOP)
         await appliance.until(
