@@ -33,7 +33,7 @@ from mailcore.events.write.retention import remove_old
 from mailcore.events.write.windows import Windows
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import FrameDecoder, Request, Response, WireError, encode
-from mailcore.log.disk import Buffer, Disk, Locked
+from mailcore.log.disk import Buffer, Disk, Locked, is_full
 from mailcore.log.positions import PositionsTooNew
 from mailcore.log.segment import Damage, SegmentTooNew
 from mailcore.maillog.maillog import MailLog
@@ -130,9 +130,16 @@ class Exporter:
                 self._look()
                 self._complaint = ""
             except (OSError, CutFailed) as error:  # a full disk; it is retried at the next interval
-                if str(error) != self._complaint:
-                    self.log.failed("exporter", str(error))
-                self._complaint = str(error)
+                words = self._words(error)
+                if words != self._complaint:
+                    self.log.failed("exporter", words)
+                self._complaint = words
+
+    def _words(self, error: Exception) -> str:
+        """Returns the error; of a full disk with the directory, which an error of writing to an open file lacks."""
+        if isinstance(error, OSError) and is_full(error):
+            return f"{error.strerror}: {error.filename or self.events}"
+        return str(error) or type(error).__name__
 
     def _look(self) -> None:
         now = time.time()
@@ -210,7 +217,7 @@ class Exporter:
             return Response(request.number, None, error.fault)
         except (Locked, CutFailed, OSError, PositionsTooNew, SegmentTooNew) as error:
             code = Code.BUSY if isinstance(error, Locked) else Code.INTERNAL
-            return Response(request.number, None, Fault(code, str(error) or type(error).__name__))
+            return Response(request.number, None, Fault(code, self._words(error)))
 
     def _days_begin_in(self, zone: object) -> str:
         """Stores the zone, so that its midnights get a cut too; returns its name. Raises CutFailed for an unknown zone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import threading
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
@@ -233,16 +234,19 @@ def test_what_cannot_be_done_is_told_once_and_tried_again(
     lanes.accept("Q1")
     lanes.covered()
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    class FullDisk(Disk):
+        def sync(self, fd: int) -> None:
+            raise OSError(28, os.strerror(28))
 
     with monkeypatch.context() as broken:
-        broken.setattr(exporter.export, "run", full)
+        broken.setattr(exporter.export, "events_disk", FullDisk())
         for _ in range(3):
             look(exporter)
     exporter.log.flush()
     log = (lanes.path / "log" / "mail.jsonl").read_text().splitlines()
-    assert sum("No space left" in line for line in log) == 1
+    told = [line for line in log if "No space left" in line]
+    assert len(told) == 1
+    assert f"No space left on device: {lanes.events}" in told[0]
     look(exporter)
     assert set(incoming(rows(lanes.events))) == {"Q1"}
 
