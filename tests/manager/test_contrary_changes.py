@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import smtplib
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mailcore.control.client import AsyncControlClient, ControlError
+from mailcore.faults import Code
 from mailcore.lab.lab import Lab
 from tests.eventually import PATIENCE_S
 from tests.running.running_core import DATA, RunningCore, Sections, recipients_of, running
@@ -125,3 +128,85 @@ async def test_each_recipient_ends_as_one_of_two_operators_said(tmp_path: Path, 
         await core.eventually(counted, f"{held} recipients held and nothing else")
         balance = (await core.ask("state"))["balance"]
         assert balance["recipients"]["difference"] == balance["messages"]["difference"] == 0
+
+
+# -- the whole of a large queue
+
+MANY = 50_000
+ROUNDS = 10
+PAIRS = (("hold", "delete"), ("hold", "release"), ("delete", "undelete"), ("hold", "undelete"), ("delete", "release"))
+ENDS = {"hold": "hold", "delete": "deleted"}  # a change -> the lane that it moves to; otherwise a retry lane
+
+
+def send_many(port: int, begin: int, end: int) -> None:
+    with smtplib.SMTP("127.0.0.1", port, timeout=PATIENCE_S) as client:
+        for number in range(begin, end):
+            assert not client.sendmail("author@sender.example", [x(number)], DATA)
+
+
+async def lanes(core: RunningCore) -> Counter[str]:
+    """The number of messages by lane, once none moves: then each is in one list, and only once."""
+    state = await core.ask("state")
+    items = [] if state["active_messages"] else [*await core.listed(), *await core.listed(lane="deleted")]
+    if len(items) != MANY or len({item["queue_id"] for item in items}) != MANY:
+        return Counter()
+    return Counter("retry" if item["lane"].startswith("retry.") else item["lane"] for item in items)
+
+
+def changed_in(core: RunningCore) -> int:
+    """The number of changes of messages so far."""
+    return (core.home / "log" / "mail.jsonl").read_bytes().count(b'"event":"administered"')
+
+
+async def more_than(core: RunningCore, changes: int) -> bool:
+    return changed_in(core) > changes
+
+
+async def to_all(core: RunningCore, change: str) -> dict[str, Any]:
+    """One change to all that match, once; its answer counts each message once, whatever happened to the manager."""
+    client = AsyncControlClient(core.home / "run" / "control.sock", who=change, timeout_s=PATIENCE_S)
+    try:
+        given = {"change": change, "filter": {"sender": "author@*"}}
+        made: dict[str, Any] = await client.call("change_matching", given, why=f"{change} all")
+    finally:
+        await client.close()
+    assert made["changed"] + made["failed"] == made["matched"] <= MANY, made
+    assert sum(made["failures"].values()) == made["failed"], made
+    return made
+
+
+@pytest.mark.long
+async def test_two_contrary_changes_of_a_large_queue_ten_times(tmp_path: Path) -> None:
+    """Every message ends in the state of one of the two, and both answers add up; each second time the manager is killed."""
+    async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
+        await asyncio.gather(
+            *(asyncio.to_thread(send_many, core.port, at, at + MANY // 10) for at in range(0, MANY, MANY // 10))
+        )
+
+        async def resting() -> bool:
+            size = await core.ask("size")
+            return bool(size["lanes"].get("retry.600", {}).get("messages") == MANY)
+
+        await core.eventually(resting, "all messages in the retry lane")
+        for number in range(ROUNDS):
+            first, second = PAIRS[number % len(PAIRS)]
+            before = changed_in(core)
+            both = [asyncio.create_task(to_all(core, first))]
+            await core.eventually(partial(more_than, core, before + MANY // 4), "a quarter of the first change")
+            both.append(asyncio.create_task(to_all(core, second)))
+            if number % 2:
+                await core.eventually(partial(more_than, core, before + MANY // 2), "a half of it")
+                await core.kill("manager")
+            told = [(made["matched"], made["changed"], made["failures"]) for made in await asyncio.gather(*both)]
+            print(number, first, second, told, flush=True)
+
+            found = await core.eventually(partial(lanes, core), "all messages to rest")
+            print(number, dict(found), flush=True)
+            away = {Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.BUSY}
+            unreached = {"retry"} if any(away & failures.keys() for _, _, failures in told) else set()
+            assert found.keys() <= {ENDS.get(first, "retry"), ENDS.get(second, "retry")} | unreached
+            for change in ("undelete", "release"):  # as at the beginning
+                made = await to_all(core, change)
+                assert not made["failed"], (change, made["failures"], list(made["errors"].values())[:3])
+            found = await core.eventually(partial(lanes, core), "all messages to rest again")
+            assert found == {"retry": MANY}
