@@ -11,7 +11,7 @@ from django import forms
 from appliance.queue.models import Change
 from mailcore.control.protocol.operation import selects_all
 
-__all__ = ["TYPED_FROM", "ChosenForm", "CountForm", "GoForm", "chosen"]
+__all__ = ["TYPED_FROM", "ChosenForm", "CountForm", "GoForm", "RetryCountForm", "chosen"]
 
 WHY_MAX = 900  # the core takes 1 000 characters, the change's tag included
 CHOSEN_MAX = 1_000  # messages of one request to the core
@@ -59,6 +59,16 @@ class ChosenForm(WhyForm):
 
 class CountForm(forms.Form):
     """Asks for nothing: all matching messages can be counted at once."""
+
+
+class RetryCountForm(CountForm):
+    """Asks whether a retry of all matching messages includes delayed recipients."""
+
+    scheduled = forms.BooleanField(
+        label="Scheduled mail, too",
+        required=False,
+        help_text="Recipients that their sender or an operator delayed are retried now, too. Otherwise they keep their time.",
+    )
 
 
 class GoForm(WhyForm):

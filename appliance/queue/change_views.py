@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from appliance.accounts.roles import operator, viewer
 from appliance.common.door import door
-from appliance.queue.change_forms import ChosenForm, CountForm, GoForm, RouteForm, WhyForm, chosen
+from appliance.queue.change_forms import ChosenForm, CountForm, GoForm, RetryCountForm, RouteForm, WhyForm, chosen
 from appliance.queue.changing import (
     OF_RECIPIENTS,
     OPERATIONS,
@@ -34,6 +34,7 @@ __all__ = ["begin", "change", "changes", "chosen_messages", "recent_deletions", 
 
 CHANGES_SHOWN = 50
 NAMES_SHOWN = 10
+_ASK_MORE = ("reroute", "retry")  # the dialog asks before it counts; for all other changes it counts at once
 
 
 class RoutedChosenForm(ChosenForm, RouteForm):
@@ -92,13 +93,14 @@ def begin(request: HttpRequest) -> HttpResponse:
     asked = FilterForm.of(request.POST)
     if not asked.is_valid():
         return _sorry(request, f"The filter is not valid; nothing was counted. {asked.wrong}")
-    form = _form(CountForm, RoutedCountForm, request, operation)
+    form = _count_form(request, operation)
     if not form.is_valid():
         return _count_dialog(request, operation, form)
     change = Change(
         who=request.user.get_username(),
         operation=operation,
         route=form.cleaned_data.get("route", ""),
+        scheduled=form.cleaned_data.get("scheduled", False),
         filter=asked.core,
         query=asked.query,
         words=asked.words,
@@ -186,6 +188,12 @@ def _form(plain: type[Any], routed: type[Any], request: HttpRequest, operation: 
     return routed(given, transports=_transports(request))
 
 
+def _count_form(request: HttpRequest, operation: str) -> Any:
+    if operation == "retry":
+        return RetryCountForm(request.POST if request.method == "POST" else None)
+    return _form(CountForm, RoutedCountForm, request, operation)
+
+
 def _transports(request: HttpRequest) -> list[str] | None:
     try:
         return door(request).ask("routes", Routes).transports
@@ -203,8 +211,8 @@ def _count_dialog(request: HttpRequest, operation: str, form: Any = None) -> Htt
         "doc": doc_of(operation),
         "asked": asked,
         "of_some": bool(OF_RECIPIENTS & asked.core.keys()),
-        "form": form or _form(CountForm, RoutedCountForm, request, operation),
-        "needs_more": operation == "reroute",
+        "form": form or _count_form(request, operation),
+        "needs_more": operation in _ASK_MORE,
     }
     return render(request, "queue/count_dialog.html", context, status=422 if form else 200)
 

@@ -60,7 +60,17 @@ _PAST = {
     "reroute": "rerouted", "bounce": "bounced",
 }  # fmt: skip
 AT_ONCE_MAX = 4  # counts and changes of matching messages, under way in one portal process
-_RESULT = ("changed", "changed_recipients", "in_flight", "too_late", "undecided", "failed", "failures", "errors")
+_RESULT = (
+    "changed",
+    "changed_recipients",
+    "in_flight",
+    "too_late",
+    "undecided",
+    "failed",
+    "failures",
+    "errors",
+    "dead",
+)
 _PROGRESS = ("matched", "matched_recipients", *_RESULT, "heard_at")
 # Code of an error -> what the message is, after "3 messages"
 _NOT_CHANGED = {
@@ -117,7 +127,7 @@ def change_chosen(request: HttpRequest, change: Change) -> None:
         result = door_of(change.who).ask_change(change.operation, ChangeResult, arguments, why=change.told_why)
         change.changed, change.failed, change.errors = result.changed, len(result.errors), _texts(result.errors)
         change.failures = Counter(error.code for error in result.errors.values())
-        change.changed_recipients = result.recipients
+        change.changed_recipients, change.dead = result.recipients, result.dead
         _note_deliveries(change, result)
         entry.after = _after(change)
         if change.route:
@@ -162,6 +172,8 @@ def go(request: HttpRequest, change: Change) -> None:
     """Changes the counted messages or, without a count, all matching messages. Raises ControlError."""
     action = f"queue.{change.operation}"
     before = {"change": change.tag, "filter": change.filter, "matched": change.matched, "cut": change.cut}
+    if change.scheduled:
+        before["scheduled"] = True
     # If the portal ends during the change, the audit log has this entry only.
     record(request, f"{action}.begun", change.words, before=before, why=change.why)
     with _ending(change), audited(request, action, change.words, before=before, why=change.why) as entry:
@@ -196,6 +208,8 @@ def _follow(change: Change, extra: dict[str, Any], why: str = "") -> bool:
     arguments = {"change": change.operation, "filter": change.filter, "wait_s": WAIT_S, **extra}
     if change.route:
         arguments["route"] = change.route
+    if change.scheduled:
+        arguments["scheduled"] = True
     counting = extra.get("dry_run", False)
     timeout_s = settings.PORTAL.change_timeout_s
     parts = door_of(change.who).ask_parts("change_matching", MatchingProgress, arguments, why=why, timeout_s=timeout_s)
@@ -207,6 +221,7 @@ def _follow(change: Change, extra: dict[str, Any], why: str = "") -> bool:
             change.cut = progress.cut or change.cut
             change.changed, change.failed, change.errors = progress.changed, progress.failed, _texts(progress.errors)
             change.failures, change.changed_recipients = progress.failures, progress.changed_recipients
+            change.dead = progress.dead
             _note_deliveries(change, progress)
             if time.monotonic() - saved >= SAVED_S:
                 saved = time.monotonic()

@@ -52,6 +52,7 @@ class Change(models.Model):
     operation = models.CharField(max_length=20)
     route = models.CharField(max_length=400, blank=True)
     filter = models.JSONField(default=dict)  # as the core takes it
+    scheduled = models.BooleanField(default=False)  # of a retry of all that match: also delayed recipients
     query = models.CharField(max_length=8_000, blank=True)  # as the URL has it
     words = models.CharField(max_length=8_000)  # which messages, for people
     messages = models.JSONField(null=True)  # [queue id] or [queue id, lane, offset]; null: those that match the filter
@@ -69,6 +70,7 @@ class Change(models.Model):
     undecided = models.PositiveBigIntegerField(default=0)  # of those being delivered: their end was not known
     failed = models.PositiveBigIntegerField(default=0)
     failures = models.JSONField(default=dict)  # error code -> how many of ``failed``
+    dead = models.JSONField(default=list)  # of a retry: destinations of its recipients that are dead
     errors = models.JSONField(default=dict)  # queue id -> why not; the first hundred
     error = models.CharField(max_length=1000, blank=True)
     begun_at = models.DateTimeField(auto_now_add=True, db_index=True)

@@ -178,3 +178,63 @@ def test_an_undo_asks_for_the_recipients_of_its_deletion_wherever_their_messages
     Change.objects.filter(pk=made.pk).update(phase=Phase.DONE)
     text = words_of(client, request_, made)
     assert "1 message (2 recipients) undeleted. 1 deleted recipient was not found" in text
+
+
+PROGRESS = {"matched": 3, "matched_recipients": 3, "cut": "a cut", "done": True}
+
+
+def operators(client: Client) -> Client:
+    olga = User.objects.create_user("olga")
+    olga.groups.add(Group.objects.get(name="operator"))
+    client.force_login(olga)
+    return client
+
+
+def test_a_retry_of_all_that_match_asks_whether_scheduled_mail_is_meant_too(client: Client) -> None:
+    with FakeCore({}):
+        text = markup_of(operators(client).get("/queue/change/retry/?all=1&sender=a*"))
+        assert '<input type="checkbox" name="scheduled"' in text
+        assert "Otherwise they keep their time." in text
+        assert 'hx-trigger="load' not in text, "it is asked before it counts"
+        assert 'name="scheduled"' not in markup_of(client.get("/queue/change/hold/?all=1&sender=a*"))
+        chosen = markup_of(client.get("/queue/change/retry/?m=1K0S2C4MQCJ00"))
+    assert "also those that are delayed" in chosen
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_a_retry_names_scheduled_mail_to_the_core_only_when_it_was_chosen(
+    request_: HttpRequest, scheduled: bool
+) -> None:
+    change = Change(who="olga", operation="retry", filter={"sender": "a*"}, why="why", scheduled=scheduled)
+    with FakeCore({"change_matching": PROGRESS}) as core:
+        count(request_, change)
+        change.phase = Phase.RUNNING
+        go(request_, change)
+    assert [each.get("scheduled", False) for each in core.asked("change_matching")] == [scheduled] * 2
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_after_a_retry_dead_destinations_are_named_and_can_be_resumed(
+    request_: HttpRequest, client: Client, chosen: bool
+) -> None:
+    dead = ["smtp:<b>.example", "smtp:dead.example"]
+    change = Change(who="olga", operation="retry", why="why", phase=Phase.RUNNING)
+    with FakeCore({"change_matching": PROGRESS | {"changed": 3, "dead": dead}, "retry": {"changed": 1, "dead": dead}}):
+        if chosen:
+            change.messages = [["1K0S2C4MQCJ00"]]
+            change_chosen(request_, change)
+        else:
+            go(request_, change)
+    after = Entry.objects.get(action="queue.retry").after
+    assert after is not None
+    assert after["dead"] == dead
+    pages = {}
+    for role in ("viewer", "operator"):
+        user = User.objects.create_user(role)
+        user.groups.add(Group.objects.get(name=role))
+        client.force_login(user)
+        pages[role] = markup_of(client.get(f"/queue/changes/{change.tag}/"))
+        assert "smtp:dead.example" in pages[role]
+        assert "<b>.example" not in pages[role]
+    resume = 'hx-get="/destinations/smtp:dead.example/resume/"'
+    assert (resume in pages["operator"], resume in pages["viewer"]) == (True, False)
