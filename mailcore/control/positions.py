@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from mailcore.control.protocol.state import JournalPositions, LanePositions, Rec
 from mailcore.control.protocol.state import Positions as PositionsResult
 from mailcore.control.session import Session
 from mailcore.control.view import View
-from mailcore.log.positions import RestartPositions, read_positions
+from mailcore.log.positions import DAMAGED, RestartPositions, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.segment import Damage
 from mailcore.lookup.browse import lane_order
@@ -100,7 +101,7 @@ class Positions:
             sequence=positions.sequence,
             written_at=positions.written_at,
             age_s=max(browser.clock() - positions.written_at, 0.0) if positions.written_at else None,
-            note=note,
+            note="; ".join(each for each in (note, self._damaged()) if each),
             lanes=lanes,
             journal=JournalPositions(
                 suffix=suffix,
@@ -111,6 +112,18 @@ class Positions:
             ),
             # A start reads from where the positions on disk say, however far the suffix has come since.
             recovery=self._recovery(max(end - positions.suffix, 0), durable, places.working),
+        )
+
+    def _damaged(self) -> str:
+        """Returns that restart positions were set aside because they are damaged; "" if there are none."""
+        browser = self._view.browser
+        path = os.path.join(browser.queue_directory, DAMAGED)
+        if not browser.disk.exists(path):
+            return ""
+        at = datetime.fromtimestamp(browser.disk.modified(path), UTC)
+        return (
+            f"restart positions written at {at:%Y-%m-%d %H:%M:%S} UTC were damaged and are in {path}; mail.log says what the "
+            "start read instead; remove the file when you have looked at it"
         )
 
     def _exported(self) -> Callable[[str], int | None]:

@@ -39,6 +39,11 @@ KINDS = {
         "Check the disk and memory. See each with waypost queue show; restore its file from a backup and release it, or return "
         "it to its sender with waypost queue bounce.",
     ),
+    "positions_damaged": Kind(
+        _WARN,
+        "damaged restart positions",
+        "No mail is lost. Check the disk and memory of this host; then remove restart.damaged from the queue directory.",
+    ),
     "sync_failed": Kind(
         _BAD, "failed syncs", "The disk loses writes: check the kernel log and move the queue to another disk."
     ),

@@ -20,11 +20,13 @@ import msgspec
 from mailcore.log.disk import Disk
 
 __all__ = [
+    "DAMAGED",
     "Counts",
     "LanePosition",
     "PositionsDamaged",
     "PositionsTooNew",
     "RestartPositions",
+    "damaged_positions",
     "read_all_positions",
     "read_positions",
     "write_positions",
@@ -117,6 +119,11 @@ def read_positions(disk: Disk, directory: str) -> RestartPositions | None:
     if damaged:
         raise PositionsDamaged(f"no restart positions can be believed: {' and '.join(damaged)} are damaged")
     return None
+
+
+def damaged_positions(disk: Disk, directory: str) -> list[str]:
+    """Returns the paths of the positions that are damaged. Raises PositionsTooNew, OSError."""
+    return _found(disk, directory)[1]
 
 
 def read_all_positions(disk: Disk, directory: str) -> list[RestartPositions]:

@@ -17,7 +17,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +305,16 @@ class MailLog:
         """Logs that the data of a message is not what was received. It is not sent; the message is held."""
         self._warning("qmgr", f"{queue_id}: data is damaged: {free(what)}; not sent, held")
         self._object("data_damaged", queue_id=queue_id, what=what)
+
+    def positions_damaged(self, files: Sequence[str], journal_bytes: int, seconds: float) -> None:
+        """Logs that restart positions could not be believed, and what the start read instead. No mail is lost."""
+        instead = "all files were read" if len(files) > 1 else "the others were used"
+        self._warning(
+            "qmgr",
+            f"restart positions damaged: {word(' and '.join(files))}; {instead}: {journal_bytes} bytes of the journal, "
+            f"{seconds:.1f} s",
+        )
+        self._object("positions_damaged", files=list(files), journal_bytes=journal_bytes, seconds=seconds)
 
     def swept(self, files: int) -> None:
         """Logs how many spool files without a message were removed; crashes leave them."""

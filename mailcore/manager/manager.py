@@ -115,6 +115,8 @@ class Manager:
         self.overrides.load()
         held = restored.why if restored.backup_at else ""
         self.log.recovered(recovered.working, time.monotonic() - started, held)
+        if recovered.damaged:
+            self.log.positions_damaged(recovered.damaged, recovered.journal_bytes, time.monotonic() - started)
         missing = unlogged(queue, recovered.folded, recovered.logged_to)
         log_missing(self.log, settings.log_directory, queue, missing)
         self._turn_scheduled = False

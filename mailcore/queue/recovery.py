@@ -24,7 +24,7 @@ import msgspec
 
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
-from mailcore.log.positions import LanePosition, PositionsDamaged, RestartPositions, read_positions
+from mailcore.log.positions import LanePosition, PositionsDamaged, RestartPositions, damaged_positions, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
@@ -53,6 +53,8 @@ class Recovered:
     working: int  # messages restated
     folded: Folded
     logged_to: int  # journal offset: what lies below is in the mail log
+    damaged: list[str]  # paths of restart positions that could not be believed
+    journal_bytes: int  # that were read
     lock: int  # descriptor of the queue's lock, held as long as the process lives
 
 
@@ -85,13 +87,14 @@ def recover(
         salt=salt,
         on_damage=on_damage,
     )
+    damaged = damaged_positions(disk, directory)
     positions = _positions(disk, queue)
     queue.sequence = positions.sequence
     queue.some_aside = positions.aside
     queue.sizes.restore(positions.counts, positions.destinations, positions.other_destinations)
 
     folded = _read_journal(disk, queue, positions)
-    logged_to = positions.journal_end
+    logged_to, read_bytes = positions.journal_end, max(0, folded.end - positions.suffix)
     positions = _confirmed(queue, positions, folded)
     for lane, recipients, resting in folded.taken:
         queue.sizes.leave(lane, recipients, resting)
@@ -113,7 +116,7 @@ def recover(
     queue.journal.sync()  # after it was taken: taking it may have restated messages, too
     checkpoint.write()
     checkpoints.written(checkpoint)
-    return Recovered(queue, checkpoints, len(working), folded, logged_to, lock)
+    return Recovered(queue, checkpoints, len(working), folded, logged_to, damaged, read_bytes, lock)
 
 
 def _positions(disk: Disk, queue: Queue) -> RestartPositions:

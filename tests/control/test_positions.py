@@ -168,3 +168,15 @@ async def test_without_a_manager_the_positions_on_disk_serve(
     assert answer["recovery"]["messages"] is None
     assert answer["recovery"]["bytes"] == 500
     assert "continue with" not in answer["recovery"]["sentence"]
+
+
+async def test_damaged_positions_that_were_set_aside_are_told(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
+    fill(running, "retry.5", 1)
+    recorded(running, {"retry.5": LanePosition(10, 20, 5)}, suffix=100, journal_end=600)
+    await running.lose_the_manager()
+    assert "damaged" not in (await control.call("positions"))["note"]
+    path = running.settings.queue_directory / "restart.damaged"
+    path.write_bytes(b"damaged")
+    assert f"were damaged and are in {path}" in (await control.call("positions"))["note"]

@@ -140,6 +140,7 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.recovered(12, 0.5)
     log.child_ended("receiver.0", 42, "signal 9")
     log.record_set_aside("incoming.0/0.seg", 512, "checksum")
+    log.positions_damaged(["/q/restart"], 4096, 0.25)
     log.sync_failed("journal/0.seg", "Input/output error")
     log.disk_full("/q", 10, 100, 5, 50)
     log.stopped_accepting("no segment can be made")
@@ -174,7 +175,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     assert [each["event"] for each in objects(tmp_path)] == [
         "accepted", "active", "refused", "refused", "expired", "bounced", "administered", "tuned", "tuned",
         "tuned_ended", "tuned_ended",
-        "window_changed", "started", "recovered", "child_ended", "record_set_aside", "sync_failed", "disk_full",
+        "window_changed", "started", "recovered", "child_ended", "record_set_aside", "positions_damaged",
+        "sync_failed", "disk_full",
         "stopped_accepting", "accepting_again", "accepting_paused", "lane_lags", "refusals_not_recorded",
         "session_failed", "failed", "start_refused", "adopted",
     ]  # fmt: skip

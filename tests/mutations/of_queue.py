@@ -48,6 +48,13 @@ MUTATIONS = [
         "tests/supervisor/test_pulse.py -k without_a_loop",
     ),
     Mutation(
+        "damaged restart positions are not told",
+        "mailcore/manager/manager.py",
+        "        if recovered.damaged:\n",
+        "        if False:\n",
+        "tests/manager/test_damaged_positions.py",
+    ),
+    Mutation(
         "a receiver does not look at free inodes",
         "mailcore/receiver/reception.py",
         "if each[0] < least_bytes or each[1] < least_inodes]",
