@@ -49,6 +49,7 @@ FIRST, SECOND = "0.0.1", "0.0.2"
 PLAY_S = 1800.0
 HOP_PORT = 2526
 SITE = "waypost.appliance.site"
+UNINSTALL = "waypost.appliance.uninstall"
 ROLES = {
     "process.receiver": "waypost-receiver",
     "process.manager": "waypost",
@@ -123,6 +124,11 @@ class Servers:
         done = play(self.place, SITE, self.inventory(), *options, timeout_s=PLAY_S)
         (self.place / "last-play").write_text(done.stdout)
         return done
+
+    def uninstall(self, *options: str) -> None:
+        """Takes Waypost from every machine."""
+        done = play(self.place, UNINSTALL, self.inventory(), *options, timeout_s=PLAY_S)
+        assert done.returncode == 0, done.stdout[-6000:]
 
     def play(self, *options: str) -> dict[str, dict[str, int]]:
         """What each machine says at the end: ok, changed, failed…"""

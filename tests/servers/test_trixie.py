@@ -30,3 +30,13 @@ async def test_debian_13_gets_all_of_it_and_takes_mail(servers: Servers, tell: C
     servers.nothing_changes()
     tell(f"Debian 13: exposure of core, portal, worker, beat, Redis: {each_is_its_own_user(one)}")
     await some_mail_arrives(one)
+    servers.uninstall()
+    assert one.ssh("systemctl list-units --all --plain --no-legend 'waypost-*.service' 'waypost-*.socket'") == ""
+    one.ssh("test ! -e /opt/waypost && test ! -e /etc/waypost/waypost.toml && test ! -e /usr/local/bin/waypost")
+    one.ssh("test -d /var/lib/waypost/queue && test -e /etc/waypost/first-password && getent passwd waypost")
+    servers.play()  # with the data that stayed
+    await some_mail_arrives(one)
+    servers.uninstall("--extra-vars", "waypost_delete_data=true")
+    one.ssh(
+        "test ! -e /var/lib/waypost && test ! -e /var/log/waypost && test ! -e /etc/waypost && ! getent passwd waypost"
+    )
