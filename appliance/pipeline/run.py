@@ -28,6 +28,7 @@ if SPARK_MISSING := missing("reports"):  # the modules below import Spark
     sys.exit(2)
 
 from appliance.pipeline.build_day import Progress, ReportBuilder, Told
+from appliance.pipeline.cluster import NotShared, check_shared
 from appliance.pipeline.days import Day, month_of, week_of
 from appliance.pipeline.failure import in_short
 from appliance.pipeline.java import NoJava
@@ -54,13 +55,15 @@ def report(
     """Makes and publishes it. ``events``: the directory of ``dt=…`` and ``cuts``; ``output``: of ``store``; ``options``
     of Spark.
 
-    Raises Busy, NoJava, NoMaster, or what Spark says.
+    Raises Busy, NoJava, NoMaster, NotShared, or what Spark says.
     """
     store = Store(output)
     with store.locked():
         progress("starting Spark", 0.0)
         session = start(master, store.scratch, (QUICK if _small(events, Day(day, zone)) else {}) | (options or {}))
         try:
+            if not master.startswith("local"):
+                check_shared(session, events.resolve(), store.scratch)
             return make(ReportBuilder(session, store, events.resolve(), progress), Day(day, zone))
         finally:
             end(session)
@@ -129,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     except Busy as busy:
         print(busy, file=sys.stderr)
         return BUSY
-    except (NoJava, NoMaster) as missing:
+    except (NoJava, NoMaster, NotShared) as missing:
         print(missing, file=sys.stderr)
         return FAILED
     except Exception as error:  # Python's own end would be 1, which says that the tables are there

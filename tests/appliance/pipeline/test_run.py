@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -155,9 +156,10 @@ def test_killed_at_any_stage_no_part_of_a_day_is_seen_and_the_next_run_makes_the
     assert wanted
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
-    """A master and two workers on this machine."""
+@contextlib.contextmanager
+def open_cluster(tmp_path: Path, hidden: Path | None = None) -> Iterator[str]:
+    """A master and two workers on this machine; ``hidden``: a directory that the workers do not see."""
+    apart = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(hidden)] if hidden else []
     home = Path(pyspark.__file__).parent
     environment = os.environ | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
     logs = [(tmp_path / f"{name}.log").open("w+") for name in ("master", "worker1", "worker2")]
@@ -165,7 +167,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(log: int, *arguments: str) -> None:
-        spark_class = [str(home / "bin" / "spark-class"), *arguments]
+        spark_class = [*(apart if log else ()), str(home / "bin" / "spark-class"), *arguments]
         started.append(subprocess.Popen(spark_class, env=environment, stdout=logs[log], stderr=subprocess.STDOUT))
 
     def said(log: int, pattern: str) -> str:
@@ -190,6 +192,12 @@ def cluster(tmp_path: Path) -> Iterator[str]:
             log.close()
 
 
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    with open_cluster(tmp_path) as master:
+        yield master
+
+
 @pytest.mark.long
 def test_a_cluster_makes_the_same_tables(cluster: str, tmp_path: Path) -> None:
     events = tmp_path / "events"
@@ -209,3 +217,24 @@ def test_a_cluster_makes_the_same_tables(cluster: str, tmp_path: Path) -> None:
     total = read_table(version / "totals")
     assert total is not None
     assert total.to_pylist()[0]["messages"] == 200
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="hides a directory from the workers: root only")
+@pytest.mark.parametrize("hidden", ["events", "there"])
+def test_a_cluster_whose_workers_do_not_see_the_files_says_so(tmp_path: Path, hidden: str) -> None:
+    """Each event file was set aside as damaged instead, and an empty report was published."""
+    events, output = tmp_path / "events", tmp_path / "there"
+    some_mail(events)
+    output.mkdir()
+    with open_cluster(tmp_path, tmp_path / hidden) as master:
+        more = ["--master", master, "--option", "spark.driver.host=127.0.0.1"]
+        done = subprocess.run(
+            command(events, output, *more), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+    assert done.returncode == 2, done.stderr[-3000:]
+    reason = done.stderr.splitlines()[-1]
+    does_not = f"cannot read {events}" if hidden == "events" else f"do not share {output}"
+    assert reason.startswith(f"Spark's workers {does_not} ("), reason
+    assert "mount it on each worker under the same path" in reason
+    assert Store(output).current(f"gold/{DAY.name}") is None

@@ -1,0 +1,52 @@
+"""Checks whether the workers of a Spark cluster see the files of this host: they read the events and write the tables.
+
+Without the check, each event file that the workers cannot open would be set aside as damaged, and tables would stay on the
+disks of the workers. No Python of ours runs on a worker.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from appliance.pipeline.failure import in_short
+
+__all__ = ["NotShared", "check_shared"]
+
+TASKS_A_CORE = 2  # so that each worker gets some
+FILES_MAX = 64  # of events that are opened
+ADVICE = "mount it on each worker under the same path, for the user of the worker (docs/reports.md, On a cluster)"
+
+
+class NotShared(Exception):
+    """Raised when the workers do not see the files of this host; the message names the directory and what to do."""
+
+
+def check_shared(session: SparkSession, events: Path, scratch: Path) -> None:
+    """Lets the workers write below ``scratch``, and open files of ``events``. Raises NotShared."""
+    cores = session.sparkContext.defaultParallelism
+    probe = scratch / "probe"
+    shutil.rmtree(probe, ignore_errors=True)
+    tasks = TASKS_A_CORE * cores
+    try:
+        session.range(tasks, numPartitions=tasks).selectExpr("CAST(id AS STRING)").write.text(str(probe))
+        written = sum(path.stat().st_size > 0 for path in probe.glob("part-*"))
+    except (PySparkException, Py4JJavaError) as error:
+        raise NotShared(f"Spark's workers cannot write to {scratch.parent} ({in_short(error)}); {ADVICE}") from error
+    finally:
+        shutil.rmtree(probe, ignore_errors=True)
+    if written < tasks:
+        where = f"{written} of {tasks} files that they wrote are on this host"
+        raise NotShared(f"Spark's workers do not share {scratch.parent} ({where}); {ADVICE}")
+    some = [str(path) for path in itertools.islice(events.glob("dt=*/*.parquet"), FILES_MAX)]
+    if not some:
+        return
+    try:  # the length is that which the worker sees
+        session.read.format("binaryFile").load(some).select("length").collect()
+    except (PySparkException, Py4JJavaError) as error:
+        raise NotShared(f"Spark's workers cannot read {events} ({in_short(error)}); {ADVICE}") from error
