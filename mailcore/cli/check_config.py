@@ -1,4 +1,7 @@
-"""``waypost check-config``: prints the settings in use, or every error with its line (exit status 2)."""
+"""``waypost check-config``: prints the settings in use, or every error with its line (exit status 2).
+
+Values of tuned.toml that are not in force are printed on stderr, with their line; the exit status stays 0.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ import dataclasses
 import json
 from typing import Any
 
+from mailcore.config.lines import report
 from mailcore.config.load import ConfigError, load
+from mailcore.config.settings import Settings
+from mailcore.config.tuned_check import ignored
 from mailcore.faults import Code, Fault
 from mailcore.terminal.command import DONE, WRONG_USE, add_common, config_path
-from mailcore.terminal.output import complain_fault, plain, print_json, say
+from mailcore.terminal.output import complain, complain_fault, plain, print_json, say
 
 __all__ = ["configure"]
 
@@ -33,12 +39,29 @@ def _run(arguments: argparse.Namespace) -> int:
             complain_fault(Fault(Code.INVALID, fault))
         return WRONG_USE
     values: dict[str, Any] = dataclasses.asdict(settings, dict_factory=_strings_for_paths)
+    tuned = _tuned_faults(settings)
     if arguments.json:
-        print_json({"valid": True, "file": str(path), "settings": values})
+        print_json({"valid": True, "file": str(path), "settings": values, "tuned_faults": tuned})
         return DONE
+    for fault in tuned:
+        complain(fault)
     say(f"# {path} is valid. All settings, including defaults:")
     _say_table("", values)
     return DONE
+
+
+def _tuned_faults(settings: Settings) -> list[str]:
+    """Returns a line for each value of tuned.toml that is not in force. They keep the exit status: Waypost starts with them."""
+    path = settings.home / "tuned.toml"
+    try:
+        faults = ignored(path, settings)
+    except PermissionError as error:
+        return [plain(f"{path}: not checked: {error.strerror}")]
+    except (OSError, ValueError) as error:
+        return [
+            plain(f"{path}: {error}; the next start sets the file aside and uses the values of the configuration file")
+        ]
+    return [plain(line) for line in report(path, faults).splitlines()]
 
 
 def _strings_for_paths(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

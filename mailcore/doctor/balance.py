@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import msgspec
 
 from mailcore.balance import Scope, terms
+from mailcore.config.lines import report
+from mailcore.config.tuned_check import ignored
 from mailcore.doctor.finding import AFTER_PROCESSES, Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Host
 
@@ -16,7 +18,8 @@ REMEDY = "Keep a copy of the journal (waypost log dump) and report a bug with th
 
 
 def look(host: Host) -> Iterator[Finding]:
-    """Yields one finding for each balance of the manager, and its warnings about deliveries and tuned values."""
+    """Yields one finding for each balance of the manager, and warnings about deliveries and tuned values."""
+    yield from _tuned(host)
     if host.state is None:
         yield not_known("balance", "cannot check: the manager process does not answer", AFTER_PROCESSES)
         return
@@ -35,3 +38,17 @@ def look(host: Host) -> Iterator[Finding]:
         )
     if damage := host.state.tuned_damage:
         yield warn("tuned values", damage, "Set the lost values again; the damaged file is kept under another name.")
+
+
+def _tuned(host: Host) -> Iterator[Finding]:
+    """Yields a finding for each value of tuned.toml that is not in force."""
+    path = host.settings.home / "tuned.toml"
+    try:
+        faults = ignored(path, host.settings)
+    except ValueError as error:  # damaged: the next start sets it aside
+        yield warn("tuned values", f"{path}: {error}", "Correct the file while Waypost is stopped.")
+        return
+    for line in report(path, faults).splitlines():
+        yield warn(
+            "tuned values", line, "Stop Waypost, correct or delete the line, and start it: it rewrites the file."
+        )

@@ -256,6 +256,11 @@ class MailLog:
         self._line("qmgr", f"tuned: {name} = {value} expired" + ("" if holds is None else f"; now {holds}"))
         self._object("tuned_ended", scope=scope, parameter=parameter, value=value, until=until, holds=holds)
 
+    def tuned_ignored(self, place: str, what: str) -> None:
+        """Logs a value of tuned.toml that is not in force. ``place``: the file and its line."""
+        self._warning("qmgr", f"{word(place)}: {free(what)}")
+        self._object("tuned_ignored", place=place, what=what)
+
     def window_changed(
         self, destination: str, limit: int, window: int, success: float, failure: float, fail_cohorts: float
     ) -> None:

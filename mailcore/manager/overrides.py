@@ -15,6 +15,7 @@ from typing import Any
 
 from mailcore.config.live_value import known_transport, naming_argument, settable, spelled_scope
 from mailcore.config.tuned import Tuned
+from mailcore.config.tuned_check import WHY_NOT_FATAL, ignored
 from mailcore.frames import Request
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.orders import BadRequest
@@ -55,9 +56,21 @@ class Overrides:
         stored += [(scope, name) for scope, values in tuned.timed.items() for name in values]
         # Twice: of two values that must fit each other, one may only be allowed after the other is set.
         again = [each for each in stored if self._follow(*each)]
+        told = self._tell_ignored()
         for scope, name in again:
-            if error := self._follow(scope, name):
-                context.log.failed("manager", f'{tuned.path}: ["{scope}"] {error}')
+            if (error := self._follow(scope, name)) and not told & {(scope,), (scope, name)}:
+                context.log.tuned_ignored(str(tuned.path), f"[{scope}] {error}; {WHY_NOT_FATAL}")
+
+    def _tell_ignored(self) -> set[tuple[str | int, ...]]:
+        """Logs each key of the file that is not in force; returns the keys. A file that can't be read was reported before."""
+        context, path = self.context, self.tuned.path
+        try:
+            faults = ignored(path, context.settings)
+        except (OSError, ValueError):
+            return set()
+        for fault in faults:
+            context.log.tuned_ignored(f"{path}:{fault.line}", str(fault))
+        return {fault.key for fault in faults}
 
     def tell_ended(self) -> None:
         """Logs overrides that have expired."""

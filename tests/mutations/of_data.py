@@ -1,4 +1,4 @@
-"""Ways to break the checksums of data."""
+"""Ways to break the checksums of data, and the report of tuned values."""
 
 from __future__ import annotations
 
@@ -41,5 +41,12 @@ MUTATIONS = [
         "                hold_damaged(context, active, frame.damage)\n",
         "                pass\n",
         "tests/manager/test_damage.py -k reason",
+    ),
+    Mutation(
+        "an unknown key of tuned.toml is passed over in silence",
+        "mailcore/config/tuned_check.py",
+        '            yield _fault((scope, name), f"is not a parameter here{_nearest(name, allowed)}")\n',
+        "",
+        "tests/config/test_tuned_check.py",
     ),
 ]
