@@ -101,14 +101,14 @@ class Checkpoints:
             queue.some_aside,
         )
         dirty, queue.marks.dirty = queue.marks.dirty, set()
-        unmarked, queue.awaiting_checkpoint = queue.awaiting_checkpoint, []
+        queue.in_checkpoint, queue.awaiting_checkpoint = queue.awaiting_checkpoint, []
         return Checkpoint(
             queue.disk,
             queue.directory,
             positions,
             [writer.take() for writer in queue.writers.values() if writer.waiting],
             [os.path.join(queue.path(lane), name_of(base)) for lane, base in dirty],
-            unmarked,
+            queue.in_checkpoint,
             dirty,
         )
 
@@ -131,6 +131,7 @@ class Checkpoints:
                 queue.runners[lane].extend(position.end)
         for unmarked in checkpoint.unmarked:
             queue.mark(unmarked)
+        queue.in_checkpoint = []
         return self._deletable()
 
     def _deletable(self) -> list[str]:

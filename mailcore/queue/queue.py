@@ -119,6 +119,7 @@ class Queue:
         self.floors: dict[str, Floors] = {}
         self.awaiting_sync: deque[tuple[int, Unmarked]] = deque()  # by journal offset
         self.awaiting_checkpoint: list[Unmarked] = []
+        self.in_checkpoint: list[Unmarked] = []  # of a checkpoint that is being written
         # (sequence that the older positions must have reached, queue id)
         self.spool_garbage: deque[tuple[int, str]] = deque()
         self.watched: set[str] = set()  # queue ids that the sweep looks for; marking a message removes it
@@ -371,7 +372,8 @@ class Queue:
 
     def is_moving(self, queue_ids: Collection[str]) -> bool:
         """Returns True if one of the messages came to rest where no reader finds it before the next checkpoint."""
-        return bool(queue_ids) and any(unmarked.queue_id in queue_ids for unmarked in self.awaiting_checkpoint)
+        moving = (*self.in_checkpoint, *self.awaiting_checkpoint) if queue_ids else ()
+        return any(unmarked.queue_id in queue_ids for unmarked in moving)
 
     def _leave(self, active: Active, spooled: bool) -> Unmarked:
         envelope = active.envelope

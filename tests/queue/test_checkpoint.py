@@ -205,6 +205,21 @@ def test_many_refused_recipients_are_stated_in_several_records(machine: Simulate
 # -- deletion
 
 
+def test_a_message_is_moving_until_a_checkpoint_with_it_is_complete(machine: SimulatedMachine) -> None:
+    """Also while that is written: a change that looks for the message then has to look again, and must not call it gone."""
+    (active,) = take_in(machine, 1)
+    machine.attempt(active, {0: Status.DEFERRED})
+    machine.end(active)
+    assert machine.queue.is_moving([active.queue_id])
+    checkpoint = machine.checkpoints.take()
+    machine.queue.journal.sync()
+    checkpoint.write()
+    assert machine.queue.is_moving([active.queue_id]), "no reader finds it yet"
+    assert not machine.queue.is_moving(["another"])
+    machine.checkpoints.written(checkpoint)
+    assert not machine.queue.is_moving([active.queue_id])
+
+
 def finish_all(machine: SimulatedMachine, big: bool = False) -> list[Active]:
     for _ in range(10):
         machine.accept(big=big, size=2000)
