@@ -147,6 +147,9 @@ class Reasons(Struct, kw_only=True):
     """Why a message waits."""
 
     reasons: list[Reason]  # one for each group of its recipients; the manager's list is empty if it is not active
+    not_read: str = (
+        ""  # of a message that is not active: why none is read from its lane; "" if some is, or the manager is away
+    )
     state: str = ""  # the one to show, of ``states``; "" if the manager's list is empty
     states: dict[str, int] = {}  # state (mailcore.mail_state) -> recipients
 
@@ -202,6 +205,7 @@ class State(Struct, kw_only=True):
     stalled: str  # why the manager takes in no mail; "" if it does
     tuned_damage: str  # why values set live are not in force; "" if they are
     restored: str = ""  # why restored mail is held; "" if none is
+    active_full: str = ""  # that the active set is full, and who fills it; "" if it is not
     active_messages: int
     recovered_waiting: int  # messages found at the start that are not active yet
     recovered_at_start: int

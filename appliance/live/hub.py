@@ -265,6 +265,7 @@ class Hub:
                 "stalled": state.stalled,
                 "tuned_damage": state.tuned_damage,
                 "restored": state.restored,
+                "active_full": state.active_full,
             },
             "totals": {
                 **counts,
@@ -410,6 +411,7 @@ def _down(words: str, notice: str, as_of: float | None, now: float) -> dict[str,
         "stalled": "",
         "tuned_damage": "",
         "restored": "",
+        "active_full": "",
     }
 
 

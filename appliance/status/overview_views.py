@@ -92,4 +92,6 @@ def _fault(core: Mapping[str, Any]) -> str:
         return f"Deliveries paused: {core['stalled']}"
     if core["restored"]:
         return f"Mail is held: {core['restored']}. To release it, filter the queue by this reason."
+    if full := core.get("active_full"):
+        return f"Mail waits: {full}."
     return f"tuned.toml is damaged: {core['tuned_damage']}" if core["tuned_damage"] else ""

@@ -85,6 +85,8 @@ def _lines(processes: Processes, state: State | None, size: Size | None, error: 
         pairs.append(("held", f"{state.restored} (docs/backup.md)"))
     if state.stalled:
         pairs.append(("stalled", state.stalled))
+    if state.active_full:
+        pairs.append(("waiting", state.active_full))
     pairs += [
         ("queued", f"{size.messages} messages, {size.recipients} recipients"),
         (

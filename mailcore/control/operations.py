@@ -31,7 +31,7 @@ from mailcore.control.protocol.operation import Access, Answerer, Arguments, Ope
 from mailcore.control.protocol.state import Child, Ping, Processes
 from mailcore.control.session import Session
 from mailcore.control.view import View
-from mailcore.control.waiting import why_at_rest
+from mailcore.control.waiting import NOT_READ, why_at_rest
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.lookup.browse import REASON_CHARACTERS, Budget, Found, Item, Stretch
 from mailcore.lookup.selection import states_in
@@ -128,7 +128,7 @@ class Operations:
         _overlay(item, working)
         explanation = (await self._why_active(queue_id)).reasons if working is not None else []
         if not explanation:
-            explanation = self._why_at_rest(found, stretches, note)
+            explanation = await self._why_at_rest(found, stretches, note)
         yield ShowPart(
             message=item,
             envelope=_details(found.envelope),
@@ -153,21 +153,27 @@ class Operations:
             explanation = await self._why_active(arguments.queue_id)
             if not explanation.reasons:
                 item = self._view.browser.item(found, stretches.get(found.lane))
-                reasons = self._why_at_rest(found, stretches, note)
+                reasons = await self._why_at_rest(found, stretches, note)
                 explanation = Reasons(reasons=reasons, state=item.state, states=item.states)
         yield explanation
 
     # -- inside
 
-    async def _why_active(self, queue_id: str) -> Reasons:
+    async def _why_active(self, queue_id: str, lane: str = "") -> Reasons:
         """Returns the manager's explanation; without reasons if the message is not active, or the manager is away."""
         try:
-            return await self._view.link.ask("explain", Reasons, {"queue_id": queue_id})
+            return await self._view.link.ask("explain", Reasons, {"queue_id": queue_id, "lane": lane})
         except (ManagerAway, OutcomeUnknown):
             return Reasons(reasons=[])
 
-    def _why_at_rest(self, found: Found, stretches: dict[str, Stretch], note: str) -> list[Reason]:
-        return why_at_rest(found, stretches.get(found.lane), self._view.browser.clock(), manager_away=bool(note))
+    async def _why_at_rest(self, found: Found, stretches: dict[str, Stretch], note: str) -> list[Reason]:
+        """Returns the reasons of a message that is not active; of one that is due, the manager knows why it is not read."""
+        stretch, now = stretches.get(found.lane), self._view.browser.clock()
+        reasons = why_at_rest(found, stretch, now, manager_away=bool(note))
+        if note or not any(each.state in NOT_READ for each in reasons):
+            return reasons
+        not_read = (await self._why_active(found.envelope.queue_id, found.lane)).not_read
+        return why_at_rest(found, stretch, now, manager_away=False, not_read=not_read)
 
     async def _say_who_is_active(self, items: list[Item]) -> None:
         working = await self._view.working([item.queue_id for item in items])

@@ -17,20 +17,23 @@ from mailcore.lookup.browse import REASON_CHARACTERS, Found, Stretch
 from mailcore.manager_answers import Reason
 from mailcore.queue.lanes import DELETED, HOLD, interval_of
 
-__all__ = ["why_at_rest"]
+__all__ = ["NOT_READ", "why_at_rest"]
 
 GROUPS_MAX = 20  # groups listed one by one; all others are one sum
+NOT_READ = ("due", "queued")  # states of a message that the manager could take up now
 _ORDER = ("deferred", "delayed", "held", "deleted")
 
 
-def why_at_rest(found: Found, stretch: Stretch | None, now: float, manager_away: bool) -> list[Reason]:
-    """Returns one reason for each group of recipients.
+def why_at_rest(
+    found: Found, stretch: Stretch | None, now: float, manager_away: bool, not_read: str = ""
+) -> list[Reason]:
+    """Returns one reason for each group of recipients. ``not_read``: why the manager reads no mail that is due.
 
     States: held, deleted, delayed, deferred, due, queued, being taken up, more.
     """
     envelope, lane = found.envelope, found.lane
     if envelope.aside:
-        return _by_recipient(found, stretch, now, manager_away)
+        return _by_recipient(found, stretch, now, manager_away, not_read)
     if lane == HOLD:
         return [_held(envelope)]
     if lane == DELETED:
@@ -42,10 +45,10 @@ def why_at_rest(found: Found, stretch: Stretch | None, now: float, manager_away:
         if envelope.not_before > now:
             return [_delayed(envelope, due_at)]
         return _deferred(envelope, due_at)
-    return [_due(found, stretch, due_at, manager_away)]
+    return [_due(found, stretch, due_at, manager_away, not_read)]
 
 
-def _by_recipient(found: Found, stretch: Stretch | None, now: float, manager_away: bool) -> list[Reason]:
+def _by_recipient(found: Found, stretch: Stretch | None, now: float, manager_away: bool, not_read: str) -> list[Reason]:
     """Returns a reason for each group of recipients whose states differ; recipients in RECIPIENTS records are only in the
     sums."""
     envelope, lane = found.envelope, found.lane
@@ -75,7 +78,7 @@ def _by_recipient(found: Found, stretch: Stretch | None, now: float, manager_awa
     if with_the_message > 0:
         interval = interval_of(lane, 0) or 0.0
         due_at = min(envelope.due_at, now + interval) if interval else 0.0
-        due = _due(found, stretch, due_at, manager_away)
+        due = _due(found, stretch, due_at, manager_away, not_read)
         reasons.insert(0, msgspec.structs.replace(due, recipients=with_the_message))
     return reasons
 
@@ -164,7 +167,7 @@ def _waiting_for_try(envelope: Envelope, count: int, destination: str, due_at: f
     )
 
 
-def _due(found: Found, stretch: Stretch | None, due_at: float, manager_away: bool) -> Reason:
+def _due(found: Found, stretch: Stretch | None, due_at: float, manager_away: bool, not_read: str) -> Reason:
     lane, offset = found.lane, found.offset
     since = f"due since {_shown(due_at)}" if due_at else "due at once"
     state = "due" if due_at else "queued"
@@ -175,6 +178,9 @@ def _due(found: Found, stretch: Stretch | None, due_at: float, manager_away: boo
     if stretch is not None and stretch.end is not None and offset >= stretch.end:
         return _in_lane(found, state, f"{since}; the manager reads it after its next checkpoint")
     ahead = max(offset - stretch.runner, 0) if stretch is not None else 0
+    if not_read:
+        sentence = f"{since}, and not taken up yet: {not_read}"
+        return msgspec.structs.replace(_in_lane(found, state, sentence), bytes_ahead=ahead)
     behind = f"{ahead} bytes of it are ahead" if ahead else "it is the next one"
     sentence = f"{since}, and not taken up yet: the manager has not read so far in lane {lane}, {behind}"
     return msgspec.structs.replace(_in_lane(found, state, sentence), bytes_ahead=ahead)

@@ -36,6 +36,12 @@ def look(host: Host) -> Iterator[Finding]:
             stalled,
             "See the findings on disk. Deliveries resume when the disk has room for their records.",
         )
+    if full := host.state.active_full:
+        yield warn(
+            "active set",
+            full,
+            "Mail for other destinations waits. Suspend or reroute these destinations, or raise message_active_limit.",
+        )
     if damage := host.state.tuned_damage:
         yield warn("tuned values", damage, "Set the lost values again; the damaged file is kept under another name.")
 

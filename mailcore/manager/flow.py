@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from mailcore.envelope import Status, Verdict
 from mailcore.frames import Deliver, Delivered, FrameWriter
 from mailcore.log.lane import LaneFailed
+from mailcore.manager.active_set import deferred_in
 from mailcore.manager.admission import Admission
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.damage import hold_damaged
@@ -91,9 +92,7 @@ class Flow:
         """Brings due messages into the active set, new and deferred ones in turn; True if more are due now."""
         context = self.context
         wall = context.wall()
-        working = context.queue.sizes.working
-        self._deferred_active = sum(working[r.lane][0] for r in self._retry_runners if r.lane in working)
-        self._deferred_limit = max(1, int(self._active_limit * context.in_force("deferred_active_share")))
+        self._deferred_active, self._deferred_limit = deferred_in(context)
         for _ in range(FILL_MAX):
             if self._full:
                 self.passes.make_room(now)

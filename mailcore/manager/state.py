@@ -17,6 +17,7 @@ import msgspec
 
 from mailcore.config.tuned import Tuned
 from mailcore.mail_state import MailState, main_state, states_when_active
+from mailcore.manager.active_set import why_full, why_not_read
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.orders import BadRequest
@@ -76,6 +77,7 @@ class State:
             stalled=context.stalled,
             tuned_damage=self.tuned.damage,
             restored=self._restored(),
+            active_full=why_full(context),
             active_messages=len(queue.active),
             recovered_waiting=len(queue.recovered),
             recovered_at_start=self.recovered,
@@ -196,7 +198,8 @@ class State:
             reasons = why_active(context, self.flow.deliverers, active)
             in_memory = context.scheduler.recipient_states([queue_id], context.now())
             states = _states(active, in_memory.get(queue_id, {}))
-        return Reasons(reasons=reasons, state=main_state(states) if reasons else "", states=states)
+        not_read = "" if reasons else why_not_read(context, str(arguments.get("lane", "")))
+        return Reasons(reasons=reasons, not_read=not_read, state=main_state(states) if reasons else "", states=states)
 
     # -- destinations
 

@@ -48,7 +48,11 @@ class FakeManager:
         self.path = path
         self.hello: list[Hello] = []
         self.requests: list[Request] = []
-        self.answers: dict[str, Answer] = {"cut": lambda _: {"lanes": {}}, "working": lambda _: Working(messages={})}
+        self.answers: dict[str, Answer] = {
+            "cut": lambda _: {"lanes": {}},
+            "working": lambda _: Working(messages={}),
+            "explain": lambda _: Reasons(reasons=[]),
+        }
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import time
 from pathlib import Path
 from typing import Any
 
+from django.test import override_settings
+from django.utils.html import escape
+
+from appliance.common.door import async_door
+from appliance.live.fragments import LiveState
+from appliance.live.hub import Hub
+from appliance.status.overview_views import live_part
+from mailcore.config.load import load
+from mailcore.doctor import balance
+from mailcore.doctor.host import Host
 from mailcore.faults import Code
 from mailcore.lab.lab import Lab
+from tests.end_to_end.appliance import COMMAND
 from tests.running.running_core import RunningCore, Sections, route_to, running
 
 LONG: Sections = {
@@ -103,3 +116,59 @@ async def test_when_the_deliverers_are_full_that_is_the_reason(tmp_path: Path) -
             assert group["sentence"].startswith("all deliverers busy: 3 of 3 deliveries in progress; then ")
         (group,) = await why(core, second)
         assert group["job"] == first
+
+
+async def test_when_the_active_set_is_full_everybody_says_so_and_who_fills_it(tmp_path: Path) -> None:
+    sections: Sections = {**LONG, "scheduler": {**LONG["scheduler"], "message_active_limit": 10}}
+    async with Lab(["slow(100):127.0.0.1:0", "accept:127.0.0.1:0"]) as lab:
+        fast = {"fast.example": route_to(lab, 1)}
+        async with running(tmp_path, lab, sections, routes=fast) as core:
+            assert (await core.ask("state"))["active_full"] == ""
+            for number in range(10):
+                await core.send(f"r{number}@example.org")
+            waiting = await core.send("a@fast.example")
+            slow = route_to(lab, 0)
+
+            async def full() -> str:
+                return str((await core.ask("state"))["active_full"])
+
+            sentence = await core.eventually(full, "the active set to be full")
+            expected = (
+                rf"the active set is full: 10 of 10 messages .*; most are for {re.escape(slow)} \(10, window full\)"
+            )
+            assert re.fullmatch(expected, sentence), sentence
+            (group,) = await why(core, waiting)
+            assert (group["state"], sentence in group["sentence"]) == ("queued", True)
+            parts = [part async for part in core.control.parts("show", {"queue_id": waiting})]
+            assert parts[0]["explain"] == [group]
+            said = await asyncio.create_subprocess_exec(
+                str(COMMAND), "status", "--config", str(core.config), stdout=asyncio.subprocess.PIPE
+            )
+            out = (await said.communicate())[0].decode()
+            assert sentence in out, out
+            host = Host.of(load(core.config), core.config)
+            assert [each.found for each in balance.look(host) if each.what == "active set"] == [sentence]
+            with override_settings(CONTROL_SOCKET=core.home / "run" / "control.sock"):
+                hub = Hub(lambda timeout_s: async_door("test", timeout_s))
+                await hub.tick()
+                await hub.close()
+            assert escape(sentence) in live_part(LiveState(hub.snapshot)).fragments["fault"]
+
+
+async def test_deferred_mail_that_waits_for_its_share_says_so(tmp_path: Path) -> None:
+    sections: Sections = {
+        **LONG,
+        "queue": {"retry_ladder_s": [1], "checkpoint_interval_s": 0.1},
+        "scheduler": {"message_active_limit": 10, "deferred_active_share": 0.1, "minimal_backoff_time": 1.0},
+    }
+    async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as core:
+        sent = [await core.send("a@example.org") for _ in range(2)]
+        for queue_id in sent:
+            await core.until_in(queue_id, "retry.")
+        await lab.hops[0].set_behaviour("slow(100)")
+
+        async def waits() -> bool:
+            groups = [group for queue_id in sent for group in await why(core, queue_id)]
+            return any("deferred mail has its whole share" in group["sentence"] for group in groups)
+
+        await core.eventually(waits, "the reason")
