@@ -128,7 +128,7 @@ def test_it_may_be_stated_again_after_a_recovery(machine: SimulatedMachine) -> N
         assert active is not None
         again.load(active)
     busy(again)
-    assert shorten(again.queue, BOUND) == 2
+    assert sum(iter(lambda: shorten(again.queue, BOUND), 0)) == 2, "in as many steps as their records take"
     again.checkpoint()
     final = audit(again.disk.kill(), again.outside, SEGMENT_BYTES)
     assert final.queue.sizes.summary().recipients == 3 + 1
