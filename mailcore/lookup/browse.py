@@ -82,6 +82,7 @@ class Found:
     lane: str
     offset: int
     envelope: Envelope
+    matching: str = ""  # the recipient that was asked for, if it is known already
 
 
 def stretches_of(disk: Disk, queue_directory: str) -> tuple[dict[str, Stretch], float]:

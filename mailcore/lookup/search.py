@@ -362,7 +362,7 @@ class LaneSearch:
                 queue_id=envelope.queue_id,
                 at=envelope.arrived_at,
                 sender=envelope.sender,
-                recipients=shown_recipients(envelope, self._matches.address_in(found)),
+                recipients=shown_recipients(envelope, found.matching or self._matches.address_in(found)),
                 recipient_count=envelope.recipient_count,
                 message_id=envelope.message_id[:TEXT_CHARACTERS],
                 size_bytes=envelope.size_bytes,

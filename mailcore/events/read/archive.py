@@ -148,11 +148,12 @@ def _scan(
         for first in range(0, len(wanted), TOGETHER_MAX):
             together = wanted[first : first + TOGETHER_MAX]
             found = []
+            matching = _arrivals().matching_at(file.path, together, matches)
             for row, envelope in zip(
                 together, reversed(_arrivals().envelopes_at(file.path, together[::-1])), strict=True
             ):
                 place = str(Place(file.day, file.lane, file.start, group, row.row))
-                found.append((Found(file.lane, row.offset, envelope), place))
+                found.append((Found(file.lane, row.offset, envelope, matching.get(row.offset, "")), place))
             yield Scanned(found, found[-1][1], 0)
         if at is None or group != at.group:  # else it is where the search began: nothing was gained
             yield Scanned([], str(Place(file.day, file.lane, file.start, group, 0)), examined)

@@ -11,7 +11,7 @@ from mailcore.lookup.archive import Window
 from mailcore.lookup.query import Matches
 from mailcore.lookup.tracing import Steps
 
-__all__ = ["Row", "arrivals_in", "envelopes_at", "names_in"]
+__all__ = ["Row", "arrivals_in", "envelopes_at", "matching_at", "names_in"]
 
 _ORIGINS = {origin.name.lower(): origin for origin in Origin}
 _ENVELOPE = (
@@ -26,6 +26,7 @@ class Row(NamedTuple):
     group: int
     row: int
     offset: int  # in its lane
+    matched: tuple[int, int] | None = None  # group and row of the recipient that was asked for
 
 
 def arrivals_in(path: str, matches: Matches, window: Window, from_group: int) -> Iterator[tuple[int, int, list[Row]]]:
@@ -35,7 +36,9 @@ def arrivals_in(path: str, matches: Matches, window: Window, from_group: int) ->
     """
     names = ["offset", "part", *_tests(matches)]
     names += ["recipients"] if matches.recipient is not None else []
-    carried: int | None = None  # a message of which a recipient matched behind this group
+    carried: tuple[int, tuple[int, int]] | None = (
+        None  # a message of which a recipient matched behind this group, and where
+    )
     with opened(path) as groups:
         for group, _ in reversed(list(of_kind(groups, "accepted"))):
             if from_group >= 0 and group.number > from_group:
@@ -49,9 +52,9 @@ def arrivals_in(path: str, matches: Matches, window: Window, from_group: int) ->
             rows, reached, head = _matching(group, names, matches)
             if matches.recipient is not None:
                 if carried is not None:
-                    reached.add(carried)
-                carried = head if head in reached else None
-                rows = [row for row in rows if row.offset in reached]
+                    reached.setdefault(*carried)
+                carried = (head, reached[head]) if head is not None and head in reached else None
+                rows = [row._replace(matched=reached[row.offset]) for row in rows if row.offset in reached]
             yield group.number, group.rows, rows
 
 
@@ -65,11 +68,13 @@ def _tests(matches: Matches) -> dict[str, Callable[[str], bool]]:
     return {name: test for name, test in tests.items() if test is not None}
 
 
-def _matching(group: Group, names: Sequence[str], matches: Matches) -> tuple[list[Row], set[int], int | None]:
+def _matching(
+    group: Group, names: Sequence[str], matches: Matches
+) -> tuple[list[Row], dict[int, tuple[int, int]], int | None]:
     """Returns the first rows of messages that match except for recipients, the offsets of messages with a matching recipient
-    here, and the offset of the message whose first rows are in the group before."""
+    here and where its first one is, and the offset of the message whose first rows are in the group before."""
     rows: list[Row] = []
-    reached: set[int] = set()
+    reached: dict[int, tuple[int, int]] = {}
     head: int | None = None
     tests = _tests(matches)
     for first, batch in group.batches(names):
@@ -85,7 +90,8 @@ def _matching(group: Group, names: Sequence[str], matches: Matches) -> tuple[lis
         whole = range(len(parts)) if at is None else sorted(at)
         rows += (Row(group.number, first + row, offsets[row]) for row in whole if not parts[row])
         if matches.recipient is not None:
-            reached |= {offsets[row] for row in rows_where(batch.column("recipients"), matches.recipient)}
+            for row in sorted(rows_where(batch.column("recipients"), matches.recipient)):
+                reached.setdefault(offsets[row], (group.number, first + row))
     return rows, reached, head
 
 
@@ -94,6 +100,22 @@ def envelopes_at(path: str, rows: Sequence[Row]) -> list[Envelope]:
     with opened(path) as groups:
         (group,) = (group for group in groups if group.number == rows[0].group)
         return [_envelope(event) for event in group.events(_ENVELOPE, [row.row for row in rows])]
+
+
+def matching_at(path: str, rows: Sequence[Row], matches: Matches) -> dict[int, str]:
+    """Returns the recipient that was asked for, by the offset of its message; {} if the query does not ask for one."""
+    found: dict[int, str] = {}
+    test = matches.recipient
+    wanted = [(row.matched, row.offset) for row in rows if row.matched is not None]
+    if test is None or not wanted:
+        return found
+    with opened(path) as groups:
+        for group in groups:
+            here = sorted((at[1], offset) for at, offset in wanted if at[0] == group.number)
+            events = group.events(("recipients",), [row for row, _ in here]) if here else ()
+            for (_, offset), event in zip(here, events, strict=True):
+                found[offset] = next((each for each in event["recipients"] or () if test(each or "")), None) or ""
+    return found
 
 
 def _envelope(event: Event) -> Envelope:
