@@ -151,6 +151,7 @@ class Flow:
             if active is not None:
                 self.admission.enter(active, now)
                 return True
+        self.context.queue.recount(runner)
         return False
 
     def drain_deleted(self) -> None:

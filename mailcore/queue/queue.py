@@ -171,6 +171,15 @@ class Queue:
         self.runners[lane] = runner
         return runner
 
+    def recount(self, runner: Runner) -> None:
+        """Corrects the size of a lane that is read to its end: if mail is counted there still, its envelopes are damaged."""
+        resting = self.sizes.resting.get(runner.lane)
+        if not resting or not any(resting) or runner.position < runner.readable_end:
+            return
+        writer = self.writers.get(runner.lane)
+        if writer is None or writer.end <= runner.readable_end:  # otherwise mail is counted that is not readable yet
+            self.sizes.lose(runner.lane)
+
     # -- out of a lane
 
     def begin(self, runner: Runner, record: Record, envelope: Envelope, now: float) -> Active | None:
@@ -229,6 +238,7 @@ class Queue:
         ):
             self.on_damage(Damage(self.path(lane), offset, offset, f"the envelope of {known.queue_id} can't be read"))
             self.unreadable[start] = known
+            self.sizes.lose_working(lane, known.remaining)
             return None
         active = self._active(lane, record, envelope, start, now)
         active.done = known.done | known.done_before

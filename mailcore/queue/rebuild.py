@@ -9,6 +9,10 @@ Keeps law: rebuild-loses-nothing (docs/laws.md).
 
 from __future__ import annotations
 
+import struct
+
+import msgspec
+
 from mailcore.log.disk import Disk
 from mailcore.log.positions import Counts, LanePosition, RestartPositions
 from mailcore.log.record import RecordType
@@ -41,7 +45,10 @@ def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartP
         for record in reader.records(first, end):
             if record.type != RecordType.ENVELOPE or not record.live:
                 continue
-            envelope = decode_envelope(record.body)
+            try:
+                envelope = decode_envelope(record.body)
+            except (msgspec.MsgspecError, struct.error):
+                continue  # the runner reports it
             known = folded.messages.get(envelope.queue_id)
             if known is None or known.generation < envelope.generation:
                 count, _ = counts_of(envelope, lane)

@@ -75,6 +75,7 @@ class Sizes:
         self.resting_destinations = DestinationCounts(names_max)
         self.working: dict[str, list[int]] = {}  # lane it came from -> [messages, recipients]
         self.working_destinations: dict[str, int] = {}  # bounded by the active set
+        self.lost = [0, 0]  # [messages, recipients] uncounted since the start, because their envelopes are damaged
 
     def restore(self, counts: Mapping[str, Counts], destinations: Mapping[str, int], other: int) -> None:
         """Sets the resting counts as stored with the restart positions."""
@@ -100,6 +101,21 @@ class Sizes:
             for destination, count in destinations.items():
                 if destination:
                     self.resting_destinations.remove(destination, count)
+
+    def lose(self, lane: str) -> None:
+        """Uncounts what is left of a lane that was read to its end: damage hides it, and how many recipients it had."""
+        messages, recipients = self.resting.pop(lane, (0, 0))
+        if lane != DELETED:
+            self.lost[0] += messages
+            self.lost[1] += recipients
+        if not any(map(any, self.resting.values())):  # the destinations of the lost recipients are not known
+            self.resting_destinations = DestinationCounts(self._names_max)
+
+    def lose_working(self, lane: str, recipients: int) -> None:
+        """Uncounts a message being worked on whose envelope cannot be read."""
+        self.work(lane, -1, -recipients)
+        self.lost[0] += 1
+        self.lost[1] += recipients
 
     def work(self, lane: str, messages: int, recipients: int) -> None:
         """Counts messages being worked on (negative: no longer), by the lane they came from."""
@@ -131,7 +147,7 @@ class Sizes:
             destinations[destination] = destinations.get(destination, 0) + count
         recipients = sum(lane.recipients for lane in lanes.values())
         rest = recipients - sum(destinations.values())
-        if rest:
+        if rest > 0:  # below 0: recipients of a destination were lost by damage, and other mail rests
             destinations[""] = rest
         return QueueSize(
             messages=sum(lane.messages for lane in lanes.values()),

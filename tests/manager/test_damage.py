@@ -283,3 +283,22 @@ async def test_reading_the_beginning_checks_the_blocks_it_is_in(home: Home) -> N
     flip(home, 4)
     with pytest.raises(DataDamaged):
         manager.context.queue.read_data(active, 2)
+
+
+async def test_after_a_damaged_envelope_the_size_is_right_and_it_balances(home: Home) -> None:
+    """It counted as queued for ever, and no list had it."""
+    manager = home.start()
+    deliverers = Deliverers(manager)
+    damaged_id = home.accept(2)
+    (path,) = (home.path / "queue" / INCOMING).glob("*.seg")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(damaged_id.encode(), b"?" * len(damaged_id)))
+    home.accept(1)
+    await eventually(lambda: answer(deliverers, lambda entry: Status.DELIVERED))
+    queue = manager.context.queue
+    await eventually(lambda: not queue.sizes.summary().messages)
+    assert queue.sizes.summary().recipients == 0
+    assert events(manager, home, "record_set_aside")
+    balance = manager.state.state({}).balance
+    assert (balance.recipients["difference"], balance.messages["difference"]) == (0, 0)
+    assert (balance.messages["finished"], balance.messages["queued"]) == (1, 1), "what is set aside has not left"

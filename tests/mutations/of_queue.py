@@ -321,4 +321,18 @@ MUTATIONS = [
         '    item.state = "active"\n',
         'tests/end_to_end/test_one_state.py -k "message and suspended"',
     ),
+    Mutation(
+        "mail behind a damaged envelope is counted for ever",
+        "mailcore/queue/queue.py",
+        "            self.sizes.lose(runner.lane)\n",
+        "            pass\n",
+        "tests/queue/test_damage.py -k sizes",
+    ),
+    Mutation(
+        "mail that is not readable yet counts as lost",
+        "mailcore/queue/queue.py",
+        "        if writer is None or writer.end <= runner.readable_end:",
+        "        if True:",
+        "tests/queue/test_damage.py -k readable_yet",
+    ),
 ]

@@ -150,6 +150,8 @@ class SimulatedMachine:
                 active = queue.begin(runner, *head, self.monotonic)
                 if active is not None:
                     return active
+            queue.recount(runner)
+            assert queue.sizes.lost == [0, 0] or self.damage, "only damage makes the sizes wrong"
         return None
 
     def claim(self, queue_id: str) -> Active:

@@ -9,8 +9,8 @@ from mailcore.log.segment import Damage
 from mailcore.queue.damage import DAMAGED_SUFFIX, SetAside, damaged_path
 from mailcore.queue.lanes import JOURNAL, retry_lane
 from mailcore.queue.sweep import Search
-from tests.queue.simulated_machine import HOME, RETRY_S, SimulatedMachine
-from tests.queue.steps import begun, defer_all, new_machine
+from tests.queue.simulated_machine import HOME, INCOMING, RETRY_S, SimulatedMachine
+from tests.queue.steps import begun, defer_all, deliver_all, new_machine
 
 
 def deferred() -> SimulatedMachine:
@@ -60,3 +60,82 @@ def test_the_sweep_keeps_completed_files_when_a_lane_is_known_to_be_damaged(tmp_
     assert [path.suffix for path in lane.iterdir()] == [DAMAGED_SUFFIX]
     assert search.run().damaged
     assert len(told) == 1
+
+
+def damage_envelope(machine: SimulatedMachine, lane: str, queue_id: str) -> None:
+    """Changes a byte in the record of the message's envelope."""
+    for name in machine.disk.list(f"{HOME}/{lane}"):
+        path = f"{HOME}/{lane}/{name}"
+        if name.endswith(".seg") and (at := machine.disk.platter(path).rfind(queue_id.encode())) >= 0:
+            machine.disk.damage(path, at, b"?")
+            return
+    raise AssertionError(f"{queue_id} is not in {lane}")
+
+
+def size(machine: SimulatedMachine) -> tuple[int, int, dict[str, int]]:
+    summary = machine.queue.sizes.summary()
+    return summary.messages, summary.recipients, summary.destinations
+
+
+def test_after_a_damaged_envelope_in_a_receivers_lane_the_sizes_are_right() -> None:
+    machine, _, _ = new_machine()
+    _, damaged, _ = (machine.accept(3) for _ in range(3))
+    machine.durable()
+    assert size(machine)[:2] == (3, 9)
+    damage_envelope(machine, INCOMING, damaged)
+    defer_all(machine, begun(machine))
+    deliver_all(machine, begun(machine))
+    assert machine.begin() is None
+    assert size(machine)[:2] == (1, 3), "the deferred one"
+    assert machine.queue.sizes.lost == [1, 3]
+    machine.checkpoint()
+    machine = SimulatedMachine(machine.disk.kill(), machine.outside.copy())
+    assert size(machine)[:2] == (1, 3), "also after a restart"
+    machine.wait(RETRY_S)
+    deliver_all(machine, begun(machine))
+    assert machine.begin() is None
+    assert size(machine) == (0, 0, {})
+
+
+def test_after_a_damaged_envelope_in_a_retry_lane_the_sizes_are_right() -> None:
+    machine, _, _ = new_machine()
+    queue_ids = [machine.accept(2) for _ in range(2)]
+    machine.durable()
+    for _ in queue_ids:
+        defer_all(machine, begun(machine))
+    machine.checkpoint()
+    machine.checkpoint()
+    damage_envelope(machine, retry_lane(RETRY_S), queue_ids[1])
+    machine.wait(RETRY_S)
+    active = begun(machine)
+    assert machine.begin() is None
+    assert size(machine)[:2] == (1, 2)
+    deliver_all(machine, active)
+    assert machine.begin() is None
+    assert size(machine) == (0, 0, {}), "no destination is left with mail"
+
+
+def test_mail_that_is_not_readable_yet_is_counted() -> None:
+    """Deferred mail is read from the next checkpoint on: until then its lane is read to its end, and not empty."""
+    machine, _, _ = new_machine()
+    machine.accept()
+    machine.durable()
+    defer_all(machine, begun(machine))
+    machine.wait(RETRY_S)
+    assert machine.begin() is None
+    assert size(machine)[:2] == (1, 1)
+    assert machine.queue.sizes.lost == [0, 0]
+
+
+def test_a_message_being_worked_on_whose_envelope_is_damaged_is_no_longer_counted() -> None:
+    machine, _, _ = new_machine()
+    queue_id = machine.accept(2)
+    machine.durable()
+    begun(machine)
+    machine.checkpoint()
+    damage_envelope(machine, INCOMING, queue_id)
+    machine = SimulatedMachine(machine.disk.kill(), machine.outside.copy())
+    assert size(machine)[:2] == (1, 2)
+    assert machine.begin() is None
+    assert size(machine) == (0, 0, {})
+    assert machine.queue.sizes.lost == [1, 2]
