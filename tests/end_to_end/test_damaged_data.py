@@ -15,6 +15,7 @@ from typing import Any
 
 from mailcore.lab.arrival import content_digest
 from mailcore.lab.lab import Lab
+from tests.backup.place import backed_up, destroyed_and_restored
 from tests.eventually import PATIENCE_S
 from tests.running.running_core import RunningCore, route_to, running
 
@@ -82,7 +83,7 @@ async def test_of_200_changed_bytes_none_is_delivered_and_all_are_reported(tmp_p
         small = await asyncio.to_thread(send, core.port, contents(chance, SMALL, 500, 30_000))
         big = await asyncio.to_thread(send, core.port, contents(chance, BIG, 70_000, 400_000))
         whole = await asyncio.to_thread(send, core.port, contents(chance, WHOLE, 500, 200_000))
-        await until_all(core, small | big | whole, "active")
+        await until_all(core, small | big | whole, "suspended")
         changed = deferred | small | big
         for queue_id, data in changed.items():
             path, at = place_of(core, queue_id, data)
@@ -104,3 +105,56 @@ async def test_of_200_changed_bytes_none_is_delivered_and_all_are_reported(tmp_p
         assert (len(altered), len(arrived), len(held)) == (0, WHOLE, len(changed))
         assert sorted(arrived) == sorted(content_digest(data) for data in whole.values())
         assert held.keys() == changed.keys()
+
+
+async def damaged_in_spool(core: RunningCore, chance: random.Random) -> tuple[str, Path, bytes]:
+    """A deferred message of which one byte is changed; its spool file, and what was in it before."""
+    (queue_id,) = await asyncio.to_thread(send, core.port, contents(chance, 1, 70_000, 200_000))
+    await until_all(core, [queue_id], "deferred")
+    (path,) = (core.home / "spool").glob(f"??/{queue_id}")
+    before = path.read_bytes()
+    flip(path, len(before) // 2, chance)
+    return queue_id, path, before
+
+
+async def test_a_file_that_is_put_back_is_delivered_after_a_release(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    async with (
+        Lab(["reject(1, 451, rcpt):127.0.0.1:0"], seed=SEED) as lab,
+        running(tmp_path, lab, {"queue": {"retry_ladder_s": [600]}}) as core,
+    ):
+        queue_id, path, before = await damaged_in_spool(core, chance)
+        await lab.hops[0].set_behaviour("accept")
+        await core.order("retry", queue_id)
+        for _ in range(2):  # a release without a whole file holds it again
+            item = await core.until_in(queue_id, "hold")
+            assert str(path) in item["reason"]
+            await core.order("release", queue_id)
+        await core.until_in(queue_id, "hold")
+        path.write_bytes(before)
+        await core.order("release", queue_id)
+        await core.until_empty()
+        assert len(lab.messages) == 1
+        events = (await core.ask("history", queue_id=queue_id))["events"]
+        assert [each["who"] for each in events if each.get("operation") == "hold"] == ["waypost"] * 3
+
+
+async def test_damage_that_a_backup_took_along_is_found_after_the_restore(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    async with (
+        Lab(["reject(1, 451, rcpt):127.0.0.1:0"], seed=SEED) as lab,
+        running(tmp_path, lab, {"queue": {"retry_ladder_s": [600]}}) as core,
+    ):
+        queue_id, _, _ = await damaged_in_spool(core, chance)
+        (whole,) = await asyncio.to_thread(send, core.port, contents(chance, 1, 70_000, 200_000))
+        await until_all(core, [whole], "deferred")
+        await destroyed_and_restored(core, await backed_up(core, "--queue"))
+        await lab.hops[0].set_behaviour("accept")
+        await core.start()
+        await until_all(core, [queue_id, whole], "held")
+        for each in (queue_id, whole):
+            await core.order("release", each)
+        await core.until_removed(whole)
+        item = await core.until_in(queue_id, "hold")
+        assert queue_id in item["reason"]
+        assert len(lab.messages) == 1

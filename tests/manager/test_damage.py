@@ -302,3 +302,24 @@ async def test_after_a_damaged_envelope_the_size_is_right_and_it_balances(home: 
     balance = manager.state.state({}).balance
     assert (balance.recipients["difference"], balance.messages["difference"]) == (0, 0)
     assert (balance.messages["finished"], balance.messages["queued"]) == (1, 1), "what is set aside has not left"
+
+
+async def test_many_recipients_whose_record_is_damaged_with_the_data_are_not_lost(home: Home) -> None:
+    """The record has the recipients, too: it can't be rewritten, so the message stays as it is, unsent."""
+    manager = home.start()
+    deliverers = Deliverers(manager)
+    queue_id = home.accept(30)
+    await eventually(lambda: deliverers.waiting)
+    flip(home)
+    answer(deliverers, damaged)
+    await eventually(lambda: events(manager, home, "failed"))
+    await checkpoints(manager)
+    assert not deliverers.waiting
+    assert queue_id in manager.context.queue.active
+    assert [event["queue_id"] for event in events(manager, home, "data_damaged")] == [queue_id]
+    home.kill()
+    manager = home.start()
+    deliverers = Deliverers(manager)
+    await until(manager, lambda: manager.context.queue.unreadable)
+    assert not deliverers.waiting
+    assert [known.queue_id for known in manager.context.queue.unreadable.values()] == [queue_id]
