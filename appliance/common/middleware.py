@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, tzinfo
 
 from django.db import OperationalError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import render
 from django.utils import timezone
 
@@ -47,13 +47,17 @@ class CoreErrorsMiddleware:
 
     503: the core is not running, or did not answer. 409: the core refused; the page shows its message. The page for a database
     of the portal that is full, locked or down is also 503: no change is made that cannot be entered in the audit log first.
+    405, for a method that the address does not take, has a page, too.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self._get_response(request)
+        response = self._get_response(request)
+        if isinstance(response, HttpResponseNotAllowed) and not response.content:
+            return _not_allowed(request, response)
+        return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Returns the page for a ControlError or an OperationalError; None for all other errors."""
@@ -69,7 +73,19 @@ class CoreErrorsMiddleware:
             title = "The core's manager is not running"
         elif isinstance(exception, Refused) and exception.code not in (Code.BUSY, Code.OUTCOME_UNKNOWN):
             status, title = 409, "The core refused the request"
-        elif isinstance(exception, TimedOut) and request.method == "POST":
+        elif isinstance(exception, TimedOut) and exception.code is Code.OUTCOME_UNKNOWN:
             title = "The core has not answered; check whether the change was made"
         template = "common/error_piece.html" if request.headers.get("HX-Request") else "common/error.html"
         return render(request, template, {"title": title, "words": str(exception)}, status=status)
+
+
+def _not_allowed(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """Returns the page for a method that the address does not take, as when the address of a form is opened."""
+    context = {
+        "title": "This address cannot be opened" if request.method in ("GET", "HEAD") else "This address takes no form",
+        "words": "It belongs to a button or a form of a page. Nothing was changed; go back to that page.",
+    }
+    template = "common/error_piece.html" if request.headers.get("HX-Request") else "405.html"
+    page = render(request, template, context, status=405)
+    page["Allow"] = response["Allow"]
+    return page

@@ -50,7 +50,7 @@ class NotRunning(ControlError):
 
 
 class TimedOut(ControlError):
-    """No answer came in time: a change may have been made."""
+    """No answer came in time. If its code is OUTCOME_UNKNOWN, a change may have been made; UNAVAILABLE: it was a question."""
 
 
 class NotUnderstood(ControlError):
@@ -96,11 +96,23 @@ def _encoded(request: Request) -> bytes:
         raise Refused(f"'{text}' is not UTF-8; nothing was done", code=Code.INVALID) from None
 
 
-def _timed_out(operation: str) -> TimedOut:
+def _timed_out(operation: str, arguments: dict[str, Any] | None) -> TimedOut:
+    if _only_asks(operation, arguments):
+        return TimedOut(f"no answer to {operation} in time", code=Code.UNAVAILABLE)
+    return TimedOut(f"no answer to {operation} in time; whether anything was changed is not known")
+
+
+def _broken(path: str, operation: str, arguments: dict[str, Any] | None, error: Exception) -> ControlError:
+    code = Code.UNAVAILABLE if _only_asks(operation, arguments) else Code.OUTCOME_UNKNOWN
+    return ControlError(f"{path}: the connection broke: {error}", code=code)
+
+
+def _only_asks(operation: str, arguments: dict[str, Any] | None) -> bool:
+    """Returns whether the operation changes nothing: a question, message data, or a count before a change."""
     known = OPERATIONS.get(operation)
     if known is not None and known.access is Access.READ:
-        return TimedOut(f"no answer to {operation} in time")
-    return TimedOut(f"no answer to {operation} in time; whether anything was changed is not known")
+        return True
+    return operation == "data" or bool((arguments or {}).get("dry_run"))
 
 
 def _typed(operation: str, result: type[R], answer: Any) -> R:
@@ -177,9 +189,9 @@ class ControlClient:
                 finished = response.last or response.error is not None
                 yield _result(response)
         except TimeoutError:
-            raise _timed_out(operation) from None
+            raise _timed_out(operation, arguments) from None
         except (OSError, WireError) as error:
-            raise ControlError(f"{self._path}: the connection broke: {error}") from None
+            raise _broken(str(self._path), operation, arguments, error) from None
         finally:
             if not finished:  # the rest of the answer must not be read by the next request
                 self.close()
@@ -281,9 +293,9 @@ class AsyncControlClient:
                     finished = response.last or response.error is not None
                     yield _result(response)
             except TimeoutError:
-                raise _timed_out(operation) from None
+                raise _timed_out(operation, arguments) from None
             except (OSError, WireError) as error:
-                raise ControlError(f"{self._path}: the connection broke: {error}") from None
+                raise _broken(str(self._path), operation, arguments, error) from None
             finally:
                 if not finished:
                     await self.close()

@@ -135,10 +135,12 @@ class ManagerLink:
     async def ask(
         self, operation: str, result: type[R], arguments: dict[str, Any] | None = None, who: str = "", why: str = ""
     ) -> R:
-        """Returns the answer to a question as its type. Raises ManagerAway, ManagerRefused, OutcomeUnknown (the connection
-        broke), and NotUnderstood for an answer of another shape."""
+        """Returns the answer to a question as its type. Raises ManagerAway, also if the manager ends meanwhile, ManagerRefused,
+        and NotUnderstood for an answer of another shape."""
         try:
             answer = await self._call(operation, arguments or {}, QUESTION_S_MAX, who, why)
+        except OutcomeUnknown:  # a question changes nothing
+            raise ManagerAway("the manager ended while it was asked; ask again") from None
         except TimeoutError:
             self._say_it_is_silent()
             raise ManagerAway(f"{self.absence}; mail is still accepted while the disk has room") from None

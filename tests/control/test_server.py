@@ -384,6 +384,41 @@ async def test_waiting_for_an_answer_ends() -> None:
                 await control.call("size")
 
 
+@pytest.mark.parametrize(
+    ("operation", "arguments", "code"),
+    [
+        ("show", {"queue_id": "1K0RDGV4BE900"}, Code.UNAVAILABLE),
+        ("data", {"queue_id": "1K0RDGV4BE900"}, Code.UNAVAILABLE),
+        ("change_matching", {"change": "hold", "filter": {}, "dry_run": True}, Code.UNAVAILABLE),
+        ("change_matching", {"change": "hold", "filter": {}}, Code.OUTCOME_UNKNOWN),
+        ("suspend", {"destination": "smtp:a.example"}, Code.OUTCOME_UNKNOWN),
+    ],
+)
+def test_only_what_changes_something_says_that_it_may_have(
+    tmp_path: Path, operation: str, arguments: dict[str, Any], code: Code
+) -> None:
+    path = tmp_path / "c"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        with ControlClient(path, timeout_s=0.05) as control, pytest.raises(TimedOut) as raised:
+            control.call(operation, arguments)
+    assert raised.value.code is code
+
+
+async def test_a_question_during_which_the_manager_ends_claims_no_change() -> None:
+    async with open_control() as running, running.client() as control:
+
+        def end(_: dict[str, Any]) -> None:
+            running.server.start(asyncio.ensure_future(running.manager.stop()))
+            raise Silence
+
+        running.manager.answers["size"] = end
+        with pytest.raises(Refused) as raised:
+            await control.call("size")
+        assert raised.value.code is Code.UNAVAILABLE
+
+
 async def test_a_connection_that_breaks_is_an_error_and_the_next_call_connects_anew() -> None:
     async with open_control() as running:
 

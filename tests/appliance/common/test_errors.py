@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
-from django.test import Client
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
 
 from appliance.accounts.middleware import _SEEN
 from appliance.audit.models import Entry, Outcome
+from appliance.common.middleware import CoreErrorsMiddleware
+from mailcore.control.client import TimedOut
+from mailcore.faults import Code
 from tests.appliance.accounts.sample_users import PASSWORD, client_of, sign_in, user
 from tests.appliance.databases import full_disk
 from tests.appliance.fake_core import FakeCore
@@ -135,3 +139,33 @@ def test_a_database_that_cannot_be_read_is_told_by_a_page_that_needs_none(monkey
         text = answer.content.decode()
         assert "The portal cannot use its database; mail delivery continues" in text
         assert ("<!doctype" in text) != bool(header)
+
+
+# -- a method that the address does not take, and a core that does not answer in time
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("get", "/queue/changes/count/"), ("post", "/queue/"), ("put", "/queue/names/")]
+)
+def test_a_method_that_is_not_taken_has_a_page(method: str, path: str) -> None:
+    client = client_of("operator")
+    with FakeCore({}):
+        answer = getattr(client, method)(path)
+        piece = getattr(client, method)(path, headers={"HX-Request": "true"})
+    assert (answer.status_code, piece.status_code) == (405, 405)
+    assert answer["Allow"] == piece["Allow"] != ""
+    text = answer.content.decode()
+    assert "<!doctype html>" in text
+    assert "Nothing was changed; go back to that page." in text
+    assert "<!doctype" not in piece.content.decode()
+    assert "Nothing was changed" in piece.content.decode()
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_question_that_is_not_answered_in_time_claims_no_change(rf: RequestFactory, method: str) -> None:
+    middleware = CoreErrorsMiddleware(lambda _: HttpResponse())
+    request = getattr(rf, method)("/tuning/predict/", headers={"HX-Request": "true"})
+    for code, changed in ((Code.UNAVAILABLE, False), (Code.OUTCOME_UNKNOWN, True)):
+        answer = middleware.process_exception(request, TimedOut("no answer in time", code=code))
+        assert answer is not None
+        assert ("check whether the change was made" in answer.content.decode()) is changed
