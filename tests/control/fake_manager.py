@@ -12,7 +12,7 @@ from mailcore.control.protocol.changes import CHANGES
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Frame, FrameDecoder, Hello, Request, Response, encode
 from mailcore.manager_answers import Ordered, Progress, Reason, Reasons, Working
-from tests.answers import answer_of, complete
+from tests.answers import Exactly, answer_of, complete
 
 Answer = Callable[[dict[str, Any]], Any]
 
@@ -99,6 +99,7 @@ class FakeManager:
         try:
             given = answer(frame.arguments)
             change = frame.operation in CHANGES or frame.operation == "add_recipients"
+            change = change and not isinstance(given, Exactly)
             whole = complete(Ordered, given) if change else answer_of(frame.operation, given)
             writer.write(encode(Response(frame.number, whole)))
         except FaultError as error:

@@ -109,7 +109,7 @@ async def test_a_manager_of_another_version_is_a_clear_error() -> None:
         with pytest.raises(Refused, match=r"may be of two versions.*whether it was done is not known") as refused:
             await control.ask("inject_end", Injected)
         assert refused.value.code is Code.OUTCOME_UNKNOWN
-        running.manager.answers["delete"] = lambda _: {"count": 1}
+        running.manager.answers["delete"] = lambda _: Exactly(count=1)
         with pytest.raises(Refused, match="the manager's answer to delete is not understood") as refused:
             await control.ask("delete", ChangeResult, {"messages": [["1K0RDGV4BE900", "retry.5", 4096]]})
         assert refused.value.code is Code.OUTCOME_UNKNOWN
