@@ -168,7 +168,7 @@ async def test_wrong_values_other_operators_and_a_core_that_is_gone(tmp_path: Pa
         try:
             await second.locator("form.apply button[type=submit]").click()
             await expect(second.locator("#dialog .dialog-notice")).to_contain_text(
-                other_words(Code.OUTCOME_UNKNOWN), timeout=PATIENCE_MS
+                other_words(Code.UNAVAILABLE), timeout=PATIENCE_MS
             )
         finally:
             os.kill(manager, signal.SIGKILL)

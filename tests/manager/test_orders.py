@@ -159,6 +159,7 @@ async def test_a_message_gets_more_recipients(tmp_path: Path) -> None:
             await core.ask("add_recipients", queue_id=queue_id, recipients=["nobody at all"])
         answer = await core.ask("add_recipients", queue_id=queue_id, recipients=["b@example.org", "c@example.org"])
         assert (answer["changed"], answer["errors"]) == (1, {})
+        await core.order("retry", queue_id)
         await core.until_empty()
         assert recipients_of(lab.messages) == ["a@example.org", "b@example.org", "c@example.org"]
 

@@ -154,16 +154,15 @@ def test_a_held_message_found_half_moved_is_held_again_and_not_delivered(machine
     assert resting.lane == HOLD
 
 
-def test_a_step_moves_no_more_than_its_bound(machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mailcore.queue.compaction.MOVES_MAX", 2)
+def test_a_step_moves_no_more_than_its_bound(machine: SimulatedMachine) -> None:
     stay = hold_all_release_but(machine, lambda number: number in (2, 20, 40))
     compaction = Compaction(machine.queue, 0.5)
     assert look(machine, compaction)
-    assert compaction.move_held(machine.monotonic) == 2
+    assert compaction.move_held(machine.monotonic, 2) == 2
     machine.checkpoint()
-    assert compaction.move_held(machine.monotonic) == 1
+    assert compaction.move_held(machine.monotonic, 2) == 1
     settle(machine)
-    assert compaction.move_held(machine.monotonic) == 0
+    assert compaction.move_held(machine.monotonic, 2) == 0
     assert sorted(resting.envelope.queue_id for resting in machine.browse()) == stay
     assert MOVES_MAX > 2
 
