@@ -286,7 +286,7 @@ class InForce(Struct, kw_only=True, omit_defaults=True):
     """A value in force."""
 
     value: PlainValue | None  # of a suspension: until when; None: until it is resumed
-    origin: str  # configuration or tuned
+    origin: str  # default, configuration or tuned
     until: float | None = None  # it holds until then; None: until it is removed
     scope: str | None = None  # it is set for this wider scope; None: for the scope itself
 

@@ -155,7 +155,7 @@ def _origin(shown: Shown, scope: str) -> dict[str, Any]:
     """Returns where a value comes from, in words, and whether it can be removed here."""
     here = "scope" not in shown
     tuned = shown.get("origin") == "tuned"
-    words = {True: "tuned live", False: "configuration file"}[tuned]
+    words = {"tuned": "tuned live", "default": "default"}.get(shown.get("origin", ""), "configuration file")
     where = "" if here else shown["scope"] or "all transports"
     return {"words": words, "where": where, "own": here and tuned, "timed": here and tuned and "until" in shown}
 

@@ -40,7 +40,7 @@ class Shown(TypedDict, total=False):
     """A value in force as pages, forms and the database keep it: ``InForce`` as a map."""
 
     value: Value
-    origin: str  # configuration or tuned
+    origin: str  # default, configuration or tuned
     until: float  # only while it is for a time
     scope: str  # only if it comes from a wider one
 

@@ -13,7 +13,7 @@ import os
 import re
 import tomllib
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,15 @@ class _Reading:
             **{name: kind(**sections[name]) for name, kind in SECTIONS.items()},
             transports={name: Transport(**section) for name, section in transports.items()},
             routes=routes,
+            written=tuple(self._written()),
         )
+
+    def _written(self) -> Iterator[str]:
+        for name in self._table(("scheduler",)):
+            yield f"scheduler.{name}"
+        for transport, section in self._table(("transports",)).items():
+            for name in section:
+                yield f"transports.{transport}.{name}"
 
     # The text
 

@@ -126,7 +126,7 @@ class Overrides:
 
     def _shown(self, scope: str, name: str) -> InForce:
         origin: Origin = self.context.scheduler.origin(scope, name)
-        shown = InForce(value=_plain(origin.value), origin=_ORIGINS[origin.layer])
+        shown = InForce(value=_plain(origin.value), origin=self._words_of(origin, name))
         if name == SUSPENDED_UNTIL:  # a time itself
             shown.value = self._on_wall(origin.value) if isinstance(origin.value, int | float) else None
         elif origin.until is not None:
@@ -134,6 +134,13 @@ class Overrides:
         if origin.scope != scope:
             shown.scope = origin.scope
         return shown
+
+    def _words_of(self, origin: Origin, name: str) -> str:
+        """Returns where a value comes from: default, if neither the file nor an operator has set it."""
+        settings = self.context.settings
+        of_all = origin.layer is Layer.CONFIGURED and origin.scope in ("", *settings.transports)
+        section = f"transports.{origin.scope}" if origin.scope else "scheduler"
+        return "default" if of_all and f"{section}.{name}" not in settings.written else _ORIGINS[origin.layer]
 
     def _is_suspended(self, scope: str) -> bool:
         """Returns whether the scope has a suspension of its own, or of a wider pattern."""

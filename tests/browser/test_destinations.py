@@ -100,7 +100,7 @@ async def test_a_value_for_a_time_is_seen_in_the_window_and_ends(tmp_path: Path)
         await shown.locator("text=Remove…").click()
         await give_reason(page, "Remove", "full speed again")
         await page.reload()
-        await expect(shown).to_contain_text("configuration file")
+        await expect(shown).to_contain_text("default")
 
         await shown.locator("text=Change…").click()
         await page.fill("#dialog input[name=value]", "none")
@@ -111,11 +111,11 @@ async def test_a_value_for_a_time_is_seen_in_the_window_and_ends(tmp_path: Path)
 
         async def over() -> bool:
             value = (await it.core.ask("transports", destination=name))["scopes"][name][LIMIT]
-            return bool(value["value"] == 20 and value["origin"] == "configuration")
+            return bool(value["value"] == 20 and value["origin"] == "default")
 
         await it.core.eventually(over, "the end of the value for a time")
         await page.reload()
-        await expect(shown).to_contain_text("configuration file")
+        await expect(shown).to_contain_text("default")
 
 
 async def test_trouble_is_shown_with_the_remotes_own_words_which_do_no_harm(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ async def test_a_parameter_is_in_force_at_once_and_after_a_restart(tmp_path: Pat
             found: dict[str, object] = transports["smtp"]["destination_concurrency_limit"]
             return found
 
-        assert await limit() == {"value": 20, "origin": "configuration"}
+        assert await limit() == {"value": 20, "origin": "default"}
         await core.ask("transport_set", transport="smtp", parameter="destination_concurrency_limit", value=1)
         assert await limit() == {"value": 1, "origin": "tuned"}
         for number in range(5):
@@ -108,7 +108,7 @@ async def test_a_parameter_is_in_force_at_once_and_after_a_restart(tmp_path: Pat
         await core.kill("manager")
         assert await limit() == {"value": 1, "origin": "tuned"}
         await core.ask("transport_set", transport="smtp", parameter="destination_concurrency_limit", value=None)
-        assert await limit() == {"value": 20, "origin": "configuration"}
+        assert await limit() == {"value": 20, "origin": "default"}
 
 
 async def test_a_value_set_for_a_time_holds_over_a_restart_and_ends_by_itself(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ async def test_a_value_set_for_a_time_holds_over_a_restart_and_ends_by_itself(tm
             found: dict[str, object] = (await core.ask("transports", destination=scope))["scopes"][scope][limit]
             return found
 
-        assert await in_force() == {"value": 20, "origin": "configuration", "scope": "smtp"}
+        assert await in_force() == {"value": 20, "origin": "default", "scope": "smtp"}
         await core.ask("set", scope=scope, parameter=limit, value=2)
         until = time.time() + 6
         answer = await core.ask("set", scope=scope, parameter=limit, value="50%", until=until)
@@ -140,7 +140,7 @@ async def test_a_value_set_for_a_time_holds_over_a_restart_and_ends_by_itself(tm
         await core.eventually(over, "the end of what was set for a time")
         assert time.time() >= until - 0.1
         await core.ask("set", scope=scope, parameter=limit, value=None)
-        assert await in_force() == {"value": 20, "origin": "configuration", "scope": "smtp"}
+        assert await in_force() == {"value": 20, "origin": "default", "scope": "smtp"}
         assert scope not in (core.home / "tuned.toml").read_text()
 
 
@@ -167,7 +167,7 @@ async def test_a_pattern_of_the_configuration_holds_until_a_more_specific_value_
             "origin": "tuned",
         }
         assert shown["destination_rate_delay"] == {"value": 2, "origin": "configuration", "scope": "smtp:.example.org"}
-        assert shown["destination_recipient_limit"] == {"value": 50, "origin": "configuration", "scope": "smtp"}
+        assert shown["destination_recipient_limit"] == {"value": 50, "origin": "default", "scope": "smtp"}
 
 
 async def test_values_that_only_fit_together_are_all_there_after_a_restart(tmp_path: Path) -> None:
@@ -344,3 +344,15 @@ async def test_what_ended_while_no_manager_was_there_is_told_at_the_start(tmp_pa
             return [each[:2] for each in ended(core)] == [("smtp:example.net", "suspended_until")]
 
         await core.eventually(told, "its end in the log")
+
+
+async def test_a_value_that_nobody_set_is_from_default(tmp_path: Path) -> None:
+    """Also of two values that are equal: what the file says stays when a later release has another default."""
+    sections: Sections = {"transports.smtp": {"destination_concurrency_limit": 20}, "scheduler": {}}
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as core:
+        scopes = (await core.ask("transports"))["scopes"]
+        origins = {name: scopes["smtp"][name]["origin"] for name in ("destination_concurrency_limit", "process_limit")}
+        assert origins == {"destination_concurrency_limit": "configuration", "process_limit": "default"}
+        assert scopes["relay"]["destination_concurrency_limit"] == {"value": 20, "origin": "default"}
+        assert scopes[""]["minimal_backoff_time"]["origin"] == "configuration"  # these tests make it short
+        assert scopes[""]["message_active_limit"]["origin"] == "default"
