@@ -39,7 +39,7 @@ def _run(arguments: argparse.Namespace) -> int:
             complain_fault(Fault(Code.INVALID, fault))
         return WRONG_USE
     values: dict[str, Any] = dataclasses.asdict(settings, dict_factory=_strings_for_paths)
-    del values["written"]  # which of them the file sets is no setting
+    del values["written"]  # it says which of them the file sets, and is not one itself
     tuned = _tuned_faults(settings)
     if arguments.json:
         print_json({"valid": True, "file": str(path), "settings": values, "tuned_faults": tuned})

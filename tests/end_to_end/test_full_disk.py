@@ -119,7 +119,9 @@ async def placed(tmp_path: Path, **queue: int):  # type: ignore[no-untyped-def]
                     core.stop()
 
 
-FULL = pytest.mark.parametrize("how", ["bytes", "inodes", "another program"])
+# ./test tries one of each kind; --long tries each kind at every start.
+OTHER_PROGRAM = pytest.param("another program", marks=pytest.mark.long)
+FULL = pytest.mark.parametrize("how", ["bytes", "inodes", OTHER_PROGRAM])
 
 
 @FULL
@@ -153,8 +155,19 @@ async def ended(core: RunningCore, disk: Ext4, start: str) -> None:
         shutil.rmtree(core.home / "queue" / NAME)
 
 
-@FULL
-@pytest.mark.parametrize("start", ["clean", "after kill -9", "after a power cut"])
+@pytest.mark.parametrize(
+    ("start", "how"),
+    [
+        ("after kill -9", "another program"),
+        ("after a power cut", "bytes"),
+        *(
+            pytest.param(start, how, marks=pytest.mark.long)
+            for start in ("clean", "after kill -9", "after a power cut")
+            for how in ("bytes", "inodes", "another program")
+            if (start, how) not in (("after kill -9", "another program"), ("after a power cut", "bytes"))
+        ),
+    ],
+)
 async def test_it_starts_on_a_full_disk_and_drains(tmp_path: Path, start: str, how: str) -> None:
     async with placed(tmp_path) as (core, lab, disk):
         await core.start()
@@ -167,7 +180,7 @@ async def test_it_starts_on_a_full_disk_and_drains(tmp_path: Path, start: str, h
         await is_whole_again(core)
 
 
-@pytest.mark.parametrize("how", ["bytes", "inodes"])
+@pytest.mark.parametrize("how", [pytest.param("bytes", marks=pytest.mark.long), "inodes"])
 async def test_it_starts_with_what_little_is_left_when_the_ballast_was_given_back(tmp_path: Path, how: str) -> None:
     async with placed(tmp_path) as (core, lab, disk):
         await core.start()
@@ -195,7 +208,7 @@ async def test_a_first_start_on_a_full_disk_ends_with_one_sentence(tmp_path: Pat
             await goes_out(core, lab)
 
 
-@pytest.mark.parametrize("how", ["bytes", "inodes"])
+@pytest.mark.parametrize("how", ["bytes", pytest.param("inodes", marks=pytest.mark.long)])
 async def test_a_restored_queue_goes_out_on_a_full_disk(tmp_path: Path, how: str) -> None:
     async with placed(tmp_path) as (core, lab, disk):
         await core.start()
