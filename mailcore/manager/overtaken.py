@@ -28,8 +28,8 @@ class Overtaking:
         for number in numbers:
             self._ended.pop((queue_id, number), None)  # put at the end again
             self._ended[queue_id, number] = None
-        for oldest in list(self._ended)[: max(len(self._ended) - KEPT, 0)]:
-            del self._ended[oldest]
+        while len(self._ended) > KEPT:
+            del self._ended[next(iter(self._ended))]
 
     def ended(self, queue_id: str, numbers: Collection[int], statuses: Mapping[int, Status]) -> None:
         """Notes the end of a delivery; a recipient without a verdict was not delivered: the change applies."""
