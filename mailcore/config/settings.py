@@ -461,7 +461,8 @@ class Settings:
     scheduler: Scheduler = field(default_factory=Scheduler)
     transports: dict[str, Transport] = field(default_factory=dict)  # always has smtp, relay and bulk
     routes: dict[str, str] = field(default_factory=dict)  # pattern -> "transport:next hop:port"; "*" is the default
-    written: tuple[str, ...] = ()  # parameters that the file sets: "scheduler.NAME", "transports.TRANSPORT.NAME"
+    # Parameters that the file sets: "scheduler.NAME", "transports.TRANSPORT.NAME". Two files with equal values are equal.
+    written: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def events_directory(self) -> Path:

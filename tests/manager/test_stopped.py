@@ -29,11 +29,7 @@ async def refusal(core: RunningCore, operation: str, **arguments: object) -> Con
 async def test_a_stopped_manager_is_told_with_what_is_known_without_it(tmp_path: Path) -> None:
     async with Lab(["reject(1, 451):127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         queue_id = await core.send("r@example.org")
-
-        async def resting() -> bool:
-            return [item["state"] for item in await core.listed()] == ["deferred"]
-
-        await core.eventually(resting, "the message in the retry lane")
+        await core.until_in(queue_id, "retry.")
         manager = core.processes()["manager"]
         os.kill(manager, signal.SIGSTOP)
         try:
