@@ -20,11 +20,12 @@ class StaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
     _missing_logged = False
 
     def stored_name(self, name: str) -> str:
-        """Returns the name with its hash; the plain name, and one line in the log, if the manifest lacks it."""
+        """Returns the name with its hash; the plain name if the manifest lacks it. Logs once that there is no manifest."""
         try:
             return str(super().stored_name(name))
         except ValueError:
-            if not self._missing_logged:
+            # With a manifest, a single file is missing that a package names and does not have: no page needs it.
+            if not self.hashed_files and not self._missing_logged:
                 self._missing_logged = True
-                _log.error("%s is not in the manifest of static files; pages have no styles. Restart the portal.", name)
+                _log.error("The manifest of static files is missing, so pages have no styles. Restart the portal.")
             return name

@@ -17,6 +17,7 @@ from django.urls import path
 
 from appliance import settings as portal
 from appliance import urls
+from appliance.common.static_files import StaticFiles
 from tests.appliance.accounts.sample_users import client_of
 from tests.test_tidy import ROOT
 
@@ -74,7 +75,7 @@ def test_error_pages_work_without_the_manifest(caplog: pytest.LogCaptureFixture)
         answer = client.get(url)
         assert answer.status_code == status, url
         assert words in answer.content.decode(), url
-    assert "is not in the manifest of static files" in caplog.text
+    assert "The manifest of static files is missing" in caplog.text
 
 
 @pytest.mark.django_db
@@ -84,3 +85,14 @@ def test_with_the_manifest_names_have_their_hash(production_files: Path) -> None
     assert name != "appliance/waypost.css"
     assert (production_files / name).is_file()
     assert name in Client().get("/accounts/login/").content.decode()
+
+
+def test_a_single_file_that_a_package_lacks_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """The log of every first start said that pages have no styles, because of one script of another package."""
+    storage = StaticFiles()
+    storage.hashed_files = {"appliance/waypost.css": "appliance/waypost.1.css"}
+    assert storage.stored_name("admin/js/jquery.js") == "admin/js/jquery.js"
+    assert not caplog.records
+    storage.hashed_files = {}
+    assert storage.stored_name("admin/js/jquery.js") == "admin/js/jquery.js"
+    assert len(caplog.records) == 1
