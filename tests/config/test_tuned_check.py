@@ -1,4 +1,4 @@
-"""What in tuned.toml is not in force is told, by every program that reads it, and stops no mail."""
+"""Every program that reads tuned.toml reports the keys that are not in force, and none of them stops mail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged restart positions are told once, with the cost of the start that did without them."""
+"""The start reports damaged restart positions once, with what it read instead."""
 
 from __future__ import annotations
 
