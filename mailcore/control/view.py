@@ -20,8 +20,9 @@ from mailcore.control.manager_link import ManagerAway, ManagerLink, OutcomeUnkno
 from mailcore.control.protocol.table import ArgumentError
 from mailcore.faults import Code, FaultError
 from mailcore.lookup.archive import Archive
-from mailcore.lookup.browse import Browser, Found, Stretch, lane_order, stretches_of
+from mailcore.lookup.browse import Browser, Found, Stretch, lane_order
 from mailcore.lookup.filter import Filter
+from mailcore.lookup.last_known import LastKnown
 from mailcore.lookup.pattern import text_matcher
 from mailcore.manager_answers import Cut, Progress, Working
 
@@ -55,6 +56,7 @@ class View:
         """
         self._lanes = frozenset(lanes)
         self.browser = browser
+        self._last_known = LastKnown(browser.disk, browser.queue_directory)
         self.archive = archive
         self.link = link
         self.pool = pool
@@ -64,7 +66,7 @@ class View:
         try:
             cut = await self.link.ask("cut", Cut)
         except (ManagerAway, OutcomeUnknown):
-            stretches, at = await self.in_thread(stretches_of, self.browser.disk, self.browser.queue_directory)
+            stretches, at = await self.in_thread(self._last_known.stretches)
             when = datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds") if at else "its beginning"
             return stretches, f"{self.link.absence or 'the manager did not answer'}; as of {when}"
         return {lane: Stretch(at.browse, at.runner, at.end) for lane, at in cut.lanes.items()}, ""

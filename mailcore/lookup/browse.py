@@ -23,7 +23,6 @@ from msgspec import UNSET
 
 from mailcore.envelope import Envelope, Recipient
 from mailcore.log.disk import Disk
-from mailcore.log.positions import RestartPositions, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import Record, RecordType
 from mailcore.log.segment import Damage
@@ -33,7 +32,7 @@ from mailcore.lookup.pattern import text_matcher
 from mailcore.lookup.selection import Selection
 from mailcore.mail_state import MailState, main_state
 from mailcore.queue.aside import ranges_of, states_of
-from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, is_incoming
+from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
 from mailcore.queue.records import decode_envelope, decode_recipients
 
 __all__ = [
@@ -44,8 +43,8 @@ __all__ = [
     "Item",
     "Page",
     "Stretch",
+    "envelope_of",
     "shown_recipients",
-    "stretches_of",
 ]
 
 REASON_CHARACTERS = 500  # a reply line has at most 512 octets (RFC 5321 4.5.3.1.5)
@@ -59,11 +58,16 @@ class CursorError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The part of a lane to read. ``end`` None: up to the last valid record."""
+    """The part of a lane to read. ``end`` None: up to the last valid record.
+
+    ``replaced`` gives, by queue id, the generation of the newest envelope of messages that have moved; an older one that
+    has no mark yet does not count. The manager marks them before it answers, so it leaves this empty.
+    """
 
     start: int
     runner: int
     end: int | None
+    replaced: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +87,6 @@ class Found:
     offset: int
     envelope: Envelope
     matching: str = ""  # the recipient that was asked for, if it is known already
-
-
-def stretches_of(disk: Disk, queue_directory: str) -> tuple[dict[str, Stretch], float]:
-    """Returns the stretches according to the restart positions on disk, and the wall-clock time at which they were written.
-
-    For use without the manager. Lanes that the positions do not name are read from their beginning. Raises PositionsDamaged.
-    """
-    positions: RestartPositions | None = read_positions(disk, queue_directory)
-    known = positions.lanes if positions is not None else {}
-    stretches = {}
-    for name in disk.list(queue_directory):
-        if name == JOURNAL or name.startswith(".") or not os.path.isdir(os.path.join(queue_directory, name)):
-            continue
-        at = known.get(name)
-        stretches[name] = Stretch(at.browse, at.runner, None) if at is not None else Stretch(0, 0, None)
-    return stretches, positions.written_at if positions is not None else 0.0
 
 
 def lane_order(lane: str) -> tuple[int, int, str]:
@@ -166,7 +154,7 @@ class Browser:
             stretch = stretches[lane]
             with self._reader(lane, []) as reader:
                 for record in _search(reader, wanted, stretch):
-                    envelope = _envelope(record)
+                    envelope = envelope_of(record)
                     if envelope is None or not record.live or envelope.queue_id not in wanted:
                         continue
                     before = found.get(envelope.queue_id)
@@ -178,7 +166,7 @@ class Browser:
         """Returns the envelope at a position; None if it cannot be read there any more."""
         with self._reader(lane, []) as reader:
             record = reader.read(offset, WITHOUT_END)
-            envelope = None if record is None else _envelope(record)
+            envelope = None if record is None else envelope_of(record)
             return None if envelope is None else Found(lane, offset, envelope)
 
     def recipients(self, found: Found) -> Iterator[tuple[Recipient, ...]]:
@@ -208,9 +196,11 @@ class Browser:
             for record in reader.records(start, end):
                 page.examined += 1
                 if record.live and record.type == RecordType.ENVELOPE:
-                    envelope = _envelope(record)
+                    envelope = envelope_of(record)
                     if envelope is None:
                         page.damage.append(f"{lane}:{record.offset}: an envelope that cannot be read")
+                    elif stretch.replaced.get(envelope.queue_id, -1) > envelope.generation:
+                        pass  # it counts where it moved to
                     elif matcher.of_envelope(envelope) and (
                         found := self._match(reader, Found(lane, record.offset, envelope), matcher, page)
                     ):
@@ -339,7 +329,8 @@ def _search(reader: LaneReader, wanted: frozenset[str], stretch: Stretch) -> Ite
         yield from reader.find(queue_id, stretch.start, end)
 
 
-def _envelope(record: Record) -> Envelope | None:
+def envelope_of(record: Record) -> Envelope | None:
+    """Returns the envelope; None if the record is another or cannot be read."""
     try:
         return decode_envelope(record.body) if record.type == RecordType.ENVELOPE else None
     except (msgspec.MsgspecError, struct.error):

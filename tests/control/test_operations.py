@@ -138,7 +138,9 @@ async def test_a_bad_cursor_is_an_error(control: AsyncControlClient) -> None:
 async def test_without_the_manager_a_list_says_of_when_it_is() -> None:
     async with open_control(manager=False) as running, running.client() as control:
         (offset,) = running.write("retry.5", deferred("a@example.org"))
-        positions = RestartPositions(1, NOW, {"retry.5": LanePosition(offset, offset, offset)}, 0, 0)
+        positions = RestartPositions(
+            1, NOW, {"retry.5": LanePosition(offset, running.lane("retry.5").end, offset)}, 0, 0
+        )
         write_positions(Disk(), str(running.settings.queue_directory), positions)
         page = await control.call("list")
         assert len(page["items"]) == 1

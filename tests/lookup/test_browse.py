@@ -13,8 +13,9 @@ from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.log.segment import FIRST_RECORD, READ_BYTES
 from mailcore.lookup.answers import Selected
-from mailcore.lookup.browse import Browser, Budget, CursorError, Item, Page, Stretch, lane_order, stretches_of
+from mailcore.lookup.browse import Browser, Budget, CursorError, Item, Page, Stretch, lane_order
 from mailcore.lookup.filter import Filter
+from mailcore.lookup.last_known import LastKnown
 from mailcore.lookup.selection import Selection
 from tests.lookup.sample_messages import NOW, Lane, deferred, envelope
 
@@ -357,15 +358,44 @@ def test_without_the_manager_the_restart_positions_say_where_to_read(queue: Queu
     envelopes = [envelope() for _ in range(4)]
     offsets = lane.write(*envelopes)
     queue.lane("journal").write(envelope())
-    queue.lane("retry.5").write(envelope(sender="unnamed@example.org"))
-    positions = {"incoming.0": LanePosition(offsets[2], offsets[2], offsets[1])}
+    queue.lane("incoming.1").write(envelope(sender="unnamed@example.org"))
+    (resting, end) = queue.lane("retry.5").write(deferred("user@example.org"), envelope())
+    queue.lane("retry.7").write(envelope(sender="newer@example.org"))
+    positions = {
+        "incoming.0": LanePosition(offsets[2], offsets[2], offsets[1]),
+        "retry.5": LanePosition(resting, end, resting),
+    }
     write_positions(Disk(), str(queue.directory), RestartPositions(1, NOW - 5, positions, 0, 0))
-    stretches, at = stretches_of(Disk(), str(queue.directory))
+    stretches, at = LastKnown(Disk(), str(queue.directory)).stretches()
     assert at == NOW - 5
-    assert set(stretches) == {"incoming.0", "retry.5"}
+    assert set(stretches) == {"incoming.0", "incoming.1", "retry.5", "retry.7"}
     page = queue.browser.page(stretches, Filter(), "", Budget())
     assert [item.queue_id for item in page.items[:3]] == [each.queue_id for each in envelopes[1:]]
-    assert [item.state for item in page.items] == ["active", "queued", "queued", "deferred"]
+    assert [item.lane for item in page.items[3:]] == ["incoming.1", "retry.5"], (
+        "the manager's own count up to their end"
+    )
+    assert [item.state for item in page.items] == ["active", "queued", "queued", "queued", "deferred"]
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_a_message_moved_just_before_the_manager_stopped_is_in_one_lane(queue: Queue, checkpointed: bool) -> None:
+    """The old envelope gets its mark only after the positions that cover the new one are written."""
+    old = deferred("user@example.org")
+    lane, deleted = queue.lane("retry.5"), queue.lane("deleted")
+    (at,) = lane.write(old)
+    before = {"retry.5": LanePosition(at, lane.end, at), "deleted": LanePosition(0, deleted.end, 0)}
+    write_positions(Disk(), str(queue.directory), RestartPositions(1, NOW, before, 0, 0))
+    deleted.write(deferred("user@example.org", queue_id=old.queue_id, generation=old.generation + 1))
+    if checkpointed:
+        after = before | {"deleted": LanePosition(0, deleted.end, 0)}
+        write_positions(Disk(), str(queue.directory), RestartPositions(2, NOW, after, 0, 0))
+    stretches, _ = LastKnown(Disk(), str(queue.directory)).stretches()
+    shown = [
+        item.lane
+        for lane_of in ("retry.5", "deleted")
+        for item in queue.browser.page(stretches, Filter(lane=lane_of), "", Budget()).items
+    ]
+    assert shown == ["deleted" if checkpointed else "retry.5"]
 
 
 def test_a_record_still_being_written_is_no_damage(queue: Queue) -> None:
@@ -374,7 +404,7 @@ def test_a_record_still_being_written_is_no_damage(queue: Queue) -> None:
     (segment,) = lane.directory.glob("*.seg")
     with segment.open("ab") as file:
         file.write(b"Wa\x01L\xff\x00\x00\x00half a record")
-    stretches, _ = stretches_of(Disk(), str(queue.directory))
+    stretches, _ = LastKnown(Disk(), str(queue.directory)).stretches()
     page = queue.browser.page(stretches, Filter(), "", Budget())
     assert (len(page.items), page.damage) == (1, [])
 
