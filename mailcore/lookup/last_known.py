@@ -1,8 +1,8 @@
 """Where to read when the manager is away: up to the restart positions it wrote last.
 
-What the manager wrote after them does not count (law: end-decides): until the next positions a message counts where it was
-before. A mark is written only after the positions that cover the new envelope are (law: mark-after-record), so a manager that
-stopped in between leaves both envelopes without a mark. Then the one with the higher generation counts.
+Records that the manager wrote after them do not count (law: end-decides): until the next positions a message counts where it
+was before. A mark is written only after the positions that cover the new envelope are (law: mark-after-record), so a manager
+that stopped in between leaves both envelopes without a mark. Then the one with the higher generation counts.
 
 Keeps law: works-without-manager (docs/laws.md).
 """
