@@ -52,13 +52,29 @@ def rows(prediction: Prediction) -> list[Row]:
 
 
 def chart_data(prediction: Prediction) -> dict[str, Any]:
-    """Returns the data of the charts, for static/appliance/tuning.js: before and after, each with its own times; the
-    destinations that the changes touch come first."""
+    """Returns the data of the charts, for static/appliance/tuning.js: before and after, each with its own times.
+
+    ``destinations``: those that the changes touch come first. ``charts``: what the second chart can show, as (label, series,
+    name); what was changed comes first.
+    """
     scopes = [change["scope"] for change in prediction.changes]
     before, after = (_lines(result, prediction.asked) for result in (prediction.before, prediction.after))
     names = list(dict.fromkeys([*after["window"], *before["window"]]))
     names.sort(key=lambda name: not any(touches(scope, name) for scope in scopes))
-    return {"before": before, "after": after, "destinations": names}
+    charts = [(f"Window of {name}", "window", name) for name in names]
+    transports = dict.fromkeys([*after["transports"], *before["transports"]])
+    charts += [(f"Deliveries at once of transport {name}", "transports", name) for name in transports]
+    charts.sort(key=lambda chart: _distance(scopes, chart[1], chart[2]))
+    return {"before": before, "after": after, "destinations": names, "charts": charts}
+
+
+def _distance(scopes: list[str], series: str, name: str) -> int:
+    """Returns 0 for a chart of what was changed itself, more for what it touches, and most for everything else."""
+    if name in scopes:
+        return 0
+    if series == "transports":
+        return 2 if any(scope.partition(":")[0] == name for scope in scopes) else 4
+    return 1 if any(touches(scope, name) for scope in scopes) else 3
 
 
 def _lines(result: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
@@ -67,12 +83,16 @@ def _lines(result: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     series = result.get("series", {})
     times, backlog = list(series.get("t", [])), list(series.get("backlog", []))
     windows = {name: list(values) for name, values in series.get("window", {}).items()}
-    if times and not asked.get("arrivals"):
+    transports = {name: list(values) for name, values in series.get("transports", {}).items()}
+    at_start = result.get("recipients")
+    if at_start is None and not asked.get("arrivals"):  # stored by an earlier version
+        at_start = sum(result.get(name) or 0 for name in ("delivered", "bounced", "waiting"))
+    if times and at_start is not None:
         times.insert(0, 0)
-        backlog.insert(0, sum(result.get(name) or 0 for name in ("delivered", "bounced", "waiting")))
-        for values in windows.values():
+        backlog.insert(0, at_start)
+        for values in (*windows.values(), *transports.values()):
             values.insert(0, None)
-    return {"t": times, "backlog": backlog, "window": windows}
+    return {"t": times, "backlog": backlog, "window": windows, "transports": transports}
 
 
 def _row(

@@ -33,6 +33,7 @@ class Prediction(models.Model):
     before = models.JSONField()
     after = models.JSONField()
     assumptions = models.JSONField()
+    unknown = models.JSONField(null=True, default=list)  # [{code, message, names}]; None: stored by an earlier version
     # Files of events that could not be read: what was measured lacks them. The default also in the database: a portal that was
     # rolled back knows nothing of it.
     unread_files = models.PositiveIntegerField(default=0, db_default=0)

@@ -26,6 +26,7 @@ from appliance.tuning.records import outside_names
 from appliance.tuning.scope import kind_of, said
 from appliance.tuning.whatif import running
 from mailcore.control.client import Refused
+from mailcore.control.protocol.tuning import UnknownCode
 from mailcore.manager_answers import Transports
 
 __all__ = ["apply_draft", "dialog", "diff", "parameters", "prediction", "what_if"]
@@ -161,7 +162,10 @@ def prediction_context(found: Prediction) -> dict[str, Any]:
         "compared": rows(found),
         "duration": dict(SPANS).get(found.asked.get("duration_s"), ""),
         "since": dict(SINCE).get(found.asked.get("since_s"), ""),
-        "truncated": found.before.get("truncated") or found.after.get("truncated"),
+        "unknown": found.unknown or [],
+        "nothing": any(each["code"] == UnknownCode.NO_MAIL for each in found.unknown or []),
+        # Later versions say it among what is not known.
+        "truncated": found.unknown is None and (found.before.get("truncated") or found.after.get("truncated")),
     }
 
 

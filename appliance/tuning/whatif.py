@@ -9,7 +9,6 @@ simulation. Nothing is kept of one that did not end. Of those that were never ap
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -30,7 +29,7 @@ __all__ = ["KEPT", "KEPT_S", "running", "store"]
 PATIENCE_S = 30.0  # for each part: the core sends one twice a second, but it measures first
 KEPT = 20  # predictions of a person that nothing came of
 KEPT_S = 86_400
-SERIES = ("t", "backlog", "window")  # the series of the charts
+SERIES = ("t", "backlog", "window", "transports")  # the series of the charts
 
 
 async def running(user: User, changes: list[dict[str, Any]], asked: dict[str, Any]) -> AsyncIterator[str]:
@@ -56,8 +55,9 @@ def store(user: User, changes: list[dict[str, Any]], asked: dict[str, Any], answ
         user=user,
         changes=changes,
         asked=asked,
-        before=_kept(answer.before, asked),
-        after=_kept(answer.after, asked),
+        before=_kept(answer.before),
+        after=_kept(answer.after),
+        unknown=msgspec.to_builtins(answer.unknown),
         assumptions=answer.assumptions,
         unread_files=answer.unread_files,
     )
@@ -68,15 +68,10 @@ def store(user: User, changes: list[dict[str, Any]], asked: dict[str, Any], answ
     return made
 
 
-def _kept(result: SimulationResult | None, asked: dict[str, Any]) -> dict[str, Any]:
+def _kept(result: SimulationResult | None) -> dict[str, Any]:
     assert result is not None, "the last part of a simulation has results"
     kept: dict[str, Any] = msgspec.to_builtins(result)
-    series = kept["series"]
-    if not asked.get("arrivals") and not result.bounced:
-        # The simulator counts deferred mail when it is due; a person means all that has not been delivered yet.
-        total = result.delivered + result.waiting
-        series["backlog"] = [max(0, total - done) for done in itertools.accumulate(series["delivered"])]
-    return kept | {"series": {name: series[name] for name in SERIES}}
+    return kept | {"series": {name: kept["series"][name] for name in SERIES}}
 
 
 def _line(**values: Any) -> str:

@@ -38,8 +38,13 @@ def configure(commands: Any) -> None:
     what_if.add_argument(
         "--duration", type=duration, default=86_400.0, metavar="DURATION", help="simulated time (default: 1d)"
     )
-    what_if.add_argument("--arrivals", action="store_true", help="new mail arrives during the simulation")
-    what_if.add_argument("--no-backlog", action="store_true", help="without the queued mail; needs --arrivals")
+    what_if.add_argument(
+        "--arrivals",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether new mail arrives during the simulation (default: it does)",
+    )
+    what_if.add_argument("--no-backlog", action="store_true", help="without the queued mail, only with what arrives")
     what_if.add_argument(
         "--since", type=duration, default=3600.0, metavar="DURATION", help="next hops as measured in this time (1h)"
     )
@@ -109,7 +114,7 @@ def _default(each: ParameterKnown) -> str:
 def _what_if(arguments: argparse.Namespace) -> int:
     if arguments.no_backlog and not arguments.arrivals:
         raise UsageError(
-            "transport what-if: --no-backlog needs --arrivals: there would be no mail", argument="--no-backlog"
+            "transport what-if: --no-backlog and --no-arrivals leave no mail to simulate", argument="--no-backlog"
         )
     given = {
         "changes": changes_of("what-if", arguments.transport, arguments.changes),
@@ -129,10 +134,12 @@ def _what_if(arguments: argparse.Namespace) -> int:
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     if arguments.json:
-        names = ("before", "after", "assumptions", "unread_files")
+        names = ("before", "after", "unknown", "assumptions", "unread_files")
         print_json({name: getattr(last, name) for name in names})
         return DONE
     say("An estimate: the scheduler is the real one; next hops and mail are models.")
+    for unknown in last.unknown:
+        say(f"  Not known: {plain(unknown.message)}")
     for each in last.assumptions:
         say(f"  {plain(each)}")
     say()

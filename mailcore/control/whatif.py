@@ -20,7 +20,14 @@ from typing import Any
 import msgspec
 
 from mailcore.config.settings import Settings
-from mailcore.control.protocol.tuning import ChangesChecked, CheckChangesArguments, SimulateArguments, SimulatePart
+from mailcore.control import whatif_unknown
+from mailcore.control.protocol.tuning import (
+    ChangesChecked,
+    CheckChangesArguments,
+    SimulateArguments,
+    SimulatePart,
+    Unknown,
+)
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.control.whatif_gather import Gathered, TimesSince, gather
@@ -127,6 +134,7 @@ class WhatIf:
                 if part.done:
                     part.assumptions = [*gathered.assumptions, *part.assumptions]
                     part.unread_files = gathered.unread_files
+                    part.unknown = _unknown(gathered, arguments, [each.scope for each in asked], part)
                 yield part
 
     async def _child(self, question: Question, until: float) -> AsyncGenerator[SimulatePart, None]:
@@ -179,6 +187,23 @@ class WhatIf:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+
+def _unknown(gathered: Gathered, arguments: SimulateArguments, scopes: list[str], part: SimulatePart) -> list[Unknown]:
+    assert part.before is not None
+    assert part.after is not None
+    wanted = gathered.wanted
+    nothing = whatif_unknown.comparison(wanted, scopes, waiting=gathered.waiting, arrivals=arguments.arrivals)
+    if not wanted:
+        return [*nothing, *gathered.unknown]
+    results = (part.before, part.after)
+    return [
+        *nothing,
+        *gathered.unknown,
+        *whatif_unknown.next_hops(wanted, gathered.measured, gathered.tried, results, arguments.since_s),
+        *whatif_unknown.sizes(gathered.lanes, gathered.tried),
+        *whatif_unknown.cut_short(*results),
+    ]
 
 
 async def _write(pipe: asyncio.StreamWriter, data: bytes) -> None:

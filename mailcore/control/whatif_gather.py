@@ -10,7 +10,8 @@ import math
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
-from mailcore.control.protocol.tuning import ServiceTimesPart, SimulateArguments
+from mailcore.control import whatif_unknown
+from mailcore.control.protocol.tuning import ServiceTimesPart, SimulateArguments, Unknown
 from mailcore.control.view import View
 from mailcore.control.whatif_recent import recent
 from mailcore.control.whatif_sample import RESTING, lane_samples, without_user
@@ -19,13 +20,12 @@ from mailcore.lookup.archive import Trouble
 from mailcore.lookup.tracing import Walk
 from mailcore.manager_answers import Destinations, Size, State
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
-from mailcore.simulator.measured import OVERHEAD_S, UNMEASURED_S, Tried, modelled, overhead_of
+from mailcore.simulator.measured import OVERHEAD_S, Tried, modelled, overhead_of
 from mailcore.simulator.question import LaneSample, Value
 
 __all__ = ["Gathered", "TimesSince", "gather"]
 
 DESTINATIONS_ASKED = 1_000  # of the manager's live state
-NAMES_SHOWN = 3  # in a sentence
 SINGLE_MAX = 20  # sentences about one destination
 RECORDS_MAX = 200_000  # of the journal: about a second
 STEP_S = 0.2  # in a thread, before others get their turn
@@ -44,7 +44,16 @@ class Gathered:
         self.arriving: dict[str, float] = {}
         self.recipients_of_one = 1.0
         self.assumptions: list[str] = []
+        self.unknown: list[Unknown] = []
+        self.waiting = False  # some mail is queued, although it may all be held
+        self.measured: dict[str, int] = {}  # measured destinations, with the recipients that each deferred
+        self.tried: Mapping[str, list[Tried]] = {}
         self.unread_files = 0  # of events; their measurements of next hops are missing
+
+    @property
+    def wanted(self) -> list[str]:
+        """Returns the destinations that have mail or will get some."""
+        return list(dict.fromkeys([*self.destinations, *self.arriving]))
 
 
 async def gather(
@@ -91,6 +100,7 @@ async def _queued(view: View, into: Gathered) -> None:
             into.now,
         )  # fmt: skip
         (resting if lane in RESTING else into.lanes).append(sample)
+        into.waiting = True
     for name, count in size.destinations.items():
         if name and count > 0:
             shared = without_user(name)
@@ -160,7 +170,9 @@ async def _left_alone(view: View, into: Gathered) -> None:
             into.live.append(Value(scope=name, parameter=SUSPENDED_UNTIL, value=dead_s))
             dead.append(name)
     if dead:
-        into.assumptions.append(f"Dead now, and taken to answer again when their pause ends: {_names(dead)}.")
+        into.assumptions.append(
+            f"Dead now, and taken to answer again when their pause ends: {whatif_unknown.names_shown(dead)}."
+        )
 
 
 async def _arriving(view: View, rows: Mapping[str, DestinationTimes], into: Gathered) -> None:
@@ -168,8 +180,9 @@ async def _arriving(view: View, rows: Mapping[str, DestinationTimes], into: Gath
     uptime_s = state.uptime_s
     recipients, messages = state.counters.get("recipients_accepted"), state.counters.get("accepted")
     if recipients is None or uptime_s <= 0:
-        into.assumptions.append("How much mail arrives is not known; none is taken to.")
+        into.unknown += whatif_unknown.rate(uptime_s, None)
         return
+    into.unknown += whatif_unknown.rate(uptime_s, recipients)
     if messages:
         into.recipients_of_one = max(1.0, recipients / messages)
     weights = {name: float(row.recipients) for name, row in rows.items()}
@@ -201,9 +214,10 @@ def _modelled(
 ) -> None:
     """Adds a next-hop model for each destination that has mail or will get some."""
     overhead_s = overhead_of(tried.values())
-    wanted = [*into.destinations, *(name for name in into.arriving if name not in into.destinations)]
+    wanted = into.wanted
     measured_ones = {name: row for name, row in rows.items() if row.deliveries}
-    unmeasured = [name for name in wanted if name not in measured_ones]
+    into.tried = tried
+    into.measured = {name: row.deferred for name, row in measured_ones.items()}
     about: list[str] = []  # single ones
     for name in wanted:
         row = measured_ones.get(name)
@@ -212,7 +226,7 @@ def _modelled(
             into.hops[name] = values
             if said:
                 about.append(f"{name}: {said}.")
-    measured = len(wanted) - len(unmeasured)
+    measured = sum(name in measured_ones for name in wanted)
     if measured:
         own = "measured too" if overhead_s is not None else "a guess"
         into.assumptions.append(
@@ -224,15 +238,6 @@ def _modelled(
             "refused connections."
         )
     into.assumptions += about[:SINGLE_MAX]
-    if unmeasured:
-        into.assumptions.append(
-            f"Not measured lately, and taken to need {UNMEASURED_S:g} s a delivery: {_names(unmeasured)}."
-        )
-
-
-def _names(names: list[str]) -> str:
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _count(number: int, noun: str) -> str:

@@ -61,4 +61,6 @@ def _tried(delivery: Delivery) -> Tried:
     _, _, connect_s, transmit_s = delivery.delays
     failed = transmit_s <= 0 and all(verdict.status == Status.DEFERRED for verdict in delivery.verdicts)
     reply = delivery.verdicts[0].reply[:REPLY_CHARACTERS] if failed and delivery.verdicts else ""
-    return Tried(delivery.at, connect_s, transmit_s, len(delivery.verdicts), failed, reply)
+    return Tried(
+        delivery.at, connect_s, transmit_s, len(delivery.verdicts), failed, reply, delivery.relay, delivery.size_bytes
+    )

@@ -20,6 +20,7 @@ from mailcore.lookup.browse import Stretch
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import decode_envelope
 from mailcore.queue.sizes import Amount
+from mailcore.simulator.measured import LARGE_BYTES
 from mailcore.simulator.question import LaneSample, MessageSample
 
 __all__ = ["lane_samples", "without_user"]
@@ -43,12 +44,14 @@ def lane_samples(
     """Returns a sample of the lane; reads at most RECORDS_MAX records. ``there``: the lane's messages and recipients,
     as ``size`` returns them."""
     parts: list[list[MessageSample]] = []
+    large = 0
     if stretch is not None:
         reader = LaneReader(disk, os.path.join(queue_directory, lane), lambda damage: None)
         try:
             places = _places(reader, stretch)
             for start, end in places:
-                found = _read(reader, start, end, len(places), route_of, now)
+                found, large_ones = _read(reader, start, end, len(places), route_of, now)
+                large += large_ones
                 if found:
                     parts.append(found)
         finally:
@@ -58,6 +61,7 @@ def lane_samples(
         messages=there.messages,
         recipients=max(there.recipients, there.messages),
         parts=parts,
+        large=large,
     )
 
 
@@ -79,8 +83,10 @@ def _read(
     places: int,
     route_of: Callable[[Recipient], str],
     now: float,
-) -> list[MessageSample]:
+) -> tuple[list[MessageSample], int]:
+    """Returns the messages read, and how many of them are large."""
     found: list[MessageSample] = []
+    large = 0
     for examined, record in enumerate(reader.records(start, end)):
         if examined >= RECORDS_MAX // places or len(found) >= MESSAGES_MAX // places:
             break
@@ -93,7 +99,8 @@ def _read(
         if groups := _groups(envelope, route_of):
             due_at = max(envelope.due_at, envelope.not_before)
             found.append((max(now - envelope.arrived_at, 0.0), max(due_at - now, 0.0), groups))
-    return found
+            large += envelope.size_bytes >= LARGE_BYTES
+    return found, large
 
 
 def _groups(envelope: Envelope, route_of: Callable[[Recipient], str]) -> list[tuple[str, int]]:

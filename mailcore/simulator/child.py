@@ -12,6 +12,7 @@ ends.
 from __future__ import annotations
 
 import ctypes
+import heapq
 import math
 import os
 import random
@@ -27,6 +28,7 @@ import msgspec
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.scheduler.parameters import GLOBAL_SCOPE, SUSPENDED_UNTIL, Parameters
 from mailcore.scheduler.scheduler import Scheduler
+from mailcore.scheduler.tuning import Tuning
 from mailcore.simulator.backlog import Backlog, Mail
 from mailcore.simulator.distribution import Chance, Distribution
 from mailcore.simulator.next_hop import NextHop
@@ -113,17 +115,22 @@ class _Runs:
         self._told_at = 0.0
         self._begun_at = clock()
         self._truncated = False
+        self._until_s = question.duration_s * share  # simulated seconds
 
     def result(self, stage: str, asked: list[Value]) -> SimulationResult:
         until = self._begun_at + self._question.patience_s * (0.5 if stage == "before" else 1.0)
         outcome = self._run(stage, asked, until)
-        self._truncated |= outcome.end in ("stopped", "events_max")
-        return result_of(outcome, self._share, self._whole.messages)
+        if outcome.end in ("stopped", "events_max"):
+            self._truncated = True
+            self._until_s = min(self._until_s, outcome.simulated_s)  # the other one ends there too: counts are compared
+        result = result_of(outcome, self._share, self._whole.messages, self._mail.recipients)
+        result.truncated = self._truncated
+        return result
 
     def _run(self, stage: str, asked: list[Value], until: float) -> Outcome:
         question = self._question
-        scenario = _scenario(question, self._mail, asked, self._share)
-        until_s = scenario.limits.until_s
+        until_s = self._until_s
+        scenario = _scenario(question, self._mail, asked, self._share, until_s)
         coming = sum(question.arriving.values()) * until_s / question.recipients_of_one
         finished_max = self._mail.messages + min(coming, question.entries_max)  # the backlog is done long before that
         total = max(finished_max, 1)
@@ -201,7 +208,7 @@ def _entries(mail: SampledMail, question: Question) -> int:
 # -- the scenario
 
 
-def _scenario(question: Question, mail: SampledMail, asked: list[Value], share: float) -> Scenario:
+def _scenario(question: Question, mail: SampledMail, asked: list[Value], share: float, until_s: float) -> Scenario:
     settings = question.settings
     deliverer = settings.deliverer
     parameters = parameters_of(settings)
@@ -218,9 +225,23 @@ def _scenario(question: Question, mail: SampledMail, asked: list[Value], share: 
             connection_idle_s=deliverer.connection_idle_s,
             connection_uses_max=deliverer.connection_uses_max,
         ),
-        limits=Limits(until_s=question.duration_s * share, destinations_max=DESTINATIONS_SHOWN, step_s=STEP_S),
+        limits=Limits(until_s=until_s, destinations_max=DESTINATIONS_SHOWN, step_s=STEP_S),
+        watched=_watched(question),
         retry_ladder_s=tuple(step * share for step in settings.queue.retry_ladder_s),
     )
+
+
+def _watched(question: Question) -> tuple[str, ...]:
+    """Returns the destinations with the most mail among those that the changes touch, those named exactly in front."""
+    weights = {name: float(count) for name, count in question.destinations.items()}
+    for name, per_s in question.arriving.items():
+        weights[name] = weights.get(name, 0.0) + per_s * question.duration_s
+    scopes = sorted({each.scope for each in question.asked if each.scope}, key=lambda scope: ":" not in scope)
+    watched: dict[str, None] = {}
+    for scope in scopes:
+        touched = Tuning.matching(scope, weights)
+        watched |= dict.fromkeys(heapq.nlargest(DESTINATIONS_SHOWN, touched, key=lambda name: weights[name]))
+    return tuple(watched)
 
 
 def _change(value: Value, share: float) -> Change:

@@ -36,7 +36,8 @@ class Lanes:
         self._numbers = count()
         self._retry_turn = False
         self.messages = 0  # that have come in, as the recipients below
-        self.start_messages = 0  # that were there at the start
+        self.start_messages = 0  # that were there at the start, as the recipients below
+        self.start_recipients = 0
         self.recipients = 0
         self.recipients_new = 0  # of these, not tried before the start
 
@@ -109,7 +110,9 @@ class Lanes:
         message.of_start = at <= 0 or due is not None
         message.first = due is None
         self.messages += 1
-        self.start_messages += message.of_start
+        if message.of_start:
+            self.start_messages += 1
+            self.start_recipients += message.left
         self.recipients += message.left
         if message.first:
             self.recipients_new += message.left

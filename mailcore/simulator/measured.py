@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["OVERHEAD_S", "UNMEASURED_S", "Tried", "limit_of", "modelled", "overhead_of"]
+__all__ = ["LARGE_BYTES", "OVERHEAD_S", "UNMEASURED_S", "Tried", "limit_of", "modelled", "overhead_of"]
 
 UNMEASURED_S = 0.2  # a transaction that was not measured: the default of NextHop.transaction_s
 OVERHEAD_S = 0.006  # frames, a shared sync, the turn of the loop: bench.deliver on 2 cores, where it was not measured
+LARGE_BYTES = 1 << 20  # at 100 Mbit/s it takes 0.08 s: as long as all the rest of a usual delivery
 OVERHEAD_S_MAX = 0.1  # a longer gap is not overhead: there was nothing to deliver
 GAPS_MIN = 20  # fewer say nothing
 QUANTILES = 50  # steps of a distribution
@@ -48,6 +49,8 @@ class Tried(NamedTuple):
     recipients: int
     failed: bool  # the site did: nothing was transmitted
     reply: str  # when it did
+    relay: str = ""  # the server; "" if it is not known
+    size_bytes: int = 0  # of the message; 0 if it is not known
 
     @property
     def begun_at(self) -> float:

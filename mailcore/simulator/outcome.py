@@ -19,7 +19,8 @@ class Series:
     """Over time: ``at_s`` are the ends of the steps. Counts are of the step that ends there, states are at its end."""
 
     at_s: list[float]
-    arrived: list[int]  # recipients, as the next three
+    arrived: list[int]  # recipients, as the next four
+    of_start: list[int]  # of those arrived, the ones that were queued at the start
     delivered: list[int]
     deferred: list[int]
     bounced: list[int]
@@ -85,4 +86,5 @@ class Outcome:
     destinations_total: int
     series: Series
     destinations: list[DestinationOutcome]
+    transports: dict[str, list[float]]  # deliveries at once, the mean of each step
     delays: list[DelayClass]

@@ -33,6 +33,7 @@ class LaneSample(msgspec.Struct, frozen=True, kw_only=True):
     messages: int
     recipients: int
     parts: list[list[MessageSample]]
+    large: int = 0  # messages of the sample whose size decides how long a delivery takes
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

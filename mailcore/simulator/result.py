@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import msgspec
 
 from mailcore.simulator.outcome import DelayClass, Outcome
@@ -16,11 +18,12 @@ class SimulationSeries(msgspec.Struct, kw_only=True):
     """Values for each step; the last step may be shorter."""
 
     t: list[float]  # the end of each step, in simulated seconds
-    backlog: list[int]  # at its end
+    backlog: list[int]  # recipients in the queue at its end, also those that are not due yet
     delivered: list[int]  # in the step
     deferred: list[int]  # in the step
     window: dict[str, list[int | None]]  # by destination, at its end; None: the destination has no mail
     busy: dict[str, list[float]]  # by destination, the mean of the step
+    transports: dict[str, list[float]] = {}  # deliveries at once by transport, the mean of the step
 
 
 class Delay(msgspec.Struct, kw_only=True):
@@ -51,14 +54,15 @@ class SimulationResult(msgspec.Struct, kw_only=True):
     per: float  # seconds of a step of the series
     series: SimulationSeries
     delay: Delays
-    messages: int  # in the queue
+    messages: int  # in the queue at the start
+    recipients: int | None = None  # of them; None: an older answer does not say
     end: str  # why the simulation ended
     truncated: bool  # it ended before the mail or the time did
 
 
-def result_of(outcome: Outcome, share: float, messages: int) -> SimulationResult:
+def result_of(outcome: Outcome, share: float, messages: int, recipients: int) -> SimulationResult:
     """Returns the result for all mail. ``share`` of the mail was simulated, in that share of the time; ``messages``: in
-    the queue, all of them.
+    the queue, all of them. ``recipients``: in the queue, of those simulated.
 
     Series have a value for each step of ``per`` seconds, which ends at ``t``; the last step may be shorter. Counts are of the
     step, backlog and window at its end, busy is its mean.
@@ -66,6 +70,9 @@ def result_of(outcome: Outcome, share: float, messages: int) -> SimulationResult
     series = outcome.series
     at_s = [at / share for at in series.at_s]
     destinations = outcome.destinations
+    # Mail that was queued and is not taken yet counts as waiting, too: the simulator takes deferred mail when it is due.
+    untaken = [max(0, recipients - taken) for taken in accumulate(series.of_start)]
+    backlog = [waiting + more for waiting, more in zip(series.waiting, untaken, strict=True)]
 
     def whole(counts: list[int]) -> list[int]:
         return counts if share >= 1 else [round(count / share) for count in counts]
@@ -79,14 +86,16 @@ def result_of(outcome: Outcome, share: float, messages: int) -> SimulationResult
         per=round(at_s[0], 3) if at_s else 0.0,
         series=SimulationSeries(
             t=[round(at, 3) for at in at_s],
-            backlog=whole(series.waiting),
+            backlog=whole(backlog),
             delivered=whole(series.delivered),
             deferred=whole(series.deferred),
             window={each.name: each.window for each in destinations},
             busy={each.name: each.busy for each in destinations},
+            transports=outcome.transports,
         ),
         delay=Delays(small=_delay(outcome, SMALL, share), big=_delay(outcome, BIG, share)),
         messages=messages,
+        recipients=whole([recipients])[0],
         end=outcome.end,
         truncated=outcome.end in ("stopped", "events_max"),
     )

@@ -58,6 +58,7 @@ class Scenario:
     backlog: Backlog = field(default_factory=Backlog)
     client: Client = field(default_factory=Client)
     limits: Limits = field(default_factory=Limits)
+    watched: tuple[str, ...] = ()  # destinations shown before those with the most mail
     retry_ladder_s: tuple[float, ...] = RETRY_LADDER_S
 
     def next_hop(self, destination: str) -> tuple[str, NextHop]:

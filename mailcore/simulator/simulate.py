@@ -30,7 +30,7 @@ from mailcore.simulator.message import Delivery, Message
 from mailcore.simulator.outcome import Outcome
 from mailcore.simulator.scenario import Change, Scenario
 from mailcore.simulator.site import Site
-from mailcore.simulator.timeline import Delays, Point, Seen, Tally, Timeline
+from mailcore.simulator.timeline import Busy, Delays, Point, Seen, Tally, Timeline
 
 __all__ = ["Watch", "simulate"]
 
@@ -77,7 +77,9 @@ class _Run:
         self._delays = Delays()
         self._lanes = Lanes(scenario.backlog, chances, self._delays)
         weights = scenario.backlog.weights(limits.until_s)
-        self._shown = heapq.nlargest(limits.destinations_max, weights, key=lambda name: weights[name])
+        most = heapq.nlargest(limits.destinations_max, weights, key=lambda name: weights[name])
+        self._shown = list(dict.fromkeys([*scenario.watched, *most]))[: limits.destinations_max]
+        self._transports: dict[str, Busy] = {}
         self._partly_read = 0  # messages in the active set with unread recipients
         self._start_finished = 0  # messages of the start that are done
         self._drained_s: float | None = None
@@ -222,7 +224,8 @@ class _Run:
         site = self._sites.get(site_name)
         if site is None:
             site = self._sites[site_name] = Site(hop, self._scenario.client, self._chances(f"site {site_name}"))
-        tally = self._tallies[name] = Tally(name, site)
+        of_transport = self._transports.setdefault(name.partition(":")[0], Busy())
+        tally = self._tallies[name] = Tally(name, site, of_transport)
         return tally
 
     def _tally_of(self, entry: Entry) -> Tally:
@@ -244,6 +247,7 @@ class _Run:
         tally.area += tally.busy * (now - tally.busy_since)
         tally.busy_since = now
         tally.busy += 1
+        tally.of_transport.change(1, now)
         tally.busy_max = max(tally.busy_max, tally.busy)
         site = tally.site
         ends_at = site.begin(delivery, now)
@@ -270,6 +274,7 @@ class _Run:
         tally.area += tally.busy * (now - tally.busy_since)
         tally.busy_since = now
         tally.busy -= 1
+        tally.of_transport.change(-1, now)
         self._slots += 1
         site = tally.site
         if site.end(delivery, now):
@@ -359,7 +364,8 @@ class _Run:
             seen[name] = Seen(window, limit, busy, area)
         return Point(
             now, self._lanes.recipients, self._delivered, self._deferred, self._bounced,
-            self._scenario.client.concurrency - self._slots, len(self._messages), seen,
+            self._scenario.client.concurrency - self._slots, len(self._messages), seen, self._lanes.start_recipients,
+            {name: busy.seen(now) for name, busy in self._transports.items()},
         )  # fmt: skip
 
     def outcome(self, end: str) -> Outcome:
@@ -394,5 +400,6 @@ class _Run:
             destinations_total=len(tallies),
             series=self._timeline.series(),
             destinations=[tallies[name].outcome(points, now) for name in self._shown if name in tallies],
+            transports=self._timeline.transports(),
             delays=self._delays.classes(),
         )

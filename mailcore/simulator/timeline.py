@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from mailcore.simulator.outcome import DelayClass, DestinationOutcome, Series
 from mailcore.simulator.site import Site
 
-__all__ = ["POINTS_MAX", "Delays", "Point", "Seen", "Tally", "Timeline"]
+__all__ = ["POINTS_MAX", "Busy", "Delays", "Point", "Seen", "Tally", "Timeline"]
 
 POINTS_MAX = 161  # more than a picture can show
 STEP_S = 1.0  # the first one
@@ -25,10 +25,6 @@ CLASSES = (("1", 1), ("2-10", 10), ("11-100", 100), ("101-1000", 1000), (">1000"
 MOST = [most for _, most in CLASSES]
 GROWTH = math.log(1.03)
 SHORTEST_S = 0.001  # delays below are counted as this
-
-
-def _mean(area: float, step_s: float) -> float:
-    return round(area / step_s, 3) if step_s > 0 else 0.0
 
 
 class Seen(NamedTuple):
@@ -55,14 +51,51 @@ class Point(NamedTuple):
     in_flight: int
     active_messages: int
     seen: Mapping[str, Seen]  # by destination
+    of_start: int = 0  # of those arrived, the ones that were queued at the start
+    transports: Mapping[str, Seen] = {}  # without window and limit
 
     def later(self, at_s: float) -> Point:
         """Returns the state at a later time without further events."""
         passed = at_s - self.at_s
-        return self._replace(at_s=at_s, seen={name: each.later(passed) for name, each in self.seen.items()})
+        return self._replace(
+            at_s=at_s,
+            seen={name: each.later(passed) for name, each in self.seen.items()},
+            transports={name: each.later(passed) for name, each in self.transports.items()},
+        )
 
 
 UNSEEN = Seen(None, None, 0, 0.0)
+
+
+class Busy:
+    """The deliveries in progress of a transport, and their integral over time."""
+
+    __slots__ = ("_area", "_since", "deliveries")
+
+    def __init__(self) -> None:
+        self.deliveries = 0
+        self._area = 0.0  # until ``_since``
+        self._since = 0.0
+
+    def change(self, by: int, now: float) -> None:
+        """Counts deliveries that begin, or with a negative number, end."""
+        self._area += self.deliveries * (now - self._since)
+        self._since = now
+        self.deliveries += by
+
+    def seen(self, now: float) -> Seen:
+        """Returns the state now."""
+        return Seen(None, None, self.deliveries, self._area + self.deliveries * (now - self._since))
+
+
+def _means(seen: list[Seen], points: list[Point]) -> list[float]:
+    """Returns the mean of deliveries at once in each step."""
+    steps = zip(pairwise(seen), pairwise(points), strict=True)
+    return [_mean(after.area - before.area, end.at_s - start.at_s) for (before, after), (start, end) in steps]
+
+
+def _mean(area: float, step_s: float) -> float:
+    return round(area / step_s, 3) if step_s > 0 else 0.0
 
 
 class Tally:
@@ -70,11 +103,12 @@ class Tally:
 
     __slots__ = (
         "area", "bounced", "busy", "busy_max", "busy_since", "busy_sum", "dead", "dead_s", "dead_since", "deferred",
-        "delivered", "ended", "entries", "name", "next_hop", "site", "site_failures", "transport", "untried",
+        "delivered", "ended", "entries", "name", "next_hop", "of_transport", "site", "site_failures", "transport", "untried",
     )  # fmt: skip
 
-    def __init__(self, name: str, site: Site) -> None:
+    def __init__(self, name: str, site: Site, of_transport: Busy) -> None:
         self.name = name
+        self.of_transport = of_transport
         self.transport, _, self.next_hop = name.partition(":")
         self.site = site
         self.busy = 0  # deliveries under way
@@ -109,7 +143,6 @@ class Tally:
         """Returns the outcome of the destination, with the points of time as steps."""
         self.revived(ended_s)
         seen = [point.seen.get(self.name, UNSEEN) for point in points]
-        steps = zip(pairwise(seen), pairwise(points), strict=True)
         return DestinationOutcome(
             name=self.name,
             delivered=self.delivered,
@@ -122,7 +155,7 @@ class Tally:
             concurrency_max=self.busy_max,
             window=[each.window for each in seen[1:]],
             limit=[each.limit for each in seen[1:]],
-            busy=[_mean(after.area - before.area, end.at_s - start.at_s) for (before, after), (start, end) in steps],
+            busy=_means(seen, points),
             dead=self.dead,
             dead_s=self.dead_s,
         )
@@ -159,6 +192,7 @@ class Timeline:
         return Series(
             at_s=[point.at_s for point in points[1:]],
             arrived=[after.arrived - before.arrived for before, after in steps],
+            of_start=[after.of_start - before.of_start for before, after in steps],
             delivered=[after.delivered - before.delivered for before, after in steps],
             deferred=[after.deferred - before.deferred for before, after in steps],
             bounced=[after.bounced - before.bounced for before, after in steps],
@@ -166,6 +200,13 @@ class Timeline:
             in_flight=[point.in_flight for point in points[1:]],
             active_messages=[point.active_messages for point in points[1:]],
         )
+
+    def transports(self) -> dict[str, list[float]]:
+        """Returns the mean of deliveries at once in each step, by transport."""
+        names = self.points[-1].transports
+        return {
+            name: _means([each.transports.get(name, UNSEEN) for each in self.points], self.points) for name in names
+        }
 
 
 class _Histogram:

@@ -216,21 +216,20 @@
     });
   };
   const drawPrediction = (section) => {
-    const { before, after, destinations } = JSON.parse(section.dataset.predictionChart);
+    const { before, after, charts } = JSON.parse(section.dataset.predictionChart);
     section.dataset.drawn = "yes";
     const backlog = section.querySelector('[data-chart="backlog"]'),
       windows = section.querySelector('[data-chart="window"]');
-    const select = section.querySelector("[data-destination]");
+    const select = section.querySelector("[data-subject]");
+    if (!backlog) return; // there is nothing to compare
     compare(backlog, { t: before.t, y: before.backlog }, { t: after.t, y: after.backlog });
-    for (const name of destinations) select.add(new Option(name, name));
-    const choose = () =>
-      compare(
-        windows,
-        { t: before.t, y: before.window[select.value] || [] },
-        { t: after.t, y: after.window[select.value] || [] },
-      );
+    for (const [at, [label]] of charts.entries()) select.add(new Option(label, at));
+    const choose = () => {
+      const [, series, name] = charts[select.value];
+      compare(windows, { t: before.t, y: before[series][name] || [] }, { t: after.t, y: after[series][name] || [] });
+    };
     select.addEventListener("change", choose);
-    if (destinations.length) choose();
+    if (charts.length) choose();
     else {
       select.hidden = true;
       windows.textContent = "No destination has mail.";

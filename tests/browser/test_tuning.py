@@ -69,6 +69,9 @@ async def test_a_limit_is_predicted_applied_followed_and_returned(tmp_path: Path
         await page.get_by_role("button", name="Predict the effect").click()
         await expect(page.locator("#what-if-result .prediction canvas")).to_have_count(2, timeout=PATIENCE_MS)
         await expect(page.locator("#what-if-result")).to_contain_text("An estimate")
+        await expect(page.locator("#what-if-result")).to_contain_text("while new mail keeps arriving")
+        subject = page.locator("[data-subject] option:checked")
+        await expect(subject).to_have_text(f"Window of {scope}")
         await expect(page.locator("#what-if-result table.compared")).to_contain_text(
             "Time until the backlog is delivered"
         )

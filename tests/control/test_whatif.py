@@ -50,14 +50,26 @@ async def queue(running: RunningControl) -> RunningControl:
     return running
 
 
-def delivered(running: RunningControl, to: str, seconds: float, times: int = 50) -> None:
+def delivered(
+    running: RunningControl,
+    to: str,
+    seconds: float,
+    times: int = 50,
+    *,
+    status: Status = Status.DELIVERED,
+    relay: str = "",
+    size_bytes: int = 0,
+) -> None:
     """In the journal, just now."""
     journal = running.lane("journal")
     now = running.server.view.browser.clock()
     for number in range(times):
-        verdicts = (Verdict(0, Status.DELIVERED, "2.0.0", "250 OK"),)
+        verdicts = (Verdict(0, status, "2.0.0", "250 OK"),)
         at = now - (times - number) * seconds
-        body = Delivery("1K0RDGV4BE900", 0, verdicts, at, "mx[::1]:25", "", (0.0, 0.0, 0.0, seconds), to)
+        server = relay or f"{to.partition(':')[2]}[::1]:25"
+        body = Delivery(
+            "1K0RDGV4BE900", 0, verdicts, at, server, "", (0.0, 0.0, 0.0, seconds), to, size_bytes=size_bytes
+        )
         journal.writer.append(RecordType.DELIVERY, encode(body))
     journal.writer.sync()
 
@@ -65,6 +77,10 @@ def delivered(running: RunningControl, to: str, seconds: float, times: int = 50)
 async def simulated(control: AsyncControlClient, **arguments: Any) -> dict[str, Any]:
     answer: dict[str, Any] = await control.call("simulate", arguments)
     return answer
+
+
+def codes(answer: dict[str, Any]) -> list[str]:
+    return [each["code"] for each in answer["unknown"]]
 
 
 def set_to(value: object, scope: str = "smtp", parameter: str = LIMIT) -> dict[str, Any]:
@@ -82,7 +98,8 @@ async def test_before_and_after_are_told_with_progress_and_assumptions(
     assert {part["stage"] for part in progress} >= {"measuring"}
     assert all(0 <= part["progress"] <= 1 for part in progress)
     assert last["done"] is True
-    assert any("Not measured lately" in sentence and EXAMPLE in sentence for sentence in last["assumptions"])
+    assert codes(last) == ["not_measured"]
+    assert last["unknown"][0]["names"] == [EXAMPLE, OTHER]
     for result in (last["before"], last["after"]):
         assert result["delivered"] == 120
         assert result["messages"] == 120
@@ -172,6 +189,101 @@ async def test_mail_without_a_name_goes_where_the_sample_goes(
     answer = await simulated(control, hops={EXAMPLE: {"bounced_share": 1}})
     assert (answer["before"]["delivered"], answer["before"]["bounced"]) == (20, 100)
     assert any(sentence.startswith("Where 100 of 120 recipients go") for sentence in answer["assumptions"])
+
+
+async def test_a_backlog_that_keeps_growing_includes_mail_that_is_not_due_yet(
+    queue: RunningControl, control: AsyncControlClient
+) -> None:
+    late = queue.server.view.browser.clock() + 1_000
+    queue.write("retry.600", *(deferred(f"u{number}@other.example", due_at=late) for number in range(50)))
+    size = queue.manager.answers["size"]({})
+    lanes = size["lanes"] | {"retry.600": {"messages": 50, "recipients": 50}}
+    queue.manager.answers["size"] = lambda _: size | {"lanes": lanes, "destinations": {EXAMPLE: 100, OTHER: 70}}
+    answer = await simulated(control, arrivals=True, duration_s=100.0)
+    before = answer["before"]
+    assert before["recipients"] == 170
+    assert before["series"]["backlog"][-1] >= 50
+    assert 900 < before["delivered"] < 1_400
+    assert before["delivered"] + before["waiting"] > 1_000
+
+
+async def test_the_series_are_of_what_is_changed(queue: RunningControl, control: AsyncControlClient) -> None:
+    """Five destinations have a series, those with the most mail; the changed one is always among them."""
+    more = {f"smtp:d{number}.example": 1_000 for number in range(6)}
+    size = queue.manager.answers["size"]({})
+    lanes = {"incoming.0": {"messages": 6_100, "recipients": 6_100}, "retry.300": {"messages": 20, "recipients": 20}}
+    queue.manager.answers["size"] = lambda _: size | {"lanes": lanes, "destinations": {EXAMPLE: 100, OTHER: 20} | more}
+    answer = await simulated(control, duration_s=10.0)
+    assert OTHER not in answer["after"]["series"]["window"]
+    answer = await simulated(control, changes=[set_to(3, scope=OTHER)], duration_s=10.0)
+    for result in (answer["before"], answer["after"]):
+        assert OTHER in result["series"]["window"]
+        assert len(result["series"]["window"]) == 5
+        (busy,) = result["series"]["transports"].values()
+        assert len(busy) == len(result["series"]["t"])
+        assert max(busy) > max(result["series"]["busy"][OTHER])
+
+
+# -- what is not known
+
+
+async def test_nothing_to_compare_is_not_compared(running: RunningControl, control: AsyncControlClient) -> None:
+    empty = {"messages": 0, "recipients": 0, "lanes": {}, "destinations": {}}
+    running.manager.answers |= {"size": lambda _: empty, "destinations": lambda _: {"destinations": {}}}
+    running.manager.answers["state"] = lambda _: {"uptime_s": 100.0, "counters": {"recipients_accepted": 0}}
+    for arrivals in (False, True):
+        answer = await simulated(control, changes=[set_to(1)], arrivals=arrivals)
+        assert codes(answer) == ["no_mail"]
+
+
+async def test_a_change_that_no_mail_is_for_is_named(queue: RunningControl, control: AsyncControlClient) -> None:
+    delivered(queue, EXAMPLE, 0.2)
+    delivered(queue, OTHER, 0.2)
+    assert codes(await simulated(control, changes=[set_to(20)])) == []
+    answer = await simulated(control, changes=[set_to(20), set_to(1, scope="smtp:nowhere.example")])
+    assert codes(answer) == ["change_without_mail"]
+    assert answer["unknown"][0]["names"] == ["smtp:nowhere.example"]
+
+
+async def test_a_rate_measured_for_seconds_is_hardly_known(queue: RunningControl, control: AsyncControlClient) -> None:
+    state = queue.manager.answers["state"]({})
+    queue.manager.answers["state"] = lambda _: state | {"uptime_s": 5.0}
+    assert "arrivals" in codes(await simulated(control, arrivals=True, duration_s=10.0))
+    queue.manager.answers["state"] = lambda _: state | {"counters": {}}
+    assert "arrivals" in codes(await simulated(control, arrivals=True, duration_s=10.0))
+    assert "arrivals" not in codes(await simulated(control, duration_s=10.0))
+
+
+async def test_limits_of_providers_are_not_known(queue: RunningControl, control: AsyncControlClient) -> None:
+    delivered(queue, EXAMPLE, 2.0)
+    delivered(queue, OTHER, 0.1)
+    faster = await simulated(control, changes=[set_to(40)])
+    assert codes(faster) == ["provider_limits"]
+    assert codes(await simulated(control, changes=[set_to(1)])) == []  # slower: nothing new is reached
+    delivered(queue, EXAMPLE, 0.1, status=Status.DEFERRED)
+    slower = await simulated(control, changes=[set_to(1)])
+    assert [each["names"] for each in slower["unknown"] if each["code"] == "provider_limits"] == [[EXAMPLE]]
+
+
+async def test_limits_that_destinations_share_are_not_known(queue: RunningControl, control: AsyncControlClient) -> None:
+    delivered(queue, EXAMPLE, 0.2, relay="mx.example[192.0.2.1]:25")
+    delivered(queue, OTHER, 0.2, relay="mx.example[192.0.2.1]:25")
+    answer = await simulated(control)
+    assert [(each["code"], each["names"]) for each in answer["unknown"]] == [("shared_limits", [EXAMPLE, OTHER])]
+
+
+async def test_large_messages_in_the_queue_or_delivered_lately_are_named(
+    queue: RunningControl, control: AsyncControlClient
+) -> None:
+    delivered(queue, EXAMPLE, 0.2)
+    delivered(queue, OTHER, 0.2)
+    assert codes(await simulated(control)) == []
+    queue.write("incoming.0", envelope("big@example.org", size_bytes=20 << 20))
+    answer = await simulated(control)
+    assert codes(answer) == ["sizes"]
+    assert "1 of 121 sampled messages" in answer["unknown"][0]["message"]
+    delivered(queue, OTHER, 0.2, times=3, size_bytes=2 << 20)
+    assert "and 3 measured deliveries" in (await simulated(control))["unknown"][0]["message"]
 
 
 # -- what is refused

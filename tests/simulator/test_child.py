@@ -113,6 +113,7 @@ def test_of_what_goes_on_arriving_so_much_is_simulated(settings: Settings) -> No
     assert told["before"]["truncated"] is True
     assert told["before"]["drain_s"] is not None  # of what was there
     assert 8_900 < told["before"]["delivered"] < 11_000
+    assert told["after"]["series"]["t"][-1] == pytest.approx(told["before"]["series"]["t"][-1], rel=0.01)
     short = result(other_than(arriving, duration_s=200.0))
     assert short["before"]["truncated"] is False
     assert not short["assumptions"]

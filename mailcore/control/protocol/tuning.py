@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -44,6 +45,8 @@ __all__ = [
     "TimedArguments",
     "TransportSetArguments",
     "TransportsArguments",
+    "Unknown",
+    "UnknownCode",
     "ValueText",
 ]
 
@@ -159,6 +162,27 @@ class ParametersKnown(Result):
     configured: dict[str, dict[str, PlainValue | None]]  # scope -> parameter -> value of the configuration file
 
 
+class UnknownCode(enum.StrEnum):
+    """Names what a simulation does not know."""
+
+    NO_MAIL = "no_mail"  # nothing to compare: no mail waits, none arrives
+    CHANGE_WITHOUT_MAIL = "change_without_mail"  # no mail for what would be changed
+    NOT_MEASURED = "not_measured"  # no recent deliveries to these destinations
+    ARRIVALS = "arrivals"  # how much mail arrives
+    PROVIDER_LIMITS = "provider_limits"  # quotas and rate limits at the next hops
+    SHARED_LIMITS = "shared_limits"  # these destinations may have a limit in common
+    SIZES = "sizes"  # there are large messages; the time of a delivery is drawn without its size
+    CUT_SHORT = "cut_short"  # the simulation stopped before the time asked for
+
+
+class Unknown(Result):
+    """A thing that a simulation does not know."""
+
+    code: UnknownCode
+    message: str  # for a person; may be reworded at any time
+    names: list[str] = []  # the destinations or scopes concerned, 20 at most
+
+
 class SimulatePart(Result):
     """The progress of a simulation; the last part has ``done`` and the results."""
 
@@ -168,6 +192,7 @@ class SimulatePart(Result):
     before: SimulationResult | None = None  # with the values in force
     after: SimulationResult | None = None  # with the changed ones
     assumptions: list[str] = []  # sentences for a person
+    unknown: list[Unknown] = []  # gaps that may make the result wrong
     unread_files: int = 0  # of events: measurements in them are missing
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Collection, Iterator
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -29,8 +30,9 @@ _ATTEMPT = (
     "size_bytes",
 )  # fmt: skip
 _TRIED = (
-    "offset", "part", "at", "delay_a", "delay_b", "delay_c", "delay_d", "destination", "status", "dsn", "reply",
+    "offset", "part", "at", "delay_a", "delay_b", "delay_c", "delay_d", "destination", "relay", "status", "dsn", "reply",
 )  # fmt: skip
+_SIZE = "size_bytes"
 _Tried = tuple[tuple[Any, ...], list[Verdict]]  # the first row of a record, and what all of its rows say
 _OF_THE_JOURNAL: dict[str, tuple[str, ...]] = {
     "attempt": _ATTEMPT,
@@ -165,8 +167,18 @@ def deliveries_in(path: str, end: int, since: float) -> Iterator[list[Delivery]]
             tried += rest  # there is no group with its first rows
             rest = [tried.pop(0)] if tried and tried[0][0][1] else []
             yield [
-                Delivery("", 0, tuple(verdicts), at or 0.0, "", "", (a or 0.0, b or 0.0, c or 0.0, d or 0.0), to or "")
-                for (_, _, at, a, b, c, d, to, *_), verdicts in tried
+                Delivery(
+                    "",
+                    0,
+                    tuple(verdicts),
+                    at or 0.0,
+                    relay or "",
+                    "",
+                    (a or 0.0, b or 0.0, c or 0.0, d or 0.0),
+                    to or "",
+                    size_bytes=size or 0,
+                )
+                for (_, _, at, a, b, c, d, to, relay, *_, size), verdicts in tried
             ]
 
 
@@ -176,14 +188,16 @@ def _tried(group: Group, end: int) -> list[_Tried]:
     tried: list[_Tried] = []
     before: int | None = None
     verdicts: list[Verdict] = []
-    for _, batch in group.batches(_TRIED):
+    for _, batch in group.batches((*_TRIED, _SIZE)):
         columns = [batch.column(name).to_pylist() for name in _TRIED[:7]]
         texts = [shared(batch.column(name)) for name in _TRIED[7:]]
-        for row in zip(*columns, *texts, strict=True):
+        has_size = _SIZE in batch.schema.names  # files of earlier versions lack it
+        sizes = batch.column(_SIZE).to_pylist() if has_size else repeat(0, batch.num_rows)
+        for row in zip(*columns, *texts, sizes, strict=True):
             offset = row[0]
             if offset >= end:
                 continue
-            said = row[8:]
+            said = row[9:12]
             verdict = known.get(said)
             if verdict is None:
                 status, dsn, reply = said

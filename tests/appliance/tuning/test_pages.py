@@ -14,7 +14,7 @@ from django.test import Client
 from appliance.tuning.chart import chart_data
 from appliance.tuning.models import Change, Outcome, Prediction
 from appliance.tuning.whatif import KEPT, running, store
-from mailcore.control.protocol.tuning import SimulatePart
+from mailcore.control.protocol.tuning import SimulatePart, UnknownCode
 from tests.answers import sample
 from tests.appliance.fake_core import Parts, Refusal
 from tests.appliance.markup import markup_of
@@ -210,14 +210,66 @@ def test_a_prediction_says_that_its_figures_lack_what_could_not_be_read(unread: 
     assert words in page
 
 
-def test_the_backlog_is_all_that_is_not_delivered_yet() -> None:
-    series = {"t": [1, 2, 3], "backlog": [2, 4, 0], "delivered": [3, 0, 7]}  # some of it was due later
-    answer = sample(SimulatePart, {"before": RESULT | {"series": series}, "after": RESULT | {"series": series}})
+@pytest.mark.parametrize("code", list(UnknownCode))
+def test_a_prediction_says_what_it_does_not_know(code: UnknownCode) -> None:
+    """The names and sentences come from the core, which has them from the mail."""
+    unknown = [{"code": code, "message": f"Not known: {HOSTILE}", "names": []}]
+    answer = sample(SimulatePart, {"before": RESULT, "after": RESULT, "unknown": unknown})
     found = store(User.objects.create_user("olga"), [], {}, answer)
-    assert found.before["series"]["backlog"] == [7, 7, 0]
-    assert json.loads(json.dumps(chart_data(found)))["before"]["backlog"] == [10, 7, 7, 0]
-    arriving = store(User.objects.create_user("otto"), [], {"arrivals": True}, answer)
-    assert chart_data(arriving)["before"]["backlog"] == [2, 4, 0]
+    page = markup_of(signed_in("viewer").get(f"/tuning/predictions/{found.pk}/"))
+    assert "What this prediction does not know" in page
+    assert f'data-code="{code}"' in page
+    assert "Not known: &lt;script&gt;" in page
+    assert "\u202e" not in page
+    assert ('class="compared"' in page) is (code != UnknownCode.NO_MAIL)  # without mail there is nothing to compare
+
+
+def test_a_prediction_of_an_earlier_version_has_nothing_that_it_does_not_know() -> None:
+    found = Prediction.objects.create(changes=[], asked={}, before=RESULT, after=RESULT, assumptions=[], unknown=None)
+    assert "does not know" not in markup_of(signed_in("viewer").get(f"/tuning/predictions/{found.pk}/"))
+
+
+def test_new_mail_keeps_arriving_unless_it_is_unchecked(core: TuningCore) -> None:
+    seen = json.dumps({"value": 20, "origin": "configuration"})
+    form = {"scope": "smtp", f"value-{LIMIT}": "3", f"seen-{LIMIT}": seen}
+    page = markup_of(signed_in("operator").post("/tuning/diff/", form))
+    assert '<input type="checkbox" name="arrivals" checked>' in page
+
+
+def test_the_chart_begins_with_the_backlog_of_the_start() -> None:
+    answer = sample(SimulatePart, {"before": RESULT | {"recipients": 9}, "after": RESULT | {"recipients": 9}})
+    for number, asked in enumerate(({}, {"arrivals": True})):
+        found = store(User.objects.create_user(f"olga{number}"), [], asked, answer)
+        assert json.loads(json.dumps(chart_data(found)))["before"]["backlog"] == [9, 5, 0]
+    earlier = Prediction(changes=[], asked={}, before=RESULT, after=RESULT, assumptions=[])
+    assert chart_data(earlier)["before"]["backlog"] == [10, 5, 0]
+    earlier.asked = {"arrivals": True}
+    assert chart_data(earlier)["before"]["backlog"] == [5, 0]
+
+
+@pytest.mark.parametrize(
+    ("scope", "first", "second"),
+    [
+        ("", ("window", "smtp:a.example"), ("window", "smtp:b.example")),
+        ("smtp", ("transports", "smtp"), ("window", "smtp:a.example")),
+        ("slow", ("transports", "slow"), ("window", "slow:b.example")),
+        ("smtp:b.example", ("window", "smtp:b.example"), ("transports", "smtp")),
+        ("slow:.example", ("window", "slow:b.example"), ("transports", "slow")),
+    ],
+)
+def test_the_chart_of_what_was_changed_is_the_first(
+    scope: str, first: tuple[str, str], second: tuple[str, str]
+) -> None:
+    windows = {name: [1, 1] for name in ("smtp:a.example", "smtp:b.example", "slow:b.example")}
+    series = {"t": [1, 2], "backlog": [5, 0], "window": windows, "transports": {"smtp": [1, 0], "slow": [1, 0]}}
+    changes = [{"scope": scope, "parameter": LIMIT, "value": 2}]
+    result = RESULT | {"series": series}
+    found = Prediction(changes=changes, asked={}, before=result, after=result, assumptions=[])
+    charts = [chart[1:] for chart in chart_data(found)["charts"]]
+    assert charts[:2] == [first, second]
+    assert sorted(charts) == sorted(
+        [*(("window", name) for name in windows), ("transports", "smtp"), ("transports", "slow")]
+    )
 
 
 def test_predictions_that_nobody_used_are_forgotten() -> None:
