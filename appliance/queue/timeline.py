@@ -65,6 +65,7 @@ class ShownSettled:
     """Holds verdicts that were given without an attempt."""
 
     at: float
+    destination: str  # "" of mail that has none
     verdicts: list[AttemptVerdict]  # the first VERDICTS_SHOWN
     more: int  # verdicts that are not shown
     event: str = "settled"
@@ -105,7 +106,8 @@ def timeline(history: History) -> Timeline:
             case Attempt():
                 told.events.append(_shown(event, told))
             case Settled():
-                told.events.append(ShownSettled(event.at, event.verdicts[:VERDICTS_SHOWN], _more(event)))
+                shown = ShownSettled(event.at, event.destination, event.verdicts[:VERDICTS_SHOWN], _more(event))
+                told.events.append(shown)
             case _:
                 told.events.append(event)
     return told

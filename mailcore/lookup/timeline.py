@@ -154,7 +154,10 @@ class Timeline:
         ]
         left_out = len(delivery.verdicts) - len(told)
         if not delivery.is_attempt:
-            self._add(Settled(at=delivery.at, verdicts=verdicts, verdicts_left_out=left_out))
+            settled = Settled(
+                at=delivery.at, destination=delivery.destination, verdicts=verdicts, verdicts_left_out=left_out
+            )
+            self._add(settled)
             return
         self._add(
             Attempt(

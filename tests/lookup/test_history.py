@@ -104,7 +104,8 @@ def test_a_deletion_or_an_expiry_is_no_attempt(recorded: RecordedLives) -> None:
         "accepted", "settled", "administrative", "replaced", "settled", "finished",
     ]  # fmt: skip
     assert [(v["address"], v["status"]) for v in events[4]["verdicts"]] == [("b@example.org", "deleted")]
-    assert events[4].keys() == {"at", "event", "verdicts", "verdicts_left_out"}
+    assert events[4].keys() == {"at", "event", "destination", "verdicts", "verdicts_left_out"}
+    assert [each["destination"] for each in (events[1], events[4])] == ["smtp:x", ""]
 
 
 def test_a_message_that_only_arrived_is_all_told(recorded: RecordedLives) -> None:

@@ -97,6 +97,7 @@ async def test_what_is_too_long_in_the_queue_is_returned_in_one_bounce_with_what
         history = (await core.ask("history", queue_id=queue_id))["events"]
         tries = [each for each in history if each["event"] in ("attempt", "settled")]
         assert tries[-1]["event"] == "settled", "an expiry is no attempt"
+        assert tries[-1]["destination"] == tries[0]["destination"] != "", "but it says where the mail was to go"
         assert tries[-1]["verdicts"][0]["status"] == "expired"
         told = sorted(tuple(sorted(of_bounce(data)[1])) for _, _, data in author.caught)
         assert told in (

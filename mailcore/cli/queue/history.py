@@ -96,7 +96,7 @@ def _summary(event: HistoryEvent) -> str:
         case Attempt():
             return f"attempt{' for ' + plain(event.destination) if event.destination else ''}"
         case Settled():
-            return "ended without a delivery attempt"
+            return f"ended without a delivery attempt{' for ' + plain(event.destination) if event.destination else ''}"
         case Deferred():
             return f"deferred until {shown(event.due_at)}"
         case Moved():

@@ -82,12 +82,12 @@ def test_each_recipient_shows_its_state_until_when_and_why(viewer: Client) -> No
 
 def test_a_deletion_is_shown_as_an_end_without_an_attempt(viewer: Client) -> None:
     verdict = {"number": 0, "address": "r0@x.example", "status": "deleted", "dsn": "2.0.0", "reply": "deleted"}
-    settled = {"event": "settled", "at": NOW, "verdicts": [verdict] * 21, "verdicts_left_out": 2}
+    settled = {"event": "settled", "at": NOW, "destination": "x.example", "verdicts": [verdict] * 21, "verdicts_left_out": 2}
     finished = {"event": "finished", "at": NOW, "how": "deleted", "bounce": None}
     history = {"done": True, "events": [settled, finished]}
     with FakeCore({"show": Parts([{"message": ITEM, "envelope": {}}]), "history": history, "headers": {}}):
         html = words(markup_of(viewer.get(f"/queue/{QUEUE_ID}/")))
-    assert "Ended without an attempt" in html
+    assert re.search(r"Ended without an attempt \S+ x\.example", html)
     assert "deleted r0@x.example : 2.0.0 deleted" in html
     assert "and 3 more recipients" in html
     assert "a: before the manager" not in html
