@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from mailcore.queue.identity import LOCK, NAME
@@ -21,6 +21,7 @@ __all__ = [
     "has_something",
     "is_mounted",
     "make_folder",
+    "named",
     "remove",
 ]
 
@@ -69,6 +70,17 @@ def is_mounted(place: Path) -> bool:
 def make_folder(folder: Path) -> None:
     """Creates a directory and its parents."""
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Adds the path to an OSError that names no file: that of a full disk does not, because it comes from a descriptor."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def remove(path: Path) -> None:

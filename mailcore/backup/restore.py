@@ -38,6 +38,7 @@ from mailcore.backup.places import (
     has_something,
     is_mounted,
     make_folder,
+    named,
     remove,
 )
 from mailcore.backup.postgresql import DUMP, Postgresql, is_postgresql
@@ -112,23 +113,27 @@ class Restore:
             archive = stack.enter_context(Archive(path))
             home.mkdir(mode=0o750, parents=True, exist_ok=True)
             self._made_home = not any(home.iterdir())
-            stack.enter_context(self._alone())
+            with named(home):
+                stack.enter_context(self._alone())
             parts = tuple(part for part in archive.head.parts if part != "queue" or self.with_queue)
             self._refuse_what_is_there(parts)
             try:
                 files = self._stage(archive, copied)
-                if "queue" in parts:
-                    self._mend_queue(archive)
-                elif "reports" in parts:
-                    self._begin_behind_events()
-                self._identify()
+                with named(self.settings.queue_directory):
+                    if "queue" in parts:
+                        self._mend_queue(archive)
+                    elif "reports" in parts:
+                        self._begin_behind_events()
+                with named(home):
+                    self._identify()
                 self._sync()
                 self._fill_database()
             except BaseException:
                 for staged in self._staged.values():
                     remove(staged)
                 raise
-            self._put_into_place()
+            with named(home):
+                self._put_into_place()
         return Restored(archive.head, files, parts, tuple(self._moved), tuple(self.notes))
 
     @contextlib.contextmanager
@@ -190,7 +195,7 @@ class Restore:
             target = self._staged_for(root) / below if below else self._staged_for(root)
             make_folder(target.parent)
             descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-            with os.fdopen(descriptor, "wb") as file:
+            with named(target), os.fdopen(descriptor, "wb") as file:
                 for chunk in content.chunks():
                     if root != self.config or not self.config_text:
                         file.write(chunk)

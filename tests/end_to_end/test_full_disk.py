@@ -10,8 +10,9 @@ import contextlib
 import shutil
 import smtplib
 import subprocess
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,23 @@ START_S = 20
 def full(disk: Ext4, how: str) -> Iterator[None]:
     if how == "another program":
         with another_program(disk):
+            wait_until(lambda: is_taken(disk), "disk without free space; the other program takes it")
             yield
         return
     disk.fill_bytes() if how == "bytes" else disk.fill_inodes()
     yield
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < until, f"no {what}"
+        time.sleep(0.01)
+
+
+def is_taken(disk: Ext4) -> bool:
+    free_bytes, free_inodes = disk.free()
+    return free_bytes < 64 << 10 and free_inodes < 8  # ext4 keeps a few blocks for its own tables
 
 
 def reply_to_mail(core: RunningCore) -> tuple[int, bytes]:
@@ -97,6 +111,12 @@ async def goes_out(core: RunningCore, lab: Lab) -> None:
     assert arrived(lab) == EVERYBODY
 
 
+def emptied(core: RunningCore) -> None:
+    for each in core.home.iterdir():
+        if each.name != "lost+found":
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+
 async def is_whole_again(core: RunningCore) -> None:
     """Room again, the ballast whole again, new mail again."""
     await core.until(lambda: held(Disk(), str(core.home / "queue")) == BALLAST, "the ballast to be whole")
@@ -106,7 +126,7 @@ async def is_whole_again(core: RunningCore) -> None:
 
 
 @contextlib.asynccontextmanager
-async def placed(tmp_path: Path, **queue: int):  # type: ignore[no-untyped-def]
+async def placed(tmp_path: Path, **queue: int) -> AsyncIterator[tuple[RunningCore, Lab, Ext4]]:
     """A core with its home on an ext4 of its own, and a next hop that defers everything."""
     with ext4(tmp_path / "home") as disk:
         async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab:
@@ -180,27 +200,27 @@ async def test_it_starts_on_a_full_disk_and_drains(tmp_path: Path, start: str, h
         await is_whole_again(core)
 
 
-@pytest.mark.parametrize("how", [pytest.param("bytes", marks=pytest.mark.long), "inodes"])
+@pytest.mark.parametrize("how", [pytest.param("bytes", marks=pytest.mark.long), "inodes", OTHER_PROGRAM])
 async def test_it_starts_with_what_little_is_left_when_the_ballast_was_given_back(tmp_path: Path, how: str) -> None:
     async with placed(tmp_path) as (core, lab, disk):
         await core.start()
         await queued(core)
         await ended(core, disk, "with a ballast already given back")
-        disk.fill_bytes() if how == "bytes" else disk.fill_inodes()
-        assert "is full" in one_sentence(core)
+        with full(disk, how):
+            assert "is full" in one_sentence(core)
         disk.empty()
-        disk.fill_bytes(leave_bytes=1 << 20) if how == "bytes" else disk.fill_inodes(leave=24)
+        disk.fill_inodes(leave=24) if how == "inodes" else disk.fill_bytes(leave_bytes=1 << 20)
         await core.start()
         await goes_out(core, lab)
         disk.empty()
         await is_whole_again(core)
 
 
-@pytest.mark.parametrize("how", ["bytes", "inodes"])
+@FULL
 async def test_a_first_start_on_a_full_disk_ends_with_one_sentence(tmp_path: Path, how: str) -> None:
     async with placed(tmp_path) as (core, lab, disk):
-        disk.fill_bytes() if how == "bytes" else disk.fill_inodes()
-        assert one_sentence(core).endswith("free disk space and inodes\n")
+        with full(disk, how):
+            assert one_sentence(core).endswith("free disk space and inodes\n")
         disk.empty()
         await core.start()
         await queued(core)
@@ -208,7 +228,7 @@ async def test_a_first_start_on_a_full_disk_ends_with_one_sentence(tmp_path: Pat
             await goes_out(core, lab)
 
 
-@pytest.mark.parametrize("how", ["bytes", pytest.param("inodes", marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["bytes", pytest.param("inodes", marks=pytest.mark.long), OTHER_PROGRAM])
 async def test_a_restored_queue_goes_out_on_a_full_disk(tmp_path: Path, how: str) -> None:
     async with placed(tmp_path) as (core, lab, disk):
         await core.start()
@@ -216,9 +236,7 @@ async def test_a_restored_queue_goes_out_on_a_full_disk(tmp_path: Path, how: str
         path = await backed_up(core, "--queue")
         core.stop()
         await core.control.close()
-        for each in core.home.iterdir():
-            if each.name != "lost+found":
-                shutil.rmtree(each) if each.is_dir() else each.unlink()
+        emptied(core)
         await restored(core, path)
         assert held(Disk(), str(core.home / "queue")) == Held(0, 0), "a backup has none"
         await core.start()
@@ -226,6 +244,50 @@ async def test_a_restored_queue_goes_out_on_a_full_disk(tmp_path: Path, how: str
         with full(disk, how):
             await command(core, "queue", "release", "--all-matching", "--reason", REASON, "--yes")
             await goes_out(core, lab)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["bytes", "inodes", "another program"])
+async def test_a_restore_onto_a_full_disk_says_so_and_works_when_there_is_room(tmp_path: Path, how: str) -> None:
+    async with placed(tmp_path) as (core, lab, disk):
+        await core.start()
+        await queued(core)
+        path = await backed_up(core, "--queue")
+        core.stop()
+        await core.control.close()
+        emptied(core)
+        with full(disk, how):
+            said = await command(core, "restore", str(path), fails=True)
+            assert "No space left on device" in said, said
+            assert str(core.home) in said, said
+            assert "Traceback" not in said
+        disk.empty()
+        await restored(core, path)
+        await core.start()
+        await command(core, "queue", "release", "--all-matching", "--reason", REASON, "--yes")
+        await lab.hops[0].set_behaviour("accept")
+        await core.until_empty()
+        assert arrived(lab) == EVERYBODY
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("which", ["the spool's", "the queue's"])
+@pytest.mark.parametrize("how", ["bytes", "inodes", "another program"])
+async def test_one_of_two_disks_is_full(tmp_path: Path, which: str, how: str) -> None:
+    """Each has a ballast of its own."""
+    async with placed(tmp_path) as (core, lab, home):
+        with ext4(core.home / "spool") as spool:
+            await core.start()
+            await queued(core)
+            for directory in ("queue", "spool"):
+                assert held(Disk(), str(core.home / directory)) == BALLAST
+            disk = spool if which == "the spool's" else home
+            with full(disk, how):
+                await goes_out(core, lab)
+            disk.empty()
+            await is_whole_again(core)
+            await core.control.close()
+            core.stop()
 
 
 async def test_without_a_reserve_it_drains_too(tmp_path: Path) -> None:
