@@ -42,4 +42,18 @@ MUTATIONS = [
         '            parsed.append({"*": _ANY, "?": _ONE}.get(escaped, escaped))\n',
         "tests/lookup/test_pattern.py",
     ),
+    Mutation(
+        "without the manager its lanes are read behind what counts",
+        "mailcore/lookup/last_known.py",
+        "            end = None if is_incoming(name) or positions is None else at.end\n",
+        "            end = None\n",
+        "tests/lookup/test_browse.py -k just_before_the_manager_stopped",
+    ),
+    Mutation(
+        "a message moved by the last checkpoint counts twice without its mark",
+        "mailcore/lookup/last_known.py",
+        "            replaced = self._moved_last()\n",
+        "            replaced = {}\n",
+        "tests/lookup/test_browse.py -k just_before_the_manager_stopped",
+    ),
 ]
