@@ -65,7 +65,7 @@ class ShownSettled:
     """Holds verdicts that were given without an attempt."""
 
     at: float
-    destination: str  # "" of mail that has none
+    destination: str  # "" if the mail lacks one
     verdicts: list[AttemptVerdict]  # the first VERDICTS_SHOWN
     more: int  # verdicts that are not shown
     event: str = "settled"

@@ -164,7 +164,7 @@ class Attempt(_Event, tag="attempt"):
 class Settled(_Event, tag="settled"):
     """Recipients ended without an attempt: they were deleted, returned by an operator or expired, or have no route."""
 
-    destination: str  # "" of mail that has none
+    destination: str  # "" if the mail lacks one
     verdicts: list[AttemptVerdict]
     verdicts_left_out: int
 
