@@ -82,7 +82,13 @@ def test_each_recipient_shows_its_state_until_when_and_why(viewer: Client) -> No
 
 def test_a_deletion_is_shown_as_an_end_without_an_attempt(viewer: Client) -> None:
     verdict = {"number": 0, "address": "r0@x.example", "status": "deleted", "dsn": "2.0.0", "reply": "deleted"}
-    settled = {"event": "settled", "at": NOW, "destination": "x.example", "verdicts": [verdict] * 21, "verdicts_left_out": 2}
+    settled = {
+        "event": "settled",
+        "at": NOW,
+        "destination": "x.example",
+        "verdicts": [verdict] * 21,
+        "verdicts_left_out": 2,
+    }
     finished = {"event": "finished", "at": NOW, "how": "deleted", "bounce": None}
     history = {"done": True, "events": [settled, finished]}
     with FakeCore({"show": Parts([{"message": ITEM, "envelope": {}}]), "history": history, "headers": {}}):
